@@ -17,7 +17,7 @@ from framebench.features.claims.samples import PEAK, Quantity
 from framebench.features.claims.store import SNIPPET
 from framebench.models import spec
 from framebench.models.spec import names
-from framebench.suite.case import DEFAULT_SIZE, Case, declared
+from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, declared
 from framebench.suite.strategy import FRAMEWORKS, Unsupported
 
 # The smallest departures that matter: bytes by 1 %, as everywhere (framebench/analysis/statistics.py); times by 5 %, since two
@@ -126,7 +126,7 @@ def planned_steps(what: str, target: Target, workloads: tuple[str, ...] = (), la
     """The exponent of the planned peak between each batch and the next of full size."""
     made = []
     for workload, framework in product(workloads or names(), PLANNED):
-        if (full := spec.workload(workload).sizes.get(plans.FULL)) is None:
+        if (full := spec.workload(workload).sizes.get(FULL_SIZE)) is None:
             continue
         scenario, strategy = what.split("/")
         for small, large in pairwise(full.batches):

@@ -12,9 +12,8 @@ from dataclasses import replace
 from framebench.features.claims.claim import Claim
 from framebench.features.claims.entries import Line
 from framebench.features.claims.lines import line
-from framebench.features.claims.plans import FULL
 from framebench.features.claims.store import Measured
-from framebench.suite.case import Case
+from framebench.suite.case import FULL_SIZE, Case
 
 
 def added(claim: Claim, lines: Sequence[Line], cards: Iterable[Measured]) -> list[Line]:
@@ -26,8 +25,8 @@ def added(claim: Claim, lines: Sequence[Line], cards: Iterable[Measured]) -> lis
 
 def measured_on(claim: Claim, card: Measured) -> list[Line]:
     """The arms of which the card has a number, named with it."""
-    arms = [arm for arm in claim.every_arm if card.has_all(arm.measure.cases(FULL))]
-    return [named for arm in arms if (named := _named(line(claim, arm, card, FULL), card)).value is not None]
+    arms = [arm for arm in claim.every_arm if card.has_all(arm.measure.cases(FULL_SIZE))]
+    return [named for arm in arms if (named := _named(line(claim, arm, card, FULL_SIZE), card)).value is not None]
 
 
 def _named(one: Line, card: Measured) -> Line:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from framebench.features.claims import plans
 from framebench.features.claims.measures import Nothing, Store
-from framebench.features.claims.plans import CARD, FULL, Plan, bounds, planned_ratio
+from framebench.features.claims.plans import CARD, Plan, bounds, planned_ratio
 from framebench.features.claims.refs import Ref, all_of, place
 from framebench.features.claims.rule import Effect
 from framebench.features.claims.samples import ADDED, PEAK
-from framebench.suite.case import Case
+from framebench.suite.case import FULL_SIZE, Case
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Planned:
         return f"{place(self.planned())}, {CARD}"
 
     def planned(self) -> list[Case]:
-        return all_of([self.base, self.change], FULL)
+        return all_of([self.base, self.change], FULL_SIZE)
 
     def cases(self, size: str) -> list[Case]:
         """None of a machine's."""
@@ -73,7 +73,7 @@ class PlannedPeak:
         return f"{place(self.planned())}, {CARD}"
 
     def planned(self) -> list[Case]:
-        return all_of([self.ref], FULL)
+        return all_of([self.ref], FULL_SIZE)
 
     def cases(self, size: str) -> list[Case]:
         return []

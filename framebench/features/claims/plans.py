@@ -16,7 +16,7 @@ from framebench import extensions
 from framebench.features.claims.rule import Effect
 
 Quantity = Literal["peak", "added", "kept"]
-CARD, FULL = "h100-80gb", "full"
+CARD = "h100-80gb"
 
 
 @dataclass(frozen=True)

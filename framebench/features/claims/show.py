@@ -11,10 +11,9 @@ from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
 from framebench.features.claims.entries import Entry, Line, counted
 from framebench.features.claims.ledger import ledger
-from framebench.features.claims.plans import FULL
 from framebench.features.claims.rule import DECIDED, MEASURED, NOT_MEASURED, UNMET
 from framebench.features.claims.store import device
-from framebench.suite.case import Case
+from framebench.suite.case import FULL_SIZE, Case
 
 HEAD = ("id", "claim", "claimed", "measured", "verdict", "what to do")
 REPORTS = "What users report"  # the title of their table, beside that of the articles' claims
@@ -123,7 +122,7 @@ def tables(results: Results) -> list[Comparison]:
         kind = REPORTS if part[0].source == "R" else "Claims"
         ledger_tables.append(table(part, f"{kind}, measured elsewhere than on {shown}"))
     return ledger_tables + [
-        of_arms(ledger(results, machine, FULL)) for machine in results.machines if on_a_gpu(results, machine)
+        of_arms(ledger(results, machine, FULL_SIZE)) for machine in results.machines if on_a_gpu(results, machine)
     ]
 
 

@@ -26,7 +26,7 @@ from framebench.features.claims.probed_record import Probed
 from framebench.records.pins import pinned_version
 from framebench.records.record import Provenance, Record
 from framebench.records.store import BadRecord, RecordWarning
-from framebench.suite.case import Case
+from framebench.suite.case import FULL_SIZE, Case
 from framebench.suite.protocol import VERSION
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -120,11 +120,11 @@ class Measured:
     def conditions(self, measure: Measure, size: str) -> Conditions:
         """Under which an arm's numbers came about, or would."""
         if isinstance(measure, PlannedReport):
-            return Conditions(plans.FULL, "gpu", versions={"jax": measure.release}, card=CARD)
+            return Conditions(FULL_SIZE, "gpu", versions={"jax": measure.release}, card=CARD)
         if isinstance(measure, OF_PLANS):
             cases = measure.planned()
             found = [plan for case in cases if (plan := self.plan(case))]
-            return Conditions(plans.FULL, "gpu", versions={cases[0].framework: found[0].version} if found else {}, card=CARD)
+            return Conditions(FULL_SIZE, "gpu", versions={cases[0].framework: found[0].version} if found else {}, card=CARD)
         cases = measure.cases(size)
         probed = self.probe(measure.probe) if measure.probe else None
         origins = [r.provenance for case in cases for r in self.records(case)] + ([probed.provenance] if probed else [])

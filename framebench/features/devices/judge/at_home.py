@@ -15,12 +15,12 @@ from framebench.analysis.selection import select_cases
 from framebench.features.devices.catalog import DEVICES, Device
 from framebench.features.devices.plans.planned import Planned
 from framebench.records.record import Record
+from framebench.suite.case import FULL_SIZE
 
 HEAD = (
     "device", "case", "measured with", "predicted with", "in use, predicted", "in use", "error", "reserved, predicted",
     "error of reserved", "reserved, with workspaces", "error with them", "reserved", "plan on the card", "process",
 )  # fmt: skip
-FULL = "full"  # the size of a published model
 CLOSE = 0.1  # of the memory that a card reports, between one of the catalog and one with the same chip
 
 
@@ -96,7 +96,7 @@ def plans(records: Iterable[Record], predictions: Iterable[Planned]) -> Comparis
     for record in (chosen.read for chosen in select_cases(records)):
         card = device_of(str(record.provenance.hardware.get("device")), _memory(record))
         plan, peak = record.peaks.get("compiler.plan"), record.peaks.get("allocator.in_use")
-        if card and plan and peak and record.status == "ok" and record.parsed.size == FULL:
+        if card and plan and peak and record.status == "ok" and record.parsed.size == FULL_SIZE:
             told = _nearest(record, [p for p in predicted if (p.device, p.case) == (card.name, record.case)])
             without, error = _error(told.peak_bytes if told else None, plan)
             cells = without, mib(plan), error, mib(peak), mib(peak - plan)
