@@ -39,6 +39,7 @@ MODELS = HERE / "models"
 RECORD = ROOT / "results/study/foreign_models.json"
 BATCH = 4
 LONGEST_S = 1800
+OWN = {"jittor": "allocator.in_use"}  # what `try` shows
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 Row = dict[str, Any]
 
@@ -57,8 +58,8 @@ def main(
     for scenario in scenarios.split(","):
         for name in models.split(",") if models else sorted(file.stem for file in MODELS.glob("*.py")):
             file = MODELS / f"{name}.py"
-            framework = "jax" if "jax" in imported(str(file)) else "torch"
-            python = pythons[framework] or str(environments.ensure(framework, say=print).python)
+            framework = next((name for name in ("jax", "jittor") if name in imported(str(file))), "torch")
+            python = pythons.get(framework) or str(environments.ensure(framework, say=print).python)
             row = rows.get(f"{name}/{scenario}", {})
             if verdicts and (row.get("verdicts") or "peak" not in row):
                 continue
@@ -98,7 +99,8 @@ def by_try(file: Path, framework: str, scenario: str, python: str) -> dict[str, 
     if outcome.status != "ok":
         raise RuntimeError(f"try: {outcome.status}: {outcome.reason}")
     found = outcome.result
-    return {"peak": found["peaks"]["host.rss"], "elsewhere": found["elsewhere"], "known": found["live_bytes"]}
+    peak = found["peaks"][OWN.get(framework, "host.rss")]
+    return {"peak": peak, "elsewhere": found["elsewhere"], "known": found["live_bytes"]}
 
 
 @cache
