@@ -124,6 +124,8 @@ def answer(advice: Advice, roomiest: Offer | None) -> Iterator[str]:
 
 def fastest(fitting: Sequence[Offer]) -> str:
     """The first, of how many, and what may be as fast."""
+    if len(fitting) == 1:
+        return "the only one that fits"
     first, *others = [o for o in fitting if o.throughput]
     of_which = f" of the {len(others) + 1} that were timed" if 0 < len(others) < len(fitting) - 1 else ""
     ties = [f"{o.case.framework} {o.case.strategy}" for o in others if overlap(first.speed, o.speed)]

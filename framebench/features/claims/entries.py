@@ -164,10 +164,20 @@ def qualifier(verdict: Verdict, lines: Sequence[Line], transfers_to_gpu: bool) -
             else [f"{_said_at(of_size)} at size {size}{_missing(of_size)}" for size, of_size in sizes.items()]
         )
     else:
-        others = {size: summary([one.verdict for one in of_size]) for size, of_size in sizes.items()}
+        others = {size: _spread(of_size) for size, of_size in sizes.items()}
         told = [f"{other} at size {size}" for size, other in others.items() if other != verdict]
+        if verdict in DISAGREE and len(told) > 1 and len({*others.values()}) == 1:
+            told = [f"{next(iter(others.values()))} at every size"]
     on_cpu = not transfers_to_gpu and all(one.device == "cpu" for one in arms)
     return "; ".join([*filter(None, told), *(["on a CPU"] if on_cpu else [])])
+
+
+def _spread(arms: Sequence[Line]) -> str:
+    """What these arms say alone; of those that disagree, all that they say."""
+    alone, kinds = summary([one.verdict for one in arms]), [v for v in DECIDED if v in {one.verdict for one in arms}]
+    if alone not in DISAGREE or not kinds:
+        return alone
+    return " and ".join(kinds) if len(kinds) < 3 else f"anything from {kinds[0]} to {kinds[-1]}"
 
 
 def _said(arms: Sequence[Line]) -> str:

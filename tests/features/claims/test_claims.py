@@ -201,6 +201,10 @@ def test_a_size_whose_arms_alone_say_something_else_is_named() -> None:
         "reproduced at size cpu; contradicted or no effect worth having at size full"
     )
     assert qualifier("mixed", [small, full], True) == "reproduced at size cpu; undecided at size full"
+    both = [small, replace(small, verdict="weaker")]
+    as_full = [replace(one, cases=full.cases) for one in both]
+    assert qualifier("mixed", [*both, full], True) == "weaker and reproduced at size cpu; undecided at size full"
+    assert qualifier("mixed", [*both, *as_full], True) == "weaker and reproduced at every size"
     missing = [replace(small, verdict="not measured", value=None)] * 2
     assert qualifier("reproduced", [full, *missing, small], True) == "undecided at size full; undecided at size cpu"
 
