@@ -180,7 +180,8 @@ def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | No
             return {"verification": verification}, "wrong", "; ".join(reasons)
     for part, outcome in outcomes.items():
         if outcome.status != "ok":
-            return fields, outcome.status, f"{part} worker: {outcome.reason}"
+            where = "" if outcome.status == "unsupported" else f"{part} worker: "
+            return fields, outcome.status, f"{where}{outcome.reason}"
     return fields, "ok", timed.reason
 
 

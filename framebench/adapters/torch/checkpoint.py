@@ -18,6 +18,7 @@ from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import BATCHED, Observed
 from framebench.models.spec import OWN
 from framebench.suite.trees import called
+from framebench.suite.user_file import DoesNotApply
 
 switch = Switches()
 
@@ -83,6 +84,18 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     return proof
 
 
+@contextmanager
+def _unchanged() -> Iterator[None]:
+    """While a block runs again. Raises DoesNotApply where the model has changed a saved product."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "has been mutated" not in str(error):
+            raise
+        how = "as an activation with inplace=True does right behind a convolution"
+        raise DoesNotApply(f"the model changes a product in place, {how}: saved, it would be changed twice") from error
+
+
 SAVED_PRODUCTS = ("mm", "addmm", "convolution")
 
 
@@ -100,7 +113,7 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
 
     def contexts(block: nn.Module) -> tuple[Any, Any]:
         forward, again = create_selective_checkpoint_contexts(saved)
-        return forward, _both(again, frozen_statistics(_batch_norms(block)))
+        return forward, _both(_both(_unchanged(), again), frozen_statistics(_batch_norms(block)))
 
     def remat(block: nn.Module, *xs: Any, **named: Any) -> Any:
         return recompute(block, *uncached(xs), use_reentrant=False, context_fn=partial(contexts, block), **uncached(named))

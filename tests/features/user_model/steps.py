@@ -105,6 +105,15 @@ FILES = {
         """,
         USUAL,
     ),
+    "an activation that changes a product in place": File(
+        """
+        def forward(self, x):
+            return x + self.down(F.silu(self.up(x), inplace=True))
+        Block.forward = forward
+        """,
+        ("checkpoint", "checkpoint_dots"),
+        left_out=("checkpoint_dots",),
+    ),
     "a cache of keys, which a second run would fill again": File(
         """
         class Cache:

@@ -10,6 +10,7 @@ from framebench.features.user_model.reference import survey
 from framebench.models.spec import workload
 from framebench.suite import tolerance
 from framebench.suite.case import Case
+from framebench.suite.user_file import DoesNotApply
 from framebench.worker.observe import first_steps
 from framebench.worker.stepping import timed_step
 from framebench.worker.verification import again, verify
@@ -22,6 +23,13 @@ FRAMEWORK = sys.argv[2] if len(sys.argv) > 2 else "torch"
 def tried(case: Case) -> dict[str, object]:
     if not case.support.supported:
         return {"left_out": case.support.why}
+    try:
+        return verified(case)
+    except DoesNotApply as error:
+        return {"left_out": str(error)}
+
+
+def verified(case: Case) -> dict[str, object]:
     adapter = adapters.load(case)
     adapter.build()
     verification = verify(adapter, first_steps(adapter)[1])
