@@ -71,7 +71,8 @@ def survey(case: Case, emit: Emit, few: bool = False) -> dict[str, Any]:
     user_workload = workload(OWN)
     assert isinstance(user_workload, Own)
     emit({"phase": "import"})
-    module, own = user_workload.model(case.framework), user_workload.facts
+    module = user_workload.model(case.framework)
+    own = {name: fact for name, fact in user_workload.facts.items() if name != "random"}  # of a survey by fewer draws
     try:
         with within(own.get("budget"), own.get("limit"), emit):
             facts = own | module.facts(case.batch)

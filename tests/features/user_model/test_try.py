@@ -172,11 +172,26 @@ def test_what_a_lower_precision_explains_and_what_not(tmp_path: Path, environmen
     assert {row["strategy"]: row["status"] for row in json.loads(done.stdout)} == {"fp32": "ok", "amp_bf16": "wrong"}
 
 
+def with_dropout(tmp_path: Path) -> Path:
+    file = tmp_path / "mine.py"
+    file.write_text(JITTOR.read_text().replace("nn.Linear(6, 32),", "nn.Linear(6, 32), nn.Dropout(0.2),"))
+    return file
+
+
+@pytest.mark.slow
+def test_a_second_survey_finds_what_the_first_did(
+    tmp_path: Path, environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a model that draws, whose references are made without chance: the first survey's facts change no key of the second's."""
+    monkeypatch.setenv("FRAMEBENCH_OWN", str(tmp_path))
+    keys = run_inside(environment["jittor"], PROGRAMS / "survey_twice.py", str(with_dropout(tmp_path)), "jittor")
+    assert keys == [["mine/train/b4/still"]] * 2
+
+
 @pytest.mark.slow
 @pytest.mark.all_cells
 def test_jittor_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(JITTOR.read_text().replace("nn.Linear(6, 32),", "nn.Linear(6, 32), nn.Dropout(0.2),"))
+    file = with_dropout(tmp_path)
     rows, said = rows_of(file, tmp_path / "results", "checkpoint", "accumulate")
     assert rows.keys() == {"fp32", "checkpoint", "accumulate"}
     assert rows["checkpoint"]["peak_bytes"] < rows["fp32"]["peak_bytes"]
