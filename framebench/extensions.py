@@ -129,16 +129,6 @@ def worker_module(feature: str, name: str) -> str:
     return f"framebench.features.{feature}.{name}"
 
 
-def record_kinds() -> dict[str, Any]:
-    """The class of each kind of record that features keep, by its folder or file below a results folder; imported now."""
-    kinds = {}
-    for name, feature in features().items():
-        for place, target in feature.records.items():
-            module, _, kind = target.partition(":")
-            kinds[place] = getattr(importlib.import_module(f"framebench.features.{name}.{module}"), kind)
-    return kinds
-
-
 def one(hook: str) -> Any | None:
     """The same where one feature at most has an answer; None if none of them does."""
     return next(every(hook), None)

@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 from framebench.engine import page_cache as pages
 from framebench.engine import pending, references, runner
 from framebench.engine.capacity import Capacity, fits, free_memory
-from framebench.engine.environments import Environment, describe
+from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
-from framebench.engine.runner import RESULTS, USUAL, Memory, Options
+from framebench.engine.runner import RESULTS, Memory, Options
 from framebench.engine.supervisor import Outcome
 from framebench.engine.timed_process import Arm, ReferenceProduct, Timed, TimedProcess
 from framebench.instruments import nvml
@@ -330,16 +330,3 @@ def not_measured(case: Case, run: Run, environment: Environment) -> Record:
     new_record = Record(case=case.id, status="unsupported", reason=runner.unsupported(case), provenance=origin)
     run.write(new_record, arm)
     return new_record
-
-
-def alone(
-    case: Case, session: str, environment: Environment | None = None, options: Options = USUAL, results: Path = RESULTS,
-    told: Listener = NOBODY,
-) -> Record:  # fmt: skip
-    """A case in a block of its own, whose times have nothing to be compared with; its record, read if the session has it."""
-    arm = Arm(case, environment or describe(case.framework))
-    with Run(session, options, results, told) as opened:
-        if runner.unsupported(case):
-            return not_measured(case, opened, arm.environment)
-        measure([Group(f"alone/{case.id}", (arm,))], opened)
-        return opened.records(arm)[-1]

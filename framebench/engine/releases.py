@@ -81,12 +81,6 @@ def known(framework: str, version: str | None) -> Environment:
     return environments.describe(framework, version)
 
 
-def at_hand(framework: str, version: str | None, say: Say) -> Environment:
-    """The same, the pinned one built if it is not there. Raises SetupError."""
-    environment = known(framework, version)
-    return environment if environments.built(environment) else environments.ensure(framework, version, say)
-
-
 def beside(framework: str, version: str, package: str, more: Sequence[str], say: Say) -> Environment:
     """A release with more packages in an environment of its own, made now if it is not there, and kept; where it has pinned
     requirements, the one of these. Raises SetupError."""

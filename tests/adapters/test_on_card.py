@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from framebench.engine import blocks
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.instruments import nvml
@@ -17,6 +16,7 @@ from framebench.suite.protocol import Task, turns
 from framebench.worker import worker
 from framebench.worker.stepping import Timing
 from tests.adapters.fake_card import OnCard
+from tests.alone import alone
 
 
 def test_steps_are_timed_by_both_clocks() -> None:
@@ -74,7 +74,7 @@ def test_the_first_step_that_compiles_has_the_cold_peak(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_a_whole_case_on_a_card(framework: str, environment: dict[str, Environment], results: Any) -> None:
     case = Case("transformer", framework, "train", "fp32", 4, "tiny")
-    record = blocks.alone(case, "s", environment[framework], Options(), results)
+    record = alone(case, "s", environment[framework], Options(), results)
     assert record.status == "ok", record.reason
     assert record.provenance.gpu["before"]["name"] in nvml.gpus()
     if record.provenance.hardware["device"] == "cpu":

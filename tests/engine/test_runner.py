@@ -16,7 +16,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from framebench.engine import blocks, runner, supervisor
+from framebench.engine import runner, supervisor
 from framebench.engine.blocks import Listener
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
@@ -26,6 +26,7 @@ from framebench.records import store
 from framebench.records.record import Record, Verification
 from framebench.suite.case import Case
 from tests import handmade
+from tests.alone import alone
 from tests.campaign import Tried
 from tests.processes import ROOT, acting, framebench
 
@@ -69,7 +70,7 @@ def test_misdeeds_are_classified(
 ) -> None:
     monkeypatch.setenv("MISBEHAVE", deed)
     monkeypatch.setenv("MISBEHAVES_HERE", str(results))
-    record = blocks.alone(CASE, "s", impostor, Options(time_limit_s=3 if "hang" in deed else 600), results)
+    record = alone(CASE, "s", impostor, Options(time_limit_s=3 if "hang" in deed else 600), results)
     tried(f"worker: {deed}", store.read_all(results))
     assert (record.status, record.peaks, record.step_s) == (status, {}, [])
     assert record.reason is not None
@@ -98,7 +99,7 @@ def test_what_was_measured_outlives_the_proof(
     deed: str, why: str, impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MISBEHAVE", deed)
-    record = blocks.alone(CASE, "s", impostor, Options(time_limit_s=3, rounds=2), results)
+    record = alone(CASE, "s", impostor, Options(time_limit_s=3, rounds=2), results)
     assert (record.status, len(record.step_s), record.peak_bytes) == ("ok", 2, 2**20)
     assert record.effect
     assert not record.effect.proven, "which every table says"
@@ -113,7 +114,7 @@ def test_only_a_framework_that_may_launch_to_a_card_is_not_pinned(
     monkeypatch.setenv("DIARY", str(diary))
     monkeypatch.setattr(nvml, "gpus", lambda: ("a card",))
     of_the_user = replace(impostor, version="1", installed=True)
-    pinned, free = (blocks.alone(CASE, "s", e, Options(rounds=2), results) for e in (impostor, of_the_user))
+    pinned, free = (alone(CASE, "s", e, Options(rounds=2), results) for e in (impostor, of_the_user))
     core = Options().core()
     told = [line.split() for line in diary.read_text().splitlines() if line.startswith(("start", "finish"))]
     assert [(what, at) for what, _, _, at in told] == [(w, str(at)) for at in (core, None) for w in ("start", "finish")]
@@ -130,22 +131,22 @@ def test_a_kill_that_the_kernel_counts_as_its_own_is_out_of_memory(
     counts = iter((2, 3))  # when it starts, and when it is dead
     monkeypatch.setattr(supervisor, "oom_kills", lambda: next(counts))
     monkeypatch.setenv("MISBEHAVE", "kill")
-    record = blocks.alone(CASE, "s", impostor, Options(), results)
+    record = alone(CASE, "s", impostor, Options(), results)
     assert record.status == "oom"
     assert "memory ran out" in (record.reason or "")
 
 
 def test_unsupported_is_recorded_with_its_reason(impostor: Environment, results: Path) -> None:
     case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
-    record = blocks.alone(case, "s", impostor, results=results)
+    record = alone(case, "s", impostor, results=results)
     assert (record.status, record.reason) == ("unsupported", case.support.why)
 
 
 def test_a_session_measures_a_case_once(impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MISBEHAVE", "silent exit")
-    first = blocks.alone(CASE, "s", impostor, results=results)
-    assert blocks.alone(CASE, "s", impostor, results=results) == first
-    assert blocks.alone(CASE, "t", impostor, results=results) != first
+    first = alone(CASE, "s", impostor, results=results)
+    assert alone(CASE, "s", impostor, results=results) == first
+    assert alone(CASE, "t", impostor, results=results) != first
 
 
 class Whole(NamedTuple):
@@ -170,7 +171,7 @@ def measured(environment: Environment, results: Path) -> Whole:
     for _ in range(2):
         subprocess.run([environment.python, "-c", "import numpy"], check=True)
     bare = time.monotonic() - start
-    record = blocks.alone(CASE, "s", environment, Options(rounds=5), results, told)
+    record = alone(CASE, "s", environment, Options(rounds=5), results, told)
     return Whole(record, told.found, record.spent_s["harness"] / bare)
 
 
@@ -216,7 +217,7 @@ def test_killing_the_real_worker_makes_a_crashed_record(
                     if "framebench.worker.worker" in " ".join(child.cmdline()):
                         child.kill()
 
-    record = blocks.alone(CASE, "s", environment["torch"], results=results, told=Killing())
+    record = alone(CASE, "s", environment["torch"], results=results, told=Killing())
     tried("PyTorch's worker killed while it warms up", store.read_all(results))
     assert record.status == "crashed"
     assert record.reason is not None
@@ -228,7 +229,7 @@ def test_running_out_of_memory_is_a_result(
     mib: int, phase: str, environment: dict[str, Environment], results: Path, tried: Tried
 ) -> None:
     case = Case("resnet50", "torch", "train", "fp32", 16, "cpu")
-    record = blocks.alone(case, "s", environment["torch"], Options(memory_limit=mib * 2**20), results)
+    record = alone(case, "s", environment["torch"], Options(memory_limit=mib * 2**20), results)
     tried("memory that runs out at an enforced limit", store.read_all(results))
     assert record.status == "oom", record.reason
     assert record.reason is not None
@@ -237,7 +238,7 @@ def test_running_out_of_memory_is_a_result(
 
 
 def test_a_limit_below_what_the_imports_take_is_too_small(environment: dict[str, Environment], results: Path) -> None:
-    record = blocks.alone(CASE, "s", environment["torch"], Options(memory_limit=10 * 2**20), results)
+    record = alone(CASE, "s", environment["torch"], Options(memory_limit=10 * 2**20), results)
     assert record.status == "oom", record.reason
     assert record.reason is not None
     assert "the limit of 10.0 MiB is too small: the imports alone map" in record.reason

@@ -10,7 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from framebench import extensions
-from framebench.extensions import NoSuchWorker, features, record_kinds, worker_module
+from framebench.extensions import NoSuchWorker, features, worker_module
+from tests.kinds import record_kinds
 from tests.processes import ROOT
 
 FOLDER = Path(extensions.__file__).parent / "features"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from framebench.extensions import record_kinds
+from tests.kinds import record_kinds
 from tests.processes import ROOT
 
 RESULTS = ROOT / "results"

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from framebench.cli.shared import MEASURE, AsJson, Env, Results, app, err, fail, file_to_write, measuring, needed, out, say
-from framebench.engine import releases, runner
+from framebench.engine import environments, releases, runner
+from framebench.engine.environments import Environment
 from framebench.features.explain.measure import Unexplained, obstacle
 from framebench.features.explain.measure import explain as account
 from framebench.features.explain.record import Explanation
@@ -109,9 +110,15 @@ def other(text: str, asked: Case) -> tuple[Case, str | None]:
     return (hypothetical.named(case) if case else asked), version or None
 
 
+def at_hand(framework: str, version: str | None) -> Environment:
+    """Of a release, the pinned one built if it is not there. Raises SetupError."""
+    environment = releases.known(framework, version)
+    return environment if environments.built(environment) else environments.ensure(framework, version, say)
+
+
 def _explained_in(case: Case, version: str | None, results: Path) -> Explanation:
     with measuring(results), err.status(case.id):
-        return account(case, releases.at_hand(case.framework, version, say))
+        return account(case, at_hand(case.framework, version))
 
 
 def show(explanation: Explanation, base: Explanation | None = None, *, as_json: bool) -> None:

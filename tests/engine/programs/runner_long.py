@@ -3,10 +3,11 @@ from pathlib import Path
 
 from framebench.engine import blocks, environments
 from framebench.suite.selectors import parse
+from tests.alone import alone
 
 told = blocks.Listener()
 told.phase = lambda case, what: print(what, flush=True)
-blocks.alone(
+alone(
     parse("transformer/torch/train/fp32/b8/cpu"),
     "s",
     environments.describe("torch"),

@@ -170,10 +170,10 @@ def test_an_environment_is_removed_unless_it_is_kept(
     there = [path for path in (tmp_path / "releases").iterdir() if path.is_dir()]
     assert bool(there) == (keep and not interrupted)
     if there:
-        assert releases.at_hand("jax", "0.1.0", print).python.parent.parent == there[0]
+        assert releases.known("jax", "0.1.0").python.parent.parent == there[0]
     else:
         with pytest.raises(SetupError, match=r"0\.1\.0; there are"):
-            releases.at_hand("jax", "0.1.0", print)
+            releases.known("jax", "0.1.0")
 
 
 def test_a_pinned_release_is_the_environment_of_every_other_command() -> None:

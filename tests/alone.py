@@ -1,0 +1,27 @@
+"""A case measured by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from framebench.engine import runner
+from framebench.engine.blocks import NOBODY, Listener, Run, measure, not_measured
+from framebench.engine.environments import Environment, describe
+from framebench.engine.groups import Group
+from framebench.engine.runner import RESULTS, USUAL, Options
+from framebench.engine.timed_process import Arm
+from framebench.records.record import Record
+from framebench.suite.case import Case
+
+
+def alone(
+    case: Case, session: str, environment: Environment | None = None, options: Options = USUAL, results: Path = RESULTS,
+    told: Listener = NOBODY,
+) -> Record:  # fmt: skip
+    """In a block of its own, whose times have nothing to be compared with; its record, read if the session has it."""
+    arm = Arm(case, environment or describe(case.framework))
+    with Run(session, options, results, told) as opened:
+        if runner.unsupported(case):
+            return not_measured(case, opened, arm.environment)
+        measure([Group(f"alone/{case.id}", (arm,))], opened)
+        return opened.records(arm)[-1]
