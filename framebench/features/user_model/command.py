@@ -162,10 +162,10 @@ def measure(
 
 
 def expected(cases: list[Case], where: Path, blocks: int, options: runner.Options, survey_s: float) -> CaseProgress:
-    """A process of a strategy takes about as long as the one that surveyed the baseline, where it was never measured."""
-    if options.rounds:
-        return CaseProgress(cases, where, err, 1 + blocks, guess_s=survey_s)
-    return CaseProgress(cases, where, err, guess_s=survey_s, at_once=len(options.cores()))
+    """A process of a strategy takes about as long as the one that surveyed the baseline, where it was never measured. They are
+    built beside each other, and what is built takes its turns in little time."""
+    times = 1 + blocks * bool(options.rounds)
+    return CaseProgress(cases, where, err, times, guess_s=survey_s, at_once=len(options.cores()))
 
 
 def surveyed(model: UserModel, environment: Environment, options: runner.Options, few: bool = False) -> dict[str, Any]:
