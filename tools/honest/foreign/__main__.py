@@ -132,6 +132,8 @@ def judged(row: Row, file: Path, framework: str, scenario: str, python: str) -> 
 
 
 def verdict(record: Record) -> str:
+    if record.status == "unsupported":
+        return UNSUPPORTED
     if record.status != "ok":
         return f"{record.status}: {(record.reason or '')[:200]}"
     return RIGHT if record.effect and record.effect.proven else UNPROVEN
