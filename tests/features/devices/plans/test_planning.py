@@ -110,7 +110,7 @@ def test_other_code_is_planned_anew(tmp_path: Path, playing: Playing, monkeypatc
 def test_a_failure_is_kept_and_tried_again(
     tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch, body: str, reason: str
 ) -> None:
-    monkeypatch.setattr(process, "BUDGET_S", 1.5)
+    monkeypatch.setitem(process.BUDGET_S, "gpu", 1.5)
     asked = playing(body)
     (failed,) = plan(tmp_path)
     assert failed.outcome == "failed"
