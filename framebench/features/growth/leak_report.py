@@ -10,7 +10,7 @@ import sysconfig
 import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from itertools import chain
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -21,7 +21,8 @@ MOST = 8  # rows of each kind
 FRAMES = 12  # of a traceback
 Program = tuple[str, str]  # what was compiled: the function's name, and where it was called from
 Kept = dict[str, Any]  # a row of the answer: records.growth.Kept
-PLAIN = (int, float, complex, str, bool, type(None), CodeType, type)  # too many, too small, or made by looking
+CONTAINERS = {dict, tuple}  # those that the collector may not know
+PLAIN = {int, float, complex, str, bool, type(None), CodeType, type}  # too many, too small, or made by looking
 
 FOREIGN = tuple(str(Path(sysconfig.get_paths()[name]).resolve()) for name in ("stdlib", "purelib", "platlib"))
 THIS_FILE = Path(__file__)
@@ -32,15 +33,19 @@ FRAMEBENCH = str(ROOT / "framebench")
 
 def place(lines: Iterable[tuple[str, int]]) -> str:
     """`file:line` of the innermost call that is no library's, and no adapter's if there is another; else of the innermost."""
-    every = list(lines)
-    own_calls = [at for at in every if not at[0].startswith((*FOREIGN, "<", *WATCHERS))]
-    named = next(
-        (at for at in own_calls if not at[0].startswith(FRAMEBENCH)), own_calls[0] if own_calls else every[0] if every else None
-    )
-    if named is None:
-        return ""
-    file, line = named
-    return f"{os.path.relpath(file, ROOT) if file.startswith(str(ROOT)) else file}:{line}"
+    file, line = max(lines, key=lambda at: _rank(at[0]), default=("", 0))  # the first of the highest rank
+    return f"{_shown(file)}:{line}" if file else ""
+
+
+@cache  # asked for every frame of every operator
+def _rank(file: str) -> int:
+    """How much a place in this file says: nothing in a library, most in neither a library nor the suite."""
+    return 0 if file.startswith((*FOREIGN, "<", *WATCHERS)) else 1 if file.startswith(FRAMEBENCH) else 2
+
+
+@cache
+def _shown(file: str) -> str:
+    return os.path.relpath(file, ROOT) if file.startswith(str(ROOT)) else file
 
 
 def caller(frame: FrameType | None) -> str:
@@ -124,16 +129,15 @@ def _recent() -> list[Any]:
     gc.collect()
     tracked = gc.get_objects()
     inside = gc.get_referents(*tracked)
-    untracked = [thing for thing in inside if type(thing) in (dict, tuple) and not gc.is_tracked(thing)]
-    things_by_id, tensors = {}, []
-    for thing in chain(tracked, inside, gc.get_referents(*untracked)):
-        if has_storage(type(thing)):
-            tensors.append(thing)
-        elif type(thing) not in PLAIN and ours(tracemalloc.get_object_traceback(thing)):
-            things_by_id[id(thing)] = thing
-    alone = list({id(tensor): tensor for tensor in tensors}.values())
-    del tracked, inside, untracked, tensors  # they would be holders too
-    return [*things_by_id.values(), *held(alone)]
+    untracked = [thing for thing in inside if type(thing) in CONTAINERS and not gc.is_tracked(thing)]
+    met = [*tracked, *inside, *gc.get_referents(*untracked)]  # millions, and many of them often: told apart by their kinds
+    kinds = set(map(type, met))
+    with_storage = set(filter(has_storage, kinds))
+    looked_at = kinds - with_storage - PLAIN
+    made = {id(it): it for it in met if type(it) in looked_at and ours(tracemalloc.get_object_traceback(it))}
+    tensors = list({id(it): it for it in met if type(it) in with_storage}.values())
+    del tracked, inside, untracked, met  # they would be holders too
+    return [*made.values(), *held(tensors)]
 
 
 def ours(trace: tracemalloc.Traceback | None) -> bool:
@@ -148,11 +152,9 @@ def held(tensors: list[Any]) -> list[Any]:
     return [tensor for tensor in tensors if id(tensor) in inside]
 
 
-def has_storage(kind: type, answers_by_kind: dict[type, bool] = {}) -> bool:  # noqa: B006  # asked a million times
+def has_storage(kind: type) -> bool:
     """Whether it is a class of PyTorch's tensors."""
-    if kind not in answers_by_kind:
-        answers_by_kind[kind] = hasattr(kind, "untyped_storage")
-    return answers_by_kind[kind]
+    return hasattr(kind, "untyped_storage")
 
 
 def made_at(thing: Any) -> str:
