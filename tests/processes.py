@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 from unittest import mock
 
@@ -19,6 +23,7 @@ from framebench.cli.__main__ import main
 from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.records.provenance import ROOT
+from tests.mutants.serve import FORKS
 
 NOBODY = 65534
 COMMAND = (sys.executable, "-m", "framebench.cli")
@@ -57,18 +62,56 @@ def quickly() -> dict[str, str]:
 
 
 LEAVING = ROOT / "tests" / "leaving.py"
+SERVING = ROOT / "tests" / "serving.py"
 
 
 def run_inside(environment: Environment, program: Path, *arguments: str, variables: dict[str, str] | None = None) -> object:
-    """Run a program in a framework's environment; the last line it prints is JSON."""
+    """Run a program in a framework's environment; the last line it prints is JSON. Where it asks for no variables of its own,
+    PyTorch and JAX are imported once for all programs of this process."""
     threads = {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [str(environment.python), "-P", str(LEAVING), str(program), *arguments],
-        env={**os.environ, **environment.variables(), **threads, **(variables or {}), "PYTHONPATH": str(ROOT)},
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
+    asked = {**os.environ, **environment.variables(), **threads, **(variables or {}), "PYTHONPATH": str(ROOT)}
+    command = [str(program), *arguments]
+    if environment.framework in FORKS and variables in (None, quickly()):
+        done = served(environment, command, asked, bool(variables))
+    else:
+        python = [str(environment.python), "-P", str(LEAVING)]
+        done = subprocess.run([*python, *command], env=asked, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def served(
+    environment: Environment, command: list[str], variables: dict[str, str], quick: bool
+) -> subprocess.CompletedProcess[str]:
+    """By a process that imported the framework when the first program was run in it."""
+    server = serving(environment, quick)
+    assert server.stdin
+    assert server.stdout
+    with tempfile.TemporaryDirectory() as folder:
+        out, log = Path(folder) / "out", Path(folder) / "log"
+        order = {"program": command, "variables": variables, "out": str(out), "log": str(log)}
+        out.touch()
+        log.touch()
+        try:
+            server.stdin.write(json.dumps(order) + "\n")
+            server.stdin.flush()
+            code = int(server.stdout.readline())
+        except BaseException:  # a test that took too long: its program ends, and the next test has a server of its own
+            os.killpg(server.pid, signal.SIGKILL)
+            serving.cache_clear()
+            raise
+        return subprocess.CompletedProcess(command, code, out.read_text(), log.read_text())
+
+
+@cache
+def serving(environment: Environment, quick: bool) -> subprocess.Popen[str]:
+    variables = {**os.environ, **environment.variables(), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    server = subprocess.Popen(
+        [str(environment.python), "-P", str(SERVING), environment.framework], env=variables | (quickly() if quick else {}),
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    atexit.register(server.communicate)  # the end of its orders is its end
+    return server
 
 
 def acting(script: str, folder: Path) -> Environment:

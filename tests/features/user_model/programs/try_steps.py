@@ -1,5 +1,7 @@
 """Files of several kinds, each surveyed and then verified under strategies, as workers do it, in one process."""
 
+import gc
+import importlib
 import json
 import os
 import sys
@@ -18,6 +20,7 @@ from framebench.worker.worker import failure
 
 BASE = {"train": "fp32", "eval": "no_grad"}
 FRAMEWORK = sys.argv[2] if len(sys.argv) > 2 else "torch"
+gc.unfreeze = lambda: None  # which each adapter calls
 
 
 def tried(case: Case) -> dict[str, object]:
@@ -69,4 +72,6 @@ def all_of(file: Path, scenario: str, strategies: list[str]) -> dict[str, object
     return found
 
 
+importlib.import_module(f"framebench.adapters.{FRAMEWORK}")
+gc.freeze()  # what is imported is no file's: it need not be looked through for tensors after every step
 print(json.dumps({str(file): all_of(Path(file), *rest) for file, *rest in json.loads(sys.argv[1])}))
