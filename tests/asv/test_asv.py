@@ -25,12 +25,13 @@ from tests.processes import ROOT
 
 pytestmark = pytest.mark.slow
 ASV = str(Path(sys.executable).with_name("asv"))
-CASES = {f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("fp32", "checkpoint")}
-BENCHMARK = "transformer.TransformerTorchTiny.track_peak_memory"
-UNSUPPORTED = "transformer/torch/train/rewrite/b4/tiny"
+# in the framework whose processes start fastest
+CASES = {f"transformer/jittor/train/{strategy}/b4/tiny" for strategy in ("fp32", "checkpoint")}
+BENCHMARK = "transformer.TransformerJittorTiny.track_peak_memory"
+UNSUPPORTED = "transformer/jittor/train/rewrite/b4/tiny"
 # enough for a run: each case takes two processes, and each of its metrics one
-CHEAPEST = r"TransformerTorchTiny\.track_peak_memory\('train', '(fp32|checkpoint|rewrite)'"
-FEW = r"TransformerTorchTiny\.track_(peak_memory|step_time)\('train', '(fp32|checkpoint|rewrite)'"
+CHEAPEST = r"TransformerJittorTiny\.track_peak_memory\('train', '(fp32|checkpoint|rewrite)'"
+FEW = r"TransformerJittorTiny\.track_(peak_memory|step_time)\('train', '(fp32|checkpoint|rewrite)'"
 
 
 class Clone:
@@ -91,11 +92,11 @@ def test_the_whole_way(clone: Clone) -> None:
     found = {r.case: r for r in clone.records()}
     assert len(found) == len(clone.records()), "each case once, not once per metric"
     assert {case: r.status for case, r in found.items()} == dict.fromkeys(CASES, "ok") | {UNSUPPORTED: "unsupported"}
-    peaks = clone.values("torch", "track_peak_memory")
-    record = found["transformer/torch/train/checkpoint/b4/tiny"]
+    peaks = clone.values("jittor", "track_peak_memory")
+    record = found["transformer/jittor/train/checkpoint/b4/tiny"]
     assert peaks["train", "checkpoint", "4"] == record.peak_bytes
     assert peaks["train", "rewrite", "4"] != peaks["train", "rewrite", "4"], "unsupported is NaN, which asv shows as n/a"
-    assert clone.values("torch", "track_step_time")["train", "checkpoint", "4"] == record.step_time_s
+    assert clone.values("jittor", "track_step_time")["train", "checkpoint", "4"] == record.step_time_s
     assert (record.provenance.machine, record.provenance.command[:8]) == ("test", "asv run ")
 
 
@@ -141,14 +142,14 @@ def test_another_profile_hides_nothing(clone: Clone) -> None:
     listed = clone.asv("run", "--machine", "test", "--bench", "just-discover", FRAMEBENCH_PROFILE="quick")
     assert listed.returncode == 0, listed.stdout + listed.stderr
     shown = clone.asv("show", "--machine", "test", "HEAD", FRAMEBENCH_PROFILE="quick")
-    assert "transformer.TransformerTorchTiny.track_peak_memory" in shown.stdout
+    assert "transformer.TransformerJittorTiny.track_peak_memory" in shown.stdout
 
 
 def test_one_bad_case_harms_no_other(clone: Clone) -> None:
     """A planted error in one strategy of one framework."""
-    switches = clone.root / "framebench/adapters/torch/checkpoint.py"
+    switches = clone.root / "framebench/adapters/jittor/checkpoint.py"
     good = switches.read_text()
-    start = "    chosen: dict[nn.Module, dict[str, Any]] = {}"
+    start = "    chosen: list[Module] = []"
     assert start in good
     switches.write_text(good.replace(start, "    raise ValueError('planted')\n" + start))
     try:
@@ -156,7 +157,7 @@ def test_one_bad_case_harms_no_other(clone: Clone) -> None:
     finally:
         switches.write_text(good)
     assert done.returncode != 0
-    peaks = clone.values("torch", "track_peak_memory")
+    peaks = clone.values("jittor", "track_peak_memory")
     assert peaks["train", "checkpoint", "4"] is None, "failed"
     assert peaks["train", "fp32", "4"] > 0
     newest = max((r for r in clone.records() if "checkpoint" in r.case), key=lambda r: r.provenance.measured_at)
@@ -200,14 +201,14 @@ def test_a_range_that_is_head_alone_is_measured(clone: Clone) -> None:
     """Up to the record of a case that takes no process."""
     before = Counter(r.case for r in clone.records())
     done = clone.asv(
-        "run", "--machine", "test", "HEAD^!", "--bench", "TransformerTorchTiny.track_first_step.'train', 'rewrite'"
+        "run", "--machine", "test", "HEAD^!", "--bench", "TransformerJittorTiny.track_first_step.'train', 'rewrite'"
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert Counter(r.case for r in clone.records()) - before == Counter([UNSUPPORTED])
 
 
 def test_a_selection_without_a_case_is_a_line(clone: Clone) -> None:
-    done = clone.run("TransformerTorch.*'eval', 'checkpoint'")
+    done = clone.run("TransformerJittor.*'eval', 'checkpoint'")
     assert done.returncode != 0
     assert "--bench selects no case of the profile tiny, of size tiny; framebench list has them" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
