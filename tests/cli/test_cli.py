@@ -284,8 +284,8 @@ def test_calibration_finds_the_instruments_right_and_is_recorded(
             break
     assert wrong == []
     assert findings["harness / hand-written loop"]["unit"] == "ratio"
-    assert framebench("run", CASE, "--results", str(results), "--rounds", "3").returncode == 0
-    (record,) = store.read_all(results)
+    assert framebench("run", "transformer/jittor/train/rewrite/b4/tiny", "--results", str(results)).returncode == 0
+    (record,) = store.read_all(results)  # which says that it is unsupported
     known = record.provenance.calibration
     assert known
     assert known.passed == all(f["passed"] for f in findings.values() if f["figure"] is not None)
