@@ -34,20 +34,19 @@ from tests.handmade import provenance, record
 from tests.material import records
 from tests.processes import ROOT, small_disk
 
-SWITCHES, PRECISION = (f"framebench/adapters/torch/{name}.py" for name in ("checkpoint", "precision"))
+SWITCHES, PRECISION = (f"framebench/adapters/{name}.py" for name in ("jittor/checkpoint", "torch/precision"))
 MODEL = "models/transformer/torch_model.py"
 SPEC = "models/transformer/spec.py"
 ATTENTION = "x + self.attention(self.ln1(x))"
 AUTOCAST = "torch.autocast, run.where.type, torch.bfloat16"
-ATTACH = "run.recipe.block_runner = remat\n    run.recipe.on_model"
-UNATTACHED = ATTACH.replace("run.recipe.block_runner = remat", "pass")
+ATTACH = "model.remat = remat"
 PLANTED = {  # file, right text, wrong text, case, expected status
-    "wrong gradient": (MODEL, ATTENTION, ATTENTION + ".detach()", "train/fp32", "wrong"),
-    "wrong forward": (MODEL, "is_causal=True", "is_causal=False", "eval/no_grad", "wrong"),
-    "wrong weight decay": (SPEC, "weight_decay=0.1", "weight_decay=30.0", "train/fp32", "wrong"),
-    "NaN loss": (SPEC, "lr=3e-4", "lr=1e30", "train/fp32", "wrong"),
-    "strategy did nothing": (SWITCHES, ATTACH, UNATTACHED, "train/checkpoint", "ok"),
-    "precision did nothing": (PRECISION, AUTOCAST, AUTOCAST + ", False", "train/amp_bf16", "ok"),
+    "wrong gradient": (MODEL, ATTENTION, ATTENTION + ".detach()", "torch/train/fp32", "wrong"),
+    "wrong forward": (MODEL, "is_causal=True", "is_causal=False", "torch/eval/no_grad", "wrong"),
+    "wrong weight decay": (SPEC, "weight_decay=0.1", "weight_decay=30.0", "torch/train/fp32", "wrong"),
+    "NaN loss": (SPEC, "lr=3e-4", "lr=1e30", "torch/train/fp32", "wrong"),
+    "strategy did nothing": (SWITCHES, ATTACH, "pass", "jittor/train/checkpoint", "ok"),
+    "precision did nothing": (PRECISION, AUTOCAST, AUTOCAST + ", False", "torch/train/amp_bf16", "ok"),
 }
 
 
@@ -97,7 +96,7 @@ def test_planted_bugs_never_become_numbers(
     assert text.count(right) >= 1, "the planted place has moved"
     (project / file).write_text(text.replace(right, wrong))
     try:
-        done = run(project, results, f"transformer/torch/{strategy}/b4/tiny")
+        done = run(project, results, f"transformer/{strategy}/b4/tiny")
     finally:
         (project / file).write_text(text)
     (found,) = (r for r in store.read_all(results) if f"/{strategy}/" in r.case)  # beside it lies its baseline's
