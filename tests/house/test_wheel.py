@@ -20,7 +20,7 @@ from framebench.engine.environments import Environment
 from framebench.records.pins import pins
 from tests.processes import ROOT
 
-CASE = "transformer/torch/train/fp32/b4/tiny"
+CASE = "transformer/jittor/train/fp32/b4/tiny"
 # and what is beside them in environments of their own
 FRAMEWORKS = {
     "torch", "torchao", "bitsandbytes", "deepspeed", "torchvision", "transformers", "jax", "flax", "optax", "jittor",
