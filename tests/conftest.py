@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ from framebench.records.record import Record
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS
 from tests.campaign import Tried, believed, borne_out
-from tests.processes import CHEAP_XLA
+from tests.processes import CHEAP_XLA, run_served
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,6 +65,12 @@ def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a developer's shell sets must not decide a test."""
     for name in ("FRAMEBENCH_PROFILE", "FRAMEBENCH_MACHINE", "FRAMEBENCH_SESSION", "FRAMEBENCH_ENV"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that a test runs in PyTorch's or JAX's environment begin with it imported: see `tests/processes.py`."""
+    monkeypatch.setattr(subprocess, "run", run_served)
 
 
 @pytest.fixture(scope="session")

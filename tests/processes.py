@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -63,33 +64,49 @@ def quickly() -> dict[str, str]:
 
 LEAVING = ROOT / "tests" / "leaving.py"
 SERVING = ROOT / "tests" / "serving.py"
+# What may be set for a program that another one's process begins; the rest may count where a framework is imported
+THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+RUN = subprocess.run
 
 
 def run_inside(environment: Environment, program: Path, *arguments: str, variables: dict[str, str] | None = None) -> object:
     """Run a program in a framework's environment; the last line it prints is JSON. Where it asks for no variables of its own,
     PyTorch and JAX are imported once for all programs of this process."""
-    threads = {"OMP_NUM_THREADS": "1"}
-    asked = {**os.environ, **environment.variables(), **threads, **(variables or {}), "PYTHONPATH": str(ROOT)}
-    command = [str(program), *arguments]
+    asked = {**os.environ, **environment.variables(), "OMP_NUM_THREADS": "1", **(variables or {}), "PYTHONPATH": str(ROOT)}
     if environment.framework in FORKS and variables in (None, quickly()):
-        done = served(environment, command, asked, bool(variables))
+        done = served(environment, [str(program), *arguments], asked, ROOT, variables == quickly())
     else:
         python = [str(environment.python), "-P", str(LEAVING)]
-        done = subprocess.run([*python, *command], env=asked, cwd=ROOT, capture_output=True, text=True)
+        done = RUN([*python, str(program), *arguments], env=asked, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def run_served(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """`subprocess.run`, but for programs that want PyTorch or JAX as all others do: those are served."""
+    pythons = {str((environment := environments.describe(name)).python): environment for name in FORKS}
+    environment, variables = pythons.get(command[0]), options.get("env") or dict(os.environ)
+    if environment and command[1] == "-P" and options.get("capture_output") and usual(variables, environment):
+        return served(environment, command[2:], variables, options.get("cwd") or Path.cwd(), False)
+    return RUN(command, **options)
+
+
+def usual(variables: dict[str, str], environment: Environment) -> bool:
+    """Whether nothing is set but for what every program has, and what is ours."""
+    own = (variables.items() - os.environ.items()) - environment.variables().items() - THREADS.items()
+    return all(name == "PYTHONPATH" or name.startswith("FRAMEBENCH_") for name, _ in own)
+
+
 def served(
-    environment: Environment, command: list[str], variables: dict[str, str], quick: bool
+    environment: Environment, command: list[str], variables: dict[str, str], folder: Path, quick: bool
 ) -> subprocess.CompletedProcess[str]:
     """By a process that imported the framework when the first program was run in it."""
     server = serving(environment, quick)
     assert server.stdin
     assert server.stdout
-    with tempfile.TemporaryDirectory() as folder:
-        out, log = Path(folder) / "out", Path(folder) / "log"
-        order = {"program": command, "variables": variables, "out": str(out), "log": str(log)}
+    with tempfile.TemporaryDirectory() as scratch:
+        out, log = Path(scratch) / "out", Path(scratch) / "log"
+        order = {"program": command, "variables": variables, "folder": str(folder), "out": str(out), "log": str(log)}
         out.touch()
         log.touch()
         try:
@@ -105,7 +122,7 @@ def served(
 
 @cache
 def serving(environment: Environment, quick: bool) -> subprocess.Popen[str]:
-    variables = {**os.environ, **environment.variables(), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    variables = {**os.environ, **environment.variables(), **THREADS, "PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(
         [str(environment.python), "-P", str(SERVING), environment.framework], env=variables | (quickly() if quick else {}),
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,

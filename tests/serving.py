@@ -1,8 +1,8 @@
 """Runs inside a framework's environment: `python serving.py FRAMEWORK` imports the framework once. Each line on its standard
 input is a program to run, in a child that begins with the framework imported and no thread started.
 
-An order is one line of JSON, `{"program": [FILE, *ARGUMENTS], "variables": {...}, "out": FILE, "log": FILE}`. The answer is one
-line with the program's exit code, negative if a signal ended it.
+An order is one line of JSON, `{"program": [FILE or "-m", *ARGUMENTS], "variables": {...}, "folder": FOLDER, "out": FILE, "log":
+FILE}`, where the program finds itself in the folder. The answer is one line with its exit code, negative if a signal ended it.
 """
 
 from __future__ import annotations
@@ -42,23 +42,37 @@ def carried_out(order: dict[str, Any]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def run(program: list[str], variables: dict[str, str], out: str, log: str) -> None:
-    """As `leaving.py` does; never returns."""
+def run(program: list[str], variables: dict[str, str], folder: str, out: str, log: str) -> None:
+    """As an interpreter would that is given the program; never returns."""
     for name, number, flags in ((os.devnull, 0, os.O_RDONLY), (out, 1, os.O_WRONLY), (log, 2, os.O_WRONLY)):
         os.dup2(os.open(name, flags), number)
+    os.chdir(folder)
+    paths = [os.environ.get("PYTHONPATH", ""), variables.get("PYTHONPATH", "")]
+    before, after = (list(filter(None, path.split(os.pathsep))) for path in paths)
+    sys.path[:] = [*after, *sys.path[len(before) :]]
     os.environ.clear()
     os.environ.update(variables)
-    sys.argv = program
     code = 1
     try:
-        runpy.run_path(program[0], run_name="__main__")
+        called(program)
         code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
         traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def called(program: list[str]) -> None:
+    if program[0] == "-m":
+        sys.argv = program[1:]
+        runpy.run_module(program[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = program
+        runpy.run_path(program[0], run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ TRIED = [
 ]
 
 
+@pytest.mark.usefixtures("imported_once")
 @pytest.mark.parametrize("snippet", TRIED)
 def test_a_listing_does_today_what_its_record_says(snippet: Path, environment: dict[str, Environment]) -> None:
     numbers, error = tried(snippet, environment[framework_of(snippet)])

@@ -28,6 +28,7 @@ def optimizer(parameters):
     return torch.optim.Adam(parameters)
 """
 MIB = 2**20
+pytestmark = pytest.mark.usefixtures("imported_once")
 
 
 @pytest.mark.slow
