@@ -23,6 +23,7 @@ import pytest
 from framebench.cli.__main__ import main
 from framebench.engine import environments
 from framebench.engine.environments import Environment
+from framebench.instruments.host import MALLOC_ENV
 from framebench.records.provenance import ROOT
 from tests.mutants.serve import FORKS
 
@@ -74,7 +75,7 @@ def run_inside(environment: Environment, program: Path, *arguments: str, variabl
     PyTorch and JAX are imported once for all programs of this process."""
     asked = {**os.environ, **environment.variables(), "OMP_NUM_THREADS": "1", **(variables or {}), "PYTHONPATH": str(ROOT)}
     if environment.framework in FORKS and variables in (None, quickly()):
-        done = served(environment, [str(program), *arguments], asked, ROOT, variables == quickly())
+        done = served(environment, [str(program), *arguments], asked, ROOT, variables or {})
     else:
         python = [str(environment.python), "-P", str(LEAVING)]
         done = RUN([*python, str(program), *arguments], env=asked, cwd=ROOT, capture_output=True, text=True)
@@ -86,22 +87,25 @@ def run_served(command: list[str], **options: Any) -> subprocess.CompletedProces
     """`subprocess.run`, but for programs that want PyTorch or JAX as all others do: those are served."""
     pythons = {str((environment := environments.describe(name)).python): environment for name in FORKS}
     environment, variables = pythons.get(command[0]), options.get("env") or dict(os.environ)
-    if environment and command[1] == "-P" and options.get("capture_output") and usual(variables, environment):
-        return served(environment, command[2:], variables, options.get("cwd") or Path.cwd(), False)
+    if environment and command[1] == "-P" and options.get("capture_output"):
+        first = at_first(variables, environment)
+        if first in ({}, MALLOC_ENV):
+            return served(environment, command[2:], variables, options.get("cwd") or Path.cwd(), first)
     return RUN(command, **options)
 
 
-def usual(variables: dict[str, str], environment: Environment) -> bool:
-    """Whether nothing is set but for what every program has, and what is ours."""
+def at_first(variables: dict[str, str], environment: Environment) -> dict[str, str]:
+    """What must be there when an interpreter starts: all but what every program has, what is ours, and what is read later."""
     own = (variables.items() - os.environ.items()) - environment.variables().items() - THREADS.items()
-    return all(name == "PYTHONPATH" or name.startswith("FRAMEBENCH_") for name, _ in own)
+    later = ("FRAMEBENCH_", "PYTHONPATH", "CUDA_VISIBLE_DEVICES", *(["JAX_"] if environment.framework != "jax" else []))
+    return {name: value for name, value in own if not name.startswith(later)}
 
 
 def served(
-    environment: Environment, command: list[str], variables: dict[str, str], folder: Path, quick: bool
+    environment: Environment, command: list[str], variables: dict[str, str], folder: Path, first: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """By a process that imported the framework when the first program was run in it."""
-    server = serving(environment, quick)
+    server = serving(environment, tuple(sorted(first.items())))
     assert server.stdin
     assert server.stdout
     with tempfile.TemporaryDirectory() as scratch:
@@ -121,10 +125,10 @@ def served(
 
 
 @cache
-def serving(environment: Environment, quick: bool) -> subprocess.Popen[str]:
+def serving(environment: Environment, first: tuple[tuple[str, str], ...]) -> subprocess.Popen[str]:
     variables = {**os.environ, **environment.variables(), **THREADS, "PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(
-        [str(environment.python), "-P", str(SERVING), environment.framework], env=variables | (quickly() if quick else {}),
+        [str(environment.python), "-P", str(SERVING), environment.framework], env=variables | dict(first),
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     atexit.register(server.communicate)  # the end of its orders is its end

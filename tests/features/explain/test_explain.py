@@ -25,6 +25,8 @@ from framebench.instruments.memory_timeline import Value
 from framebench.suite.selectors import parse
 from tests.processes import framebench, run_inside
 
+pytestmark = pytest.mark.usefixtures("imported_once")
+
 
 @cache
 def account(case: str) -> Explanation:

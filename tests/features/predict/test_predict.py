@@ -29,6 +29,8 @@ from tests.material import MACHINE, RESULTS
 from tests.processes import framebench
 from tests.suite.cells import every, fewest
 
+pytestmark = pytest.mark.usefixtures("imported_once")
+
 BATCHES = (1, 2, 4, 8, 16)
 
 

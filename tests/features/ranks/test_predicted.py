@@ -19,6 +19,8 @@ from framebench.features.ranks.sharding import WIDE, first_chunks, longest_axis,
 from framebench.models import spec
 from tests.processes import framebench, run_inside
 
+pytestmark = pytest.mark.usefixtures("imported_once")
+
 WORKLOAD = spec.workload("transformer")
 SHAPES = [p.shape for p in WORKLOAD.params(WORKLOAD.config("tiny"))]
 WHOLE = WIDE * sum(map(prod, SHAPES))
