@@ -40,16 +40,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # the files of more than ten seconds, the longest first (as of November 2026)
 LONGEST = [  # files below tests/
-    "suite/test_strategies.py", "asv/test_asv.py", "features/user_model/test_try.py", "suite/test_new_workload.py",
-    "features/max_batch/test_max_batch.py", "features/predict/test_predict.py", "features/user_model/test_steps.py",
-    "features/growth/test_growth.py", "adapters/test_undone.py", "features/user_model/test_opened.py", "suite/test_pairs.py",
-    "features/ranks/test_measure.py", "house/test_features.py", "features/devices/xla/test_jax_plan.py",
-    "features/site/test_visible.py", "features/devices/simulation/test_torch_plan.py", "features/user_model/test_cases.py",
-    "cli/test_cli.py", "engine/test_faults.py", "features/user_model/test_elsewhere.py",
-    "features/user_model/test_protection.py", "features/user_model/test_flax_steps.py", "features/explain/test_explain.py",
-    "features/site/test_accessible.py", "features/user_model/test_on_device.py", "features/user_model/test_told.py",
-    "house/test_wheel.py", "published/test_notebooks.py", "analysis/test_figures.py", "engine/test_environments.py",
-    "features/user_model/test_look.py", "features/ranks/test_predicted.py", "features/devices/judge/test_models.py",
+    "suite/test_strategies.py", "asv/test_asv.py", "suite/test_new_workload.py", "features/ranks/test_measure.py",
+    "adapters/test_undone.py", "features/user_model/test_try.py", "features/max_batch/test_max_batch.py",
+    "features/user_model/test_protection.py", "house/test_features.py", "features/user_model/test_opened.py",
+    "suite/test_pairs.py", "features/user_model/test_steps.py", "instruments/test_crosschecks.py",
+    "features/user_model/test_repository.py", "engine/test_faults.py", "engine/test_runner.py", "cli/test_cli.py",
+    "features/explain/test_explain.py", "mutants/test_mutants.py", "features/user_model/test_flax_steps.py",
+    "features/site/test_visible.py", "analysis/test_figures.py", "published/test_documents.py", "engine/test_blocks.py",
+    "features/growth/test_growth.py", "features/devices/simulation/test_torch_plan.py", "features/compare/test_compare.py",
+    "engine/test_environments.py", "features/devices/xla/test_jax_plan.py", "published/test_notebooks.py",
+    "features/user_model/test_on_device.py", "features/predict/test_predict.py", "features/devices/judge/test_models.py",
+    "house/test_wheel.py", "instruments/test_memory.py", "features/user_model/test_look.py",
+    "features/ranks/test_predicted.py", "features/devices/simulation/test_convolutions.py",
+    "features/claims/test_snippets.py", "features/user_model/test_cases.py", "features/user_model/test_elsewhere.py",
+    "features/user_model/test_told.py",
 ]  # fmt: skip
 TESTS = Path(__file__).parent
 

@@ -24,7 +24,7 @@ def main(framework: str) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     gc.disable()  # a quarter of what the imports take
-    for name in FORKS[framework]:
+    for name in FORKS.get(framework, ()):
         importlib.import_module(name)
     gc.enable()
     gc.collect()
@@ -58,6 +58,8 @@ def run(program: list[str], variables: dict[str, str], folder: str, out: str, lo
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     finally:
