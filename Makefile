@@ -59,7 +59,7 @@ test: environments
 	$(PYTEST)
 
 test-all: environments
-	$(PYTEST) -m ""
+	$(PYTEST) -m "not slurm"
 
 # Runs over machines, against a Slurm that the test starts; skipped, with the reason, where there is none and none can be installed
 test-slurm: $(READY)
