@@ -80,13 +80,17 @@ def test_an_environment_is_built_once(own_cache: Path, own_pins: Path) -> None:
     assert said == []
 
 
-def test_a_failed_build_says_why_and_is_not_taken_for_a_whole_one(own_cache: Path, own_pins: Path) -> None:
+def test_a_failed_build_says_why_and_is_not_taken_for_a_whole_one(
+    own_cache: Path, own_pins: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (own_pins / "torch.txt").write_text("./no-such-package\n")
     with pytest.raises(SetupError, match="no-such-package"):
         environments.ensure("torch")
     assert not environments.built(environments.describe("torch"))
-    with pytest.raises(SetupError, match="no-such-package"):
-        environments.ensure("torch")
+    begun: list[environments.Environment] = []
+    monkeypatch.setattr(environments, "build", lambda environment, where, say: begun.append(environment))
+    again = environments.ensure("torch")
+    assert begun == [again], "it is built from the start"
 
 
 def test_a_module_that_fails_says_why(tmp_path: Path) -> None:
