@@ -105,7 +105,7 @@ def test_a_cache_that_never_empties(framework: str, results: Path) -> None:
     code, found = grow(f"transformer/{framework}/train/fp32/b4/tiny", results, CACHE)
     assert (code, found["verdict"]) == (1, "grows")
     instrument = "host.malloc" if framework == "torch" else "allocator.live"
-    assert 5000 <= found["bytes_per_step"][instrument]["value"] < 5500
+    assert 5000 <= found["bytes_per_step"][instrument]["value"] < 5000 + 1024  # what the instrument calls no growth
     kept = named(found, "storage" if framework == "torch" else "object", place(CACHE, results))
     assert (kept["per_step"], kept["bytes_per_step"]) == (1, 5000)
 
