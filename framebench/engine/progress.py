@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -22,14 +23,14 @@ LEAST = 20
 
 class CaseProgress(Listener):
     """A bar over the cases of a run; the time left comes from what the same cases took before on this machine, or else from
-    `guess_s`. What `session` has already is done; `at_once` cases run beside each other."""
+    `guesses`, in seconds. What `session` has already is done; `at_once` cases run beside each other."""
 
     def __init__(
-        self, cases: list[Case], results: Path, console: Console, blocks: int = 1, session: str = "", guess_s: float = GUESS_S,
-        at_once: int = 1,
+        self, cases: list[Case], results: Path, console: Console, blocks: int = 1, session: str = "",
+        guesses: Mapping[Case, float] = MappingProxyType({}), at_once: int = 1,
     ) -> None:  # fmt: skip
         self.console, self.at_once = console, at_once
-        self.expected = _expected_seconds(cases, results, guess_s)
+        self.expected = _expected_seconds(cases, results, guesses)
         there = {c: min(blocks, _measured(c, results, session)) for c in cases}
         self.left = {c: blocks - count for c, count in there.items()}
         self.bar = Progress(
@@ -98,8 +99,8 @@ def _measured(case: Case, results: Path, session: str) -> int:
     return sum(len(store.all_of_session(folder, session)) for folder in results.glob(str(every))) if session else 0
 
 
-def _expected_seconds(cases: list[Case], results: Path, guess_s: float) -> dict[Case, float]:
-    """What each case took last time here; for a new one the median of its framework's, or a guess."""
+def _expected_seconds(cases: list[Case], results: Path, guesses: Mapping[Case, float]) -> dict[Case, float]:
+    """What each case took last time here; for a new one a guess: the caller's, the median of its framework's, or ours."""
     seconds_by_case: dict[Case, float] = {}
     for case in cases:
         where = store.folder(results, provenance.machine_name(), describe(case.framework).name, case)
@@ -109,7 +110,8 @@ def _expected_seconds(cases: list[Case], results: Path, guess_s: float) -> dict[
             except store.BadRecord:
                 continue
     medians = {f: statistics.median(v) for f, v in _by_framework(seconds_by_case).items()}
-    return {c: seconds_by_case.get(c, medians.get(c.framework, guess_s if c.support.supported else 0.0)) for c in cases}
+    guessed = {c: guesses.get(c) or medians.get(c.framework, GUESS_S * c.support.supported) for c in cases}
+    return guessed | seconds_by_case
 
 
 def _by_framework(seconds_by_case: dict[Case, float]) -> dict[str, list[float]]:

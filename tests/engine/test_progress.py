@@ -58,4 +58,4 @@ def test_what_a_session_has_is_not_announced_again(tmp_path: Path) -> None:
 
 
 def test_cases_beside_each_other_take_less_and_new_ones_what_is_guessed(tmp_path: Path) -> None:
-    assert CaseProgress(CASES, tmp_path, screen(80), guess_s=8.0, at_once=2).remaining() == "8 s"
+    assert CaseProgress(CASES, tmp_path, screen(80), guesses=dict.fromkeys(CASES, 8.0), at_once=2).remaining() == "8 s"

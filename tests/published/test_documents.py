@@ -130,3 +130,13 @@ def test_published_records_have_no_problem_but_notes() -> None:
     found = check(ROOT / "results")
     assert found.records
     assert not found.problems
+
+
+def test_places_in_documents_that_commands_name_exist() -> None:
+    """Such as docs/budget.md#advice."""
+    sources = [path.read_text() for path in (ROOT / "framebench").rglob("*.py")]
+    named = {match for text in sources for match in re.findall(r"docs/([\w-]+\.md)#([\w-]+)", text)}
+    assert named
+    for page, anchor in named:
+        headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+        assert anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}, (page, anchor)

@@ -15,13 +15,13 @@ from framebench.analysis.tables import conditions, relative
 from framebench.features.advise.advice import Advice, Change, Offer, calibrated
 
 HEAD = (
-    "framework", "strategy", "batch", "needs MiB", "throughput", "x torch", "judged by", "measured at", "of budget",
-    "its peak MiB", "kept MiB",
+    "framework", "strategy", "batch", "peak MiB", "needs MiB", "throughput", "x torch", "judged by", "measured at",
+    "of budget", "kept MiB",
 )  # fmt: skip
 FEW = 5  # rows of a table, unless all are asked for
 CAPTION = (
     f"needs: {MARGIN:.2f} x (peak + what a process keeps beside it), in MiB (2^20 bytes). x torch: step time over PyTorch's "
-    "baseline. How advice is given: docs/reading.md#advice."
+    "baseline. How advice is given: docs/budget.md#advice."
 )
 
 
@@ -64,13 +64,13 @@ def _cells(o: Offer, budget: int) -> tuple[str, ...]:
         o.case.framework,
         o.case.strategy,
         str(o.case.batch),
+        mib(o.peak.value) if o.peak.low is None else f"{mib(o.peak.value)} ({mib(o.peak.low)} - {mib(o.peak.high)})",
         mib(o.peak.needs),
         f"{rate(speed)}{'' if calibrated(speed) else ' not calibrated'}" if speed and speed.throughput else "not timed",
         relative(pd.DataFrame([speed]), "torch_ratio")[0] if speed else "-",
         o.judge,
         f"b{speed.batch} {speed.size}" if speed else "-",
         f"{o.peak.needs / budget:.0%}",
-        mib(o.peak.value) if o.peak.low is None else f"{mib(o.peak.value)} ({mib(o.peak.low)} - {mib(o.peak.high)})",
         mib(o.peak.kept or None),
     )
 

@@ -1,8 +1,9 @@
 """Numbers of a card that is not here: what `framebench predict --device` has planned at full size, with its published error.
 
 A measured peak lies between predicted / (1 + e) and predicted / (1 - e): e is the error that nine of ten judged rows are within
-(PyTorch), or the one that is assumed (JAX), as docs/devices.md says. Nothing is assumed of how the errors of two predictions go
-together, so that a ratio's interval has both against it. It holds nine times of ten, not nineteen of twenty.
+(PyTorch), or one that a card of our own has not exceeded (JAX), as docs/devices.md says. Nothing is assumed of how the errors
+of two predictions go together, so that a ratio's interval has both against it. It holds nine times of ten, not nineteen of
+twenty.
 """
 
 from __future__ import annotations

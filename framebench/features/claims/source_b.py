@@ -88,7 +88,7 @@ def of_the_volume(quantity: Literal["added", "kept"], label: str) -> Arm:
 CLAIMS = (
     Claim(
         "B1", "Mixed precision takes 40 % off the memory of training ResNet-50.", "-40 %", "peak, amp / float32", False, CPU_HALF,
-        (Advice("Expect {range}: the least is of {least_arm}.", "less"), COMPARE), part="memory",
+        (Advice("Expect {most} at best ({most_arm}) and {least} at worst ({least_arm}).", "less"), COMPARE), part="memory",
         arms=(
             *planned("train/amp_fp16", "train/fp32", times(0.6), RESNET, label="float16"),
             *planned("train/amp_bf16", "train/fp32", times(0.6), RESNET, label="bfloat16"),

@@ -37,6 +37,7 @@ def grow(
     """Does memory grow from step to step? Prints the bytes that a step adds, and what piles up: objects, storages or programs,
     and where they are made. In a script of your own a step ends when the optimizer steps. Exit code 1: it
     grows; 3: undecided."""
+    say(f"{steps} steps are read after a warm-up, and some more are watched; whatever they keep stays in memory until the end")
     try:
         if case.endswith(".py") and is_model(Path(case)):
             measured_growth = of_model(Path(case), steps, step, env, results)

@@ -36,7 +36,7 @@ from framebench.engine.progress import CaseProgress
 from framebench.engine.timed_process import Arm
 from framebench.features.user_model import measure as trial
 from framebench.features.user_model import on_device
-from framebench.features.user_model.look import FirstLook
+from framebench.features.user_model.look import FirstLook, compiles
 from framebench.features.user_model.measure import UserModel
 from framebench.records.record import ROUNDS, Record
 from framebench.records.search import Fit
@@ -45,6 +45,7 @@ from framebench.suite.user_file import Fault
 
 FOLDER = runner.RESULTS / "own"
 BLOCKS = 3  # the fewest that give an interval
+COMPILER_S = 40.0  # of a small model under torch.compile, and of the search for its kernels
 
 File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="a Python file; docs/try.md says what it needs")]
 Batch = Annotated[int, typer.Option(min=1, help="samples of one step")]
@@ -162,10 +163,10 @@ def measure(
 
 
 def expected(cases: list[Case], where: Path, blocks: int, options: runner.Options, survey_s: float) -> CaseProgress:
-    """A process of a strategy takes about as long as the one that surveyed the baseline, where it was never measured. They are
-    built beside each other, and what is built takes its turns in little time."""
-    times = 1 + blocks * bool(options.rounds)
-    return CaseProgress(cases, where, err, times, guess_s=survey_s, at_once=len(options.cores()))
+    """Where it was never measured a process of a strategy takes about as long as the one that surveyed the baseline, and a
+    compiler's besides. They are built beside each other, and what is built takes its turns in little time."""
+    guesses = {case: survey_s + COMPILER_S * compiles(case) for case in cases}
+    return CaseProgress(cases, where, err, 1 + blocks * bool(options.rounds), guesses=guesses, at_once=len(options.cores()))
 
 
 def surveyed(model: UserModel, environment: Environment, options: runner.Options, few: bool = False) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from framebench.engine.groups import Group
 from framebench.engine.timed_process import Arm
 from framebench.instruments import nvml
 from framebench.records.record import Record
+from framebench.suite.case import Case
 
 SHOWN_S = 50.0  # after which the first table is shown with what is in it
 
@@ -39,7 +40,7 @@ class FirstLook:
     def take(self, arms: list[Arm]) -> None:
         """What compiles for minutes is not looked at, unless there will be no times."""
         waiting = True
-        for some in self.parts([arm for arm in arms if self.run.without_times or not compiles(arm)]):
+        for some in self.parts([arm for arm in arms if self.run.without_times or not compiles(arm.case)]):
             self.found += self.each(some) if eager(some[0]) else self.in_a_block(some)
             if waiting and time.monotonic() - self.began > SHOWN_S:
                 self.shown(self.found)
@@ -98,10 +99,10 @@ def looked_at(arms: list[Arm], run: blocks.Run) -> list[Record]:
         ]
 
 
-def compiles(arm: Arm) -> bool:
-    return any(part.how.startswith("compile") for part in arm.case.parts)
+def compiles(case: Case) -> bool:
+    return any(part.how.startswith("compile") for part in case.parts)
 
 
 def eager(arm: Arm) -> bool:
     """On the host; a card's memory is read from outside, too, while the process does nothing else."""
-    return arm.case.framework == "torch" and not compiles(arm) and not nvml.gpus()
+    return arm.case.framework == "torch" and not compiles(arm.case) and not nvml.gpus()

@@ -182,7 +182,7 @@ def measure(arms: list[Arm], run: blocks.Run, least: int, seconds: float, decide
     """
     if _went_wrong(arms[0], run):
         return
-    arms = [arms[0], *sorted((arm for arm in arms[1:] if not _went_wrong(arm, run)), key=compiles)]
+    arms = [arms[0], *sorted((arm for arm in arms[1:] if not _went_wrong(arm, run)), key=lambda arm: compiles(arm.case))]
     began = time.monotonic()
     for number in count():
         before = time.monotonic()

@@ -22,7 +22,6 @@ import typer
 
 from framebench.engine import environments, installed, runner
 from framebench.engine.environments import Environment
-from framebench.engine.timed_process import Arm
 from framebench.features.user_model import command
 from framebench.features.user_model import measure as trial
 from framebench.features.user_model.look import compiles
@@ -118,8 +117,8 @@ def plain_loop(file: Path, framework: str, scenario: str, python: str) -> dict[s
 
 def judged(row: Row, file: Path, framework: str, scenario: str, python: str) -> Row:
     """The row with what became of every default strategy that compiles nothing, or with why nothing did."""
-    model, environment = trial.look(file, BATCH, framework, scenario), interpreter(framework, python)
-    names = [name for name in strategies(scenario) if not compiles(Arm(model.case(name), environment))]
+    model = trial.look(file, BATCH, framework, scenario)
+    names = [name for name in strategies(scenario) if not compiles(model.case(name))]
     about = {"commit": provenance.commit(), "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat()}
     with trial.known(model), tempfile.TemporaryDirectory() as folder:
         try:

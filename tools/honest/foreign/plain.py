@@ -21,7 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-STEPS = 2
+STEPS = 8  # a model that leaves layers out at random needs its most in few of them
 SEED = 0
 IMPORTS = ast.Import | ast.ImportFrom
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")

@@ -12,9 +12,7 @@ from framebench.features.devices.tables.table import NAMES, by_reason
 from framebench.models.spec import OWN
 from framebench.suite.strategy import TITLES
 
-ASSUMED = (
-    "jax: what its plans may be off by is assumed, not measured; docs/devices.md has how far an H200 was from some of them"
-)
+ASSUMED = "jax: what its plans may be off by rests on a few cases of one H200; docs/devices.md has each"
 HEAD = ("framework", "strategy", "batch", "peak MiB", "of memory", "answer")
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from framebench.analysis.peaks import MARGIN
 from framebench.engine.runner import RESULTS
 from framebench.features.devices.catalog import Device
 from framebench.features.devices.judge.table import allowance
@@ -24,7 +23,9 @@ MOST = 2**16  # samples in a batch
 FIRST = {"torch": (1, 4), "jax": (4,)}  # batches that are planned first, in multiples of the smallest there is
 LEAP = 16  # the next batch is at most so many times the largest that fits: segments of 20 MiB hide how small ones grow
 PLANS = {"torch": 8, "jax": 2}  # of one strategy: XLA's take a minute each
-UNJUDGED = {"torch": 0.1, "jax": MARGIN - 1}  # allowed for where no measured card has judged the predictions
+# Allowed for where no rows of measured cards judge the predictions. For JAX it is more than the most that a card of our own
+# was off by at full size (docs/devices.md).
+UNJUDGED = {"torch": 0.1, "jax": 0.08}
 
 
 def errors(results: Path) -> dict[str, float]:
