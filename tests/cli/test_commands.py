@@ -100,20 +100,25 @@ def test_a_question_is_named_as_cases_are(monkeypatch: pytest.MonkeyPatch, resul
     asked = []
     monkeypatch.setattr(advice, "answering", lambda *_: ["m"])
 
-    def remember(*parts: str) -> tuple[str, ...]:
+    def remember(*parts: str | None) -> tuple[str, ...]:
         asked.append(parts)
         raise UnknownCase("enough")
 
     monkeypatch.setattr(advice, "checked", remember)
     framebench("advise", "unet3d/jax/eval/*/b4/tiny", "--budget", "1GiB")
     framebench("advise", "--budget", "1GiB")
-    assert asked == [("unet3d", "jax", "eval", "tiny"), ("transformer", "*", "train", "cpu")]
+    framebench("advise", "unet3d/*/train/{checkpoint,fp32}", "--budget", "1GiB")
+    assert asked == [
+        ("unet3d", "jax", "eval", "tiny", None), ("transformer", "*", "train", "cpu", None),
+        ("unet3d", "*", "train", "cpu", "{checkpoint,fp32}"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("command", "named"),
     [
-        (["advise", "unet3d/*/train/checkpoint", "--budget", "1GiB"], "--from checkpoint"),
+        (["advise", "unet3d/*/train/magic", "--budget", "1GiB"], "choose from: "),
+        (["advise", "unet3d/*/train/checkpoint/b4", "--ranks", "2", "--budget", "1GiB"], "leave 'checkpoint' out"),
         (["advise", "unet3d/tensorflow", "--budget", "1GiB"], "choose from: torch, jax, jittor"),
         (["max-batch", "--budget", "1GiB"], "which workload?"),
         (["max-batch", "unet3d/torch/train/fp32/b4", "--budget", "1GiB"], "leave b4 out"),
