@@ -26,7 +26,7 @@ def predict_on_device(selectors: Sequence[str], name: str, results: Path, as_jso
             nonlocal count
             count += 1
             status.update(f"{device.title}: {count} of {len(cases)} cases")
-            if not kept and len(cases) > 1:
+            if not kept and len(cases) > 1 and planned.outcome != "not planned":  # the table has why
                 err.print(line(planned), markup=False, highlight=False, soft_wrap=True)
 
         try:

@@ -67,7 +67,7 @@ def table(df: pd.DataFrame, left_out: dict[str, str], told: Beside) -> Compariso
         | (ELSEWHERE if told.elsewhere else {})
         | (KERNELS if told.kernels else {})
         | saved
-        | {name: SHOWN[name] for name in TIMES}
+        | {name: SHOWN[name] for name in TIMES if df["step_time_s"].any()}
         | {name: SHOWN[name] for name in ("worst_error", "effect_proven")}
         | INSTRUMENT,
         left=1,

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from framebench.features.user_model.tried import RIGHT, UNPROVEN, UNSUPPORTED, foreign
+from framebench.features.user_model.table import beside, table
+from framebench.features.user_model.tried import RIGHT as WAS_RIGHT
+from framebench.features.user_model.tried import UNPROVEN, UNSUPPORTED, foreign
+from framebench.suite.case import Case
+from tests.handmade import RIGHT, frame, record
 
 ROW: dict[str, Any] = {
     "model": "one", "scenario": "train", "what": "A model.", "batch": 4, "measured_at": "2026-11-26T12:00:00+00:00",
@@ -20,7 +24,7 @@ def test_a_peak_that_is_apart_counts_as_none_that_agrees() -> None:
         | {
             "model": "two",
             "peak": 92 * 2**20,
-            "verdicts": {"fp32": RIGHT, "keep": UNPROVEN, "out": UNSUPPORTED, "amp": "wrong: far"},
+            "verdicts": {"fp32": WAS_RIGHT, "keep": UNPROVEN, "out": UNSUPPORTED, "amp": "wrong: far"},
         },
         ROW | {"model": "three", "failed": "it fell"},
     ]
@@ -32,3 +36,11 @@ def test_a_peak_that_is_apart_counts_as_none_that_agrees() -> None:
     assert "| 101.0 | 100.0 | +1.0% | not tried | - | - | - | - | theirs 1.0 |" in text
     assert "| 92.0 | 100.0 | -8.0% | 3 | 1 | 1 | 1 | amp: wrong: far | theirs 1.0 |" in text
     assert "| - | - | - | - | - | - | - | - | it fell |" in text
+
+
+def test_a_table_without_times_has_no_columns_for_them() -> None:
+    case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+    for times, shown in (({}, False), ({"step_s": [0.1]}, True)):
+        found = record(case, peaks={"host.rss": 2**20}, **times, **RIGHT)
+        heads = table(frame(found), {}, beside([found])).head
+        assert ("step ms" in heads, "verified" in heads) == (shown, True)
