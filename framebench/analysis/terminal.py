@@ -13,7 +13,7 @@ from rich.text import Text
 SPARE = (
     "records", "proof of effect", "own counter", "own counter MiB", "base throughput",
     "cold MiB", "of reference", "collector", "waiting", "first s", "p",
-    "minimum", "blocks", "verified", "measured at", "of budget", "its peak MiB", "kept MiB", "judged by",
+    "minimum", "blocks", "verified", "measured at", "of budget", "kept MiB", "judged by",
     "range", "95 % interval", "throughput", "effect", "workloads", "what it does",
 )  # fmt: skip
 KEEP = (
