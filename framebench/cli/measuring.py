@@ -125,10 +125,9 @@ def measure_all(
     over_ranks = needed("measure_over_ranks", "ranks") if any(case.ranks > 1 for case in able) else None
     paired = {case for pair in pairs for case in pair}
     where = {case: environments.of_case(case, ready.get(case.framework), say) for case in cases}
-    at_once = 1 if options.rounds else len(options.cores())
     with (
-        CaseProgress(cases, results, err, blocks, session.id, at_once=at_once) as progress,
-        measured.Run(session.id, options, results, progress) as run,
+        CaseProgress(cases, results, err, blocks, session.id, at_once=1 if options.rounds else len(options.cores())) as told,
+        measured.Run(session.id, options, results, told) as run,
     ):
         for case in cases:
             if case not in able:
