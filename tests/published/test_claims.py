@@ -23,6 +23,7 @@ from framebench.features.claims.planned_measures import Planned
 from framebench.features.claims.registry import REGISTRY
 from framebench.features.claims.rule import MEASURED, Target, Verdict
 from framebench.features.claims.samples import ADDED, PEAK
+from framebench.features.claims.show import detail
 from tests.processes import ROOT
 from tests.published.committed import records
 
@@ -341,3 +342,7 @@ def test_files_behind_a_row_exist_and_every_measured_row_has_some() -> None:
         if entry.verdict in MEASURED:
             assert entry.records
             assert entry.verdict in ("undecided", "mixed") or entry.low <= entry.value <= entry.high
+
+
+def test_why_a_result_holds_elsewhere_is_printed_as_it_was_written() -> None:
+    assert all(entry.why in detail(entry).caption for entry in entries(SHOWN))

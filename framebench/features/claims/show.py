@@ -97,7 +97,7 @@ def detail(entry: Entry) -> Comparison:
     return Comparison.of_text(
         f"{entry.name}: {entry.says}\nVerdict: {entry.judged}. Measured: {entry.measured}; claimed: {entry.claimed} "
         f"({entry.metric}).\nWhat to do: {entry.recommendation}",
-        f"Does what a CPU shows hold on a GPU? {transfers(entry).capitalize()}. {' '.join(entry.reasons)}",
+        f"Does what a CPU shows hold on a GPU? {transfers(entry)}. {' '.join(entry.reasons)}",
         LINES,
         tuple(arm(one) for one in sorted(entry.lines, key=lambda one: not one.decides)),
         notes=tuple(f"{one.name}: {one.remark}" for one in entry.lines if one.remark),

@@ -37,7 +37,6 @@ def grow(
     """Does memory grow from step to step? Prints the bytes that a step adds, and what piles up: objects, storages or programs,
     and where they are made. In a script of your own a step ends when the optimizer steps. Exit code 1: it
     grows; 3: undecided."""
-    say(f"{steps} steps are read after a warm-up, and some more are watched; whatever they keep stays in memory until the end")
     try:
         if case.endswith(".py") and is_model(Path(case)):
             measured_growth = of_model(Path(case), steps, step, env, results)
@@ -60,6 +59,10 @@ def grow(
     raise typer.Exit({"does not grow": 0, "grows": 1, "undecided": 3}[growth.verdict(measured_growth)])
 
 
+def announce(steps: int) -> None:
+    say(f"{steps} steps are read after a warm-up, and some more are watched; whatever they keep stays in memory until the end")
+
+
 def of_case(case: str, steps: int, step: Path | None, env: str | None, results: Path) -> Growth:
     """Raises NoReadings."""
     asked = hypothetical.named(case)
@@ -67,6 +70,7 @@ def of_case(case: str, steps: int, step: Path | None, env: str | None, results: 
         raise NoReadings(f"{asked.id}: {why}")
     with measuring(results), err.status(asked.id):
         environment = installed.ready([asked.framework], env, say)[asked.framework]
+        announce(steps)
         return read(asked, environment, steps, step)
 
 
@@ -79,6 +83,7 @@ def of_model(file: Path, steps: int, step: Path | None, env: str | None, results
     """Its baseline in training. Raises NoReadings and Fault."""
     opened = needed("own_model", "user_model")(file, "train", [], 8, env, results)
     with measuring(results), opened as (cases, environment, _):
+        announce(steps)
         return read(cases[0], environment, steps, step)
 
 
@@ -89,4 +94,5 @@ def of_script(script: Path, arguments: list[str], steps: int, step: Path | None,
     framework = followable(script)
     with measuring(results), err.status(script.name):
         environment = installed.ready([framework], env, say)[framework]
+        announce(steps)
         return followed(script, arguments, environment, steps)
