@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
 from framebench.analysis.comparison import Comparison, mib
 from framebench.features.devices.plans.planned import Planned
+from framebench.features.devices.simulation.addresses import Addresses
 from framebench.features.devices.simulation.allocator import Allocator
 from framebench.features.devices.simulation.blocks import SMALL, Stats
 
 FOLDER = "histories"
 HEAD = (
-    "card", "case", "requests", "segments", "reserved", "replayed", "workspaces", "largest", "without them", "simulated",
+    "card", "case", "requests", "segments", "in order", "reserved", "replayed", "workspaces", "largest",
+    "without them", "simulated",
 )  # fmt: skip
 
 
@@ -46,7 +48,16 @@ class History:
     @property
     def segments(self) -> list[int]:
         """Bytes of each, as the card gave them."""
-        return [size for action, size, _ in self.events if action == "segment_alloc"]
+        return [size for size, _ in self._segments()]
+
+    def in_order(self, place: Callable[[int], int]) -> tuple[int, int]:
+        """Pairs of segments of one size: how many lie on the card as their addresses by `place(bytes)` do, and of how many."""
+        placed = [(size, address, place(size)) for size, address in self._segments()]
+        pairs = [(one, other) for one, other in combinations(placed, 2) if one[0] == other[0]]
+        return sum((a < b) == (ours < its) for (_, a, ours), (_, b, its) in pairs), len(pairs)
+
+    def _segments(self) -> list[tuple[int, int]]:
+        return [(size, address) for action, size, address in self.events if action == "segment_alloc"]
 
     def workspaces(self) -> set[int]:
         """Events that ask for a block of the large pool which is given back before any other request."""
@@ -87,7 +98,8 @@ def table(root: Path, predictions: Iterable[Planned]) -> Comparison | None:
     simulated = {(p.case, p.framework_version): p.peak_bytes for p in predictions if p.framework == "torch"}
     rows = [_cells(one, simulated.get((one.case, one.torch.split("+")[0]))) for one in histories(root)]
     caption = (
-        "Sizes in MiB. requests, segments, reserved: what PyTorch's own history of the card's allocator says. replayed: the "
+        "Sizes in MiB. requests, segments, reserved: what PyTorch's own history of the card's allocator says. in order: of two "
+        "segments of one size, how often the one that the card put lower is lower in the model, too. replayed: the "
         "model's reserved memory after the same requests. workspaces: requests above 1 MiB that are given back before any "
         "other; largest: the largest of them. without them: the model's reserved memory where these are left out. simulated: "
         "the prediction, which knows no workspaces."
@@ -99,7 +111,8 @@ def _cells(history: History, simulated: int | None) -> tuple[str, ...]:
     workspaces = history.workspaces()
     return (
         history.device, history.case, f"{sum(action == 'alloc' for action, *_ in history.events):,}",
-        str(len(history.segments)), mib(history.reserved), mib(replayed(history).reserved_peak), str(len(workspaces)),
+        str(len(history.segments)), "{:,} of {:,}".format(*history.in_order(Addresses().take)),
+        mib(history.reserved), mib(replayed(history).reserved_peak), str(len(workspaces)),
         mib(max((history.events[i][1] for i in workspaces), default=None)),
         mib(replay(history, workspaces).stats.reserved_peak), mib(simulated),
     )  # fmt: skip

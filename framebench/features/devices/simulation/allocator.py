@@ -2,7 +2,7 @@
 
 It follows `c10/cuda/CUDACachingAllocator.cpp` function by function; names in parentheses are those of that file. The rules are
 the same in PyTorch 2.6 and 2.13 (where the constants moved to `c10/core/AllocatorConfig.h`). One stream, no CUDA graphs.
-Addresses only decide between free blocks of equal size: here a later segment lies higher, on a card the driver decides.
+Addresses decide between free blocks of equal size: `addresses.py` says where segments lie.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from framebench.features.devices.simulation.addresses import Addresses
 from framebench.features.devices.simulation.blocks import (
-    LARGE_ROUND,
     MIN_BLOCK,
     SMALL,
     Block,
@@ -34,7 +34,7 @@ class Allocator:
         self.trace: list[Event] = []
         self.pools = {small: Pool(small) for small in (True, False)}
         self.heads: dict[int, Block] = {}  # the first block of each segment, by its address
-        self.next_address = 1 << 32
+        self.addresses = Addresses()
 
     def malloc(self, requested: int) -> Block:
         """Raises OutOfMemory."""
@@ -117,7 +117,7 @@ class Allocator:
         bytes_asked = segment_size(size)
         if self._over_limit(bytes_asked):
             return None
-        block = Block(self._address(bytes_asked), bytes_asked, pool)
+        block = Block(self.addresses.take(bytes_asked), bytes_asked, pool)
         self.heads[block.address] = block
         self.stats.reserve(bytes_asked)
         self.stats.segments += 1
@@ -160,6 +160,7 @@ class Allocator:
         """Give a segment back (release_block)."""
         block.pool.remove(block)
         del self.heads[block.address]
+        self.addresses.give_back(block.address, block.size)
         self.stats.reserved -= block.size
         self.stats.segments -= 1
         self._record("segment_free", block.address, block.size)
@@ -215,7 +216,7 @@ class Allocator:
                 return first
         card = self.settings.limit or 1 << 40
         addresses = -(-(card + card // 8) // pool.page) * pool.page
-        block = Block(self._address(addresses), addresses, pool, expandable=True, mapped=False)
+        block = Block(self.addresses.take(addresses), addresses, pool, expandable=True, mapped=False)
         self.heads[block.address] = block
         pool.insert(block)
         return block
@@ -264,15 +265,10 @@ class Allocator:
             pool.insert(block)
         else:
             del self.heads[block.address]  # release_expandable_segment
+            self.addresses.give_back(block.address, block.size)
 
     def _over_limit(self, more: int) -> bool:
         return self.settings.limit is not None and self.stats.reserved + more > self.settings.limit
-
-    def _address(self, size: int) -> int:
-        """Of a new segment."""
-        address = self.next_address
-        self.next_address += -(-size // LARGE_ROUND) * LARGE_ROUND
-        return address
 
     def _record(self, action: str, address: int, size: int) -> None:
         self.trace.append(Event(action, address, size))

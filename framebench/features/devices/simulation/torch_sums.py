@@ -9,7 +9,7 @@ from typing import Any
 from framebench.features.devices.simulation.torch_card import Card
 
 Taken = tuple[int, bool]  # bytes, and whether they are taken (True) or given back
-FLOAT, WARP, MOST_THREADS, VECTOR = 4, 32, 512, 4
+FLOAT, LONG, WARP, MOST_THREADS, VECTOR = 4, 8, 32, 512, 4
 FEWEST, MOST = 16, 256  # values that a thread adds up before another block of threads is asked to help
 BY_ROW = 3072  # indices, up to which an embedding's gradient needs no sorted copy
 ROWS = 10  # of one partial sum of it
@@ -21,12 +21,17 @@ def of_columns(args: tuple[Any, ...], card: Card) -> Iterator[Taken]:
     values, asked = args[0], (args[1] if len(args) > 1 else None) or ()  # without dimensions all are summed
     dims = {dim % values.dim() for dim in asked} if values.dim() else set()
     if dims and dims == set(range(len(dims))) and values.is_contiguous() and len(dims) < values.dim():
-        size = _shared(prod(values.shape[: len(dims)]), prod(values.shape[len(dims) :]), card)
+        size = _partial(values) * _shared(prod(values.shape[: len(dims)]), prod(values.shape[len(dims) :]), card)
         yield from ((size, True), (size, False))
 
 
+def _partial(values: Any) -> int:
+    """Bytes of one partial sum: half precision is summed in float32, integers and truth values in int64."""
+    return max(FLOAT, values.element_size()) if values.is_floating_point() or values.is_complex() else LONG
+
+
 def _shared(rows: int, columns: int, card: Card) -> int:
-    """Bytes for the sums of so many columns, contiguous along a row; 0 where no block needs another's."""
+    """How many partial sums of so many columns, contiguous along a row, go through memory; 0 where no block needs another's."""
     vector = next(v for v in (VECTOR, 2, 1) if columns % v == 0)
     most = MOST_THREADS // vector
     wide, high = (min(_power_of_two(n), most) for n in (columns // vector, rows))
@@ -40,7 +45,7 @@ def _shared(rows: int, columns: int, card: Card) -> int:
     if each < MOST or grid > target:
         return 0
     blocks = max(min(ceil(target / grid), ceil(each / FEWEST)), ceil(each / MOST))
-    return FLOAT * columns * blocks * width * vector if blocks > 1 else 0
+    return columns * blocks * width * vector if blocks > 1 else 0
 
 
 def _power_of_two(number: int) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
 from framebench.features.devices.judge.replay import History, histories, replay, replayed, table
 from framebench.features.devices.plans.store import EARLIER, every
+from framebench.features.devices.simulation.addresses import Addresses
 from framebench.records.provenance import ROOT
 
 MIB = 2**20
@@ -34,6 +36,15 @@ def test_another_allocator_would_be_noticed(history: History) -> None:
     """One that keeps nothing in its cache needs less: a tenth of the requests left out is enough to see it."""
     dropped = set(range(0, len(history.events), 10))
     assert replay(history, dropped).stats.reserved_peak != history.reserved
+
+
+@pytest.mark.parametrize("history", KEPT, ids=[one.case for one in KEPT])
+def test_segments_lie_as_the_driver_puts_them(history: History) -> None:
+    """Of two of one size, nearly always; if each lay above the one before it, as the addresses of a heap do, seldom."""
+    alike, pairs = history.in_order(Addresses().take)
+    assert alike / pairs > 0.93
+    higher = count()
+    assert history.in_order(lambda _: next(higher))[0] / pairs < 0.3
 
 
 def test_a_workspace_is_given_back_before_anything_else() -> None:

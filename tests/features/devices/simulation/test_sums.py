@@ -18,8 +18,8 @@ MIB = 2**20
 class Shaped:
     """What is asked of a tensor."""
 
-    def __init__(self, *shape: int, item: int = 4, contiguous: bool = True) -> None:
-        self.shape, self.item, self.whole = shape, item, contiguous
+    def __init__(self, *shape: int, item: int = 4, contiguous: bool = True, kind: str = "real") -> None:
+        self.shape, self.item, self.whole, self.kind = shape, item, contiguous, kind
 
     def dim(self) -> int:
         return len(self.shape)
@@ -35,6 +35,12 @@ class Shaped:
 
     def is_contiguous(self) -> bool:
         return self.whole
+
+    def is_floating_point(self) -> bool:
+        return self.kind == "real"
+
+    def is_complex(self) -> bool:
+        return self.kind == "complex"
 
 
 @pytest.mark.parametrize(
@@ -61,6 +67,15 @@ def test_a_bias_s_gradient_has_the_card_s_workspace(columns: int, size: int) -> 
 )
 def test_other_sums_have_none(args: tuple[Any, ...]) -> None:
     assert sum(size for size, _ in of_columns(args, CARD)) == 0
+
+
+@pytest.mark.parametrize(("item", "kind", "times"), [(2, "real", 1), (8, "real", 2), (1, "whole", 2), (16, "complex", 4)])
+def test_a_partial_sum_is_as_wide_as_what_a_kernel_adds_up_in(item: int, kind: str, times: int) -> None:
+    """Half precision in float32, float64 in itself, truth values in int64, complex128 in two of float64."""
+    single, other = (
+        next(of_columns((values, [0]), CARD))[0] for values in (Shaped(8192, 768), Shaped(8192, 768, item=item, kind=kind))
+    )
+    assert other == times * single > 0
 
 
 def test_an_unknown_card_has_none() -> None:
