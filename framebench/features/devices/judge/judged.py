@@ -36,6 +36,7 @@ class Judged(Part):
     allocated_bytes: Bytes | None = None
     reserved_bytes: Bytes | None = None
     weights_bytes: Bytes | None = None  # of which xMem's first sample may have held some
+    blas_otherwise_bytes: Bytes | None = None  # reserved where the program's `blas_takes` were the opposite
     failed: str | None = None
     code: str  # fingerprint of the sources that predict
     predicted_at: Moment

@@ -33,7 +33,10 @@ ASSUMED = {
     XMEM: (
         f"Every batch is padded to {LENGTH} tokens, and has padding: with 20 lines or more one reaches {LENGTH} in 99 of 100 "
         "batches, with 5 lines in 70. Libraries: PyTorch 2.6.0 and transformers 4.51.3, which the authors' image pins; here "
-        "PyTorch 2.13 with that transformers. An unrecorded position of zero_grad is the start of the step."
+        "PyTorch 2.13 with that transformers. Rows whose position of zero_grad is not recorded have it at the start of the "
+        "step, and no workspace of cuBLAS. Which program wrote a row is not recorded. Two earlier programs of the authors set "
+        "CUBLAS_WORKSPACE_CONFIG to :0:0 (experiments/evaluation.py, and one for text that records no position); the last one, "
+        "exp/run.py, records the position and sets nothing."
     ),
     LITGPT: (
         "All samples of a micro-batch are padded to the longest of the data set, whose length the page prints, and every "
@@ -41,6 +44,7 @@ ASSUMED = {
         "model in float32, as Lightning Fabric converts what a model returns."
     ),
 }
+RECORDED = re.compile(r"zero_grad_mode=(\d)")
 COMPILED = "the step is compiled: Inductor decides what is kept, and its plan for a card cannot be had here"
 SHARDED = "FSDP2 over several cards, compiled or in float8: a rank of it is not simulated"
 UNWRITTEN = {  # by source
@@ -92,6 +96,7 @@ class Program:
     zero_grad: Literal["start", "before backward", "end"] = "start"
     steps: int = 4
     release: tuple[int, int] = (2, 6)  # of PyTorch, where its choices on a card changed
+    blas_takes: bool = True  # a workspace from the pool for each handle of cuBLAS
 
 
 def program(row: Row) -> Program:
@@ -102,8 +107,8 @@ def program(row: Row) -> Program:
 
 
 def _xmem(row: Row) -> Program:
-    found = re.search(r"zero_grad_mode=(null|\d)", row.note)
-    position = {"1": "before backward", "2": "end"}.get(found[1] if found else "null", "start")
+    found = RECORDED.search(row.note)
+    position = {"1": "before backward", "2": "end"}.get(found[1] if found else "0", "start")
     text = bool(row.sequence)
     return Program(
         "text" if text else "images",
@@ -114,6 +119,7 @@ def _xmem(row: Row) -> Program:
         row.optimizer.split()[0],
         "reserved and beside",
         position,  # type: ignore[arg-type]
+        blas_takes=found is not None,
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from framebench.analysis.comparison import Comparison, mib
 from framebench.features.devices.judge import judged, measured, programs, rules
 from framebench.features.devices.judge.measured import ESTIMATORS, XMEM, Row
+from framebench.features.devices.simulation.blocks import SMALL_SEGMENT
 
 OURS = "framebench"
 FAILED = 1.0  # the error of a row that could be written and has no prediction
@@ -24,6 +25,7 @@ class Held:
     predicted_bytes: int | None
     why_not: str | None = None
     weights_bytes: int = 0
+    otherwise_bytes: int | None = None  # with cuBLAS set the other way
 
     def error(self, estimator: str = OURS) -> float | None:
         """Relative, with its sign; None where the estimator has none, or only a lower bound."""
@@ -40,7 +42,7 @@ def of_folder(root: Path) -> list[Comparison]:
     held = list(_held(root, rows))
     if not held:
         return []
-    return [in_all(held), by_family(held), late_sample(held), row_by_row(held), left_out(rows)]
+    return [in_all(held), by_family(held), late_sample(held), of_blas(held), row_by_row(held), left_out(rows)]
 
 
 def _held(root: Path, rows: Sequence[Row]) -> Iterable[Held]:
@@ -51,7 +53,9 @@ def _held(root: Path, rows: Sequence[Row]) -> Iterable[Held]:
         except programs.Unwritten:
             continue
         if answer := judged.read(root, row):
-            yield Held(row, answer.predicted_bytes(beside.get(row.card, 0)), answer.failed, answer.weights_bytes or 0)
+            more = beside.get(row.card, 0)
+            other = answer.blas_otherwise_bytes and answer.blas_otherwise_bytes + more
+            yield Held(row, answer.predicted_bytes(more), answer.failed, answer.weights_bytes or 0, other)
 
 
 def ninth(errors: Sequence[float]) -> float:
@@ -149,6 +153,34 @@ def late_sample(held: Sequence[Held]) -> Comparison:
     )
     head = ("family", "rows", "weights", "median", "bias", "median, late", "bias, late")
     return Comparison.of_text("If the first sample came late", caption, head, rows, left=1)
+
+
+def of_blas(held: Sequence[Held]) -> Comparison:
+    """xMem's rows by what they record, with cuBLAS's workspaces in the pool and without."""
+    rows = []
+    groups: dict[tuple[str, bool], list[Held]] = {}
+    for one in held:
+        if one.otherwise_bytes:
+            program = programs.program(one.row)
+            groups.setdefault((program.loop, program.blas_takes), []).append(one)
+    for (loop, takes), some in sorted(groups.items(), reverse=True):
+        swapped = [replace(one, predicted_bytes=one.otherwise_bytes) for one in some]
+        cells = [
+            text
+            for group in ((some, swapped) if takes else (swapped, some))
+            for text in (_median(_errors(group, OURS)), _equal(group))
+        ]
+        rows.append((loop, "recorded" if takes else "not recorded", "with" if takes else "without", str(len(some)), *cells))
+    caption = (
+        "By whether a row records the position of zero_grad, as only the authors' last program does. counts: which of the two "
+        "the other tables have. median: of absolute errors. equal: rows within 2 MiB, the least that a card gives."
+    )
+    head = ("loop", "zero_grad", "counts", "rows", "median, with", "equal, with", "median, without", "equal, without")
+    return Comparison.of_text("cuBLAS's workspaces in these rows", caption, head, rows, left=3)
+
+
+def _equal(held: Sequence[Held]) -> str:
+    return f"{sum(abs((one.predicted_bytes or 0) - one.row.bytes) <= SMALL_SEGMENT for one in held)} of {len(held)}"
 
 
 def row_by_row(held: Sequence[Held]) -> Comparison:

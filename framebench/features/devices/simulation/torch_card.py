@@ -32,6 +32,7 @@ class Card:
     cudnn: int = 91700  # as `torch.backends.cudnn.version` prints it
     cores: int = 0  # streaming multiprocessors; 0: what depends on them is left out
     threads_per_core: int = 0
+    blas_takes: bool = True  # False: CUBLAS_WORKSPACE_CONFIG=:0:0
 
     @property
     def prefers_cudnn_attention(self) -> bool:
@@ -48,6 +49,8 @@ class Card:
     @property
     def blas_workspace(self) -> int:
         """Bytes of each handle of cuBLAS: `parseChosenWorkspaceSize` in ATen/cuda/CublasHandlePool.cpp."""
+        if not self.blas_takes:
+            return 0
         return 32 << 20 if self.capability == (9, 0) else 2 * (4096 << 10) + 8 * (16 << 10)
 
     @property

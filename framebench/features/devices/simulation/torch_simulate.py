@@ -94,11 +94,14 @@ def _register() -> torch.library.Library:
 
 
 @contextmanager
-def card_of(device: Device, release: tuple[int, int], settings: Settings) -> Iterator[tuple[torch.device, Watch]]:
+def card_of(
+    device: Device, release: tuple[int, int], settings: Settings, blas_takes: bool = True
+) -> Iterator[tuple[torch.device, Watch]]:
     """In here tensors have no numbers, and those on the device are counted."""
     card = Card(
-        device.compute_capability, release, described(device), cores=device.cores, threads_per_core=device.threads_per_core
-    )
+        device.compute_capability, release, described(device), cores=device.cores, threads_per_core=device.threads_per_core,
+        blas_takes=blas_takes,
+    )  # fmt: skip
     watch = Watch(card, Allocator(settings))
     clear = torch.clear_autocast_cache
 
@@ -129,14 +132,16 @@ def simulate(
     steps: int = 3,
     settings: Settings | None = None,
     release: tuple[int, int] = (2, 13),
+    blas_takes: bool = True,
 ) -> Simulation:
-    """Run `make_step(device)()` so many times. The limit is the card's memory unless `settings` say otherwise.
+    """Run `make_step(device)()` so many times. The limit is the card's memory unless `settings` say otherwise. `blas_takes`:
+    whether cuBLAS has a workspace in the pool, as it has by default.
 
     Raises OutOfMemory where the allocator would. Whatever else the step raises is passed on.
     """
     settings = settings or Settings(limit=device.memory_bytes)
     by_step: list[int] = []
-    with card_of(device, release, settings) as (where, watch):
+    with card_of(device, release, settings, blas_takes) as (where, watch):
         stats, trace = watch.allocator.stats, watch.allocator.trace
         with _phases(watch):
             step = make_step(where)

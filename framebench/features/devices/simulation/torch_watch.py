@@ -122,7 +122,7 @@ class Watch(TorchDispatchMode):
 
     def workspace(self, library: str, size: int) -> None:
         """Each thread has handles of its own (ATen/cuda/detail/DeviceThreadHandles.h): the backward pass runs in another."""
-        if (key := (threading.get_ident(), library)) not in self.handles:
+        if size and (key := (threading.get_ident(), library)) not in self.handles:
             self.handles.add(key)
             self.take(size, library, "workspaces")
 

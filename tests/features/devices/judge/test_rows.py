@@ -75,6 +75,12 @@ def test_where_gradients_are_dropped(mode: str, position: str) -> None:
     assert programs.program(xmem(note=f"zero_grad_mode={mode};")).zero_grad == position
 
 
+@pytest.mark.parametrize(("mode", "takes"), [("null", False), ("0", True), ("2", True)])
+def test_programs_that_record_no_position_leave_cublas_no_workspace(mode: str, takes: bool) -> None:
+    """CUBLAS_WORKSPACE_CONFIG=:0:0, in the authors' programs before the last."""
+    assert programs.program(xmem(note=f"zero_grad_mode={mode};")).blas_takes == takes
+
+
 def test_a_row_of_text_is_cut_where_its_authors_cut() -> None:
     found = programs.program(xmem())
     assert (found.loop, found.model, found.length, found.batch, found.optimizer) == ("text", "gpt2", 128, 35, "AdamW")

@@ -13,6 +13,7 @@ from framebench.features.devices.judge import judged, programs, table
 from framebench.features.devices.judge.judged import Judged
 from framebench.features.devices.judge.table import Held
 from tests.features.devices.judge.test_rows import MIB, xmem
+from tests.processes import ROOT
 
 
 def prediction(**changes: Any) -> Judged:
@@ -64,6 +65,25 @@ def test_every_row_is_in_the_table_whatever_its_error() -> None:
     (family,) = table.by_family(held).rows
     assert family[:4] == ("GPT-2, DistilGPT2, Cerebras 111M", "good", "3", "99.5%")
     assert table.in_all(held).rows[0][1] == "3"
+
+
+def test_rows_are_shown_with_and_without_workspaces_of_cublas() -> None:
+    """Whichever of the two counts elsewhere, each column is of the same setting in every line."""
+    without = Held(xmem(), 1001 * MIB, otherwise_bytes=1020 * MIB)
+    with_ = Held(xmem(note="zero_grad_mode=0;"), 1010 * MIB, otherwise_bytes=990 * MIB)
+    shown = table.of_blas([without, with_, Held(xmem(sequence=""), 5 * MIB)])
+    assert [row[3:] for row in shown.rows] == [
+        ("1", "1.0%", "0 of 1", "1.0%", "0 of 1"), ("1", "2.0%", "0 of 1", "0.1%", "1 of 1"),
+    ]  # fmt: skip
+    assert [row[2] for row in shown.rows] == ["with", "without"]
+
+
+def test_how_many_rows_are_equal_is_what_the_document_says() -> None:
+    shown = next(one for one in table.of_folder(ROOT / "results") if one.title == "cuBLAS's workspaces in these rows")
+    (equal,) = {row[-1] for row in shown.rows if row[:2] == ("text", "not recorded")}
+    exact, rows = equal.split(" of ")
+    text = " ".join((ROOT / "docs/devices.md").read_text().split())
+    assert f"Without workspaces {exact} of these {rows} rows are what the card took" in text
 
 
 def test_what_was_kept_is_read_again(tmp_path: Path) -> None:

@@ -39,6 +39,13 @@ def test_adam_is_what_was_worked_out_by_hand(steps: dict[str, Any]) -> None:
     assert found["reserved"] % (2 * MIB) == 0
 
 
+def test_cublas_can_be_left_without_a_workspace(steps: dict[str, Any]) -> None:
+    """CUBLAS_WORKSPACE_CONFIG=:0:0."""
+    found = steps["adam_without_workspaces"]
+    assert found["allocated"] == steps["adam"]["allocated"] - 2 * AMPERE
+    assert found["kinds"]["workspaces"] == 0
+
+
 def test_an_update_without_lists_is_seen(steps: dict[str, Any]) -> None:
     """One weight after the other: the root and its quotient, of the largest weight alone."""
     largest = 4 * 1024 * 2048

@@ -84,6 +84,11 @@ def adam_on_hopper() -> Any:
 
 
 @found
+def adam_without_workspaces() -> Any:
+    return told(simulate(mlp(), A100, blas_takes=False))
+
+
+@found
 def momentum() -> Any:
     return told(simulate(mlp("SGD", momentum=0.9, lr=0.1), A100))
 
