@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from framebench.features.readme import stands_out
 from framebench.models import spec
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.registry import BASELINES
+
+Elsewhere = dict[tuple[str, str | None], tuple[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -31,30 +34,44 @@ class Words:
 def every(results: Results) -> list[Words]:
     """Of each machine that has something to compare."""
     tables = {machine: results.table(machine) for machine in results.machines}
-    all_words = [of_training(table, machine) for machine, table in tables.items()]
+    all_words = [of_training(table, machine, tables) for machine, table in tables.items()]
     all_words += [Words(f"{machine}: what stands out", stands_out.of_machine(table)) for machine, table in tables.items()]
     return [words for words in all_words if words.lines]
 
 
-def of_training(table: pd.DataFrame, machine: str) -> Words:
-    """A line for each workload, from rows as `framebench.load` gives them."""
+def of_training(table: pd.DataFrame, machine: str, tables: Mapping[str, pd.DataFrame] | None = None) -> Words:
+    """A line for each workload, from rows as `framebench.load` gives them. `tables`: of other machines too, whose times stand
+    where this one has none."""
+    elsewhere = _timed({name: rows_of for name, rows_of in (tables or {}).items() if name != machine})
     mine = table[(table["scenario"] == "train") & (table["size"] == DEFAULT_SIZE)]
     lines = []
     # language models, which most people ask about, come first
     for workload in sorted(map(spec.workload, spec.names()), key=lambda w: w.unit != "tokens"):
         group = rows.shown(mine[mine["workload"] == workload.name])
-        if phrases := [line(*answer) for answer in least(compared(group))]:
+        if phrases := [line(*answer, elsewhere) for answer in least(compared(group))]:
             lines.append(f"**{workload.title}**, training at batch {rows.usual_batch(group)}. {' '.join(phrases)}")
     return Words(f"{machine}: in words", tuple(lines))
 
 
-def line(framework: str, saving: list[Any]) -> str:
+def _timed(tables: Mapping[str, pd.DataFrame]) -> Elsewhere:
+    """By case and kind of device, the first machine that timed it beside its baseline."""
+    found: Elsewhere = {}
+    for machine, table in tables.items():
+        for row in rows.each(table[table["usable"] & table["time_ratio"].notna()]):
+            found.setdefault((row.case, row.device), (machine, row))
+    return found
+
+
+def line(framework: str, saving: list[Any], elsewhere: Elsewhere) -> str:
     """The least memory; where that was not timed, also the least of what was."""
     if not saving:
         return f"{framework}: no strategy saves memory."
-    return f"{framework}: {', or '.join(map(_needs, with_price(saving)))}."
+    return f"{framework}: {', or '.join(_needs(row, elsewhere) for row in with_price(saving))}."
 
 
-def _needs(row: Any) -> str:
+def _needs(row: Any, elsewhere: Elsewhere) -> str:
     share = f"{row.shared_ratio:.0%} of `{BASELINES[row.scenario]}`"
-    return f"{mib(row.shared_bytes, ',.0f')} MiB with `{row.strategy}` ({share}, {cost(row)})"
+    price = cost(row)
+    if pd.isna(row.time_ratio) and (other := elsewhere.get((row.case, row.device))):
+        price = f"{cost(other[1])} on `{other[0]}`"
+    return f"{mib(row.shared_bytes, ',.0f')} MiB with `{row.strategy}` ({share}, {price})"

@@ -47,6 +47,21 @@ def test_the_least_memory_is_of_all_proven_strategies_and_says_that_it_was_not_t
     assert line.endswith(f"{first}, or 150 MiB with `checkpoint` (75% of `fp32`, 1.30 x the time).")
 
 
+def test_what_this_machine_did_not_time_another_of_its_kind_did() -> None:
+    never: list[list[float]] = [[float("nan")] * 8] * 5
+    mine, other = (
+        frames.frame(blocks([(FP32, steady(1.0)), (ACCUMULATE, times)], peaks=sizes(200, 100)))
+        for times in (never, steady(1.2))
+    )
+    tables = {"m": mine, "n": other}
+    (line,) = of_training(mine, "m", tables).lines
+    assert line.endswith("PyTorch: 100 MiB with `accumulate` (50% of `fp32`, 1.20 x the time on `n`).")
+    (line,) = of_training(other, "n", tables).lines
+    assert line.endswith("(50% of `fp32`, 1.20 x the time).")
+    (line,) = of_training(mine, "m", {"n": other.assign(device="gpu")}).lines
+    assert "not timed" in line, "a device of another kind says nothing"
+
+
 def test_what_has_no_numbers_hides_no_older_ones() -> None:
     found = blocks([(FP32, steady(1.0)), (CHECKPOINT, steady(1.3))], peaks=[200, 100])
     newer = record(ACCUMULATE, status="unsupported", reason="why not", provenance=provenance(protocol=VERSION + 1))
