@@ -53,14 +53,19 @@ def foreign(rows: list[dict[str, Any]]) -> Comparison:
         f"batch of {rows[0]['batch']}. try: the baseline's peak as `framebench try` reads it. plain loop: the kernel's "
         f"high-water mark in a fresh process without framebench, less what the process holds once such a loop was run and "
         f"thrown away. {len(read) - len(beyond)} of {len(read)} agree to {ALLOWED:.0%}; the widest is {widest:.1%} apart. "
-        f"strategies: all by default that compile nothing; left out: those that do not apply. {in_all(read)}"
-        f"{machines(read)}, at {', '.join(made)}."
+        f"strategies: all by default that compile nothing{also_compiled(read)}; left out: those that do not apply. "
+        f"{in_all(read)}{machines(read)}, at {', '.join(made)}."
     )
     return Comparison.of_text("Models of other people's packages", caption, FOREIGN_HEAD, [*map(of_foreign, rows)], left=2)
 
 
 def off(row: dict[str, Any]) -> float:
     return float(row["peak"] / row["plain"] - 1)
+
+
+def also_compiled(rows: list[dict[str, Any]]) -> str:
+    number = sum("compiled" in row for row in rows)
+    return f", and of {number} models those that compile" if number else ""
 
 
 def machines(rows: list[dict[str, Any]]) -> str:

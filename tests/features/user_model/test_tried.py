@@ -28,7 +28,10 @@ def test_a_peak_that_is_apart_counts_as_none_that_agrees() -> None:
         },
         ROW | {"model": "three", "failed": "it fell"},
     ]
+    assert "that compile nothing; left out" in foreign(rows).caption
+    rows[1]["compiled"] = {"commit": None}
     table = foreign(rows)
+    assert "that compile nothing, and of 1 models those that compile; left out" in table.caption
     assert "3 models" in table.caption
     assert "1 of 2 agree to 3%; the widest is 8.0% apart" in table.caption
     text = table.markdown()

@@ -3,8 +3,9 @@
 Each file of `models` has a model of a package as it is, with its dropout. The process by which `framebench try` reads the
 baseline's peak is run, and `plain.py` reads it in a fresh process by another instrument. Writes
 results/study/foreign_models.json, one model after the other; `framebench report --docs docs/try.md` shows it. With
-`--verdicts` every default strategy that compiles nothing is tried instead, for models that have none yet. The interpreters
-need the packages that the files import, which no environment here pins; a model whose package is missing keeps its row.
+`--verdicts` every default strategy that compiles nothing is tried instead, for models that have none yet. With `--compiled`
+it is those that compile, each for a minute or more. The interpreters need the packages that the files import, which no
+environment here pins; a model whose package is missing keeps its row.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def main(
     models: Annotated[str | None, typer.Option(help="some, such as hf_bert,tv_swin")] = None,
     scenarios: Annotated[str, typer.Option(help="train, eval or both")] = "train,eval",
     verdicts: Annotated[bool, typer.Option(help="verdicts alone, of those that have peaks and none yet")] = False,
+    compiled: Annotated[bool, typer.Option(help="verdicts of what compiles alone, likewise, beside the others")] = False,
     to: Annotated[Path, typer.Option(help="the record")] = RECORD,
 ) -> None:
     """Each model in each scenario; what the record has of others stays. So what was interrupted goes on."""
@@ -60,9 +62,12 @@ def main(
             framework = next((name for name in ("jax", "jittor") if name in imported(str(file))), "torch")
             python = pythons.get(framework) or str(environments.ensure(framework, say=print).python)
             row = rows.get(f"{name}/{scenario}", {})
-            if verdicts and (row.get("verdicts") or "peak" not in row):
+            if (verdicts and (row.get("verdicts") or "peak" not in row)) or (compiled and not lacks_compiled(row, framework)):
                 continue
-            row = judged(row, file, framework, scenario, python) if verdicts else tried(file, framework, scenario, python)
+            if verdicts or compiled:
+                row = judged(row, file, framework, scenario, python, compiled)
+            else:
+                row = tried(file, framework, scenario, python)
             print(json.dumps(row), flush=True)
             if "No module named" not in row.get("failed", ""):
                 rows[key(row)] = row
@@ -115,10 +120,16 @@ def plain_loop(file: Path, framework: str, scenario: str, python: str) -> dict[s
     return found
 
 
-def judged(row: Row, file: Path, framework: str, scenario: str, python: str) -> Row:
-    """The row with what became of every default strategy that compiles nothing, or with why nothing did."""
+def lacks_compiled(row: Row, framework: str) -> bool:
+    """Whether it has verdicts, but none of a strategy that compiles. Only PyTorch has such strategies."""
+    return framework == "torch" and bool(row.get("verdicts")) and "compile" not in row["verdicts"]
+
+
+def judged(row: Row, file: Path, framework: str, scenario: str, python: str, compiled: bool) -> Row:
+    """The row with what became of every default strategy that compiles, or of every one that does not; or with why nothing
+    did."""
     model = trial.look(file, BATCH, framework, scenario)
-    names = [name for name in strategies(scenario) if not compiles(model.case(name))]
+    names = [name for name in strategies(scenario) if compiles(model.case(name)) == compiled]
     about = {"commit": provenance.commit(), "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat()}
     with trial.known(model), tempfile.TemporaryDirectory() as folder:
         try:
@@ -126,8 +137,10 @@ def judged(row: Row, file: Path, framework: str, scenario: str, python: str) -> 
             records, left_out = command.measure(model, ",".join(names), options, 1, 0.0, Path(folder), python)
         except Fault as error:
             return row | {"verdicts": {"fp32": f"fault: {str(error)[:200]}"}, "judged": about}
-    found = {record.parsed.strategy: verdict(record) for record in records}
-    return row | {"verdicts": found | dict.fromkeys(left_out, UNSUPPORTED), "judged": about}
+    found = {record.parsed.strategy: verdict(record) for record in records} | dict.fromkeys(left_out, UNSUPPORTED)
+    if compiled:
+        return row | {"verdicts": row["verdicts"] | {name: found[name] for name in names if name in found}, "compiled": about}
+    return row | {"verdicts": found, "judged": about}
 
 
 def verdict(record: Record) -> str:
