@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from framebench.features.devices.judge import judged, programs, table
+from framebench.features.devices.judge import judged, measured, programs, table
 from framebench.features.devices.judge.judged import Judged
 from framebench.features.devices.judge.table import Held
 from tests.features.devices.judge.test_rows import MIB, xmem
@@ -84,6 +84,18 @@ def test_how_many_rows_are_equal_is_what_the_document_says() -> None:
     exact, rows = equal.split(" of ")
     text = " ".join((ROOT / "docs/devices.md").read_text().split())
     assert f"Without workspaces {exact} of these {rows} rows are what the card took" in text
+    held = [one for one in table._held(ROOT / "results", measured.read(ROOT / "results")) if one.row.sequence]
+    recorded = [one for one in held if one.row.source == measured.XMEM and programs.program(one.row).blas_takes]
+    higher = sum(one.row.bytes - (one.predicted_bytes or 0) == 16 * MIB for one in recorded)
+    assert f"Of the {len(recorded)} rows of text that record it, {higher} are 16 MiB higher than predicted." in text
+
+
+def test_how_close_predictions_are_is_what_readme_says() -> None:
+    (said,) = (one for one in table.of_folder(ROOT / "results") if one.title == "Predictions against real cards")
+    told = dict(zip(said.head, said.rows[0], strict=False))
+    ninth = said.rows[0][4].replace("%", " %")
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert f"Of {told['rows']} peaks that others measured on cards, nine of ten predictions are within {ninth}" in text
 
 
 def test_what_was_kept_is_read_again(tmp_path: Path) -> None:
