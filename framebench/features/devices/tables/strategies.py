@@ -14,6 +14,10 @@ from framebench.suite.registry import names
 
 FEWEST = 3  # strategies that make a table
 HEAD = ("strategy", "PyTorch allocated", "x fp32", "reserved", "JAX planned", "x fp32")
+TWO = (
+    "PyTorch: the most in use in a simulated step, and what the allocator has taken from the card by then. JAX: XLA's own "
+    "plan. They count different things: compare within a column. "
+)
 Peaks = Mapping[tuple[str, str], Planned]  # by framework and strategy
 
 
@@ -45,13 +49,15 @@ def _table(title: str, peaks: Peaks, strategies: Sequence[str], device: Device) 
         )
         for name in strategies
     )
+    read = TWO if device.kind == "gpu" else "XLA's own plan. "
+    workspaces = f"{workspaces_of(peaks.values())} " if device.kind == "gpu" else ""
     caption = (
-        f"MiB, of {mib(device.memory_bytes)}. Predicted, not measured. PyTorch: the most in use in a simulated step, and what "
-        "the allocator has taken from the card by then. JAX: XLA's own plan. They count different things: compare within a "
-        f"column. x {baseline} = over the same column's {baseline}. {workspaces_of(peaks.values())} "
-        f"{code_of(p.origin.commit for p in peaks.values())}"
+        f"MiB, of {mib(device.memory_bytes)}. Predicted, not measured. {read}x {baseline} = over the same column's {baseline}. "
+        f"{workspaces}{code_of(p.origin.commit for p in peaks.values())}"
     )
     head = tuple(part.replace("fp32", baseline) for part in HEAD)
+    if device.kind == "tpu":  # for which PyTorch is not simulated
+        head, rows = (head[0], *head[4:]), tuple((row[0], *row[4:]) for row in rows)
     return Comparison.of_text(title, caption, head, rows, left=1, notes=tuple(_reasons(peaks)))
 
 

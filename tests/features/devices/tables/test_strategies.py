@@ -68,3 +68,15 @@ def test_a_plan_beyond_the_devices_memory_does_not_fit() -> None:
 def test_a_few_predictions_make_no_table() -> None:
     assert list(tables([simulated("fp32", 1000), simulated("checkpoint", 500)], H100)) == []
     assert list(tables([simulated(name, 1) for name in ("fp32", "checkpoint", "accumulate")], find("a100-40gb"))) == []
+
+
+def test_a_tpu_has_no_columns_of_pytorch() -> None:
+    names = ("fp32", "checkpoint", "accumulate")
+    every = [
+        plan(name, size).model_copy(update={"device": "tpu-v5e"}) for name, size in zip(names, (2000, 500, 800), strict=True)
+    ]
+    (table,) = tables(every, find("tpu-v5e"))
+    assert table.head == ("strategy", "JAX planned", "x fp32")
+    assert [row[1:] for row in table.rows] == [("2,000.0", "1.00"), ("500.0", "0.25"), ("800.0", "0.40")]
+    assert "PyTorch" not in table.caption
+    assert "Workspaces" not in table.caption
