@@ -40,7 +40,7 @@ def tables(predictions: Sequence[Planned], device: Device) -> Iterator[Compariso
 
 def _table(title: str, peaks: Peaks, strategies: Sequence[str], device: Device) -> Comparison:
     baseline = Case.of(next(iter(peaks.values())).case).stage.baseline
-    rows = tuple(
+    rows: tuple[tuple[str, ...], ...] = tuple(
         (
             name,
             *_cells(peaks, "torch", name, baseline, device),
