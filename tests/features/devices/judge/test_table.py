@@ -78,6 +78,12 @@ def test_rows_are_shown_with_and_without_workspaces_of_cublas() -> None:
     assert [row[2] for row in shown.rows] == ["with", "without"]
 
 
+def test_either_setting_has_beside_it_what_libraries_hold(tmp_path: Path) -> None:
+    judged.write(tmp_path, prediction(blas_otherwise_bytes=900 * MIB), row := xmem())
+    (held,) = table._held(tmp_path, [row])
+    assert (held.predicted_bytes, held.otherwise_bytes) == ((1002 + 18) * MIB, (900 + 18) * MIB)
+
+
 def test_how_many_rows_are_equal_is_what_the_document_says() -> None:
     shown = next(one for one in table.of_folder(ROOT / "results") if one.title == "cuBLAS's workspaces in these rows")
     (equal,) = {row[-1] for row in shown.rows if row[:2] == ("text", "not recorded")}

@@ -53,3 +53,12 @@ def test_of_equal_free_blocks_that_of_the_later_segment_is_used_first() -> None:
     pool.free(second)
     assert pool.malloc(12 * MIB).address == lower
     assert pool.malloc(40 * MIB).address == first.address
+
+
+def test_a_segment_that_was_given_back_lies_there_again() -> None:
+    pool = Allocator()
+    first, second = pool.malloc(40 * MIB), pool.malloc(40 * MIB)
+    address = first.address
+    pool.free(first)
+    pool.empty_cache()
+    assert pool.malloc(40 * MIB).address == address > second.address
