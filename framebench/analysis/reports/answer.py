@@ -47,7 +47,7 @@ def answer(table: pd.DataFrame) -> Comparison:
         for (workload, _, _), group in at_base.groupby(["workload", "framework", "size"], sort=False)
         for row in _rows_of(group, sizes[str(workload)] > 1)
     ]
-    second = "Where the least memory was not timed, the next row has the least that was. " if any(
+    second = "Where the least memory was not timed (`framebench compare` does), the next row has the least that was. " if any(
         row.get("time") == "not timed" for row in found
     ) else ""  # fmt: skip
     caption = f"Training. {second}{tables.read_by(trained)} MiB = 2^20 bytes. base = {BASELINE}. {tables.READING}"

@@ -120,6 +120,13 @@ def answer(advice: Advice, roomiest: Offer | None) -> Iterator[str]:
         f"{q.workload} {q.scenario} within {mib(q.budget)} MiB: {best.case.framework} {best.case.strategy} at batch "
         f"{best.case.batch} {fast}; that it fits {how[best.judge]}{others}."
     )
+    largest = max(advice.fitting, key=lambda o: o.case.batch)
+    if q.batch is None and largest.case.batch > best.case.batch:
+        yield f"The largest batch is {largest.case.batch}, with {_named(largest)}: `--sort batch` orders by it."
+
+
+def _named(o: Offer) -> str:
+    return f"{o.case.framework} {o.case.strategy}"
 
 
 def fastest(fitting: Sequence[Offer]) -> str:

@@ -76,7 +76,7 @@ def by_kind(explanation: Explanation) -> Comparison:
     measured = ", ".join(f"{mib(size, FINE)} MiB ({name})" for name, size in explanation.measured.items())
     where = f"at event {explanation.peak.event} of {explanation.timeline[-1][0]}, in {explanation.peak.phase}"
     notes = [f"{explanation.case}: peak {mib(peak, FINE)} MiB, {where}"]
-    notes.append(f"measured without the account, in the same process: {measured}")
+    notes.append(f"the same process without this account of its memory: {measured}")
     if explanation.plan:
         notes.append(
             "the executable's plan: " + ", ".join(f"{mib(size, FINE)} MiB {name}" for name, size in explanation.plan.items())

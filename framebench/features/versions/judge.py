@@ -148,7 +148,7 @@ def _status_row(blank: Row, base: list[Record], change: list[Record]) -> Row:
     p = float(stats.fisher_exact(counts).pvalue)
     direction = REGRESSION if failed_now * fine > failed * fine_now else IMPROVEMENT
     decided = NONE if not fine and not fine_now else direction if p <= 1 - CONFIDENCE else UNDECIDED
-    counted = f"failed in {failed} of {len(base)} and {failed_now} of {len(change)} processes"
+    counted = f"failed in {failed} of {len(base)} processes of the base and {failed_now} of {len(change)} of the change"
     return blank._replace(
         quantity=STATUS, blocks=min(len(base), len(change)), verdict=decided,
         reason=f"{counted}: {bad[-1].status}: {bad[-1].reason}",

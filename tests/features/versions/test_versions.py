@@ -161,7 +161,7 @@ def test_a_case_that_stops_working_is_a_regression() -> None:
     both = [broken(r, 0) for r in rounds(original)]
     assert verdicts_of(both) == {STATUS: NONE}
     (row,) = judge.rows_of(rounds(original, change=broken), OLD, NEW)
-    assert row.reason == "failed in 0 of 5 and 5 of 5 processes: oom: memory ran out"
+    assert row.reason == "failed in 0 of 5 processes of the base and 5 of 5 of the change: oom: memory ran out"
 
 
 def test_peaks_of_two_instruments_are_not_compared() -> None:

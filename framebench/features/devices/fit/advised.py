@@ -27,8 +27,8 @@ def sentence(offers: Sequence[Offer], batch: int | None) -> str:
     if batch is not None:
         leanest = min(fitting, key=lambda o: o.bytes or 0)
         return (
-            f"{len(fitting)} of {len(offers)} strategies fit {what}, batch {batch}, on one {device}; {_short(leanest)} needs "
-            f"least, {mib(leanest.bytes)} MiB."
+            f"{len(fitting)} of {len(offers)} strategies fit {what}, batch {batch}, on one {device}. "
+            f"Of these {_short(leanest)} needs least, {mib(leanest.bytes)} MiB."
         )
     best, plain = fitting[0], [o for o in fitting[1:] if o.case.strategy == o.case.stage.baseline]
     baselines = " and ".join(f"{_short(o)} {_batch(o)}" for o in plain)
@@ -53,10 +53,10 @@ def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str
     """What fits first, the largest batch first."""
     device, memory = offers[0].device, offers[0].memory
     least, most = (f"{size / 2**20:,.0f}" for size in context(device))
-    beside = f"leaves {least} to {most} MiB for the CUDA context, and " if device.kind == "gpu" else ""
+    beside = f"leaves the CUDA context {most} MiB for a yes and {least} for a no, and " if device.kind == "gpu" else ""
     allowed = ", ".join(sorted({f"{o.error:.1%} in {TITLES[o.case.framework]}" for o in offers}))
     caption = (
-        f"Predicted, not measured; nothing is said of speed. Of {memory / GIB:,.2f} GiB the answer {beside}allows for a "
+        f"Predicted, not measured; nothing is said of speed. Of {memory / GIB:,.2f} GiB an answer {beside}allows for a "
         f"prediction that is off by {allowed}. How far predictions were off: docs/devices.md."
     )
     notes = (
