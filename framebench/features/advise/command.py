@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from framebench.analysis.blocks import Blocks
     from framebench.features.advise.advice import Advice, Change, Question
 
-ASKED = "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits."
+ASKED = "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits; with --device the usual one."
 
 
 SORTS = "`speed`: fastest first. `memory`: least memory first. `batch`: largest batch first."

@@ -108,7 +108,8 @@ def detail(entry: Entry) -> Comparison:
 def arm(one: Line) -> tuple[str, ...]:
     """What stands beside is another quantity, or another case, than the claim's: its number has no verdict on the claim."""
     verdict = one.verdict if one.decides or one.verdict not in MEASURED else "-"
-    return one.name, "yes" if one.decides else "beside", one.number, verdict, count(one.records)
+    decides = "beside" if not one.decides else "no" if one.verdict == UNMET else "yes"
+    return one.name, decides, one.number, verdict, count(one.records)
 
 
 def tables(results: Results) -> list[Comparison]:
