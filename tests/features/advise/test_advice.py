@@ -252,6 +252,19 @@ def test_offers_are_sorted_by_batch_when_that_is_asked() -> None:
     assert show.order(advice) == "largest batch first"
 
 
+def test_the_largest_batch_is_named_where_the_fastest_is_another() -> None:
+    """Who asks without a batch may have meant it."""
+    peaks = (("fp32", 400, 1.0), ("checkpoint", 200, 1.5))
+    found = [made("torch", s, b, peak * b * 1000, seconds) for s, peak, seconds in peaks for b in (4, 8)]
+    advice = asked(found, replace(QUESTION, budget=4 * MIB, batch=None))
+    best, largest = advice.fitting[0].case, max((o.case for o in advice.fitting), key=lambda case: case.batch)
+    assert (best.strategy, largest.strategy) == ("fp32", "checkpoint")
+    first, second = show.answer(advice, None)
+    assert f"fp32 at batch {best.batch} is fastest" in first
+    assert second == f"The largest batch is {largest.batch}, with torch checkpoint: `--sort batch` orders by it."
+    assert len(list(show.answer(asked(found, replace(QUESTION, budget=4 * MIB, batch=4)), None))) == 1
+
+
 def test_strategies_that_are_named_alone_are_looked_among() -> None:
     named = replace(QUESTION, strategies=frozenset({"fp32", "accumulate"}))
     advice = asked([made("torch", name, 4, MIB // 2, 1.0) for name in STRATEGIES], named)

@@ -9,6 +9,8 @@ import pytest
 
 from framebench.features.claims.entries import Line
 from framebench.features.claims.picture import WIDTH, pictures
+from framebench.features.claims.rule import UNMET
+from framebench.features.claims.show import arm
 
 
 def line(name: str, low: float, high: float, metric: str = "peak", **changes: Any) -> Line:
@@ -32,6 +34,11 @@ def test_arms_of_another_metric_have_a_picture_of_their_own_and_deciding_ones_co
     found = pictures([beside, line("a", 0.6, 0.8), none])
     assert [picture.metric for picture in found] == ["peak", "time"]
     assert [bar.name for picture in found for bar in picture.bars] == ["a", "beside"], "without an interval nothing is drawn"
+
+
+@pytest.mark.parametrize(("changes", "said"), [({}, "yes"), ({"verdict": UNMET}, "no"), ({"decides": False}, "beside")])
+def test_an_arm_whose_precondition_is_not_met_does_not_decide(changes: dict[str, Any], said: str) -> None:
+    assert arm(line("a", 0.6, 0.8, **changes))[1] == said
 
 
 def test_an_exact_number_is_still_seen() -> None:
