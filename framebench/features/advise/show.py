@@ -135,7 +135,7 @@ def fastest(fitting: Sequence[Offer]) -> str:
         return "the only one that fits"
     first, *others = [o for o in fitting if o.throughput]
     of_which = f" of the {len(others) + 1} that were timed" if 0 < len(others) < len(fitting) - 1 else ""
-    ties = [f"{o.case.framework} {o.case.strategy}" for o in others if overlap(first.speed, o.speed)]
+    ties = [_named(o) for o in others if overlap(first.speed, o.speed)]
     return f"fastest{of_which}" + (f", with {' and '.join(ties)} as fast within their intervals" if ties else "")
 
 
