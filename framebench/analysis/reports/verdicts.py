@@ -78,9 +78,8 @@ def peaks(read: Sequence[Record]) -> tuple[str, list[int]]:
     if not read:
         return "", []
     newest = max(read, key=measured_at)
-    instrument = newest.peak_instrument or ""
-    session_records = [r for r in read if r.provenance.session == newest.provenance.session and instrument in r.peaks]
-    return instrument, [r.peaks[instrument] for r in session_records]
+    instrument, session = newest.peak_instrument or "", newest.provenance.session
+    return instrument, [r.peaks[instrument] for r in read if r.provenance.session == session and instrument in r.peaks]
 
 
 def of_instructions(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
@@ -136,11 +135,11 @@ def as_json(base: Sequence[Record], change: Sequence[Record], machine_blocks: Bl
 def table(base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks | None = None) -> Comparison:
     """The verdicts for people."""
     all_verdicts, proof = of(base, change, machine_blocks), base[0].provenance
+    counts = "Instruction counts show whether the work changed, not how fast it ran. " if of_instructions(base, change) else ""
     return Comparison.of_text(
         f"{change[0].case} against {base[0].case}",
-        f"ratio: change over base. Those of times come from paired rounds, so they may differ from the quotient of columns. "
-        f"A difference is claimed if it exceeds the minimum and p is at most 5 %. Instruction counts show whether the work "
-        f"changed, not how fast it ran. {READING} Machine {proof.machine}, core {'-' if proof.core is None else proof.core}.",
+        f"ratio: change over base, of times that of paired rounds. A difference is claimed if it exceeds the minimum and p is "
+        f"at most 5 %. {counts}{READING} Machine {proof.machine}, core {'-' if proof.core is None else proof.core}.",
         ("quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "verdict"),
         tuple(line(v) for v in all_verdicts),
         left=1,

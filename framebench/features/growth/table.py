@@ -31,6 +31,7 @@ SENSITIVITY = {
 PILES_UP = 0.1  # of what is counted, per step
 Verdict = Literal["grows", "does not grow", "undecided"]
 SAID = {"grows": "memory grows", "does not grow": "memory does not grow", "undecided": "undecided whether memory grows"}
+SEEN = {"grows": "grows", "does not grow": "no growth seen", "undecided": "undecided"}  # of one instrument
 
 
 class Slope(NamedTuple):
@@ -96,20 +97,19 @@ def size(count: float | None) -> str:
 def table(measured_growth: Growth) -> Comparison:
     """A row for each instrument."""
     rows = [
-        {"instrument": name, "verdict": line.verdict(SENSITIVITY[name]), **line._asdict(), "least": SENSITIVITY[name]}
+        {"instrument": name, "verdict": SEEN[line.verdict(SENSITIVITY[name])], **line._asdict(), "least": SENSITIVITY[name]}
         for name, line in slopes(measured_growth).items()
     ]
     shown = {
         "instrument": Shown("instrument"), "verdict": Shown("verdict"), "value": Shown("per step", size),
-        "low": Shown("from", size), "high": Shown("to", size), "least": Shown("no growth up to", size),
+        "low": Shown("from", size), "high": Shown("to", size), "least": Shown("can tell from", size),
     }  # fmt: skip
     steps = len(next(iter(measured_growth.bytes.values())))
     own_step = measured_growth.file and not measured_growth.file.endswith(measured_growth.case)  # else a script, which has all
     step_text = f" with the step of {measured_growth.file}" if own_step else ""
     caption = (
         f"{steps} steps after {measured_growth.warm_up} of warm-up; median of {SEGMENTS - 1} differences between segments, "
-        f"with its "
-        f"{CONFIDENCE:.0%} interval (sign test); a verdict is about growth of more than `no growth up to`"
+        f"with its {CONFIDENCE:.0%} interval (sign test); an instrument tells growth from as much as the last column says"
     )
     notes = [f"{name}: {line.value:+,.1f} per step" for name, line in _piling_up(measured_growth).items()]
     if verdict(measured_growth) == "undecided" and (most := _unseen(measured_growth)):

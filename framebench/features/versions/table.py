@@ -111,12 +111,18 @@ def in_words(rows: list[Row]) -> str:
     decided = [r for r in rows if r.verdict in (REGRESSION, IMPROVEMENT, NONE) and r.ratio is not None]
     counted = [_counted(quantity, decided) for quantity in dict.fromkeys(r.quantity for r in decided)]
     worst = {r.quantity: r for r in sorted(decided, key=lambda r: r.ratio or 0.0) if r.verdict == REGRESSION}
-    largest = "; ".join(f"{r.ratio:.2f} x the {name} of {r.case}" for name, r in worst.items())
+    largest = "; ".join(f"{r.ratio:.2f} x the {name} of {r.case} ({_both(r)})" for name, r in worst.items())
     (framework, old), (_, new) = parse(rows[0].base), parse(rows[0].change)
     return (
         f"{TITLES[framework]} {new} against {old}, on {rows[0].machine}: {'; '.join(counted) or 'nothing was decided'}."
         f"{f' Largest: {largest}.' if largest else ''}"
     )
+
+
+def _both(r: Row) -> str:
+    """`75.11 to 100.30 MiB`."""
+    (base, unit), (change, _) = (verdicts.value(x or 0.0, r.unit).split() for x in (r.base_value, r.change_value))
+    return f"{base} to {change} {unit}"
 
 
 def _counted(quantity: str, decided: list[Row]) -> str:

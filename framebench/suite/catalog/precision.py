@@ -5,7 +5,8 @@ from __future__ import annotations
 from framebench.suite.strategy import AlwaysOn, Emulated, Native, Strategy, Unsupported, cells
 
 _NO_BF16 = Unsupported(
-    "oneDNN products take float32 only there; amp levels 0-3 change nothing, 4-5 turn the weights to bfloat16 too"
+    "on a CPU Jittor's matrix products run in oneDNN, which it calls with float32 alone; its amp levels 0 to 3 change "
+    "nothing there, and 4 and 5 turn the weights to bfloat16 too"
 )
 FLOAT16_LOOPS = "on a CPU, where oneDNN takes no float16, one step of the CPU sizes takes half a minute to minutes"
 _WIDENED = "XLA:CPU widens what its products multiply to float32"

@@ -113,7 +113,7 @@ def test_what_is_counted_is_told_where_it_piles_up() -> None:
     table = growth.table(found({"programs": tuple(range(STEPS)), "arrays": (88,) * STEPS}, host_malloc=FLAT))
     assert table.notes == ("programs: +1.0 per step",)
     assert table.title == "a/b: memory does not grow"
-    assert table.rows[0][:3] == ("host.malloc", "does not grow", "0 B")
+    assert table.rows[0][:3] == ("host.malloc", "no growth seen", "0 B")
 
 
 def test_growth_without_a_name_is_said() -> None:
