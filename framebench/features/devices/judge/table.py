@@ -22,6 +22,7 @@ class Held:
     """A row that could be written, beside its prediction."""
 
     row: Row
+    program: programs.Program
     predicted_bytes: int | None
     why_not: str | None = None
     weights_bytes: int = 0
@@ -49,13 +50,13 @@ def _held(root: Path, rows: Sequence[Row]) -> Iterable[Held]:
     beside = measured.beside_the_pool(rows)
     for row in rows:
         try:
-            programs.program(row)
+            program = programs.program(row)
         except programs.Unwritten:
             continue
         if answer := judged.read(root, row):
             more = beside.get(row.card, 0)
             other = answer.blas_otherwise_bytes and answer.blas_otherwise_bytes + more
-            yield Held(row, answer.predicted_bytes(more), answer.failed, answer.weights_bytes or 0, other)
+            yield Held(row, program, answer.predicted_bytes(more), answer.failed, answer.weights_bytes or 0, other)
 
 
 def ninth(errors: Sequence[float]) -> float:
@@ -74,9 +75,7 @@ def allowance(root: Path) -> float | None:
 def with_workspaces(held: Sequence[Held]) -> list[Held]:
     """The same rows as if every program had left cuBLAS its own."""
     return [
-        replace(one, predicted_bytes=one.otherwise_bytes)
-        if one.otherwise_bytes and not programs.program(one.row).blas_takes
-        else one
+        replace(one, predicted_bytes=one.otherwise_bytes) if one.otherwise_bytes and not one.program.blas_takes else one
         for one in held
     ]
 
@@ -171,8 +170,7 @@ def of_blas(held: Sequence[Held]) -> Comparison:
     groups: dict[tuple[str, bool], list[Held]] = {}
     for one in held:
         if one.otherwise_bytes:
-            program = programs.program(one.row)
-            groups.setdefault((program.loop, program.blas_takes), []).append(one)
+            groups.setdefault((one.program.loop, one.program.blas_takes), []).append(one)
     for (loop, takes), some in sorted(groups.items(), reverse=True):
         swapped = [replace(one, predicted_bytes=one.otherwise_bytes) for one in some]
         cells = [

@@ -26,6 +26,10 @@ def prediction(**changes: Any) -> Judged:
     return Judged(**(told | changes))
 
 
+def beside(row: measured.Row, predicted: int | None, why_not: str | None = None, otherwise_bytes: int | None = None) -> Held:
+    return Held(row, programs.program(row), predicted, why_not, otherwise_bytes=otherwise_bytes)
+
+
 def test_a_prediction_is_held_in_the_quantity_of_its_row() -> None:
     assert prediction().predicted_bytes(beside=18 * MIB) == 1020 * MIB
     for quantity, expected in (("allocated", 900), ("reserved", 1002)):
@@ -34,18 +38,18 @@ def test_a_prediction_is_held_in_the_quantity_of_its_row() -> None:
 
 
 def test_an_error_has_a_sign() -> None:
-    held = Held(xmem(), 1020 * MIB)
+    held = beside(xmem(), 1020 * MIB)
     assert held.error() == pytest.approx(0.02)
     assert held.error("xMem") == pytest.approx(-0.1)
     assert held.error("LLMem") is None
 
 
 def test_a_row_without_prediction_counts_as_wholly_wrong() -> None:
-    assert Held(xmem(), None, "does not fit").error() == 1.0
+    assert beside(xmem(), None, "does not fit").error() == 1.0
 
 
 def test_a_lower_bound_is_left_out_of_its_estimators_errors() -> None:
-    held = Held(xmem(note="xMem stopped at the card limit: lower bound"), 1020 * MIB)
+    held = beside(xmem(note="xMem stopped at the card limit: lower bound"), 1020 * MIB)
     assert held.error("xMem") is None
 
 
@@ -58,7 +62,7 @@ def test_nine_of_ten_errors_are_not_larger(errors: list[float], expected: float)
 
 
 def test_every_row_is_in_the_table_whatever_its_error() -> None:
-    held = [Held(xmem(), 5 * MIB), Held(xmem(batch="36"), None, "no shapes"), Held(xmem(batch="37"), 1000 * MIB)]
+    held = [beside(xmem(), 5 * MIB), beside(xmem(batch="36"), None, "no shapes"), beside(xmem(batch="37"), 1000 * MIB)]
     shown = table.row_by_row(held)
     assert [row[7] for row in shown.rows] == ["-99.5%", "failed", "+0.0%"]
     assert len(shown.notes) == 1
@@ -69,9 +73,9 @@ def test_every_row_is_in_the_table_whatever_its_error() -> None:
 
 def test_rows_are_shown_with_and_without_workspaces_of_cublas() -> None:
     """Whichever of the two counts elsewhere, each column is of the same setting in every line."""
-    without = Held(xmem(), 1001 * MIB, otherwise_bytes=1020 * MIB)
-    with_ = Held(xmem(note="zero_grad_mode=0;"), 1010 * MIB, otherwise_bytes=990 * MIB)
-    shown = table.of_blas([without, with_, Held(xmem(sequence=""), 5 * MIB)])
+    without = beside(xmem(), 1001 * MIB, otherwise_bytes=1020 * MIB)
+    with_ = beside(xmem(note="zero_grad_mode=0;"), 1010 * MIB, otherwise_bytes=990 * MIB)
+    shown = table.of_blas([without, with_, beside(xmem(sequence=""), 5 * MIB)])
     assert [row[3:] for row in shown.rows] == [
         ("1", "1.0%", "0 of 1", "1.0%", "0 of 1"), ("1", "2.0%", "0 of 1", "0.1%", "1 of 1"),
     ]  # fmt: skip
@@ -91,7 +95,7 @@ def test_how_many_rows_are_equal_is_what_the_document_says() -> None:
     text = " ".join((ROOT / "docs/devices.md").read_text().split())
     assert f"Without workspaces {exact} of these {rows} rows are what the card took" in text
     held = [one for one in table._held(ROOT / "results", measured.read(ROOT / "results")) if one.row.sequence]
-    recorded = [one for one in held if one.row.source == measured.XMEM and programs.program(one.row).blas_takes]
+    recorded = [one for one in held if one.row.source == measured.XMEM and one.program.blas_takes]
     higher = sum(one.row.bytes - (one.predicted_bytes or 0) == 16 * MIB for one in recorded)
     assert f"Of the {len(recorded)} rows of text that record it, {higher} are 16 MiB higher than predicted." in text
 
