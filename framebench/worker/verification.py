@@ -75,7 +75,7 @@ def verify(adapter: Adapter, observed: Observed, reference: Reference | None = N
         outcome |= {"passed": False, "reason": fault, "known_fault": True}
     if case.workload == OWN and not outcome["passed"]:
         worst = [found["worst"] for found in outcome["tensors"].values() if found["failed"]]
-        outcome |= {"reason": cause} if (cause := adapter.cause(worst)) else {}
+        outcome |= {"reason": cause} if (cause := adapter.cause(worst) or adapter.model_module.cause(adapter)) else {}
     against = reference.case if reference and expected.wider != 1.0 else case.spec.unconfirmed
     outcome |= {"still": True} if case.still else {}
     return outcome | {"state_bytes": observed.state_bytes} | ({"against": against} if against else {})

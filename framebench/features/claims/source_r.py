@@ -19,6 +19,7 @@ from framebench.features.claims.rule import Effect, Target
 
 RELEASES = ("0.8.0", "0.8.3", "0.9.0", "0.9.1", "0.9.2", "0.10.0", "0.10.1", "0.10.2")  # of JAX that plan for a card
 PLACES = {"torch": "pytorch/pytorch", "jax": "jax-ml/jax", "jittor": "Jittor/jittor"}
+WRONG = 1e-2  # relative error of a gradient in float32: rounding explains a hundredth of it
 SAVES = 0.05  # of the peak: less is no saving
 CALL, SHAPE = 1.0, 1024.0  # bytes that a call, and a call with a new shape, may keep: of a million calls, 1 MB and 1 GB
 SAVED = Target(1, 0.0, SAVES)
@@ -197,5 +198,21 @@ CLAIMS = (
             *ratios("train/adamw_8bit_bnb", "train/fp32", AS_MUCH, GPT, TORCH, "bitsandbytes"),
         ),
         evidence=ratios("train/adamw_8bit", "train/fp32", AS_MUCH, GPT, TORCH, "torchao"),
+    ),
+    Claim(
+        "R16", "Under a memory budget, compiled gradients of a model with dropout are silently wrong (pytorch 190758).", "wrong",
+        "relative error of a gradient's length against the slope of the loss along it", True,
+        "the partitioner that recomputes is the same for every device",
+        (
+            Advice("Turn dropout off under a memory budget, or checkpoint blocks: gradients are off by {measured}.", "more"),
+            Advice("Keep dropout as it is: gradients are off by {measured}.", "none"),
+        ),
+        note=f"{link('torch', 190758)}, of July 2026. `framebench try` found it before the report was known: it called `memory_budget` "
+        "wrong for GPT-2, BERT and a diffusion model",
+        arms=(arm("torch", 190758, "a half kept", amount("half"), Target(1, 0.0, WRONG), "share"),),
+        evidence=(
+            arm("torch", 190758, "nothing kept", amount("nothing"), Target(1, 0.0, WRONG), "share"),
+            arm("torch", 190758, "all kept", amount("whole"), Target(1, 0.0, WRONG), "share"),
+        ),
     ),
 )  # fmt: skip

@@ -21,6 +21,7 @@ from framebench.instruments.host import status_bytes
 
 WIDTH, ROWS, DEPTH = 256, 2048, 8
 CALLS = 10_000
+STEP = 1e-2  # along a gradient: at a third and at thrice of it the slope is the same to 1e-4
 Numbers = dict[str, float]
 
 
@@ -207,6 +208,50 @@ def sum_of_ones() -> Numbers:
     return {"found": float(F.conv2d(ones, ones))}
 
 
+class _Dropping(nn.Module):
+    """A product, and dropout of its hyperbolic tangent, beside what goes in."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.product, self.dropout = nn.Linear(width, width), nn.Dropout()
+
+    def forward(self, x: Tensor) -> Tensor:
+        added: Tensor = self.dropout(self.product(x).tanh())
+        return x + added
+
+
+def recomputed_dropout() -> Numbers:
+    """Under three memory budgets."""
+    return {name: _gradient_off(budget) for name, budget in (("nothing", 0.0), ("half", 0.5), ("whole", 1.0))}
+
+
+def _gradient_off(budget: float) -> float:
+    """The relative error of a compiled gradient's length against the slope of the loss along it, by small steps forward and
+    back with the same seed."""
+    import torch._functorch.config
+
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model, x = nn.Sequential(*(_Dropping(16) for _ in range(4))), torch.randn(4096, 16)
+    compiled, weights = torch.compile(model), list(model.parameters())
+
+    def loss() -> Tensor:
+        torch.manual_seed(1)
+        found: Tensor = compiled(x).square().mean()
+        return found
+
+    with torch._functorch.config.patch(activation_memory_budget=budget):
+        gradient = torch.autograd.grad(loss(), weights)
+        length = torch.stack([g.norm() for g in gradient]).norm()
+        losses = []
+        for step in (STEP, -2 * STEP):
+            with torch.no_grad():
+                for weight, g in zip(weights, gradient, strict=True):
+                    weight.add_(g, alpha=step / float(length))
+            losses.append(float(loss().detach()))
+    return abs(float(length) / ((losses[0] - losses[1]) / (2 * STEP)) - 1)
+
+
 REPORTS: dict[str, Callable[[], Numbers]] = {
     "77284": checkpoint_without_reentry,
     "105768": fewer_parameters,
@@ -215,5 +260,6 @@ REPORTS: dict[str, Callable[[], Numbers]] = {
     "167199": resident,
     "169688": strided_convolution,
     "174468": growth_of_calls,
+    "190758": recomputed_dropout,
     "193193": two_traversals,
 }

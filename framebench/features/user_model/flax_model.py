@@ -200,6 +200,11 @@ def gradient_of(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
     return float(loss_array), [pair for path, a in each for pair in adapter.names.unload(keys(path), np.asarray(a))]
 
 
+def cause(adapter: Any) -> str | None:
+    """Of JAX nothing is known that it computes wrong."""
+    return None
+
+
 def first_random(adapter: Any) -> str:
     """Inside a compiled step nothing is seen."""
     return ""

@@ -132,6 +132,11 @@ def gradient_of(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
     return loss_var.item(), [(name, gradient.numpy()) for (name, _), gradient in zip(weights, found)]
 
 
+def cause(adapter: Any) -> str | None:
+    """Of Jittor nothing is known that it computes wrong."""
+    return None
+
+
 def first_random(adapter: Any) -> str:
     """Nothing has a value yet while the modules are called."""
     return ""

@@ -87,6 +87,14 @@ def test_reports_are_judged_by_their_programs(results: Path) -> None:
             found={"eager": [1.0] * 5, "compiled": [ratio] * 5, "apart": [1.0] * 5},
         )
         assert one(results, "R8").verdict == verdict
+    for minute, off, verdict in ((0, 0.2, "reproduced"), (1, 1e-5, "no effect worth having")):
+        probe(
+            results,
+            "report-torch-190758",
+            minute=minute,
+            found={"half": [off] * 5, "nothing": [off] * 5, "whole": [0.0] * 5},
+        )
+        assert one(results, "R16").verdict == verdict
     probe(results, "report-torch-163347", found={"found": [4.0] * 5})
     assert one(results, "R12").verdict == "no effect worth having"
     assert [t.title for t in map(table, parts(ledger(Results(results), "m", "tiny")))] == ["Claims", "What users report"]
