@@ -1,9 +1,8 @@
-"""Which rows answer a question, and which strategy needs least: for README, pages, figures and commands alike. Nothing else
-decides this."""
+"""Which rows answer a question, and which strategy needs least: nothing else decides this for pages, figures or commands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -57,17 +56,30 @@ def saving(framework_rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_price(found: Sequence[Any]) -> list[Any]:
-    """Of strategies that save memory the first; where that was not timed, also the first that was: the least memory that has a
-    price."""
+    """Of strategies that save memory the first; where that was not timed, also the first that was."""
     timed = [row for row in found if pd.notna(row.time_ratio)]
     return [*found[:1], *(row for row in timed[:1] if row is not found[0])]
 
 
+def timed_elsewhere(tables: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str | None], tuple[str, Any]]:
+    """By case and kind of device, the first machine that timed it beside its baseline, and the row."""
+    found: dict[tuple[str, str | None], tuple[str, Any]] = {}
+    for machine, table in tables.items():
+        for row in rows.each(table[table["usable"] & table["time_ratio"].notna()]):
+            found.setdefault((row.case, row.device), (machine, row))
+    return found
+
+
+def time_of(row: Any) -> Ratio | None:
+    """Step time over the baseline's, if it was timed."""
+    low, high = (None if pd.isna(end) else float(end) for end in (row.time_ratio_low, row.time_ratio_high))
+    return None if pd.isna(row.time_ratio) else Ratio(row.time_ratio, low, high)
+
+
 def cost(row: Any) -> str:
     """What it takes in time."""
-    if pd.isna(row.time_ratio):
+    if (ratio := time_of(row)) is None:
         return "not timed"
-    low, high = (None if pd.isna(end) else float(end) for end in (row.time_ratio_low, row.time_ratio_high))
-    if low is not None and not Ratio(row.time_ratio, low, high).decided:
-        return f"{low:.2f} to {high:.2f} x the time"
-    return f"{'about ' if low is None else ''}{row.time_ratio:.2f} x the time"
+    if ratio.low is not None and not ratio.decided:
+        return f"{ratio.low:.2f} to {ratio.high:.2f} x the time"
+    return f"{'about ' if ratio.low is None else ''}{ratio.value:.2f} x the time"

@@ -17,8 +17,8 @@ SPARE = (
     "range", "95 % interval", "throughput", "effect", "workloads", "what it does",
 )  # fmt: skip
 KEEP = (
-    "verdict", "measured", "step ms", "peak MiB", "ratio", "predicted", "error", "measured / lower bound",
-    "strategy", "torch", "jax", "jittor", "peak x base", "step x base", "needs MiB", "saved most memory", "least MiB",
+    "verdict", "measured", "step ms", "peak MiB", "ratio", "predicted", "error", "bytes per step", "measured / lower bound",
+    "strategy", "torch", "jax", "jittor", "peak x base", "step x base", "needs MiB", "saved most memory", "least MiB", "MiB",
 )  # fmt: skip
 LONG = 24  # characters: longer words are code, and may be broken after its punctuation; an id of a case has none
 PIECE = re.compile(r"[^._(,=]*[._(,=]+|[^._(,=]+")

@@ -149,4 +149,5 @@ def answer(results: Results = runner.RESULTS, machine: Machine = None) -> None:
     from framebench.analysis.results import Results as Folder
 
     folder = Folder(results)
-    table(folder.answering(answering(folder, machine))).terminal(out)
+    others = {} if machine else {name: folder.table(name) for name in folder.machines}
+    table(folder.answering(answering(folder, machine)), others).terminal(out)

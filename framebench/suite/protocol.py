@@ -136,16 +136,6 @@ class MemoryResult(TypedDict, total=False):
     allocator: dict[str, int]
 
 
-class FitResult(TypedDict):
-    """Of a batch that was tried under a budget."""
-
-    peaks: dict[str, int]
-    cold_peaks: dict[str, int]
-    kept_bytes: int | None
-    step_s: float
-    limited: bool  # whether anything enforced the budget
-
-
 class BatchReport(TypedDict):
     """Of an evaluation under a budget: a batch that begins, was evaluated, or ran out of memory."""
 
@@ -177,7 +167,7 @@ class Message(TypedDict, total=False):
     flop: float  # of the reference product, whose process is ready
     turn: Turn
     synced: float
-    result: Mapping[str, Any]  # TimeResult or MemoryResult with Origin, FitResult, or what another entry finds
+    result: Mapping[str, Any]  # TimeResult or MemoryResult with Origin, or what another entry finds
     error: Failure
 
 

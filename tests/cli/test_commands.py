@@ -261,11 +261,11 @@ def test_no_case_is_not_every_case() -> None:
 
 def test_advice_is_sorted_by_memory_where_that_is_asked() -> None:
     asked = "advise", "transformer/*/train/*/b4", "--budget", "1GiB", "--sort", "memory", *IN_HERE
-    needs = [offer["needs_bytes"] for offer in json.loads(framebench(*asked, "--json").stdout)["fitting"]]
-    assert needs == sorted(needs)
+    peaks = [offer["peak_bytes"] for offer in json.loads(framebench(*asked, "--json").stdout)["fitting"]]
+    assert peaks == sorted(peaks)
     said = framebench(*asked).stdout
-    assert "least memory first" in said
-    assert "needs least;" in said
+    assert "smallest peak first" in said
+    assert "has the smallest peak;" in said
     assert framebench("advise", "--budget", "1GiB", "--sort", "name", *IN_HERE).returncode == 2
 
 

@@ -3,12 +3,12 @@ first run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from framebench.analysis import rows, tables
-from framebench.analysis.answers import compared, saving, with_price
+from framebench.analysis.answers import compared, saving, time_of, timed_elsewhere, with_price
 from framebench.analysis.comparison import MIB, Comparison, Shown
 from framebench.suite.registry import SCENARIOS
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 SCENARIO = "train"
 TRIED_OUT = "tiny"
-BASELINE = SCENARIOS[SCENARIO].baseline
 SHOWN = {
     "workload": Shown("workload"),
     "framework": Shown("framework"),
@@ -34,10 +33,11 @@ MORE = (
 )
 
 
-def answer(table: pd.DataFrame) -> Comparison:
-    """From rows as `framebench.load` gives them, of one machine or several: training, by workload and framework."""
+def answer(table: pd.DataFrame, others: Mapping[str, pd.DataFrame] | None = None) -> Comparison:
+    """Training, by workload and framework, from rows as `framebench.load` gives them; times of `others` where these lack."""
     import pandas as pd
 
+    elsewhere = timed_elsewhere(others or {})
     trained = _in_earnest(tables.used(table[table["scenario"] == SCENARIO]))
     usual = trained.groupby(["workload", "size"])["batch"].transform(lambda batches: batches.mode().min())
     at_base = trained[trained["batch"] == usual]
@@ -45,12 +45,9 @@ def answer(table: pd.DataFrame) -> Comparison:
     found = [
         row
         for (workload, _, _), group in at_base.groupby(["workload", "framework", "size"], sort=False)
-        for row in _rows_of(group, sizes[str(workload)] > 1)
+        for row in _rows_of(group, sizes[str(workload)] > 1, elsewhere)
     ]
-    second = "Where the least memory was not timed (`framebench compare` does), the next row has the least that was. " if any(
-        row.get("time") == "not timed" for row in found
-    ) else ""  # fmt: skip
-    caption = f"Training. {second}{tables.read_by(trained)} MiB = 2^20 bytes. base = {BASELINE}. {tables.READING}"
+    caption = f"Training. {tables.read_by(trained)} MiB = 2^20 bytes. base = {SCENARIOS[SCENARIO].baseline}. {tables.READING}"
     notes = (*_origins(found), *_problems(at_base), *MORE)
     return Comparison("The answer", caption, pd.DataFrame(found, columns=[*SHOWN]), SHOWN, notes=notes)
 
@@ -61,9 +58,8 @@ def _in_earnest(trained: pd.DataFrame) -> pd.DataFrame:
     return trained[earnest | ~earnest.groupby(trained["workload"]).transform("any")]
 
 
-def _rows_of(group: pd.DataFrame, with_size: bool) -> Iterator[dict[str, object]]:
-    """Of one workload, size and framework: the least memory, and where that was not timed the least that was. Without a number
-    it has the baseline's status."""
+def _rows_of(group: pd.DataFrame, with_size: bool, elsewhere: dict[Any, Any]) -> Iterator[dict[str, object]]:
+    """Of one workload, size and framework: the least memory, and the least that was timed here; or else the status."""
     base = group[group["baseline"]]
     first = group.iloc[0]
     machines = sorted(set(group["machine"]))
@@ -77,7 +73,8 @@ def _rows_of(group: pd.DataFrame, with_size: bool) -> Iterator[dict[str, object]
     if best.empty:
         yield row | {"strategy": "nothing"}
     for one in with_price([*rows.each(best)]):
-        price = "not timed" if isnan(one.time_ratio) else tables.relative(best[best["case"] == one.case])[0]
+        place, timed = elsewhere.get((one.case, one.device), ("", one)) if isnan(one.time_ratio) else ("", one)
+        price = f"{ratio.text}{place and f' on {place}'}" if (ratio := time_of(timed)) else "not timed"
         yield row | {"least": one.shared_bytes, "strategy": one.strategy, "time": price}
 
 

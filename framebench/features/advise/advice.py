@@ -155,10 +155,16 @@ def _by_speed(offers: Iterable[Offer]) -> list[Offer]:
     def slowness(o: Offer) -> float:
         return -o.throughput if not shared else o.speed.torch_ratio or 0.0 if o.speed and o.throughput else math.inf
 
-    return sorted(all_offers, key=lambda o: (slowness(o), 0 if timed else -o.case.batch, o.peak.needs, o.case))
+    return sorted(all_offers, key=lambda o: (slowness(o), 0 if timed else -o.case.batch, o.peak.value, o.case))
 
 
 def _by_memory(offers: Iterable[Offer]) -> list[Offer]:
+    """The smallest peak first."""
+    return sorted(offers, key=lambda o: (o.peak.value, o.peak.needs, o.case))
+
+
+def _closest(offers: Iterable[Offer]) -> list[Offer]:
+    """To a budget that holds none of them."""
     return sorted(offers, key=lambda o: (o.peak.needs, o.case))
 
 
@@ -192,7 +198,7 @@ def advise(of_machines: Sequence[Sequence[Row]], question: Question, searches: S
     speeds = max(relevant, key=lambda rows: len({(r.framework, r.strategy) for r in rows if r.throughput}))
     offers = answers(_evidence_of(asked, speeds, question), question, searches)
     order = {"speed": _by_speed, "memory": _by_memory, "batch": _by_batch}[question.by]
-    fitting, beyond = order(o for o in offers if o.fits), _by_memory(o for o in offers if not o.fits)
+    fitting, beyond = order(o for o in offers if o.fits), _closest(o for o in offers if not o.fits)
     return Advice(
         question, (speeds or asked)[0].machine,
         fitting=[o for o in fitting if o.case.plan.same_loss],

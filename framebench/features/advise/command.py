@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ASKED = "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits; with --device the usual one."
 
 
-SORTS = "`speed`: fastest first. `memory`: least memory first. `batch`: largest batch first."
+SORTS = "`speed`: fastest first. `memory`: smallest peak first. `batch`: largest batch first."
 
 
 def _checked_sort(sort: str) -> str:
@@ -78,7 +78,8 @@ def advise(
     given = parts(asked)
     if device is not None:
         if have or machine or parameters or ranks:
-            fail("--device predicts this suite's own models: leave --from, --machine, --parameters and --ranks out", 2)
+            sizes = "; sizes full, full-350m and full-1b are Transformers for it" if parameters else ""
+            fail(f"--device predicts this suite's own models: leave --from, --machine, --parameters and --ranks out{sizes}", 2)
         within = parse_bytes(budget) if budget else None
         raise typer.Exit(needed("advise_on_device", "devices")(given, device, within, results, as_json))
     if budget is None:

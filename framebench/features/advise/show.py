@@ -55,7 +55,7 @@ def order(advice: Advice) -> str:
     if advice.question.by == "speed" and any(o.throughput for o in advice.fitting):
         return "fastest first"
     by, batch = advice.question.by, advice.question.batch
-    return "largest batch first" if by == "batch" or (by == "speed" and batch is None) else "least memory first"
+    return "largest batch first" if by == "batch" or (by == "speed" and batch is None) else "smallest peak first"
 
 
 def _cells(o: Offer, budget: int) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def answer(advice: Advice, roomiest: Offer | None) -> Iterator[str]:
         "record": "follows from its measured peak",
         "prediction": f"is predicted with room to spare ({TRY})",
     }
-    least = "allows the largest batch" if order(advice).startswith("largest") else "needs least"
+    least = "allows the largest batch" if order(advice).startswith("largest") else "has the smallest peak"
     fast = least if q.by != "speed" else f"{least}; no speed was measured that could rank it"
     if q.by == "speed" and best.speed and best.throughput:
         at = "" if best.speed.case == best.case.id else f", measured at b{best.speed.batch} {best.speed.size}"

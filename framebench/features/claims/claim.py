@@ -12,6 +12,11 @@ from framebench.features.claims.needs import ANYWHERE, Needs
 from framebench.features.claims.rule import Sign, Target
 from framebench.features.claims.samples import Quantity
 
+SMALL = {
+    "A", "AN", "AND", "ARE", "AS", "AT", "BE", "BY", "DO", "DOES", "FOR", "FROM", "HOW", "IN", "IS", "IT", "MORE", "NOT", "OF",
+    "ON", "ONE", "OR", "THAN", "THAT", "THE", "TO", "TRUE", "UNDER", "WITH",
+}  # words that say nothing of a claim  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Arm:
@@ -84,10 +89,25 @@ class Registry:
         """Those with these ids, all parts of each, of these names, such as `B1 memory`, or with these words; in any case.
         Raises UnknownClaim."""
         wanted = self._joined(ids)
-        for text in wanted:
-            if not any(_meant(c, text) for c in self.claims):
-                raise UnknownClaim(self._unknown(text))
-        return tuple(c for c in self.claims if not wanted or any(_meant(c, text) for text in wanted))
+        found = {text: self._meant(text) or self._nearest(text) for text in wanted}
+        if unknown := next((text for text in wanted if not found[text]), None):
+            raise UnknownClaim(self._unknown(unknown))
+        return tuple(c for c in self.claims if not wanted or any(c in some for some in found.values()))
+
+    def inexact(self, ids: Iterable[str]) -> list[str]:
+        """What no claim has as it was typed, and some share words with."""
+        return [text for text in self._joined(ids) if not self._meant(text) and self._nearest(text)]
+
+    def _meant(self, text: str) -> list[Claim]:
+        return [c for c in self.claims if _meant(c, text)]
+
+    def _nearest(self, text: str) -> list[Claim]:
+        """Those that share most words with a sentence, two at least."""
+        if re.match(r"[A-Z]\d", text):
+            return []
+        wanted = set(_words(text).split()) - SMALL
+        shared = {c.name: len(wanted & set(_words(f"{c.says} {c.metric}").split())) for c in self.claims}
+        return [c for c in self.claims if shared[c.name] == max(2, *shared.values())]
 
     def _joined(self, ids: Iterable[str]) -> list[str]:
         """As they are typed, with quotes or without: a part that follows its id belongs to it."""
@@ -115,10 +135,16 @@ def _names(claim: Claim) -> set[str]:
     return {claim.id, claim.name.upper()}
 
 
+def _words(text: str) -> str:
+    """For a search: `40%` is `40 %`."""
+    return re.sub(r"(?<=\d)%", " %", text.replace("-", " ").upper())
+
+
 def _meant(claim: Claim, text: str) -> bool:
     """What begins like an id is no word."""
-    words = f"{claim.says} {claim.metric}".replace("-", " ").upper()
-    return text in _names(claim) or (not re.match(r"[A-Z]\d", text) and re.search(rf"\b{re.escape(text)}", words) is not None)
+    wanted = rf"\b{re.escape(_words(text))}"
+    words = _words(f"{claim.says} {claim.metric}")
+    return text in _names(claim) or (not re.match(r"[A-Z]\d", text) and re.search(wanted, words) is not None)
 
 
 class UnknownClaim(ValueError):

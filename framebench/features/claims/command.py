@@ -58,6 +58,8 @@ def claims(
         chosen = REGISTRY.chosen(ids or [])
     except UnknownClaim as error:
         fail(str(error), 2)
+    for text in REGISTRY.inexact(ids or []):
+        say(f"no claim has the words {text.lower()!r}; shown is what shares most of them")
     failed = measure(chosen, size, (evidence, cases), blocks, time_limit, results) if run else []
     folder = Folder(results)  # anew: what was measured just now is in it
     entries = _by_default(folder, size, ids or []) if not (machine or run) else []

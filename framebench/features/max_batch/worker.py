@@ -18,8 +18,18 @@ from framebench.features.max_batch.order import UNDER, Order
 from framebench.instruments import limits
 from framebench.instruments.limits import card_bytes, mapped
 from framebench.suite.case import Case
-from framebench.suite.protocol import BatchReport, FitResult
+from framebench.suite.protocol import BatchReport
 from framebench.worker.worker import Emit, WorkerError, peaks, serve, timed_step
+
+
+class FitResult(TypedDict):
+    """Of a batch that was tried under a budget."""
+
+    peaks: dict[str, int]
+    cold_peaks: dict[str, int]
+    kept_bytes: int | None
+    step_s: float
+    limited: bool  # whether anything enforced the budget
 
 
 def fit(adapter: Adapter, order: Order, emit: Emit) -> FitResult:

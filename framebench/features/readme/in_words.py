@@ -9,15 +9,13 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis import rows
-from framebench.analysis.answers import compared, cost, least, with_price
+from framebench.analysis.answers import compared, cost, least, timed_elsewhere, with_price
 from framebench.analysis.comparison import mib
 from framebench.analysis.results import Results
 from framebench.features.readme import stands_out
 from framebench.models import spec
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.registry import BASELINES
-
-Elsewhere = dict[tuple[str, str | None], tuple[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ def every(results: Results) -> list[Words]:
 def of_training(table: pd.DataFrame, machine: str, tables: Mapping[str, pd.DataFrame] | None = None) -> Words:
     """A line for each workload, from rows as `framebench.load` gives them. `tables`: of other machines too, whose times stand
     where this one has none."""
-    elsewhere = _timed({name: rows_of for name, rows_of in (tables or {}).items() if name != machine})
+    elsewhere = timed_elsewhere({name: every for name, every in (tables or {}).items() if name != machine})
     mine = table[(table["scenario"] == "train") & (table["size"] == DEFAULT_SIZE)]
     lines = []
     # language models, which most people ask about, come first
@@ -53,23 +51,14 @@ def of_training(table: pd.DataFrame, machine: str, tables: Mapping[str, pd.DataF
     return Words(f"{machine}: in words", tuple(lines))
 
 
-def _timed(tables: Mapping[str, pd.DataFrame]) -> Elsewhere:
-    """By case and kind of device, the first machine that timed it beside its baseline."""
-    found: Elsewhere = {}
-    for machine, table in tables.items():
-        for row in rows.each(table[table["usable"] & table["time_ratio"].notna()]):
-            found.setdefault((row.case, row.device), (machine, row))
-    return found
-
-
-def line(framework: str, saving: list[Any], elsewhere: Elsewhere) -> str:
+def line(framework: str, saving: list[Any], elsewhere: dict[Any, Any]) -> str:
     """The least memory; where that was not timed, also the least of what was."""
     if not saving:
         return f"{framework}: no strategy saves memory."
     return f"{framework}: {', or '.join(_needs(row, elsewhere) for row in with_price(saving))}."
 
 
-def _needs(row: Any, elsewhere: Elsewhere) -> str:
+def _needs(row: Any, elsewhere: dict[Any, Any]) -> str:
     share = f"{row.shared_ratio:.0%} of `{BASELINES[row.scenario]}`"
     price = cost(row)
     if pd.isna(row.time_ratio) and (other := elsewhere.get((row.case, row.device))):

@@ -70,6 +70,9 @@ Figure = Annotated[Path | None, typer.Option(callback=file_to_write, help="an SV
 Html = Annotated[Path | None, typer.Option(callback=folder_to_fill, help="a folder for a page with all of it")]
 
 
+COMPILED = "what is compiled follows, after a minute or more for each strategy; --strategies leaves it out"
+
+
 @app.command("try", rich_help_panel=MEASURE)
 def try_(
     file: File,
@@ -94,7 +97,8 @@ def try_(
     batch(n) and loss(output, target), in PyTorch, Flax or Jittor."""
     budget_bytes = parse_bytes(budget) if budget else None
     _refuse(rounds, max_batch and budget is None and device is None)
-    looked = partial(show_first, budget_bytes=budget_bytes) if rounds and not as_json else lambda records: None
+    follows = "step times follow; what is not in this table yet, too" if rounds else COMPILED
+    looked = (lambda records: None) if as_json else partial(show_first, budget_bytes=budget_bytes, follows=follows)
     try:
         model = trial.look(file, batch, framework, scenario)
         where = results or FOLDER / model.folder
@@ -206,7 +210,7 @@ def largest(
     return searches
 
 
-def show_first(records: list[Record], budget_bytes: int | None) -> None:
+def show_first(records: list[Record], budget_bytes: int | None, follows: str) -> None:
     """Memory and verification, as soon as they are there."""
     from framebench.analysis import frames
     from framebench.features.user_model import table as report
@@ -215,7 +219,7 @@ def show_first(records: list[Record], budget_bytes: int | None) -> None:
     report.first(rows, report.beside(records)).terminal(err)
     if budget_bytes:
         say(report.within(rows, budget_bytes))
-    say("step times follow; what is not in this table yet, too")
+    say(follows)
 
 
 def show(

@@ -26,8 +26,8 @@ SHOWN_S = 50.0  # after which the first table is shown with what is in it
 
 @dataclass
 class FirstLook:
-    """Of these arms, whose table is shown once it is whole or `SHOWN_S` seconds after the command began. `settle` makes all
-    draws; `held` is what a process of the baseline took."""
+    """Of these arms, whose table is shown once it is whole, before what compiles for minutes, or `SHOWN_S` seconds after the
+    command began. `settle` makes all draws; `held` is what a process of the baseline took."""
 
     run: blocks.Run
     began: float
@@ -41,11 +41,11 @@ class FirstLook:
         """What compiles for minutes is not looked at, unless there will be no times."""
         waiting = True
         for some in self.parts([arm for arm in arms if self.run.without_times or not compiles(arm.case)]):
-            self.found += self.each(some) if eager(some[0]) else self.in_a_block(some)
-            if waiting and time.monotonic() - self.began > SHOWN_S:
+            if waiting and self.found and (time.monotonic() - self.began > SHOWN_S or compiles(some[0].case)):
                 self.shown(self.found)
                 waiting = False
-        if waiting:
+            self.found += self.each(some) if eager(some[0]) else self.in_a_block(some)
+        if waiting and not self.run.without_times:  # else what is shown last is the same
             self.shown(self.found)
 
     def parts(self, arms: list[Arm]) -> Iterator[list[Arm]]:

@@ -92,7 +92,7 @@ def first(df: pd.DataFrame, told: Beside) -> Comparison:
     """Of memory and verification, while there are no times yet."""
     whole = table(df, {}, told)
     shown = {name: column for name, column in whole.shown.items() if name not in TIMES}
-    return replace(whole, shown=shown, caption="Verified in a first look; step times follow.")
+    return replace(whole, shown=shown, caption="Verified in a first look.")
 
 
 def stilled(strategies: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from framebench.features.claims.samples import TIME
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import AlwaysOn
 
-IDS = [f"{source}{n}" for source, last in (("A", 13), ("B", 29), ("C", 24), ("D", 11), ("R", 15)) for n in range(1, last + 1)]
+IDS = [f"{source}{n}" for source, last in (("A", 13), ("B", 29), ("C", 24), ("D", 11), ("R", 16)) for n in range(1, last + 1)]
 APART = {
     "B1": "memory result", "B4": "memory parameters", "B9": "memory way gradient", "B11": "peak states",
     "D5": "speed collector", "B19": "memory speed version", "B21": "states memory speed",
@@ -41,6 +41,20 @@ def test_memory_and_speed_are_judged_apart() -> None:
 def test_a_claim_cannot_be_there_twice() -> None:
     with pytest.raises(ValueError, match="twice"):
         Registry((REGISTRY.claims[0], REGISTRY.claims[0]))
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [("40%", "B1 memory"), ("mixed precision saves 40 %", "B1 memory"), ("is dropout wrong under a memory budget?", "R16")],
+)
+def test_a_sentence_finds_what_shares_most_words_with_it(asked: str, found: str) -> None:
+    assert [claim.name for claim in REGISTRY.chosen([asked])] == [found]
+    assert bool(REGISTRY.inexact([asked])) == (asked != "40%")
+
+
+def test_one_word_in_common_is_no_answer() -> None:
+    with pytest.raises(UnknownClaim, match="none with these words"):
+        REGISTRY.chosen(["zzz memory"])
 
 
 @pytest.mark.parametrize("words", ["amp", "mixed precision", "Mixed-Precision"])

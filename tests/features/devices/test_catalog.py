@@ -39,6 +39,15 @@ def test_every_device_says_where_its_figures_come_from() -> None:
             assert device.topology, device.name
 
 
+def test_devices_are_found_by_a_part_of_their_names() -> None:
+    listed = CliRunner().invoke(app, ["devices", "40gb", "--json"])
+    assert [device["name"] for device in json.loads(listed.stdout)] == ["a100-40gb"]
+    assert "a100-40gb" in CliRunner().invoke(app, ["devices", "A100 SXM 40 GB"]).stdout
+    none = CliRunner().invoke(app, ["devices", "43gb"])
+    assert none.exit_code == 2
+    assert "no device has '43gb' in its name; devices: h100-80gb" in none.stderr
+
+
 def test_devices_are_listed() -> None:
     listed = CliRunner().invoke(app, ["devices", "--json"])
     assert listed.exit_code == 0

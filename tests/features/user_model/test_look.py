@@ -68,6 +68,22 @@ def test_without_haste_the_table_is_whole(monkeypatch: pytest.MonkeyPatch) -> No
     assert told.shown == [["fp32", "checkpoint", "amp_bf16", "keep_grads"]]
 
 
+def test_without_times_the_table_is_shown_before_what_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not at the end, where the same one follows."""
+    told = Told(monkeypatch)
+    told.look.run.without_times = True  # type: ignore[misc]
+    monkeypatch.setattr(looks.blocks, "measure_group", lambda group, run: None)
+    told.look.run.records = lambda arm: []  # type: ignore[method-assign,assignment]
+    told.take()
+    assert told.shown == [["fp32", "checkpoint", "amp_bf16", "keep_grads"]]
+    alone = Told(monkeypatch)
+    alone.look.run.without_times = True  # type: ignore[misc]
+    monkeypatch.setattr(looks, "compiles", lambda case: False)
+    monkeypatch.setattr(looks, "eager", lambda arm: True)
+    alone.take()
+    assert alone.shown == []
+
+
 def test_what_few_draws_do_not_decide_waits_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """No record says that it is wrong; one that still is has its record. All draws are made once."""
     told = Told(monkeypatch, checkpoint=["wrong", "ok"], keep_grads=["wrong"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from framebench.analysis.comparison import Comparison, mib
@@ -10,6 +10,7 @@ from framebench.features.devices.catalog import GIB
 from framebench.features.devices.fit.fitting import Offer, context
 from framebench.features.devices.tables.table import NAMES, by_reason
 from framebench.models.spec import OWN
+from framebench.suite.case import Case
 from framebench.suite.strategy import TITLES
 
 ASSUMED = "jax: what its plans may be off by rests on a few cases of one H200; docs/devices.md has each"
@@ -41,6 +42,14 @@ def _what(offer: Offer) -> str:
     return f"{size} {scenario}" if workload == OWN else f"{workload} {scenario}, size {size}"
 
 
+def _model(case: Case) -> str:
+    """`355 M parameters, 1,024 tokens a sequence`; nothing of a user's own."""
+    if case.workload == OWN:
+        return ""
+    sequence = f", {length:,} tokens a sequence" if (length := getattr(case.config, "length", None)) else ""
+    return f" The model has {case.spec.parameter_count(case.config) / 1e6:,.0f} M parameters{sequence}."
+
+
 def _batch(offer: Offer) -> str:
     return f"{offer.batch}" if offer.complete or not offer.fits else f"{offer.batch} or more"
 
@@ -53,22 +62,30 @@ def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str
     """What fits first, the largest batch first."""
     device, memory = offers[0].device, offers[0].memory
     least, most = (f"{size / 2**20:,.0f}" for size in context(device))
-    beside = f"leaves the CUDA context {most} MiB for a yes and {least} for a no, and " if device.kind == "gpu" else ""
+    beside = f" `fits` leaves {most} MiB for the CUDA context, `does not fit` only {least}." if device.kind == "gpu" else ""
     allowed = ", ".join(sorted({f"{o.error:.1%} in {TITLES[o.case.framework]}" for o in offers}))
     caption = (
-        f"Predicted, not measured; nothing is said of speed. Of {memory / GIB:,.2f} GiB an answer {beside}allows for a "
-        f"prediction that is off by {allowed}. How far predictions were off: docs/devices.md."
+        f"Predicted, not measured; nothing is said of speed.{_model(offers[0].case)} There are {memory / GIB:,.2f} GiB.{beside}"
+        f" Both allow for a prediction that is off by {allowed}. How far predictions were off: docs/devices.md."
     )
     notes = (
         *dict.fromkeys(f"{o.case.framework}: {each}" for o in offers for each in o.planned.not_held),
         *dict.fromkeys(ASSUMED for o in offers if o.case.framework == "jax"),
         *(f"{o.case.id}: {note}" for o in offers for note in o.planned.notes),
+        *_of_batch_norm(offers),
         *by_reason({f"{o.case.framework} {o.case.strategy}": o.answer for o in offers if o.bytes is None} | dict(left_out)),
     )
     title = f"{_what(offers[0])}, {f'batch {batch}' if batch else 'largest batch that fits'}, on one {device.title}"
     return Comparison.of_text(
         title, caption, HEAD, tuple(_cells(o) for o in offers if o.bytes is not None), left=2, notes=notes
     )
+
+
+def _of_batch_norm(offers: Sequence[Offer]) -> Iterator[str]:
+    """Where micro-batches are what samples are normalised over."""
+    cases = [o.case for o in offers if o.case.workload != OWN and o.case.spec.couples_samples and o.case.plan.micro_batches > 1]
+    if names := ", ".join(dict.fromkeys(case.strategy for case in cases)):
+        yield f"{names}: batch norm sees one micro-batch at a time, for another gradient: framebench claims 'B9 gradient'"
 
 
 def _cells(o: Offer) -> tuple[str, ...]:

@@ -10,10 +10,10 @@ from framebench.features.devices.plans.planned import Planned
 from framebench.suite.case import Case
 
 
-def catalog() -> Comparison:
+def catalog(devices: Sequence[Device] = DEVICES) -> Comparison:
     """The devices and what is assumed of them."""
     rows = tuple(
-        (d.name, d.title, f"{d.gib:,.2f}", d.capability or d.topology, str(d.cores), d.source) for d in DEVICES
+        (d.name, d.title, f"{d.gib:,.2f}", d.capability or d.topology, str(d.cores), d.source) for d in devices
     )  # fmt: skip
     return Comparison.of_text(
         "Devices that cases are planned for",

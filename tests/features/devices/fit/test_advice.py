@@ -124,6 +124,18 @@ def test_what_cannot_be_told_is_a_note_with_its_reason(predicted: Callable[[Size
     assert "a few cases of one H200" in jax.stdout
 
 
+def test_the_model_is_described_and_what_batch_norm_makes_of_micro_batches(predicted: Callable[[Size], list[Case]]) -> None:
+    predicted(lambda case: GIB)
+    said = " ".join(told("advise", "transformer/torch/train/accumulate/b8/full-350m", "--device", "a100-40gb").stdout.split())
+    assert "The model has 355 M parameters, 1,024 tokens a sequence." in said
+    assert "batch norm" not in said
+    said = " ".join(told("advise", "resnet50/torch/train/{fp32,accumulate}/b64/full", "--device", "a100-40gb").stdout.split())
+    assert "The model has 26 M parameters." in said
+    assert (
+        "- accumulate: batch norm sees one micro-batch at a time, for another gradient: framebench claims 'B9 gradient'" in said
+    )
+
+
 def test_where_nothing_fits_the_leanest_is_named(predicted: Callable[[Size], list[Case]]) -> None:
     predicted(lambda case: (90 if case.strategy == "checkpoint" else 100) * GIB)
     done = told("advise", "transformer/torch/train/*/b8/full", "--device", "a100-40gb")
