@@ -59,7 +59,7 @@ def table(rows: list[Row], cause: Cause = _unexplained, folded: Sequence[str] = 
     shown = sorted((r for r in rows if r.verdict not in folded), key=lambda r: (VERDICTS.index(r.verdict), -(r.ratio or 0)))
     return Comparison.of_text(
         title(rows[0].base, rows[0].change),
-        f"{summary(rows)}. {RULE} {held(rows)}",
+        f"Memory and times together: {summary(rows)}. {RULE} {held(rows)}",
         (*(["machine"] if several else []), *HEAD),
         tuple((*([r.machine] if several else []), *line(r)) for r in shown),
         left=2 + several,
