@@ -115,11 +115,11 @@ def claim_arms(df: pd.DataFrame) -> Iterator[Comparison]:
 
 def strategies(df: pd.DataFrame) -> Iterator[Comparison]:
     """Framework x strategy, for each machine, workload, size, scenario and batch. Where there are more strategies than those of
-    the quick profile, also a table of these alone."""
+    the quick profile, also a table of these alone, without what a framework does not have."""
     for title, group in _titled(df):
         yield _of_strategies(title, group)
         quick = [find(*place).quick and "+" not in place[1] for place in zip(group["scenario"], group["strategy"])]
-        short = group[quick]
+        short = group[(group["status"] != "unsupported") & pd.Series(quick, group.index, dtype=bool)]
         if short["baseline"].any() and len(short) < len(group):
             whole = _of_strategies(f"{title}, in short", short)
             unproven = (short["status"] == "ok") & ~short["usable"]

@@ -113,9 +113,11 @@ def test_a_table_says_how_sure_a_ratio_is() -> None:
 def test_a_short_table_marks_what_was_not_seen_at_work() -> None:
     """It has six columns, and none for the effect."""
     idle = made("amp_bf16", 90, 1.0).model_copy(update={"effect": Proof(proven=False, evidence={})})
+    lacking = record(Case("transformer", "torch", "train", "accumulate", 4, "tiny"), status="unsupported", reason="none")
     _, short = tables.strategies(
-        frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5), idle, made("keep_grads", 100, 1.0))
+        frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5), idle, made("keep_grads", 100, 1.0), lacking)
     )
+    assert not short.notes, "nor is what a framework lacks in it"
     assert len(short.head) == 6
     assert [row[1] for row in short.rows] == ["fp32", "amp_bf16 (not proven)", "checkpoint"]
 
