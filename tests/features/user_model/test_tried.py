@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from framebench.features.user_model.table import beside, table
 from framebench.features.user_model.tried import RIGHT as WAS_RIGHT
 from framebench.features.user_model.tried import UNPROVEN, UNSUPPORTED, foreign
+from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
 from tests.handmade import RIGHT, frame, record
 
@@ -47,3 +49,13 @@ def test_a_table_without_times_has_no_columns_for_them() -> None:
         found = record(case, peaks={"host.rss": 2**20}, **times, **RIGHT)
         heads = table(frame(found), {}, beside([found])).head
         assert ("step ms" in heads, "verified" in heads) == (shown, True)
+
+
+def test_the_page_counts_the_compiled_models_that_are_wrong() -> None:
+    rows = json.loads((ROOT / "results/study/foreign_models.json").read_text())["rows"]
+    compiled = [row["verdicts"] for row in rows if "compiled" in row]
+    wrong = [of["memory_budget"] for of in compiled if of["memory_budget"].startswith("wrong")]
+    assert all("dropout has another mask in the backward pass" in verdict for verdict in wrong)
+    page = " ".join((ROOT / "docs/try.md").read_text().split())
+    assert f"Of {len(compiled)} models {len(wrong)} are wrong under `memory_budget`" in page
+    assert {of["compile"] for of in compiled} <= {WAS_RIGHT, UNPROVEN}
