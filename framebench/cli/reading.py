@@ -77,7 +77,7 @@ def _strategies(cases: Sequence[Case], as_json: bool) -> None:
     in_full = support.every_table if out.width >= WIDE else support.in_short
     for part in support.of_cases(cases) if cases else in_full():
         part.terminal(out)
-    out.print("Strategies combine, such as checkpoint+accumulate: docs/strategies.md says which.", highlight=False)
+    out.print("docs/strategies.md says which combine, and has those that only test an article's sentence.", highlight=False)
 
 
 def _folded(cases: Sequence[Case], width: int) -> Iterator[str]:

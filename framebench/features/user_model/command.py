@@ -45,7 +45,7 @@ from framebench.suite.user_file import Fault
 
 FOLDER = runner.RESULTS / "own"
 BLOCKS = 3  # the fewest that give an interval
-COMPILER_S = 40.0  # of a small model under torch.compile, and of the search for its kernels
+COMPILER_S = 80.0  # of a small model under torch.compile, and of the search for its kernels
 
 File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="a Python file; docs/try.md says what it needs")]
 Batch = Annotated[int, typer.Option(min=1, help="samples of one step")]
@@ -167,9 +167,9 @@ def measure(
 
 
 def expected(cases: list[Case], where: Path, blocks: int, options: runner.Options, survey_s: float) -> CaseProgress:
-    """Where it was never measured a process of a strategy takes about as long as the one that surveyed the baseline, and a
-    compiler's besides. They are built beside each other, and what is built takes its turns in little time."""
-    guesses = {case: survey_s + COMPILER_S * compiles(case) for case in cases}
+    """Where it was never measured a process of a strategy takes about as long as the one that surveyed the baseline. What is
+    compiled has a second one. They are built beside each other, and what is built takes its turns in little time."""
+    guesses = {case: survey_s + (survey_s + COMPILER_S) * compiles(case) for case in cases}
     return CaseProgress(cases, where, err, 1 + blocks * bool(options.rounds), guesses=guesses, at_once=len(options.cores()))
 
 

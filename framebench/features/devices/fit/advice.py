@@ -34,11 +34,14 @@ def advise_on_device(given: Parts, device: str, budget: int | None, results: Pat
     card = find(device)
     given = _with_size(given)
     cases, left_out = candidates(given, card)
+    if not given.strategy:
+        say("tried are the usual strategies; name others, such as {offload,adamw_8bit}: `framebench list --strategies` has all")
     if given.batch is not None:
         return fit_on_device(cases, left_out, device, budget, results, as_json)
     say(
         f"Looking for the largest batch of each of {len(cases)} strategies, which takes several plans each"
-        f"{_pace(card, results)}. At one batch: framebench advise '{_asked(given)}' --device {device}"
+        f"{_pace(card, results)}. What is kept is not planned again; without that it may take half an hour. At one batch: "
+        f"framebench advise '{_asked(given)}' --device {device}"
     )
     searches = [Search(case, card, errors(results)[case.framework], budget) for case in cases]
     return _show(largest(searches, results), None, left_out, as_json)

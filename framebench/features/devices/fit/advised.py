@@ -26,15 +26,24 @@ def sentence(offers: Sequence[Offer], batch: int | None) -> str:
         closest = f" {_short(least)} needs least: {mib(least.bytes)} MiB, which {least.answer}." if least else ""
         return f"None of {len(offers)} strategies fits {what} on one {device} for certain.{closest}"
     if batch is not None:
-        leanest = min(fitting, key=lambda o: o.bytes or 0)
-        return (
-            f"{len(fitting)} of {len(offers)} strategies fit {what}, batch {batch}, on one {device}. "
-            f"Of these {_short(leanest)} needs least, {mib(leanest.bytes)} MiB."
-        )
+        return f"{len(fitting)} of {len(offers)} strategies fit {what}, batch {batch}, on one {device}. {_leanest(fitting)}"
     best, plain = fitting[0], [o for o in fitting[1:] if o.case.strategy == o.case.stage.baseline]
     baselines = " and ".join(f"{_short(o)} {_batch(o)}" for o in plain)
     beside = f" Baselines: {baselines}." if baselines else ""
     return f"{_short(best)} fits the largest batch of {what} on one {device}: {_batch(best)}.{beside}"
+
+
+def _leanest(fitting: Sequence[Offer]) -> str:
+    """Of each framework, since a plan and a simulation count different things, and of what the baseline computes."""
+    least: dict[str, Offer] = {}
+    for o in sorted((o for o in fitting if not _normalises_less(o.case)), key=lambda o: o.bytes or 0):
+        least.setdefault(o.case.framework, o)
+    return " ".join(f"Least in {TITLES[name]}: {o.case.strategy}, {mib(o.bytes)} MiB." for name, o in least.items())
+
+
+def _normalises_less(case: Case) -> bool:
+    """Whether batch norm sees a micro-batch where it sees the batch in the baseline."""
+    return case.workload != OWN and case.spec.couples_samples and case.plan.micro_batches > 1
 
 
 def _what(offer: Offer) -> str:
@@ -62,11 +71,15 @@ def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str
     """What fits first, the largest batch first."""
     device, memory = offers[0].device, offers[0].memory
     least, most = (f"{size / 2**20:,.0f}" for size in context(device))
-    beside = f" `fits` leaves {most} MiB for the CUDA context, `does not fit` only {least}." if device.kind == "gpu" else ""
+    beside = (
+        f" A CUDA context takes {least} to {most} MiB: `fits` leaves the most, `does not fit` the least."
+        if device.kind == "gpu"
+        else ""
+    )
     allowed = ", ".join(sorted({f"{o.error:.1%} in {TITLES[o.case.framework]}" for o in offers}))
     caption = (
         f"Predicted, not measured; nothing is said of speed.{_model(offers[0].case)} There are {memory / GIB:,.2f} GiB.{beside}"
-        f" Both allow for a prediction that is off by {allowed}. How far predictions were off: docs/devices.md."
+        f" Answers allow for a prediction that is off by {allowed}. How far predictions were off: docs/devices.md."
     )
     notes = (
         *dict.fromkeys(f"{o.case.framework}: {each}" for o in offers for each in o.planned.not_held),
@@ -83,9 +96,9 @@ def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str
 
 def _of_batch_norm(offers: Sequence[Offer]) -> Iterator[str]:
     """Where micro-batches are what samples are normalised over."""
-    cases = [o.case for o in offers if o.case.workload != OWN and o.case.spec.couples_samples and o.case.plan.micro_batches > 1]
+    cases = [o.case for o in offers if _normalises_less(o.case)]
     if names := ", ".join(dict.fromkeys(case.strategy for case in cases)):
-        yield f"{names}: batch norm sees one micro-batch at a time, for another gradient: framebench claims 'B9 gradient'"
+        yield f"{names}: batch norm sees one micro-batch, for another gradient, so it is not counted: framebench claims 'B9'"
 
 
 def _cells(o: Offer) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,9 @@ def test_without_size_and_batch_it_is_the_published_model(predicted: Callable[[S
     assert told("advise", "resnet50/*/train", "--device", "a100-40gb").exit_code == 0
     assert {(case.batch, case.size) for case in asked} == {(64, "full")}
     assert {case.framework for case in asked} == {"torch", "jax"}
+    said = " ".join(told("advise", "resnet50/*/train", "--device", "a100-40gb").output.split())
+    assert re.search(r"Least in \w+: \S+, 1,024.0 MiB. Least in \w+: ", said)
+    assert "tried are the usual strategies; name others" in said
 
 
 def test_it_is_said_first_how_much_is_planned(predicted: Callable[[Size], list[Case]], tmp_path: Path) -> None:
@@ -129,11 +133,11 @@ def test_the_model_is_described_and_what_batch_norm_makes_of_micro_batches(predi
     said = " ".join(told("advise", "transformer/torch/train/accumulate/b8/full-350m", "--device", "a100-40gb").stdout.split())
     assert "The model has 355 M parameters, 1,024 tokens a sequence." in said
     assert "batch norm" not in said
+    assert "Least in PyTorch: accumulate, 1,024.0 MiB." in said
     said = " ".join(told("advise", "resnet50/torch/train/{fp32,accumulate}/b64/full", "--device", "a100-40gb").stdout.split())
     assert "The model has 26 M parameters." in said
-    assert (
-        "- accumulate: batch norm sees one micro-batch at a time, for another gradient: framebench claims 'B9 gradient'" in said
-    )
+    assert "Least in PyTorch: fp32, 1,024.0 MiB." in said, "accumulation is another gradient there"
+    assert "- accumulate: batch norm sees one micro-batch, for another gradient, so it is not counted" in said
 
 
 def test_where_nothing_fits_the_leanest_is_named(predicted: Callable[[Size], list[Case]]) -> None:
