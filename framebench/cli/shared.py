@@ -243,7 +243,7 @@ class Parts(NamedTuple):
 def parts(selector: str | None) -> Parts:
     """Of a selector that names one question, not a list of cases; before a size the batch may be left out. Raises
     UnknownCase."""
-    texts = [text if text not in ("", "*") else None for text in no_file(selector or "").strip("/").split("/")]
+    texts = [text if text not in ("", "*", "b*") else None for text in no_file(selector or "").strip("/").split("/")]
     if len(texts) > 6:
         raise UnknownCase(f"{selector!r} has {len(texts)} parts; a case is workload/framework/scenario/strategy/bN/size")
     if len(texts) == 5 and any(texts[4] in workload(name).sizes for name in names()):

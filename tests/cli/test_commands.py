@@ -269,6 +269,14 @@ def test_advice_is_sorted_by_memory_where_that_is_asked() -> None:
     assert framebench("advise", "--budget", "1GiB", "--sort", "name", *IN_HERE).returncode == 2
 
 
+def test_any_batch_is_none_in_particular() -> None:
+    one, other = (
+        framebench("advise", f"transformer/torch/train/*{b}", "--budget", "1GiB", "--json", *IN_HERE) for b in ("", "/b*")
+    )
+    assert one.stdout == other.stdout
+    assert not one.returncode
+
+
 def test_frameworks_are_named_as_strategies_are() -> None:
     asked = "advise", "transformer/{torch,jax}/train/*/b4", "--budget", "1GiB", "--json", *IN_HERE
     assert {offer["framework"] for offer in json.loads(framebench(*asked).stdout)["fitting"]} == {"torch", "jax"}

@@ -20,7 +20,7 @@ from framebench.features.devices.fit import advised
 from framebench.features.devices.fit.fitting import Offer, Search, errors
 from framebench.features.devices.plans import planning, store
 from framebench.features.devices.plans.planned import Planned
-from framebench.models.spec import workload
+from framebench.models.spec import OWN, workload
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
 from framebench.suite.registry import find as strategy_of
 from framebench.suite.registry import in_use
@@ -72,9 +72,20 @@ def fit_on_device(
     if kept < len(cases):
         pace = _pace(card, results)
         say(f"{kept} of {len(cases)} cases are kept; others are planned now, {planning.AT_ONCE} at a time{pace}.")
+        if batch := _kept_at(cases, card, results):
+            say(f"At b{batch} all of them are kept: asked without a batch and a size, that is answered at once.")
     predictions = _plan(cases, card, results, environment)
     offers = [Offer(case, planned, card, allowed[case.framework], budget) for case, planned in zip(cases, predictions)]
     return _show(offers, cases[0].batch, left_out, as_json)
+
+
+def _kept_at(cases: Sequence[Case], card: Device, results: Path) -> int | None:
+    """The usual batch, where all of these cases are kept at it."""
+    size = None if cases[0].workload == OWN else cases[0].spec.sizes.get(cases[0].size)
+    if size is None or cases[0].size != FULL_SIZE:
+        return None
+    usual_cases = [replace(case, batch=size.base) for case in cases]
+    return size.base if len(planning.take_up(usual_cases, card, results)) == len(cases) else None
 
 
 def _show(offers: list[Offer], batch: int | None, left_out: Mapping[str, str], as_json: bool) -> bool:

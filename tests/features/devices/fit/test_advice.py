@@ -96,6 +96,16 @@ def test_it_is_said_first_how_much_is_planned(predicted: Callable[[Size], list[C
     assert "0 of 2 cases are kept; others are planned now, 2 at a time" in " ".join(once.stderr.split())
 
 
+def test_the_batch_that_is_kept_is_named(predicted: Callable[[Size], list[Case]], monkeypatch: pytest.MonkeyPatch) -> None:
+    predicted(lambda case: GIB * case.batch)
+    monkeypatch.setattr(planning, "take_up", lambda cases, *_: {case: None for case in cases if case.batch == 64})
+    said = " ".join(told("advise", "resnet50/*/train/{fp32,checkpoint}/b32/full", "--device", "a100-40gb").stderr.split())
+    assert "0 of 4 cases are kept" in said
+    assert "At b64 all of them are kept" in said
+    kept = told("advise", "resnet50/*/train/{fp32,checkpoint}/b64/full", "--device", "a100-40gb")
+    assert "are kept" not in kept.stderr
+
+
 def test_how_long_plans_take_is_what_kept_ones_took(tmp_path: Path) -> None:
     for strategy, seconds in (("fp32", 10.0), ("checkpoint", 20.0), ("accumulate", 90.0)):
         one = of(Case("transformer", "torch", "train", strategy, 8, "full"), GIB)
