@@ -125,3 +125,7 @@ def test_the_answer_has_a_row_for_the_least_and_one_for_the_least_that_was_timed
     timed = frames.of_rows([r._replace(time_ratio=1.5) for r in OTHER])
     assert len(answer(timed).data) == 1
     assert [*answer(frames.of_rows(PRICED), {"another": timed}).data["time"]] == ["~1.50 on another", "~1.20"]
+    card = timed.assign(device="a card")
+    assert [*answer(frames.of_rows(PRICED), {"another": card}).data["time"]] == ["not timed", "~1.20"], (
+        "a CPU's row has no price of it"
+    )

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 ASKED = "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits; with --device the usual one."
 
 
+NO_OTHER_MODEL = "--device predicts this suite's own models: leave --from, --machine, --parameters and --ranks out"
+DESCRIBED = "; sizes full, full-350m and full-1b are Transformers for it"
 SORTS = "`speed`: fastest first. `memory`: smallest peak first. `batch`: largest batch first."
 
 
@@ -78,10 +80,9 @@ def advise(
     given = parts(asked)
     if device is not None:
         if have or machine or parameters or ranks:
-            sizes = "; sizes full, full-350m and full-1b are Transformers for it" if parameters else ""
-            fail(f"--device predicts this suite's own models: leave --from, --machine, --parameters and --ranks out{sizes}", 2)
-        within = parse_bytes(budget) if budget else None
-        raise typer.Exit(needed("advise_on_device", "devices")(given, device, within, results, as_json))
+            fail(NO_OTHER_MODEL + DESCRIBED * bool(parameters), 2)
+        on_device = needed("advise_on_device", "devices")
+        raise typer.Exit(on_device(given, device, parse_bytes(budget) if budget else None, results, as_json))
     if budget is None:
         fail("how much memory? --budget 16GiB, or --device a100-40gb for one that is not here", 2)
     workload, scenario = given.workload or "transformer", given.scenario or "train"
