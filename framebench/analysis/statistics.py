@@ -140,11 +140,6 @@ def of_peaks(base: Sequence[float], change: Sequence[float], instrument: str) ->
     return Ratio(max(change) / max(base), low, high, blocks=min(len(base), len(change)))
 
 
-def same_work(base: float, change: float) -> bool:
-    """Whether two counts of instructions per step tell of the same work. How fast it was they do not tell."""
-    return abs(change / base - 1) <= WORK
-
-
 def holm(ps: Sequence[float]) -> list[float]:
     """The p of several tests on one page, corrected for their number (Holm 1979), in the order given."""
     order = np.argsort(ps, kind="stable")

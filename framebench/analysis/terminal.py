@@ -1,4 +1,4 @@
-"""A table on a terminal: columns are left out before words are broken, and what was left out is named."""
+"""A table on a terminal: columns are left out before words are broken, and are named, with what is the same in every row."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from rich.text import Text
 
 # What goes first where there is no room, by its heading; then comes the rightmost that is not among KEEP
 SPARE = (
-    "records", "proof of effect", "own counter", "own counter MiB", "base throughput",
-    "cold MiB", "of reference", "collector", "waiting", "first s", "p",
-    "minimum", "blocks", "verified", "measured at", "of budget", "kept MiB", "judged by",
-    "range", "95 % interval", "throughput", "effect", "workloads", "what it does",
+    "records", "proof of effect", "own counter", "own counter MiB", "base throughput", "cold MiB", "of reference", "collector",
+    "waiting", "first s", "p", "minimum", "blocks", "verified", "measured at", "of budget", "kept MiB", "judged by", "range",
+    "95 % interval", "throughput", "effect", "workloads", "what it does",
 )  # fmt: skip
 KEEP = (
     "verdict", "measured", "step ms", "peak MiB", "ratio", "predicted", "error", "bytes per step", "measured / lower bound",
@@ -39,23 +38,29 @@ def draw(console: Console, head: Cells, rows: Sequence[Cells], left: int) -> lis
     for row in rows:
         table.add_row(*(Text("\n".join(wrapped(row[i], width))) for i, width in wide.items()))
     console.print(table)
-    return [head[i] for i in range(len(head)) if i not in shown]
+    return [f"{head[i]}{_of_all(columns[i])}" for i in range(len(head)) if i not in shown]
 
 
 def fitting(columns: Sequence[Cells], left: int, width: int) -> list[int]:
     """The columns that have room for their longest words, the first of all among them."""
     shown = list(range(len(columns)))
     while len(shown) > 1 and BORDER + sum(LINES + _longest_word(columns[i]) for i in shown) > width:
-        shown.remove(_dispensable([(i, columns[i][0]) for i in shown], left))
+        shown.remove(_dispensable({i: columns[i] for i in reversed(shown)}, left))
     return shown
 
 
-def _dispensable(shown: Sequence[tuple[int, str]], left: int) -> int:
-    """The column that goes next; `left` of them say what a row is about."""
-    spare = [i for name in SPARE for i, heading in shown if heading == name and i > 0]
-    backwards = shown[::-1]
-    values = [i for i, heading in backwards if i >= left and heading not in KEEP] or [i for i, _ in backwards if i >= left]
-    return (spare or values or [i for i, heading in backwards if heading not in KEEP and i > 0] or [shown[-1][0]])[0]
+def _dispensable(shown: dict[int, Cells], left: int) -> int:
+    """The column that goes next, of those shown from right to left; `left` of the table's say what a row is about."""
+    others = [i for i, (heading, *_) in shown.items() if heading not in KEEP and i > 0]
+    same = [i for i in others if _of_all(shown[i])]
+    spare = [i for name in SPARE for i, (heading, *_) in shown.items() if heading == name and i > 0]
+    values = [i for i in others if i >= left] or [i for i in shown if i >= left]
+    return (same or spare or values or others or [*shown])[0]
+
+
+def _of_all(column: Cells) -> str:
+    """What it says of every row of several, in brackets, or nothing."""
+    return f" ({column[1]} in every row)" if len(column) > 2 and len({*column[1:]}) == 1 and len(column[1]) <= LONG else ""
 
 
 def _widths(columns: Sequence[Cells], room: int) -> list[int]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from framebench.analysis.blocks import Blocks, log_ratios
+from framebench.analysis.reports.verdicts import of_instructions
 from framebench.analysis.statistics import (
     FEW,
     NONE,
@@ -25,11 +26,10 @@ from framebench.analysis.statistics import (
     of_peaks,
     over_blocks,
     pooled,
-    same_work,
     verdict,
 )
 from framebench.suite.case import Case
-from tests.handmade import blocks
+from tests.handmade import blocks, record
 
 BASE, CHECKPOINT, ACCUMULATE = (
     Case("transformer", "torch", "train", s, 4, "tiny") for s in ("fp32", "checkpoint", "accumulate")
@@ -238,8 +238,16 @@ def test_peaks_are_as_exact_as_their_instrument() -> None:
 
 
 def test_instructions_tell_equal_work() -> None:
-    assert same_work(1_000_000, 1_000_100)
-    assert not same_work(1_000_000, 1_010_000)
+    """How fast it was they do not tell."""
+
+    def judged(*change: int) -> str:
+        found = of_instructions([record(instructions=[1_000_000])], [record(instructions=list(change))])
+        assert found
+        return found.verdict
+
+    assert judged(1_000_100) == judged(1_000_000, 1_000_100, 2_000_000) == "same work"
+    assert judged(1_010_000) == judged(990_000) == "other work"
+    assert of_instructions([record()], [record(instructions=[1])]) is None
 
 
 def test_records_are_paired_by_block_and_round() -> None:

@@ -25,7 +25,7 @@ def tables() -> list[Comparison]:
 def drawn(table: Comparison, width: int) -> tuple[str, list[str]]:
     console = Console(width=width, file=io.StringIO(), record=True)
     without = terminal.draw(console, table.head, table.rows, table.left)
-    return console.export_text(), without
+    return console.export_text(), [re.sub(r" \(.* in every row\)$", "", name) for name in without]
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -51,6 +51,14 @@ def test_what_refines_a_number_goes_first_and_what_a_row_is_about_stays() -> Non
     assert drawn(table, 200)[1] == []
     assert drawn(table, 84)[1] == ["p", "verified"]
     assert drawn(table, 70)[1] == ["95 % interval", "p", "verified"]
+
+
+def test_what_is_the_same_in_every_row_goes_first_and_is_said() -> None:
+    head = ("strategy", "peak MiB", "verified", "p", "effect")
+    rows = (("fp32", "100.0", "8e-08", "4", "yes"), ("checkpoint", "100.0", "7e-08", "4", "yes"))
+    console = Console(width=36, file=io.StringIO())
+    assert terminal.draw(console, head, rows, 1) == ["p (4 in every row)", "effect (yes in every row)"]
+    assert terminal.draw(console, head, rows[:1], 1) == ["verified", "p"]  # one row has nothing in common
 
 
 def test_every_heading_that_goes_first_or_last_is_one(tables: list[Comparison]) -> None:

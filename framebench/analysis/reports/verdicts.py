@@ -17,7 +17,6 @@ from framebench.analysis.statistics import (
     Quantity,
     Ratio,
     of_peaks,
-    same_work,
     verdict,
 )
 from framebench.analysis.tables import READING
@@ -88,7 +87,7 @@ def of_instructions(base: Sequence[Record], change: Sequence[Record]) -> Verdict
     if not all(counts):
         return None
     one, other = (median(arm_counts) for arm_counts in counts)
-    verdict_text = SAME_WORK if same_work(one, other) else INSTRUCTIONS.more
+    verdict_text = SAME_WORK if abs(other / one - 1) <= WORK else INSTRUCTIONS.more
     return judged(INSTRUCTIONS, Ratio(other / one, blocks=min(map(len, counts))), one, other)._replace(verdict=verdict_text)
 
 

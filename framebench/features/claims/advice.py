@@ -9,6 +9,7 @@ from framebench.features.claims.entries import Line, hull, shown
 from framebench.features.claims.rule import UNMET
 
 NONE = "None: the arms do not carry one."
+SHOWN = {"less": "less", "more": "more", "none": "no difference", "unclear": "one or the other"}
 
 
 def advice(claim: Claim, lines: Sequence[Line]) -> str:
@@ -43,8 +44,10 @@ def said(one: Advice, arms: Sequence[Line]) -> str:
         measured=shown(*hull(arms), arms[0].form), range=" to ".join(dict.fromkeys((least.figure, most.figure))),
         least=least.figure, most=most.figure, least_arm=least.name, most_arm=most.name,
     )  # fmt: skip
-    which = f" with {one.arms!r}" if one.arms else " that decide"
-    return f"{text} [{one.sign}: {len(agree)} of {len(arms)} arms{which}]"
+    if len(arms) == 1:
+        return f"{text} (1 arm {f'with {one.arms!r}' if one.arms else 'that decides'} shows {SHOWN[one.sign]}.)"
+    which = f"with {one.arms!r}" if one.arms else "that decide"
+    return f"{text} ({len(agree)} of {len(arms)} arms {which} show {SHOWN[one.sign]}.)"
 
 
 def _departure(line: Line, direction: int | None) -> float:

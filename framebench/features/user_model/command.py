@@ -217,9 +217,8 @@ def show_first(records: list[Record], budget_bytes: int | None, follows: str) ->
 
     rows = frames.frame(records)
     report.first(rows, report.beside(records)).terminal(err)
-    if budget_bytes:
-        say(report.within(rows, budget_bytes))
-    say(follows)
+    for sentence in [*report.lowest(rows), *([report.within(rows, budget_bytes)] if budget_bytes else []), follows]:
+        say(sentence)
 
 
 def show(
@@ -239,7 +238,7 @@ def show(
         *([report.batches(fits)] if fits else []),
     ]
     fitting = [report.within(rows, budget_bytes)] if budget_bytes else []
-    sentences = [*fitting, report.verdicts(records), *report.unproven(records)]
+    sentences = [*report.lowest(rows), *fitting, report.verdicts(records), *report.unproven(records)]
     if figure or html:
         from framebench.analysis.figures import fronts, page
 

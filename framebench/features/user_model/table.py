@@ -216,6 +216,19 @@ def within(df: pd.DataFrame, room: int) -> str:
     )
 
 
+def lowest(df: pd.DataFrame) -> list[str]:
+    """Which strategy has the lowest peak, of those that came out right and were seen at work."""
+    usable = df[df["usable"] & df["peak_ratio"].notna()]
+    if len(usable) < 2:
+        return []
+    row = usable.loc[usable["peak_bytes"].idxmin()]
+    base = BASELINES[row["scenario"]]
+    if row["peak_ratio"] >= 1:
+        return [f"No strategy has a lower peak than {base}."]
+    peak = f"{mib(row['peak_bytes'])} MiB, {row['peak_ratio']:.0%} of {base}'s"
+    return [f"{row['strategy']} has the lowest peak of a steady step: {peak}."]
+
+
 def needs(row: dict[Any, Any]) -> float:
     """Bytes that a budget must have: the first step's peak counts, since without it there is no second."""
     cold = row["cold_peak_bytes"]

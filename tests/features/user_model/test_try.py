@@ -20,7 +20,7 @@ from framebench.engine.timed_process import CONTROL, Arm
 from framebench.features.user_model import command as cli
 from framebench.features.user_model import measure as own
 from framebench.features.user_model.strategies import why_not
-from framebench.features.user_model.table import named, within
+from framebench.features.user_model.table import lowest, named, within
 from framebench.models.spec import workload
 from framebench.records import store
 from framebench.records.provenance import ROOT
@@ -83,6 +83,11 @@ def test_the_page_and_what_fits(tried: Tried) -> None:
     least = min(needed, key=lambda name: needed[name])
     assert re.match(rf"\d of 2 strategies fit within {needed[least] / 2**20:,.1f} MiB", within(table, round(needed[least])))
     assert f"Nothing fits within 0.0 MiB; {least} needs least" in within(table, 1)
+    halved = table.assign(peak_ratio=[1.0, 0.5], peak_bytes=[2**21, 2**20])
+    name = halved.iloc[1]["strategy"]
+    assert lowest(halved) == [f"{name} has the lowest peak of a steady step: 1.0 MiB, 50% of fp32's."]
+    assert lowest(halved.assign(usable=[True, False])) == [], "what was not seen at work is not named"
+    assert lowest(halved.assign(peak_ratio=[1.0, 1.5], peak_bytes=[1, 2])) == ["No strategy has a lower peak than fp32."]
     drawn = pareto(named(table.assign(time_ratio_low=table["time_ratio"] / 2, time_ratio_high=table["time_ratio"] * 2)))
     assert drawn
     assert re.match(r"cnn train, least memory: PyTorch (none|\w+ \(\d\.\d\dx the peak, .* x the time\))", texts(drawn)[0])

@@ -36,12 +36,12 @@ def sentence(offers: Sequence[Offer], batch: int | None) -> str:
 def _leanest(fitting: Sequence[Offer]) -> str:
     """Of each framework, since a plan and a simulation count different things, and of what the baseline computes."""
     least: dict[str, Offer] = {}
-    for o in sorted((o for o in fitting if not _normalises_less(o.case)), key=lambda o: o.bytes or 0):
+    for o in sorted((o for o in fitting if not normalises_less(o.case)), key=lambda o: o.bytes or 0):
         least.setdefault(o.case.framework, o)
     return " ".join(f"Least in {TITLES[name]}: {o.case.strategy}, {mib(o.bytes)} MiB." for name, o in least.items())
 
 
-def _normalises_less(case: Case) -> bool:
+def normalises_less(case: Case) -> bool:
     """Whether batch norm sees a micro-batch where it sees the batch in the baseline."""
     return case.workload != OWN and case.spec.couples_samples and case.plan.micro_batches > 1
 
@@ -68,7 +68,7 @@ def _short(offer: Offer) -> str:
 
 
 def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str]) -> Comparison:
-    """What fits first, the largest batch first."""
+    """In the order of the offers."""
     device, memory = offers[0].device, offers[0].memory
     least, most = (f"{size / 2**20:,.0f}" for size in context(device))
     beside = (
@@ -96,7 +96,7 @@ def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str
 
 def _of_batch_norm(offers: Sequence[Offer]) -> Iterator[str]:
     """Where micro-batches are what samples are normalised over."""
-    cases = [o.case for o in offers if _normalises_less(o.case)]
+    cases = [o.case for o in offers if normalises_less(o.case)]
     if names := ", ".join(dict.fromkeys(case.strategy for case in cases)):
         yield f"{names}: batch norm sees one micro-batch, for another gradient, so it is not counted: framebench claims 'B9'"
 

@@ -148,6 +148,8 @@ def test_the_model_is_described_and_what_batch_norm_makes_of_micro_batches(predi
     assert "The model has 26 M parameters." in said
     assert "Least in PyTorch: fp32, 2,048.0 MiB." in said, "accumulation is another gradient there"
     assert "- accumulate: batch norm sees one micro-batch, for another gradient, so it is not counted" in said
+    answers = offers("advise", "resnet50/torch/train/{fp32,accumulate}/b64/full", "--device", "a100-40gb")
+    assert [o["case"].split("/")[3] for o in answers] == ["fp32", "accumulate"], "what is not counted stands below"
 
 
 def test_where_nothing_fits_the_leanest_is_named(predicted: Callable[[Size], list[Case]]) -> None:
