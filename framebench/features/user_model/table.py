@@ -218,10 +218,10 @@ def within(df: pd.DataFrame, room: int) -> str:
 
 def lowest(df: pd.DataFrame) -> list[str]:
     """Which strategy has the lowest peak, of those that came out right and were seen at work."""
-    usable = df[df["usable"] & df["peak_ratio"].notna()]
+    usable: list[dict[Any, Any]] = df[df["usable"] & df["peak_ratio"].notna()].to_dict("records")
     if len(usable) < 2:
         return []
-    row = usable.loc[usable["peak_bytes"].idxmin()]
+    row = min(usable, key=lambda row: float(row["peak_bytes"]))
     base = BASELINES[row["scenario"]]
     if row["peak_ratio"] >= 1:
         return [f"No strategy has a lower peak than {base}."]
