@@ -110,11 +110,6 @@ class FrameworkEnvironment(environment.Environment):
         return util.check_output([sys.executable, *args], env=env, **kwargs)
 
 
-def _planned(selection: dict[str, Any]) -> int:
-    """How many cases this run measures at most, over all its environments; 0 before asv has decided."""
-    return len(cases.measured(selection))
-
-
 def _only_head(asked: str | list[str] | None) -> None:
     """Raises UserError where other commits are asked for than HEAD, under which the working tree is recorded.
 
@@ -217,7 +212,7 @@ def _resumable(run: Callable[..., int | None]) -> Callable[..., int | None]:
         _only_head(kwargs.pop("range_spec", None))
         _named(kwargs.get("machine"))
         _Run.selector = f"asv run {profile_name()} {kwargs.get('bench') or ''} {kwargs.get('env_spec') or ''}".strip()
-        progress = Progress(lambda: _planned(_Run.selection), log.info, log.add)
+        progress = Progress(lambda: len(cases.measured(_Run.selection)), log.info, log.add)
         with _stoppable(), _alone(), heard(progress):
             try:
                 result = run(cls, *args, **{**kwargs, "_returns": _Run.selection})

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from framebench.engine.progress import duration
+
 VARIABLE = "FRAMEBENCH_PROGRESS"
 
 
@@ -71,11 +73,7 @@ class Progress:
         if not self.done or self.started is None:
             return ""
         cases = self.planned() - self.done
-        return f", about {_duration(cases * (time.monotonic() - self.started) / self.done)} left"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+        return f", about {duration(cases * (time.monotonic() - self.started) / self.done)} left"
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any
 
 import typer
 
@@ -22,7 +21,7 @@ FEATURES = [*extensions.every("commands")]  # importing a module adds its comman
 
 def main() -> None:
     """Users' mistakes end in a sentence, not in a traceback."""
-    warnings.showwarning = _plain_warning  # type: ignore[assignment]
+    warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")  # type: ignore[assignment]
     try:
         code = app(standalone_mode=False, prog_name="framebench")
     except typer.TyperException as error:
@@ -42,10 +41,6 @@ def _mistake(error: typer.TyperException) -> str:
     if not (message := error.format_message().strip().rstrip(".")):
         sys.exit(2)
     return f"{message}; `{context.command_path if context else 'framebench'} --help` has all of it"
-
-
-def _plain_warning(message: Any, *_: Any, **__: Any) -> None:
-    say(f"warning: {message}")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,10 @@ BESIDE = 49  # columns of a terminal that the bar, counts and times take beside 
 LEAST = 20
 
 
+def duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
 class CaseProgress(Listener):
     """A bar over the cases of a run; the time left comes from what the same cases took before on this machine, or else from
     `guesses`, in seconds. What `session` has already is done; `at_once` cases run beside each other."""
@@ -53,7 +57,7 @@ class CaseProgress(Listener):
 
     def remaining(self) -> str:
         seconds = sum(self.expected[c] * blocks for c, blocks in self.left.items()) / self.at_once
-        return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+        return duration(seconds)
 
     def phase(self, case: Case, what: str) -> None:
         self.bar.update(self.task, description=self.fitted(f"{case.id} [{what}]").replace("[", r"\["), left=self.remaining())

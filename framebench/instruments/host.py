@@ -12,6 +12,7 @@ import gc
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 MALLOC_ENV = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072"}
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -25,8 +26,8 @@ def status_bytes(field: str) -> int:
     raise OSError(f"{_STATUS} has no {field}")
 
 
-class _Mallinfo(ctypes.Structure):
-    """struct mallinfo2 of glibc 2.33 and newer."""
+class Mallinfo(ctypes.Structure):
+    """struct mallinfo2 of glibc 2.33 and newer (mallinfo(3))."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -34,14 +35,19 @@ class _Mallinfo(ctypes.Structure):
     ]
 
 
+def mallinfo() -> Mallinfo:
+    """What malloc has handed out and not taken back: `hblkhd` bytes in blocks of their own, `uordblks` in smaller ones. All 0
+    where the C library does not say."""
+    function: Any = getattr(ctypes.CDLL(None), "mallinfo2", Mallinfo)
+    function.restype = Mallinfo
+    return function()  # type: ignore[no-any-return]
+
+
 def large_blocks() -> int | None:
-    """Bytes that malloc has handed out in blocks of their own (with `MALLOC_ENV` those of 64 KiB and more, which are tensors
-    and arrays, and no code), and shared memory. None where the C library does not say."""
-    function = getattr(ctypes.CDLL(None), "mallinfo2", None)
-    if function is None:
-        return None
-    function.restype = _Mallinfo
-    return int(function().hblkhd) + status_bytes("RssShmem")
+    """Bytes in blocks of their own (with `MALLOC_ENV` those of 64 KiB and more, which are tensors and arrays, and no code), and
+    shared memory. None where malloc does not say."""
+    info = mallinfo()
+    return int(info.hblkhd) + status_bytes("RssShmem") if info.arena else None
 
 
 @dataclass

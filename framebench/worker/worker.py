@@ -208,7 +208,8 @@ def limit_own(case: Case) -> None:
 
 def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
     """Build the case and measure the task's part of it. Raises Abandoned, and WorkerError for what the framework raises."""
-    _pin(task.core if task.built_on is None else task.built_on)
+    if (core := task.core if task.built_on is None else task.built_on) is not None:
+        os.sched_setaffinity(0, {core})
     counter = Counter.open() if task.part == "time" else None  # its heirs are the threads that begin after this
     case = parse(task.case)
     clock = time.perf_counter
@@ -243,12 +244,6 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
         raise WorkerError(error, limits.ran_out(error, limits.enforced())) from error
     measurement: dict[str, Any] = {**result, **origin}
     return measurement | {"work_s": clock() - marks[2] - measurement.pop("waited_s", 0.0)}
-
-
-def _pin(core: int | None) -> None:
-    """Keep to this core, if one is named."""
-    if core is not None:
-        os.sched_setaffinity(0, {core})
 
 
 def move(cores: set[int]) -> None:

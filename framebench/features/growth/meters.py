@@ -9,40 +9,22 @@ from pathlib import Path
 
 import numpy as np
 
-from framebench.instruments.host import status_bytes
+from framebench.instruments.host import mallinfo, status_bytes
 
 Meter = Callable[[], int]
 PROC = Path("/proc")
 
 
-class _Mallinfo(ctypes.Structure):
-    """glibc's struct mallinfo2 (mallinfo(3))."""
-
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
-    ]
-
-
 def bytes_meters(of_framework: dict[str, Meter]) -> dict[str, Meter]:
     """By instrument; `of_framework`: of its allocators, as far as they keep count."""
-    malloc = _malloc_meter()
-    meters = {"host.malloc": malloc} if malloc else {}
+    meters = {"host.malloc": malloc} if mallinfo().arena else {}
     return of_framework | meters | {"host.private": private, "host.shared": shared, "host.children": children}
 
 
-def _malloc_meter() -> Meter | None:
-    """Bytes that malloc has given out and not taken back, in the whole process; None without glibc 2.33 or later."""
-    if not hasattr(ctypes.CDLL(None), "mallinfo2"):
-        return None
-    ask = ctypes.CDLL(None).mallinfo2
-    ask.restype = _Mallinfo
-
-    def read() -> int:
-        heap_usage = ask()
-        return int(heap_usage.uordblks + heap_usage.hblkhd)
-
-    return read
+def malloc() -> int:
+    """Bytes that malloc has given out and not taken back, in the whole process; 0 without glibc 2.33 or later."""
+    info = mallinfo()
+    return int(info.uordblks + info.hblkhd)
 
 
 def private() -> int:

@@ -21,6 +21,7 @@ from framebench.suite.registry import BASELINES
 PEAKS = {"peak_bytes": Shown("peak MiB", ",.1f", 1 / 2**20), "peak_ratio": Shown("peak x base", ".2f")}
 SAVED = {"activation_bytes": Shown("saved MiB", ",.1f", 1 / 2**20)}
 MEANING = "; saved = what the forward pass keeps for the backward pass"
+GRAPH = "; Jittor's graph of the step, which holds no tensors, is part of both"
 ELSEWHERE = {"elsewhere_bytes": Shown("held elsewhere MiB", ",.1f", 1 / 2**20)}
 KERNELS = {"kernel_bytes": Shown("kernels MiB", ",.1f", 1 / 2**20)}
 TIMES = ("step_time_s", "range", "relative", "first_step_s")
@@ -51,11 +52,12 @@ def table(df: pd.DataFrame, left_out: dict[str, str], told: Beside) -> Compariso
     first, kernels = df.iloc[0], df["strategy"].map(told.kernels).fillna(0)
     df = df.assign(kernel_bytes=kernels, elsewhere_bytes=df["elsewhere_bytes"] - kernels)
     saved, meaning = (SAVED, MEANING) if df["activation_bytes"].any() else ({}, "")
+    graph = GRAPH if first["framework"] == "jittor" else ""
     lost = [f"{r.strategy}: {r.status}: {r.reason}" for r in df[df["status"] != "ok"].itertuples()]
     return Comparison(
         f"{first['size']} in {first['framework']}, {first['scenario']}, batch {first['batch']}",
         f"base = {BASELINES[first['scenario']]}; MiB = 2^20 bytes; peak = the most that a steady step has in use, cold = "
-        f"that of the first step, with compilation{meaning}. verified = largest relative error of the losses and the "
+        f"that of the first step, with compilation{graph}{meaning}. verified = largest relative error of the losses and the "
         f"gradient's norm against your float32 baseline; every tensor was compared too. effect = whether the strategy was seen "
         f"to be on. "
         f"{timing(df)} "

@@ -16,6 +16,7 @@ from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "try_elsewhere.py"
 KERNELS = PROGRAM.with_name("try_kernels.py")
+GRAPHS = PROGRAM.with_name("try_graphs.py")
 MIB = 2**20
 BEGINNING = """
 import ctypes
@@ -188,3 +189,21 @@ def test_a_flax_model_is_there_once(api: str, model: str, tmp_path: Path, enviro
     found = run_inside(environment["jax"], PROGRAM.with_name("try_flax_live.py"), str(file))
     assert isinstance(found, dict)
     assert found["live"] == pytest.approx(3 * found["weights"] + found["inputs"], abs=4096)
+
+
+@pytest.mark.slow
+def test_a_graph_of_jittor_is_part_of_the_peak(
+    tmp_path: Path, environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some hundred bytes an operation, whatever the batch. The suite's own peaks are the counter's alone."""
+    monkeypatch.setenv("FRAMEBENCH_OWN", str(tmp_path))
+
+    def read(layers: int, batch: int) -> Any:
+        return run_inside(environment["jittor"], GRAPHS, str(tmp_path), str(layers), str(batch))
+
+    few, many, larger = read(10, 4), read(40, 4), read(40, 64)
+    assert 300 < few["beyond"] / few["operations"] < 1200
+    assert many["beyond"] / few["beyond"] == pytest.approx(many["operations"] / few["operations"], rel=0.2)
+    assert many["operations"] > 3 * few["operations"]
+    assert larger["beyond"] == pytest.approx(many["beyond"], rel=0.05)
+    assert read(0, 4)["beyond"] == 0

@@ -115,9 +115,19 @@ def interpreter(framework: str, python: str) -> Environment:
 def plain_loop(file: Path, framework: str, scenario: str, python: str) -> dict[str, Any]:
     """Raises RuntimeError."""
     variables = MALLOC_ENV | interpreter(framework, python).variables()
+    if framework == "jittor":
+        variables |= {"LD_PRELOAD": counter()}
     said = printed([python, str(HERE / "plain.py"), framework, str(file), scenario, str(BATCH)], variables)
     found: dict[str, Any] = json.loads(said.splitlines()[-1])
     return found
+
+
+@cache
+def counter() -> str:
+    """The library that counts malloc's calls, compiled."""
+    library = Path(tempfile.mkdtemp()) / "malloc_count.so"
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, HERE / "malloc_count.c"], check=True)
+    return str(library)
 
 
 def lacks_compiled(row: Row, framework: str) -> bool:

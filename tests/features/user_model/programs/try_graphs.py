@@ -1,0 +1,57 @@
+"""`FOLDER LAYERS BATCH`: what a Jittor model of so many layers takes beyond the watched pool, and how many operations a step of
+it has. Of 0 layers it is the suite's own Transformer."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jittor as jt
+
+from framebench import adapters
+from framebench.adapters.jittor.probe import probe
+from framebench.suite.case import Case
+from framebench.worker.worker import peaks
+
+FILE = """
+import jittor as jt
+from jittor import nn
+
+def model():
+    return nn.Sequential(*[nn.Linear(8, 8) for _ in range({layers})])
+
+def batch(n):
+    return jt.randn(n, 8), jt.randn(n, 8)
+
+def loss(output, target):
+    return ((output - target) ** 2).mean()
+
+def optimizer(parameters):
+    return jt.optim.SGD(parameters, lr=1e-3)
+"""
+folder = Path(sys.argv[1])
+
+
+def read(case: Case) -> dict[str, int]:
+    adapter: Any = adapters.load(case)
+    adapter.build()
+    for _ in range(2):
+        peak = peaks(adapter)["allocator.in_use"]
+    beyond = peak - probe().peak_bytes()
+    adapter.one_step()
+    operations = jt.number_of_lived_ops()
+    adapter.synchronize()
+    assert adapter.before_graph is None, "nothing is read while steps are timed"
+    return {"beyond": beyond, "operations": operations}
+
+
+layers, batch = int(sys.argv[2]), int(sys.argv[3])
+if layers:
+    file = folder / "mine.py"
+    file.write_text(FILE.format(layers=layers))
+    facts = {"file": str(file), "framework": "jittor", "batch": batch, "defined": ["loss", "optimizer"]}
+    (folder / "own.json").write_text(json.dumps(facts))
+    found = read(Case.of(f"own/jittor/train/fp32/b{batch}/mine"))
+else:
+    found = read(Case.of(f"transformer/jittor/train/fp32/b{batch}/tiny"))
+print(json.dumps(found))
