@@ -49,16 +49,16 @@ def _saved_by(node: Any) -> Iterator[Tensor]:
     """As it was packed: to unpack it would compute a checkpointed block again."""
     for name in dir(node):
         if name.startswith("_raw_saved_"):
-            raw = getattr(node, name)
+            raw = _unless_freed(node, name)
             for one in raw if isinstance(raw, tuple | list) else (raw,):
-                packed = _packed(one)
+                packed = _unless_freed(one, "data")
                 if isinstance(packed, Tensor):
                     yield packed
 
 
-def _packed(raw: Any) -> Any:
+def _unless_freed(holder: Any, name: str) -> Any:
     try:
-        return getattr(raw, "data", None)
+        return getattr(holder, name, None)
     except RuntimeError:  # a backward pass has freed it
         return None
 

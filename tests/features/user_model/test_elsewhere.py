@@ -92,6 +92,27 @@ HELD = {
         2 * 24 * MIB + 6 * MIB + 24 * MIB,  # of tanh, of the product, which sin saves, the repeated input, and the last one
         "the global `KEPT` of mine.py",
     ),
+    "what a function of one's own gave, after its backward pass": (
+        """
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * x
+            @staticmethod
+            def backward(ctx, above):
+                return 2 * ctx.saved_tensors[0] * above
+        KEPT = []
+        class Keeping(Net):
+            def forward(self, x):
+                KEPT[:] = [Square.apply(self.up(x.repeat(96, 1)))]
+                return super().forward(x) + KEPT[0].mean()
+        def model():
+            return Keeping()
+        """,
+        24 * MIB,
+        "the global `KEPT` of mine.py",
+    ),
     "memory of a library": (
         """
         allocate = ctypes.CDLL(None).malloc
@@ -105,7 +126,13 @@ HELD = {
 }  # fmt: skip
 
 
-OFTEN = ("nothing", "a teacher that the loss calls", "a matrix in an attribute", "memory of a library")
+OFTEN = (
+    "nothing",
+    "what a function of one's own gave, after its backward pass",
+    "a teacher that the loss calls",
+    "a matrix in an attribute",
+    "memory of a library",
+)
 
 
 @pytest.fixture(scope="module")
