@@ -96,7 +96,7 @@ class Comparison:
         for note in self.notes[:NOTES]:
             console.print(f"- {note}", markup=False, highlight=False)
         if (more := len(self.notes) - NOTES) > 0:
-            console.print(f"- {more} more notes; a selector of fewer cases shows all of its own", highlight=False)
+            console.print(f"- {more} more notes: fewer cases or strategies show all of theirs", highlight=False)
         console.print()
 
     def markdown(self) -> str:

@@ -12,8 +12,8 @@ from rich.text import Text
 # What goes first where there is no room, by its heading; then comes the rightmost that is not among KEEP
 SPARE = (
     "records", "proof of effect", "own counter", "own counter MiB", "base throughput", "cold MiB", "of reference", "collector",
-    "waiting", "first s", "p", "minimum", "blocks", "verified", "measured at", "of budget", "kept MiB", "judged by", "range",
-    "95 % interval", "throughput", "effect", "workloads", "what it does",
+    "waiting", "kernels MiB", "held elsewhere MiB", "first s", "p", "minimum", "blocks", "verified", "measured at", "of budget",
+    "kept MiB", "judged by", "range", "95 % interval", "throughput", "effect", "workloads", "what it does",
 )  # fmt: skip
 KEEP = (
     "verdict", "measured", "step ms", "peak MiB", "ratio", "predicted", "error", "bytes per step", "measured / lower bound",
@@ -60,7 +60,8 @@ def _dispensable(shown: dict[int, Cells], left: int) -> int:
 
 def _of_all(column: Cells) -> str:
     """What it says of every row of several, in brackets, or nothing."""
-    return f" ({column[1]} in every row)" if len(column) > 2 and len({*column[1:]}) == 1 and len(column[1]) <= LONG else ""
+    (value, *others) = {*column[1:]} - {"-"} or {"-"}
+    return f" ({value} in every row)" if len(column) > 2 and not others and len(value) <= LONG else ""
 
 
 def _widths(columns: Sequence[Cells], room: int) -> list[int]:

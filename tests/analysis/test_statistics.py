@@ -56,7 +56,7 @@ def test_cautions() -> None:
         r.model_copy(update={"turns": r.turns_taken.model_copy(update={"block": f"apart {i}"})}) for i, r in enumerate(change)
     ]
     (alone,) = verdicts.cautions(base, apart, verdicts.of(base, apart))
-    assert "share no timed block" in alone
+    assert "no timed block has both" in alone
     other = [r.model_copy(update={"peaks": {"allocator.in_use": 1} if r.peaks else {}}) for r in change]
     (mixed,) = verdicts.cautions(base, other, verdicts.of(base, other))
     assert "different instruments (allocator.in_use, host.rss)" in mixed

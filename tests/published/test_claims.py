@@ -181,14 +181,14 @@ def test_advice_rests_on_arms_that_say_it(machine: str) -> None:
     opposite = {"less": {"more", "none"}, "more": {"less", "none"}, "none": {"less", "more"}}
     found = 0
     for entry in entries(machine):
-        form = r"\((?:(\d+) of )?(\d+) arms? (?:that decides?|with '(.+)') shows? (less|more|no difference)\.\)$"
+        form = r"\((?:(\d+) of )?(\d+) arms? (?:that decides?|with '(.+)') shows? (a decrease|an increase|no difference)\.\)$"
         printed = re.search(form, entry.recommendation)
         if printed is None:
             assert not re.search(r"\d %", entry.recommendation), f"{entry.name}: a figure without arms"
             continue
         found += 1
         carrying, total, label, shown = printed.groups()
-        sign = {"no difference": "none"}.get(shown, shown)
+        sign = {"a decrease": "less", "an increase": "more", "no difference": "none"}[shown]
         named = [line for line in entry.lines if (label in line.name if label else line.decides)]
         arms = [line for line in named if line.verdict != UNMET and (line.value is not None or not line.tried)]
         assert len(arms) == int(total), entry.name

@@ -104,7 +104,7 @@ def cautions(base: Sequence[Record], change: Sequence[Record], all_verdicts: Seq
     """Reasons why there are no verdicts, or none to be had."""
     times = next((v for v in all_verdicts if v.quantity == TIME.name), None)
     if times is None:
-        yield "the two share no timed block, so their times have no ratio"
+        yield "no timed block has both cases, so their times have no ratio"
     elif times.low is None:
         yield NO_INTERVAL
     instruments = {r.peak_instrument for r in (*base, *change) if r.peaks}

@@ -9,7 +9,7 @@ from framebench.features.claims.entries import Line, hull, shown
 from framebench.features.claims.rule import UNMET
 
 NONE = "None: the arms do not carry one."
-SHOWN = {"less": "less", "more": "more", "none": "no difference", "unclear": "one or the other"}
+SHOWN = {"less": "a decrease", "more": "an increase", "none": "no difference", "unclear": "either"}
 
 
 def advice(claim: Claim, lines: Sequence[Line]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -16,6 +17,7 @@ SMALL = {
     "A", "AN", "AND", "ARE", "AS", "AT", "BE", "BY", "DO", "DOES", "FOR", "FROM", "HOW", "IN", "IS", "IT", "MORE", "NOT", "OF",
     "ON", "ONE", "OR", "THAN", "THAT", "THE", "TO", "TRUE", "UNDER", "WITH",
 }  # words that say nothing of a claim  # fmt: skip
+FEW = 12  # claims with a word: one that more of them have, such as memory, finds none
 
 
 @dataclass(frozen=True)
@@ -102,12 +104,15 @@ class Registry:
         return [c for c in self.claims if _meant(c, text)]
 
     def _nearest(self, text: str) -> list[Claim]:
-        """Those that share most words with a sentence, two at least."""
+        """Those that share most words with a sentence. Where that is one word, it must be one that few claims have."""
         if re.match(r"[A-Z]\d", text):
             return []
         wanted = set(_words(text).split()) - SMALL
-        shared = {c.name: len(wanted & set(_words(f"{c.says} {c.metric}").split())) for c in self.claims}
-        return [c for c in self.claims if shared[c.name] == max(2, *shared.values())]
+        shared = {c.name: wanted & set(_words(f"{c.says} {c.metric}").split()) for c in self.claims}
+        if (most := max(map(len, shared.values()))) > 1:
+            return [c for c in self.claims if len(shared[c.name]) == most]
+        named = Counter(word for words in shared.values() for word in words)
+        return [c for c in self.claims if any(named[word] <= FEW for word in shared[c.name])]
 
     def _joined(self, ids: Iterable[str]) -> list[str]:
         """As they are typed, with quotes or without: a part that follows its id belongs to it."""

@@ -32,6 +32,7 @@ PILES_UP = 0.1  # of what is counted, per step
 Verdict = Literal["grows", "does not grow", "undecided"]
 SAID = {"grows": "memory grows", "does not grow": "memory does not grow", "undecided": "undecided whether memory grows"}
 SEEN = {"grows": "grows", "does not grow": "no growth seen", "undecided": "undecided"}  # of one instrument
+TOO_LITTLE = "less than it can tell"
 
 
 class Slope(NamedTuple):
@@ -97,7 +98,7 @@ def size(count: float | None) -> str:
 def table(measured_growth: Growth) -> Comparison:
     """A row for each instrument."""
     rows = [
-        {"instrument": name, "verdict": SEEN[line.verdict(SENSITIVITY[name])], **line._asdict(), "least": SENSITIVITY[name]}
+        {"instrument": name, "verdict": _seen(line, SENSITIVITY[name]), **line._asdict(), "least": SENSITIVITY[name]}
         for name, line in slopes(measured_growth).items()
     ]
     shown = {
@@ -125,6 +126,11 @@ def table(measured_growth: Growth) -> Comparison:
         shown,
         notes=tuple(notes),
     )
+
+
+def _seen(line: Slope, least: int) -> str:
+    verdict = line.verdict(least)
+    return TOO_LITTLE if verdict == "does not grow" and line.low > 0 else SEEN[verdict]
 
 
 def kept(measured_growth: Growth) -> Comparison:

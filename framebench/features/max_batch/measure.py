@@ -193,7 +193,7 @@ def _confirmed(probe: Probe | None, budget: int) -> str:
     """What the run without a limit showed: the memory that was missing, if it really was memory."""
     if probe is None or probe.needs is None:
         return f"did not finish without a limit either: {probe and probe.reason}"
-    blind = "" if probe.needs > budget else f" by {probe.instrument}, which does not see all that the limit counts"
+    blind = "" if probe.needs > budget else f" by {probe.instrument}, and the limit counts more than that sees"
     return f"needs {mib(probe.needs)}{blind}"
 
 

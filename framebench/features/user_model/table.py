@@ -127,7 +127,7 @@ def kept_by_kernels(df: pd.DataFrame) -> list[str]:
     return [
         "kernels, part of the peak: what libraries keep for a strategy beyond what they keep in the baseline, as oneDNN does "
         "for each kind of product in bfloat16. It grows with the number of different products, and neither with their size "
-        f"nor with the batch. Peak over the baseline's without it: {', '.join(each)}"
+        f"nor with the batch. Without that memory the peak over the baseline's would be: {', '.join(each)}"
     ]
 
 

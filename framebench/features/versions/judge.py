@@ -33,7 +33,7 @@ REGRESSION, IMPROVEMENT, NONE, UNDECIDED, FEW = "regression", "improvement", "no
 INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
 VERDICTS = (REGRESSION, IMPROVEMENT, OTHER_WORK, INCOMPARABLE, NONE, SAME_WORK, UNDECIDED, FEW)  # as a table has them
 # why there is no better verdict, where the caption tells it too
-APART = "the two share no timed block"
+APART = "no timed block has both releases"
 STATUS = "status"  # the quantity of a row that tells of a case that did not run to its end in some process
 
 

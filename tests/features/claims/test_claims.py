@@ -105,7 +105,7 @@ def test_advice_is_refused_where_an_arm_is_missing_or_was_turned(results: Path) 
     put(results, "unet3d/torch/train/compile/b4/tiny", 130)
     assert one(results, claim).recommendation == NONE, "one says the opposite"
     put(results, "unet3d/torch/train/compile/b4/tiny", 70, minute=1, origin={"commit": "d" * 40})
-    assert one(results, claim).recommendation == "Compile: -20.0 % to -30.0 %. (2 of 2 arms that decide show less.)"
+    assert one(results, claim).recommendation == "Compile: -20.0 % to -30.0 %. (2 of 2 arms that decide show a decrease.)"
     three = replace(made_up(), arms=ratios("train/compile", "train/fp32", frameworks=TORCH))
     assert one(results, three).recommendation == NONE, "most agree, and one is missing"
     put(results, "resnet50/torch/train/fp32/b4/tiny", 100)
@@ -219,7 +219,7 @@ def test_the_range_and_the_advice_are_of_all_arms_that_decide(results: Path) -> 
     found = one(results, claim)
     assert found.verdict == "reproduced"
     assert (found.value, found.low, found.high) == pytest.approx((0.8, 0.6, 0.995))
-    assert found.recommendation == "Compile: -0.5 % to -40.0 %. (2 of 3 arms that decide show less.)"
+    assert found.recommendation == "Compile: -0.5 % to -40.0 %. (2 of 3 arms that decide show a decrease.)"
 
 
 def test_options_of_the_compiler_on_one_side_are_told(results: Path) -> None:

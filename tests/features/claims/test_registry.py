@@ -191,3 +191,13 @@ def test_ids_and_parts_stand_beside_each_other() -> None:
 def test_what_is_said_to_stand_beside_is_there(claim: Any) -> None:
     said = " ".join((claim.note, *(one.text for one in claim.advice)))
     assert claim.evidence or "beside" not in said
+
+
+def test_a_single_word_finds_claims_where_few_have_it() -> None:
+    found = {text: REGISTRY.chosen([text]) for text in ("gradient checkpointing", "checkpointing slower")}
+    for text, claims in found.items():
+        assert {"B2 memory", "B2 passes", "B3", "C11"} <= {c.name for c in claims}, text
+        assert REGISTRY.inexact([text]) == [text.upper()]
+        assert len(claims) < 25
+    with pytest.raises(UnknownClaim, match="none with these words"):
+        REGISTRY.chosen(["memory forever"])

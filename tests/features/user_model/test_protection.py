@@ -99,7 +99,7 @@ def test_what_kernels_keep_is_told_with_the_ratio_that_it_hides() -> None:
     each = [("fp32", 20.0, 0.0), ("amp_bf16", 24.0, 8.0)]
     table = pd.DataFrame([{"strategy": n, "peak_bytes": p, "peak_ratio": p / 20, "kernel_bytes": k} for n, p, k in each])
     (told,) = kept_by_kernels(table)
-    assert told.endswith("Peak over the baseline's without it: amp_bf16 (0.80)")
+    assert told.endswith("Without that memory the peak over the baseline's would be: amp_bf16 (0.80)")
     assert kept_by_kernels(table[:1]) == []
 
 

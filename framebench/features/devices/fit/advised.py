@@ -15,6 +15,7 @@ from framebench.suite.strategy import TITLES
 
 ASSUMED = "jax: what its plans may be off by rests on a few cases of one H200; docs/devices.md has each"
 HEAD = ("framework", "strategy", "batch", "peak MiB", "of memory", "answer")
+MORE = "or more: the search ended there, and the next larger batch was not tried"
 
 
 def sentence(offers: Sequence[Offer], batch: int | None) -> str:
@@ -72,7 +73,8 @@ def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str
     device, memory = offers[0].device, offers[0].memory
     least, most = (f"{size / 2**20:,.0f}" for size in context(device))
     beside = (
-        f" A CUDA context takes {least} to {most} MiB: `fits` leaves the most, `does not fit` the least."
+        f" Beside the peak a CUDA context takes {least} to {most} MiB. What `fits` does so with {most}; what `does not fit` "
+        f"does not even with {least}."
         if device.kind == "gpu"
         else ""
     )
@@ -86,6 +88,11 @@ def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str
         *dict.fromkeys(ASSUMED for o in offers if o.case.framework == "jax"),
         *(f"{o.case.id}: {note}" for o in offers for note in o.planned.notes),
         *_of_batch_norm(offers),
+        *(
+            ["or more: the search ended there, and a larger batch was not tried"]
+            if any(_batch(o).endswith("more") for o in offers)
+            else []
+        ),
         *by_reason({f"{o.case.framework} {o.case.strategy}": o.answer for o in offers if o.bytes is None} | dict(left_out)),
     )
     title = f"{_what(offers[0])}, {f'batch {batch}' if batch else 'largest batch that fits'}, on one {device.title}"
@@ -104,7 +111,8 @@ def _of_batch_norm(offers: Sequence[Offer]) -> Iterator[str]:
 def _cells(o: Offer) -> tuple[str, ...]:
     share = f"{(o.bytes or 0) / o.memory:.1%}"
     answer = f"{o.answer} ({NAMES[o.planned.source or '']})"
-    return o.case.framework, o.case.strategy, _batch(o), mib(o.bytes), share, answer
+    other = " (other gradient)" if normalises_less(o.case) else ""
+    return o.case.framework, f"{o.case.strategy}{other}", _batch(o), mib(o.bytes), share, answer
 
 
 def as_json(offers: Sequence[Offer], left_out: Mapping[str, str]) -> dict[str, Any]:

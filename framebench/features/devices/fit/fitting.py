@@ -21,8 +21,9 @@ from framebench.suite.case import Case
 CONTEXT = (617 * 2**20, 1343 * 2**20)  # bytes beside the allocator's on a GPU, the least and the most that was measured
 MOST = 2**16  # samples in a batch
 FIRST = {"torch": (1, 4), "jax": (4,)}  # batches that are planned first, in multiples of the smallest there is
-LEAP = 16  # the next batch is at most so many times the largest that fits: segments of 20 MiB hide how small ones grow
-PLANS = {"torch": 8, "jax": 2}  # of one strategy: XLA's take a minute each
+# The next batch is at most so many times the largest that fits: PyTorch's segments of 20 MiB hide how small ones grow
+LEAP = {"torch": 16, "jax": 1024}
+PLANS = {"torch": 8, "jax": 3}  # of one strategy: XLA's take up to a minute each
 # Allowed for where no rows of measured cards judge the predictions. For JAX it is more than the most that a card of our own
 # was off by at full size (docs/devices.md).
 UNJUDGED = {"torch": 0.1, "jax": 0.08}
@@ -138,4 +139,4 @@ class Search:
         slope = (high - low) / (second - first)
         limit = (self._at(good).memory - context(self.device)[1]) / (1 + self.error)
         at = second + (limit - high) / slope if slope > 0 else (good + bad) / 2
-        return min(max(int(at // unit) * unit, good + unit), bad - unit, LEAP * good)
+        return min(max(int(at // unit) * unit, good + unit), bad - unit, LEAP[self.case.framework] * good)

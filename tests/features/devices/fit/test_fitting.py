@@ -101,7 +101,7 @@ def test_where_the_smallest_batch_does_not_fit_nothing_more_is_planned() -> None
     assert search.offer.fits is False
 
 
-def test_a_compiler_is_asked_twice_where_the_guess_fits() -> None:
+def test_a_compiler_is_asked_thrice_where_the_guess_fits() -> None:
     """Arguments, which no batch changes, are a point of the line."""
     case = Case("transformer", "jax", "train", "fp32", 1, "full")
     search = Search(case, CARD, 0.0)
@@ -109,11 +109,19 @@ def test_a_compiler_is_asked_twice_where_the_guess_fits() -> None:
         parts = {"arguments": 2**32, "outputs": 2**32, "temporaries": 2**30 * wanted.batch, "aliased": 2**32}
         size = parts["arguments"] + parts["temporaries"]
         search.tried[wanted.batch] = planned(wanted, size, source="compiler.plan", parts=parts)
-    assert list(search.tried) == [4, (MEMORY - CONTEXT[1] - 2**32) // 2**30]
+    largest = (MEMORY - CONTEXT[1] - 2**32) // 2**30
+    assert list(search.tried) == [4, largest, largest + 1]
     assert search.offer.fits
+    assert search.offer.complete
+
+
+def test_a_small_first_batch_does_not_hold_a_compiler_back() -> None:
+    """Its plans have no segments that would hide how a small one grows."""
+    search = searched(lambda batch: 2**24 * batch, framework="jax")
+    assert search.offer.batch > 0.95 * (MEMORY - CONTEXT[1]) / 2**24 > 2000
 
 
 def test_where_the_first_batch_does_not_fit_the_smallest_is_tried() -> None:
     search = searched(lambda batch: 2**34 * batch, framework="jax")
-    assert list(search.tried) == [4, 1, 2]
-    assert (search.offer.batch, search.offer.complete) == (2, False)
+    assert list(search.tried) == [4, 1, 2, 3]
+    assert (search.offer.batch, search.offer.complete) == (2, True)
