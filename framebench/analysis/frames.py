@@ -82,7 +82,7 @@ class Row(NamedTuple):
     command: Annotated[str, "", "what was typed"]
     measured_at: Annotated[datetime, "UTC", "when"]
     baseline: Annotated[bool, "", "whether the strategy is the baseline of its scenario, which the ratios refer to"]
-    same_mathematics: Annotated[bool, "", "whether the strategy computes what the baseline does"]
+    same_mathematics: Annotated[bool, "", "whether it computes what its baseline does; batch norm over micro-batches does not"]
     only_for_claims: Annotated[bool, "", "whether the strategy only tests an article's sentence: main tables leave it out"]
     usable: Annotated[bool, "", "status ok, verified, and the strategy was seen to take effect"]
     peak_ratio: Annotated[float | None, "", "peak over the baseline's; missing where two instruments read them"]
@@ -193,7 +193,7 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measu
         **_times(m),
         **_origin(r),
         baseline=case.strategy == case.stage.baseline,
-        same_mathematics=case.plan.same_loss,
+        same_mathematics=case.same_mathematics,
         only_for_claims=case.plan.only_for_claims,
         usable=r.usable,
         peak_ratio=peak_ratio(m, base),

@@ -46,7 +46,9 @@ def planned(benchmarks: Benchmarks, framework: str) -> list[Case]:
 def selected(benchmarks: Any, name: str) -> Iterator[tuple[int, Case]]:
     """The profile's cases that asv selected of a benchmark, each after its place in the product of the parameters."""
     params, places = benchmarks[name]["params"], frozenset(benchmarks.benchmark_selection[name])
-    for case in behind(name.split(".")[0], _framework_of(name), _size_of(name), profile_name()):
+    framework = _framework_of(name)
+    size = _after_workload(name).removeprefix(framework) or DEFAULT_SIZE
+    for case in behind(name.split(".")[0], framework, size, profile_name()):
         indices = [p.index(repr(value)) for p, value in zip(params, (case.scenario, case.strategy, case.batch), strict=True)]
         place = int(np.ravel_multi_index(indices, [len(p) for p in params]))
         if place in places:
@@ -62,11 +64,6 @@ def behind(workload: str, framework: str, size: str, profile_name: str) -> list[
 def _framework_of(benchmark: str) -> str:
     """`torch` of `resnet50.ResNet50TorchTiny.track_step_time`."""
     return next(f for f in FRAMEWORKS if _after_workload(benchmark).startswith(f))
-
-
-def _size_of(benchmark: str) -> str:
-    """`tiny` of `resnet50.ResNet50TorchTiny.track_step_time`; `cpu` where none is named."""
-    return _after_workload(benchmark).removeprefix(_framework_of(benchmark)) or DEFAULT_SIZE
 
 
 def _after_workload(benchmark: str) -> str:

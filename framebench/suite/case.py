@@ -1,5 +1,4 @@
-"""A case: workload x framework x scenario x strategy x batch (over so many ranks) x size. Its id sorts, and can be typed at the
-command line."""
+"""A case: workload x framework x scenario x strategy x batch (over so many ranks) x size. Its id sorts and can be typed."""
 
 from __future__ import annotations
 
@@ -107,6 +106,11 @@ class Case:
         split = f"/m{parts}" if parts > 1 and self.spec.couples_samples else ""
         suffix = "".join(f"/{name}" for name in (plan.variant, plan.mathematics) if name)
         return f"{self.size}/{stage.mathematics or stage.name}/b{self.batch}{split}{suffix}{STILL * self.still}"
+
+    @property
+    def same_mathematics(self) -> bool:
+        """Whether it computes what its scenario's baseline does: the same reference values hold."""
+        return self.golden_key == replace(self, strategy=self.stage.baseline, ranks=1).golden_key
 
     @property
     def still(self) -> bool:

@@ -134,3 +134,25 @@ def test_a_loop_over_one_layer_is_no_loop() -> None:
     assert student.spec.identical_layers(student.config) == 1
     assert "one layer" in str(student.support.why)
     assert replace(student, strategy="scan").support.supported
+
+
+@pytest.mark.parametrize(
+    ("case", "same"),
+    [
+        ("resnet50/torch/train/fp32/b8/cpu", True),
+        ("resnet50/torch/train/checkpoint/b8/cpu", True),
+        ("resnet50/torch/train/amp_bf16/b8/cpu", True),
+        ("resnet50/torch/train/accumulate/b8/cpu", False),  # batch norm sees a quarter of the batch
+        ("resnet50/torch/train/checkpoint+accumulate/b8/cpu", False),
+        ("unet3d/torch/train/accumulate/b4/cpu", True),  # instance norm sees a sample
+        ("transformer/torch/train/accumulate/b4/cpu", True),
+        ("transformer/torch/train/width_half/b4/cpu", False),
+        ("transformer/torch/train/adafactor/b4/cpu", False),
+        ("transformer/torch/train/ddp/b4x2/cpu", True),
+        ("resnet50/torch/train/ddp/b8x2/cpu", False),  # each rank normalises over its part
+        ("resnet50/jax/train/replicated/b8x2/cpu", True),
+        ("resnet50/torch/eval/no_grad/b8/cpu", True),
+    ],
+)
+def test_what_computes_the_same_as_the_baseline(case: str, same: bool) -> None:
+    assert selectors.parse(case).same_mathematics is same

@@ -178,7 +178,7 @@ def _evidence_of(asked: Sequence[Row], speeds: Sequence[Row], question: Question
     known: Evidence = {}
     for framework, strategy in sorted({(r.framework, r.strategy) for r in asked if not useless(r)}):
         case = question.case(framework, strategy, question.batch or 1)
-        if question.shape is None or case.plan.same_loss:
+        if question.shape is None or case.same_mathematics:
             rows = bearing(asked, case)
             same = [r for r in speeds if (r.framework, r.strategy, r.device) == (framework, strategy, rows[-1].device)]
             timed = () if question.shape is not None else tuple(r for r in same if r.throughput and not useless(r))
@@ -201,9 +201,9 @@ def advise(of_machines: Sequence[Sequence[Row]], question: Question, searches: S
     fitting, beyond = order(o for o in offers if o.fits), _closest(o for o in offers if not o.fits)
     return Advice(
         question, (speeds or asked)[0].machine,
-        fitting=[o for o in fitting if o.case.plan.same_loss],
-        changed=[o for o in fitting if not o.case.plan.same_loss],
-        beyond=[o for o in beyond if o.case.plan.same_loss],
+        fitting=[o for o in fitting if o.case.same_mathematics],
+        changed=[o for o in fitting if not o.case.same_mathematics],
+        beyond=[o for o in beyond if o.case.same_mathematics],
         left_out={r.case: why for r in asked if r.size == question.size and r.status != "unsupported" and (why := useless(r))},
         unmeasured=unmeasured({(r.framework, r.strategy) for r in asked}, question),
     )  # fmt: skip

@@ -19,6 +19,7 @@ HEAD = (
     "of budget", "kept MiB",
 )  # fmt: skip
 FEW = 5  # rows of a table, unless all are asked for
+BATCH_NORM = "batch norm sees one micro-batch, or one rank's part, for another gradient"
 CAPTION = (
     f"needs: {MARGIN:.2f} x (peak + what a process keeps beside it), in MiB (2^20 bytes). x torch: step time over PyTorch's "
     "baseline. How advice is given: docs/budget.md#advice."
@@ -88,8 +89,9 @@ def _notes(offers: Sequence[Offer]) -> Iterator[str]:
         if o.peak.kind == "predicted":
             tried = f"; that it {'fits' if o.fits else 'does not fit'} was tried" if o.judge == "search" else ""
             yield f"{o.case.framework} {o.case.strategy} b{o.case.batch}: predicted, {o.peak.method}{tried}"
-        if not o.case.plan.same_loss:
-            yield f"{o.case.framework} {o.case.strategy}: {o.case.plan.summary}"
+        if not o.case.same_mathematics:
+            why = BATCH_NORM if o.case.plan.same_loss else o.case.plan.summary
+            yield f"{o.case.framework} {o.case.strategy}: {why}"
 
 
 def short(o: Offer) -> str:
@@ -245,7 +247,7 @@ def _offer_json(o: Offer, budget: int) -> dict[str, Any]:
         "instrument": o.evidence.step_instrument, "machine": o.evidence.machine, "peak_bytes": round(o.peak.value),
         "low_bytes": whole(o.peak.low), "high_bytes": whole(o.peak.high), "kept_bytes": o.peak.kept,
         "needs_bytes": o.peak.needs, "share_of_budget": o.peak.needs / budget, "fits": o.fits, "judged_by": o.judge,
-        "same_mathematics": o.case.plan.same_loss, "throughput": speed and speed.throughput, "unit": speed and speed.unit,
+        "same_mathematics": o.case.same_mathematics, "throughput": speed and speed.throughput, "unit": speed and speed.unit,
         "speed_measured_at": speed and speed.case, "calibration": speed and speed.calibration,
         "step_time_s": speed.step_time_s if speed and speed.case == o.case.id else None,
     }  # fmt: skip

@@ -89,7 +89,7 @@ def _kept_at(cases: Sequence[Case], card: Device, results: Path) -> int | None:
 
 
 def _show(offers: list[Offer], batch: int | None, left_out: Mapping[str, str], as_json: bool) -> bool:
-    offers.sort(key=lambda o: (not o.fits, advised.normalises_less(o.case), -o.batch, o.bytes or 0))
+    offers.sort(key=lambda o: (not o.fits, not o.case.same_mathematics, -o.batch, o.bytes or 0))
     if as_json:
         typer.echo(json.dumps(advised.as_json(offers, left_out), indent=1))
     else:

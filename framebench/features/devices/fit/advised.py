@@ -37,14 +37,9 @@ def sentence(offers: Sequence[Offer], batch: int | None) -> str:
 def _leanest(fitting: Sequence[Offer]) -> str:
     """Of each framework, since a plan and a simulation count different things, and of what the baseline computes."""
     least: dict[str, Offer] = {}
-    for o in sorted((o for o in fitting if not normalises_less(o.case)), key=lambda o: o.bytes or 0):
+    for o in sorted((o for o in fitting if o.case.same_mathematics), key=lambda o: o.bytes or 0):
         least.setdefault(o.case.framework, o)
     return " ".join(f"Least in {TITLES[name]}: {o.case.strategy}, {mib(o.bytes)} MiB." for name, o in least.items())
-
-
-def normalises_less(case: Case) -> bool:
-    """Whether batch norm sees a micro-batch where it sees the batch in the baseline."""
-    return case.workload != OWN and case.spec.couples_samples and case.plan.micro_batches > 1
 
 
 def _what(offer: Offer) -> str:
@@ -103,7 +98,7 @@ def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str
 
 def _of_batch_norm(offers: Sequence[Offer]) -> Iterator[str]:
     """Where micro-batches are what samples are normalised over."""
-    cases = [o.case for o in offers if normalises_less(o.case)]
+    cases = [o.case for o in offers if o.case.plan.same_loss and not o.case.same_mathematics]
     if names := ", ".join(dict.fromkeys(case.strategy for case in cases)):
         yield f"{names}: batch norm sees one micro-batch, for another gradient, so it is not counted: framebench claims 'B9'"
 
@@ -111,7 +106,7 @@ def _of_batch_norm(offers: Sequence[Offer]) -> Iterator[str]:
 def _cells(o: Offer) -> tuple[str, ...]:
     share = f"{(o.bytes or 0) / o.memory:.1%}"
     answer = f"{o.answer} ({NAMES[o.planned.source or '']})"
-    other = " (other gradient)" if normalises_less(o.case) else ""
+    other = " (other mathematics)" if not o.case.same_mathematics else ""
     return o.case.framework, f"{o.case.strategy}{other}", _batch(o), mib(o.bytes), share, answer
 
 
