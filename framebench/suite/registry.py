@@ -38,8 +38,8 @@ _SCENARIOS = (
 _OF_FEATURES: tuple[Strategy, ...] = tuple(row for module in extensions.every("strategies") for row in module.ROWS)
 # the parts of a combination stand in its name in this order
 _ROWS = (
-    *precision.ROWS, *checkpoint.ROWS, *steps.ROWS, *offload.ROWS, *claims.PRECISION, *claims.STEPS, *memory.ROWS, *claims.MEMORY,
-    *quantized.ROWS, *scenarios.ROWS, *(row for row in _OF_FEATURES if not row.over_ranks), *claims.SCENARIOS,
+    *precision.ROWS, *checkpoint.ROWS, *steps.ROWS, *offload.ROWS, *claims.PRECISION, *claims.STEPS, *memory.ROWS,
+    *claims.MEMORY, *quantized.ROWS, *scenarios.ROWS, *(row for row in _OF_FEATURES if not row.over_ranks), *claims.SCENARIOS,
 )  # fmt: skip
 # what a feature does, it takes with it
 SCENARIOS: dict[str, Scenario] = {
