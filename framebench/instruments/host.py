@@ -46,8 +46,7 @@ def mallinfo() -> Mallinfo:
 def large_blocks() -> int | None:
     """Bytes in blocks of their own (with `MALLOC_ENV` those of 64 KiB and more, which are tensors and arrays, and no code), and
     shared memory. None where malloc does not say."""
-    info = mallinfo()
-    return int(info.hblkhd) + status_bytes("RssShmem") if info.arena else None
+    return int(info.hblkhd) + status_bytes("RssShmem") if (info := mallinfo()).arena else None
 
 
 @dataclass

@@ -74,7 +74,7 @@ class JittorAdapter(Adapter):
 
     biased_variance = True
     draws_anew = True
-    graph_bytes, before_graph = 0, None  # what small blocks hold when a user's step was built, and before
+    graph_bytes, before_graph = 0, None  # on the host: what small blocks hold when a user's step was built, and before
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
         super().__init__(case, switches)
@@ -197,7 +197,7 @@ class JittorAdapter(Adapter):
         self.output = jt.zeros(1)
 
     def synchronize(self) -> None:
-        if self.case.workload == OWN and self.before_graph is not None:
+        if self.before_graph is not None:
             self.graph_bytes = max(self.graph_bytes, host.mallinfo().uordblks - self.before_graph)
         jt.sync_all(True)
 
@@ -293,7 +293,8 @@ class JittorAdapter(Adapter):
             jt.clean()
             jt.gc()
         probe().reset_peak()
-        self.graph_bytes, self.before_graph = 0, host.mallinfo().uordblks
+        on_host = self.case.workload == OWN and not jt.flags.use_cuda
+        self.graph_bytes, self.before_graph = 0, host.mallinfo().uordblks if on_host else None
 
     def own_peaks(self) -> dict[str, int]:
         """What the pools hold at the end counts too: the watched one is not the only one. The graph of a step,
