@@ -19,7 +19,6 @@ from framebench.features.devices.plans.planned import code_of
 from framebench.features.devices.releases.figure import plans
 from framebench.features.devices.tables import frame
 from framebench.suite.case import Case
-from framebench.suite.registry import find as find_strategy
 
 ROW_IN = 0.26  # height of a strategy's two bars in inches
 WORTH = 0.05  # a change that is drawn
@@ -28,8 +27,8 @@ FEWEST = 3
 NAMES = {"torch": "PyTorch: most in use", "jax": "JAX: XLA's plan"}
 NOTE = (
     "Predicted, not measured: a simulated step of PyTorch, and XLA's plan of JAX's. They count different things: compare bars "
-    "of one colour. Without a bar there is no prediction. Left out: combinations, other models, and strategies within 5 % of "
-    "the baseline in both frameworks."
+    "of one colour. Without a bar there is no prediction. Left out: combinations, other mathematics, and strategies within 5 % "
+    "of the baseline in both frameworks."
 )
 
 
@@ -52,15 +51,15 @@ def savings(df: pd.DataFrame) -> Figure | None:
 def worth_drawing(df: pd.DataFrame) -> pd.DataFrame:
     """Single strategies of the same model that change a peak somewhere, and the baseline; of what was refused what it needs."""
     needed = df["used_bytes"].fillna(df["needs_bytes"])
-    single = pd.Series([*map(_alone, df["scenario"], df["strategy"])], df.index, bool)
+    single = pd.Series([*map(_alone, map(Case.of, df["case"]))], df.index, bool)
     known = df.assign(used_bytes=needed)[needed.notna() & single]
     changed = known.loc[(known["ratio"] - 1).abs() > WORTH, "strategy"]
     return known[known["strategy"].isin(changed) | known["baseline"]]
 
 
-def _alone(scenario: str, strategy: str) -> bool:
-    """No combination, and of the baseline's model and loss."""
-    return "+" not in strategy and find_strategy(scenario, strategy).same_loss
+def _alone(case: Case) -> bool:
+    """No combination, and what the baseline computes."""
+    return "+" not in case.strategy and case.same_mathematics
 
 
 def _panel(axes: Axes, drawn: pd.DataFrame, order: list[str], device: str, legend: bool) -> None:

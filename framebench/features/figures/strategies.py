@@ -26,7 +26,7 @@ WORTH = 0.05  # a change that a title counts
 RANGE = math.log2(3)  # where the colours end: a third, and three times
 HEAT = (
     "Ratios to the baseline of the same framework and batch: compare down a column, not across. Blue: less, orange: more. "
-    "Italic: another model."
+    "Italic: other mathematics."
 )
 CHANGE = LinearSegmentedColormap.from_list("change", ["#01487a", "#0173b2", "#f7f7f7", "#de8f05", "#8a5700"])
 QUANTITIES = {"shared_ratio": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
@@ -46,8 +46,9 @@ def heat(df: pd.DataFrame) -> Figure | None:
     for axes, (column, text) in zip(panels, QUANTITIES.items()):
         _heat_panel(axes, measured, column)
         axes.set_title(text)
+    same = measured.groupby("strategy", observed=True)["same_mathematics"].all()
     for label, strategy in zip(panels[0].get_yticklabels(), strategies):
-        label.set_style("normal" if find(group["scenario"].iloc[0], strategy).same_loss else "italic")
+        label.set_style("normal" if same[strategy] else "italic")
     figure.tight_layout()
     return page.explained(figure, _heat_title(group), rows.footer(group, f"{HEAT} {timing(group)} {rows.batches(measured)}"))
 

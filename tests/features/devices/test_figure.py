@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
+
 from framebench.analysis.figures.page import finding_and_source
 from framebench.analysis.results import Results
 from framebench.features.devices import figure
@@ -65,3 +67,22 @@ def test_a_line_is_a_case_over_releases_in_their_order() -> None:
     assert finding_and_source(drawn)[0] == (
         "JAX 0.9.2 to 0.10.1: plans for one NVIDIA H100 SXM 80 GB differ by -10.0% to +0.0% from the oldest's"
     )
+
+
+def test_what_batch_norm_makes_another_gradient_is_left_out() -> None:
+    names = ("fp32", "checkpoint", "accumulate", "offload", "amp_bf16")
+
+    def drawn(workload: str) -> set[str]:
+        rows = [
+            {
+                "case": f"{workload}/torch/train/{name}/b64/full",
+                "strategy": name,
+                "baseline": name == "fp32",
+                "ratio": 1 - i / 10,
+            }
+            for i, name in enumerate(names)
+        ]
+        return set(figure.worth_drawing(pd.DataFrame(rows).assign(used_bytes=2**30, needs_bytes=2**30))["strategy"])
+
+    assert drawn("transformer") == {*names}
+    assert drawn("resnet50") == {*names} - {"accumulate"}
