@@ -28,5 +28,5 @@ def test_a_small_volumes_weight_gradient_is_unwritten_memory_in_bfloat16(environ
     flags = Path("/proc/cpuinfo").read_text().split()
     if "avx512_bf16" not in flags or "amx_bf16" in flags:
         pytest.skip("oneDNN takes another kernel on this processor: it was seen with AVX512-BF16 alone")
-    assert off["bfloat16"] > 1
+    assert off["bfloat16"] > 0.1, "what memory held before: of no size in particular"
     assert "2x2x2 voxels" in said
