@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
 MIB = 2**20
-NOTES = 8  # below a table on a terminal; documents have them all
+NOTES = 12  # below a table on a terminal; documents have them all
 
 
 class Shown(NamedTuple):
@@ -96,7 +96,7 @@ class Comparison:
         for note in self.notes[:NOTES]:
             console.print(f"- {note}", markup=False, highlight=False)
         if (more := len(self.notes) - NOTES) > 0:
-            console.print(f"- {more} more notes: fewer cases or strategies show all of theirs", highlight=False)
+            console.print(f"- {more} more notes: ask for fewer cases to see all of theirs", highlight=False)
         console.print()
 
     def markdown(self) -> str:

@@ -86,7 +86,7 @@ class Row(NamedTuple):
     only_for_claims: Annotated[bool, "", "whether the strategy only tests an article's sentence: main tables leave it out"]
     usable: Annotated[bool, "", "status ok, verified, and the strategy was seen to take effect"]
     peak_ratio: Annotated[float | None, "", "peak over the baseline's; missing where two instruments read them"]
-    shared_ratio: Annotated[float | None, "", "`step_bytes` over the baseline's"]
+    shared_ratio: Annotated[float | None, "", "`step_bytes` over the baseline's: to compare strategies of one framework"]
     eager_ratio: Annotated[
         float | None, "", "peak over that of the same without torch.compile; missing of what is not compiled"
     ]

@@ -15,8 +15,9 @@ from framebench.features.claims.samples import Quantity
 
 SMALL = {
     "A", "AN", "AND", "ARE", "AS", "AT", "BE", "BY", "DO", "DOES", "FOR", "FROM", "HOW", "IN", "IS", "IT", "MORE", "NOT", "OF",
-    "ON", "ONE", "OR", "THAN", "THAT", "THE", "TO", "TRUE", "UNDER", "WITH",
+    "ON", "ONE", "OR", "THAN", "THAT", "THE", "TO", "TRUE", "UNDER", "WITH", "MAKE", "MAKES", "%",
 }  # words that say nothing of a claim  # fmt: skip
+TIME, OF_TIME = "TIME", {"SLOW", "SLOWER", "FASTER", "SPEED", "SLOWDOWN"}
 FEW = 12  # claims with a word: one that more of them have, such as memory, finds none
 
 
@@ -104,15 +105,23 @@ class Registry:
         return [c for c in self.claims if _meant(c, text)]
 
     def _nearest(self, text: str) -> list[Claim]:
-        """Those that share most words with a sentence. Where that is one word, it must be one that few claims have."""
+        """Those that share most words with a sentence, whose numbers count where it has nothing else. A single word must be one
+        that few claims have."""
         if re.match(r"[A-Z]\d", text):
             return []
-        wanted = set(_words(text).split()) - SMALL
-        shared = {c.name: wanted & set(_words(f"{c.says} {c.metric}").split()) for c in self.claims}
+        terms = _terms(text)
+        wanted = {word for word in terms if not word[0].isdigit()} or terms
+        shared = {c.name: wanted & self._terms_of(c) for c in self.claims}
         if (most := max(map(len, shared.values()))) > 1:
             return [c for c in self.claims if len(shared[c.name]) == most]
         named = Counter(word for words in shared.values() for word in words)
         return [c for c in self.claims if any(named[word] <= FEW for word in shared[c.name])]
+
+    @staticmethod
+    def _terms_of(claim: Claim) -> set[str]:
+        """Of what it says; and that times stand beside it, if they do."""
+        timed = any(TIME in _terms(arm.name) for arm in (*claim.arms, *claim.evidence))
+        return _terms(f"{claim.says} {claim.metric}") | ({TIME} if timed else set())
 
     def _joined(self, ids: Iterable[str]) -> list[str]:
         """As they are typed, with quotes or without: a part that follows its id belongs to it."""
@@ -143,6 +152,11 @@ def _names(claim: Claim) -> set[str]:
 def _words(text: str) -> str:
     """For a search: `40%` is `40 %`."""
     return re.sub(r"(?<=\d)%", " %", text.replace("-", " ").upper())
+
+
+def _terms(text: str) -> set[str]:
+    """What a search goes by: whoever asks what is slower asks for a time."""
+    return {TIME if word in OF_TIME else word for word in _words(text).split()} - SMALL
 
 
 def _meant(claim: Claim, text: str) -> bool:

@@ -142,7 +142,8 @@ def kept(measured_growth: Growth) -> Comparison:
     data = pd.DataFrame([row.model_dump() for row in measured_growth.kept], columns=list(shown))
     return Comparison(
         f"{measured_growth.case}: what piles up",
-        f"in {measured_growth.watched} more steps, which were watched; the bytes of a tensor stand in the row of its storage",
+        f"in {measured_growth.watched} more steps, which were watched; the bytes of a tensor stand in the row of its storage, "
+        "and those of a graph that it keeps in the table above",
         data,
         shown,
         left=4,

@@ -32,7 +32,7 @@ def table(bisection: Bisected) -> Comparison:
         f"it differs from the oldest that runs by more than {bisection.threshold:.1%}, and by more than the processes of "
         f"either "
         f"differ (at least {FLOOR:.1%}). Named is the "
-        "first that did so to the side of the newest. What cannot be installed, run or verified is stepped over.",
+        "first that answered as the newest does. What cannot be installed, run or verified is stepped over.",
         (bisection.framework, f"{bisection.quantity} ({unit})", "processes", "noise", "change", "verdict", "beside it"),
         rows,
         left=1,

@@ -15,7 +15,7 @@ from framebench.suite.strategy import TITLES
 
 ASSUMED = "jax: what its plans may be off by rests on a few cases of one H200; docs/devices.md has each"
 HEAD = ("framework", "strategy", "batch", "peak MiB", "of memory", "answer")
-MORE = "or more: the search ended there, and the next larger batch was not tried"
+MORE = "or more: the search ended there after several plans; ask for a larger batch by name, as in .../b512/full"
 
 
 def sentence(offers: Sequence[Offer], batch: int | None) -> str:
@@ -79,15 +79,11 @@ def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str
         f" Answers allow for a prediction that is off by {allowed}. How far predictions were off: docs/devices.md."
     )
     notes = (
+        *dict.fromkeys(MORE for o in offers if _batch(o).endswith("more")),
         *dict.fromkeys(f"{o.case.framework}: {each}" for o in offers for each in o.planned.not_held),
         *dict.fromkeys(ASSUMED for o in offers if o.case.framework == "jax"),
         *(f"{o.case.id}: {note}" for o in offers for note in o.planned.notes),
         *_of_batch_norm(offers),
-        *(
-            ["or more: the search ended there, and a larger batch was not tried"]
-            if any(_batch(o).endswith("more") for o in offers)
-            else []
-        ),
         *by_reason({f"{o.case.framework} {o.case.strategy}": o.answer for o in offers if o.bytes is None} | dict(left_out)),
     )
     title = f"{_what(offers[0])}, {f'batch {batch}' if batch else 'largest batch that fits'}, on one {device.title}"

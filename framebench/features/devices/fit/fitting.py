@@ -23,7 +23,7 @@ MOST = 2**16  # samples in a batch
 FIRST = {"torch": (1, 4), "jax": (4,)}  # batches that are planned first, in multiples of the smallest there is
 # The next batch is at most so many times the largest that fits: PyTorch's segments of 20 MiB hide how small ones grow
 LEAP = {"torch": 16, "jax": 1024}
-PLANS = {"torch": 8, "jax": 3}  # of one strategy: XLA's take up to a minute each
+PLANS = {"torch": 8, "jax": 5}  # of one strategy: XLA's take up to a minute each
 # Allowed for where no rows of measured cards judge the predictions. For JAX it is more than the most that a card of our own
 # was off by at full size (docs/devices.md).
 UNJUDGED = {"torch": 0.1, "jax": 0.08}
