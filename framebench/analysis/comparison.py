@@ -96,7 +96,7 @@ class Comparison:
         for note in self.notes[:NOTES]:
             console.print(f"- {note}", markup=False, highlight=False)
         if (more := len(self.notes) - NOTES) > 0:
-            console.print(f"- {more} more notes: ask for fewer cases to see all of theirs", highlight=False)
+            console.print(f"- {more} more: ask for fewer cases to see all of their notes", highlight=False)
         console.print()
 
     def markdown(self) -> str:
