@@ -58,6 +58,8 @@ def test_what_is_the_same_in_every_row_goes_first_and_is_said() -> None:
     rows = (("fp32", "100.0", "8e-08", "4", "yes"), ("checkpoint", "100.0", "7e-08", "4", "yes"))
     console = Console(width=36, file=io.StringIO())
     assert terminal.draw(console, head, rows, 1) == ["p (4 in every row)", "effect (yes in every row)"]
+    missing = (*rows, ("offload", "-", "-", "-", "yes"))
+    assert terminal.draw(console, head, missing, 1) == ["p (4 in every row)", "effect (yes in every row)"]  # that has one
     assert terminal.draw(console, head, rows[:1], 1) == ["verified", "p"]  # one row has nothing in common
 
 

@@ -116,6 +116,11 @@ def test_what_is_counted_is_told_where_it_piles_up() -> None:
     assert table.rows[0][:3] == ("host.malloc", "no growth seen", "0 B")
 
 
+def test_what_rises_by_less_than_an_instrument_can_tell_is_called_that() -> None:
+    rising = growth.table(found(host_private=FLAT + 2**11 * np.arange(STEPS)))
+    assert rising.rows[0][:2] == ("host.private", "less than it can tell")
+
+
 def test_growth_without_a_name_is_said() -> None:
     """As where every tenth step leaks: most of those that are watched leave nothing."""
     table = growth.table(found(host_malloc=FLAT + 2**14 * np.arange(STEPS)))

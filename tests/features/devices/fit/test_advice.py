@@ -164,6 +164,16 @@ def test_max_batch_asks_for_the_baseline_alone(predicted: Callable[[Size], list[
     asks = ("max-batch", "transformer/torch/train", "--device", "a100-40gb", "--budget", "16GiB")
     assert offers(*asks)[0]["case"].endswith("/fp32/b13/full")
     assert {case.strategy for case in asked} == {"fp32"}
+    said = " ".join(told(*asks).output.split())
+    assert "tried is the baseline, fp32: name strategies for others" in said
+    assert "or more: the search ended there" not in said
+
+
+def test_a_search_that_ends_early_says_how_to_go_on(predicted: Callable[[Size], list[Case]]) -> None:
+    predicted(lambda case: round(2**28 * case.batch**0.5))  # each line ends too low
+    said = " ".join(told("max-batch", "transformer/jax/train/fp32", "--device", "a100-40gb").stdout.split())
+    assert " or more " in said
+    assert "- or more: the search ended there after several plans; ask for a larger batch by name" in said
 
 
 @pytest.mark.parametrize(
