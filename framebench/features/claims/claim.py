@@ -105,12 +105,10 @@ class Registry:
         return [c for c in self.claims if _meant(c, text)]
 
     def _nearest(self, text: str) -> list[Claim]:
-        """Those that share most words with a sentence, whose numbers count where it has nothing else. A single word must be one
-        that few claims have."""
+        """Those that share most words with a sentence, numbers aside. A single word must be one that few claims have."""
         if re.match(r"[A-Z]\d", text):
             return []
-        terms = _terms(text)
-        wanted = {word for word in terms if not word[0].isdigit()} or terms
+        wanted = {word for word in _terms(text) if not word[0].isdigit()}
         shared = {c.name: wanted & self._terms_of(c) for c in self.claims}
         if (most := max(map(len, shared.values()))) > 1:
             return [c for c in self.claims if len(shared[c.name]) == most]

@@ -33,8 +33,8 @@ def test_what_is_offered_fits_and_nothing_faster_is_left_out(found: list[Record]
     assert all(o.peak.needs <= budget for o in [*advice.fitting, *advice.changed])
     assert all(o.peak.needs > budget for o in advice.beyond)
     assert [o.throughput for o in advice.fitting] == sorted((o.throughput for o in advice.fitting), reverse=True)
-    assert all(o.case.plan.same_loss for o in advice.fitting)
-    assert not any(o.case.plan.same_loss for o in advice.changed)
+    assert all(o.case.same_mathematics for o in advice.fitting)
+    assert not any(o.case.same_mathematics for o in advice.changed)
     said = {(o.case.framework, o.case.strategy) for o in everything(advice)}
     used = [r for r in rows(found) if not r.only_for_claims]
     for r in used:  # every measured case of the batch that fits with the margin is offered, with its own number
