@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,12 +50,19 @@ def table(entries: Sequence[Entry], title: str = "") -> Comparison:
 def in_short(entries: Sequence[Entry]) -> Comparison:
     """One row for each claim, short enough to choose from; the arms, and what to do, are in its details."""
     whole = table(entries)
-    rows = [(e.name, shorten(e.says, SAYS, placeholder=" ..."), e.measured, e.judged) for e in entries]
+    rows = [(e.name, shorten(e.says, SAYS, placeholder=" ..."), f"{e.measured}{times(e)}", e.judged) for e in entries]
     caption = (
         "Measured is the median of the arms that decide, or the lowest and the highest where they disagree (mixed). "
         f"One claim with its arms and what to do: framebench claims '{entries[0].name}'."
     )
     return Comparison.of_text(whole.title, caption, IN_SHORT, rows, left=len(IN_SHORT), machine=whole.machine)
+
+
+def times(entry: Entry) -> str:
+    """Of step times that stand beside a claim about something else: the lowest and the highest."""
+    beside = [one for one in entry.lines if not one.decides and one.form == "change" and "time" in re.split(r"\W", one.arm)]
+    changes = [100 * (one.value - 1) for one in beside if one.value is not None]
+    return f"; its time: {min(changes):+.1f} to {max(changes):+.1f} %" if changes else ""
 
 
 def protocol(entries: Sequence[Entry]) -> str:
@@ -95,8 +103,8 @@ def count(records: Sequence[str]) -> str:
 def detail(entry: Entry) -> Comparison:
     """The answer, and one claim's arms, the deciding ones first."""
     return Comparison.of_text(
-        f"{entry.name}: {entry.says}\nVerdict: {entry.judged}. Measured: {entry.measured}; claimed: {entry.claimed} "
-        f"({entry.metric}).\nWhat to do: {entry.recommendation}",
+        f"{entry.name}: {entry.says}\nVerdict: {entry.judged}. Measured: {entry.measured}{times(entry)}; "
+        f"claimed: {entry.claimed} ({entry.metric}).\nWhat to do: {entry.recommendation}",
         f"Does what a CPU shows hold on a GPU? {transfers(entry)}. {' '.join(entry.reasons)}",
         LINES,
         tuple(arm(one) for one in sorted(entry.lines, key=lambda one: not one.decides)),

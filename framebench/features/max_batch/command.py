@@ -57,11 +57,11 @@ def max_batch_(
     given = parts(asked)
     workload = _named(given.workload, given.batch, budget)
     framework, stage, size = given.framework or "*", given.scenario or "train", given.size or DEFAULT_SIZE
+    if not given.strategy and stage in SCENARIOS:
+        say(f"tried is the baseline, {SCENARIOS[stage].baseline}: name others, as in {workload}/*/{stage}/{{a,b}}")
     if device is not None:
         baseline = given._replace(strategy=given.strategy or SCENARIOS[stage].baseline, size=given.size or FULL_SIZE)
         within = parse_bytes(budget) if budget else None
-        if not given.strategy:
-            say(f"tried is the baseline, {baseline.strategy}: name strategies for others, such as {{fp32,checkpoint}}")
         raise typer.Exit(needed("advise_on_device", "devices")(baseline, device, within, results, as_json))
     if budget is None:
         fail("how much memory? --budget 16GiB, or --device a100-40gb for one that is not here", 2)

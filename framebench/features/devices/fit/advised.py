@@ -15,7 +15,10 @@ from framebench.suite.strategy import TITLES
 
 ASSUMED = "jax: what its plans may be off by rests on a few cases of one H200; docs/devices.md has each"
 HEAD = ("framework", "strategy", "batch", "peak MiB", "of memory", "answer")
-MORE = "or more: the search ended there after several plans; ask for a larger batch by name, as in .../b512/full"
+MORE = (
+    "a batch with `to` or `or more`: the search ended after several plans. The first number fits for certain; a batch that is "
+    "named, as in .../b512/full, is planned by itself"
+)
 
 
 def sentence(offers: Sequence[Offer], batch: int | None) -> str:
@@ -56,7 +59,9 @@ def _model(case: Case) -> str:
 
 
 def _batch(offer: Offer) -> str:
-    return f"{offer.batch}" if offer.complete or not offer.fits else f"{offer.batch} or more"
+    if offer.complete or not offer.fits:
+        return f"{offer.batch}"
+    return f"{offer.batch} or more" if offer.below is None else f"{offer.batch} to {offer.below - 1}"
 
 
 def _short(offer: Offer) -> str:
@@ -79,7 +84,7 @@ def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str
         f" Answers allow for a prediction that is off by {allowed}. How far predictions were off: docs/devices.md."
     )
     notes = (
-        *dict.fromkeys(MORE for o in offers if _batch(o).endswith("more")),
+        *dict.fromkeys(MORE for o in offers if o.fits and not o.complete),
         *dict.fromkeys(f"{o.case.framework}: {each}" for o in offers for each in o.planned.not_held),
         *dict.fromkeys(ASSUMED for o in offers if o.case.framework == "jax"),
         *(f"{o.case.id}: {note}" for o in offers for note in o.planned.notes),
@@ -117,7 +122,7 @@ def as_json(offers: Sequence[Offer], left_out: Mapping[str, str]) -> dict[str, A
             {
                 "case": o.case.id, "fits": o.fits, "answer": o.answer, "peak_bytes": o.planned.peak_bytes,
                 "needs_bytes": o.planned.needs_bytes, "source": o.planned.source, "allowed_error": o.error,
-                "next_batch_was_tried": o.complete,
+                "next_batch_was_tried": o.complete, "does_not_fit_from": o.below,
             }
             for o in offers
         ],

@@ -49,6 +49,7 @@ class Offer:
     error: float  # the share that the prediction may be off by
     budget: int | None = None  # bytes
     complete: bool = True  # of a search for the largest batch: the next one does not fit for certain
+    below: int | None = None  # the smallest batch of the search that does not fit for certain, if one was tried
 
     @property
     def batch(self) -> int:
@@ -80,7 +81,11 @@ class Offer:
         if self.bytes is None:
             return self.planned.reason or self.planned.outcome
         room = (self.memory - context(self.device)[1]) / self.bytes - 1
-        return f"fits if the prediction is at most {room:.1%} low" if room >= 0 else f"fits only if it is {-room:.1%} high"
+        return (
+            f"fits if the prediction is at most {room:.1%} low"
+            if room >= 0
+            else f"fits only if the prediction is {-room:.1%} high"
+        )
 
 
 @dataclass
@@ -107,7 +112,8 @@ class Search:
     @property
     def offer(self) -> Offer:
         """At the largest batch that fits, or else at the smallest."""
-        return replace(self._at(self._good or min(self.tried)), complete=self._decided)
+        below = min((b for b in self.tried if b > self._good), default=None)
+        return replace(self._at(self._good or min(self.tried)), complete=self._decided, below=below)
 
     def _at(self, batch: int) -> Offer:
         return Offer(replace(self.case, batch=batch), self.tried[batch], self.device, self.error, self.budget)

@@ -165,15 +165,20 @@ def test_max_batch_asks_for_the_baseline_alone(predicted: Callable[[Size], list[
     assert offers(*asks)[0]["case"].endswith("/fp32/b13/full")
     assert {case.strategy for case in asked} == {"fp32"}
     said = " ".join(told(*asks).output.split())
-    assert "tried is the baseline, fp32: name strategies for others" in said
-    assert "or more: the search ended there" not in said
+    assert "tried is the baseline, fp32: name others, as in transformer" in said
+    assert "the search ended after several plans" not in said
 
 
 def test_a_search_that_ends_early_says_how_to_go_on(predicted: Callable[[Size], list[Case]]) -> None:
     predicted(lambda case: round(2**28 * case.batch**0.5))  # each line ends too low
     said = " ".join(told("max-batch", "transformer/jax/train/fp32", "--device", "a100-40gb").stdout.split())
     assert " or more " in said
-    assert "- or more: the search ended there after several plans; ask for a larger batch by name" in said
+    assert "the search ended after several plans. The first number fits for certain" in said
+    predicted(lambda case: round(2**31 + (case.batch // 50) * 2**31.5))  # in steps, between which a line says nothing
+    (offer,) = offers("max-batch", "transformer/jax/train/fp32", "--device", "a100-40gb")
+    assert not offer["next_batch_was_tried"]
+    said = told("max-batch", "transformer/jax/train/fp32", "--device", "a100-40gb").stdout
+    assert f" {offer['case'].split('/b')[1].split('/')[0]} to {offer['does_not_fit_from'] - 1} " in said
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_in_between_the_answer_says_on_what_it_depends() -> None:
     at_four_percent = int((MEMORY - CONTEXT[1]) / 1.04)
     assert offer(at_four_percent, 0.1).answer == "fits if the prediction is at most 4.0% low"
     above = int((MEMORY - CONTEXT[1]) / 0.95)
-    assert offer(above, 0.1).answer == "fits only if it is 5.0% high"
+    assert offer(above, 0.1).answer == "fits only if the prediction is 5.0% high"
 
 
 def test_a_budget_counts_in_the_place_of_the_device_s_memory() -> None:
