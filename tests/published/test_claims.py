@@ -23,7 +23,7 @@ from framebench.features.claims.planned_measures import Planned
 from framebench.features.claims.registry import REGISTRY
 from framebench.features.claims.rule import MEASURED, Target, Verdict
 from framebench.features.claims.samples import ADDED, PEAK
-from framebench.features.claims.show import detail, in_short
+from framebench.features.claims.show import detail
 from tests.processes import ROOT
 from tests.published.committed import records
 
@@ -351,13 +351,3 @@ def test_files_behind_a_row_exist_and_every_measured_row_has_some() -> None:
 
 def test_why_a_result_holds_elsewhere_is_printed_as_it_was_written() -> None:
     assert all(entry.why in detail(entry).caption for entry in entries(SHOWN))
-
-
-def test_step_times_that_stand_beside_a_claim_are_in_the_list() -> None:
-    """Whoever asks whether checkpointing makes a step 30 % slower finds passes judged, and the times beside them."""
-    (passes,) = [entry for entry in entries("xeon-2core") if entry.name == "B2 passes"]
-    beside = [one.value for one in passes.lines if " time" in one.name and one.value is not None]
-    (row,) = [row for row in in_short([passes]).rows]
-    assert row[2].endswith(f"; its time: {100 * (min(beside) - 1):+.1f} to {100 * (max(beside) - 1):+.1f} %")
-    (plain,) = [entry for entry in entries("xeon-2core") if entry.name == "A11"]
-    assert "its time" not in in_short([plain]).rows[0][2]

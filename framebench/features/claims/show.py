@@ -27,6 +27,7 @@ CAPTION = (
     "Planned arms are predictions for an H100 at full size, with their published error. Square brackets count the arms behind "
     "an advice. Rule: docs/claims.md."
 )
+OF_TIME = re.compile(r"\w+/\w+ time")  # an arm: the step time of a workload in a framework
 
 
 def table(entries: Sequence[Entry], title: str = "") -> Comparison:
@@ -59,10 +60,14 @@ def in_short(entries: Sequence[Entry]) -> Comparison:
 
 
 def times(entry: Entry) -> str:
-    """Of step times that stand beside a claim about something else: the lowest and the highest."""
-    beside = [one for one in entry.lines if not one.decides and one.form == "change" and "time" in re.split(r"\W", one.arm)]
+    """Of step times with an interval that stand beside a claim about something else, on a CPU: the lowest and the highest. What
+    compares something besides, such as a scan with an unrolled step, is left out."""
+    beside = [
+        one for one in entry.lines if not one.decides and one.bounded and one.device == "cpu" and OF_TIME.fullmatch(one.arm)
+    ]
     changes = [100 * (one.value - 1) for one in beside if one.value is not None]
-    return f"; its time: {min(changes):+.1f} to {max(changes):+.1f} %" if changes else ""
+    ends = dict.fromkeys(f"{end:+.1f}" for end in (min(changes), max(changes))) if changes else {}
+    return f"; its time on a CPU: {' to '.join(ends)} %" if ends else ""
 
 
 def protocol(entries: Sequence[Entry]) -> str:

@@ -21,19 +21,15 @@ from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case
 from framebench.suite.registry import SCENARIOS
 from framebench.suite.user_file import Fault
 
+ASKED = "such as transformer/*/train/checkpoint, by default the baseline of training; or your own file"
+
 
 @app.command("max-batch", rich_help_panel=BUDGET)
 def max_batch_(
     budget: Annotated[
         str | None, typer.Option(help="Memory for tensors and workspaces, such as 1GiB. Default: all that --device has.")
     ] = None,
-    asked: Annotated[
-        str,
-        typer.Argument(
-            metavar="CASES",
-            help="such as transformer/*/train/checkpoint, by default the baseline of training; or your own file",
-        ),
-    ] = "",
+    asked: Annotated[str, typer.Argument(metavar="CASES", help=ASKED)] = "",
     scenario: Annotated[str, typer.Option(help="of a file of your own: train or eval")] = "train",
     strategies: Annotated[str | None, typer.Option(help="of a file of your own; by default its baseline")] = None,
     device: Annotated[str | None, typer.Option(help="Predict for a device that is not here, such as a100-40gb.")] = None,
@@ -51,21 +47,21 @@ def max_batch_(
 
     What this machine has found before is answered at once.
     """
+    options = runner.Options(time_limit_s=time_limit)
     if asked.endswith(".py"):
-        options = runner.Options(time_limit_s=time_limit)
         return of_file(Path(asked), scenario, strategies, budget, env, max_batch, options, results, as_json, minutes)
     given = parts(asked)
     workload = _named(given.workload, given.batch, budget)
     framework, stage, size = given.framework or "*", given.scenario or "train", given.size or DEFAULT_SIZE
+    if device is None and budget is None:
+        fail("how much memory? --budget 16GiB, or --device a100-40gb for one that is not here", 2)
+    budget_bytes = parse_bytes(budget) if budget else None
     if not given.strategy and stage in SCENARIOS:
         say(f"tried is the baseline, {SCENARIOS[stage].baseline}: name others, as in {workload}/*/{stage}/{{a,b}}")
     if device is not None:
         baseline = given._replace(strategy=given.strategy or SCENARIOS[stage].baseline, size=given.size or FULL_SIZE)
-        within = parse_bytes(budget) if budget else None
-        raise typer.Exit(needed("advise_on_device", "devices")(baseline, device, within, results, as_json))
-    if budget is None:
-        fail("how much memory? --budget 16GiB, or --device a100-40gb for one that is not here", 2)
-    budget_bytes, options = parse_bytes(budget), runner.Options(time_limit_s=time_limit)
+        raise typer.Exit(needed("advise_on_device", "devices")(baseline, device, budget_bytes, results, as_json))
+    assert budget_bytes is not None
     fit_records: list[Fit] = []
     for case in search.chosen(workload, framework, stage, given.strategy, size):
         one = None if again or env else _known(case, budget_bytes, max_batch, results)

@@ -16,8 +16,8 @@ from framebench.suite.strategy import TITLES
 ASSUMED = "jax: what its plans may be off by rests on a few cases of one H200; docs/devices.md has each"
 HEAD = ("framework", "strategy", "batch", "peak MiB", "of memory", "answer")
 MORE = (
-    "a batch with `to` or `or more`: the search ended after several plans. The first number fits for certain; a batch that is "
-    "named, as in .../b512/full, is planned by itself"
+    "with `to` or `or more`: the search ended after several plans. The first number fits for certain, and what is beyond the "
+    "second is not certain to; a batch that is named, as in .../b512/full, is planned by itself"
 )
 
 
@@ -122,7 +122,7 @@ def as_json(offers: Sequence[Offer], left_out: Mapping[str, str]) -> dict[str, A
             {
                 "case": o.case.id, "fits": o.fits, "answer": o.answer, "peak_bytes": o.planned.peak_bytes,
                 "needs_bytes": o.planned.needs_bytes, "source": o.planned.source, "allowed_error": o.error,
-                "next_batch_was_tried": o.complete, "does_not_fit_from": o.below,
+                "next_batch_was_tried": o.complete, "not_certain_from": o.below,
             }
             for o in offers
         ],

@@ -49,7 +49,7 @@ class Offer:
     error: float  # the share that the prediction may be off by
     budget: int | None = None  # bytes
     complete: bool = True  # of a search for the largest batch: the next one does not fit for certain
-    below: int | None = None  # the smallest batch of the search that does not fit for certain, if one was tried
+    below: int | None = None  # of a search: the smallest larger batch of which it is not certain that it fits, if one was tried
 
     @property
     def batch(self) -> int:

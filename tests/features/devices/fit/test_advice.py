@@ -178,7 +178,7 @@ def test_a_search_that_ends_early_says_how_to_go_on(predicted: Callable[[Size], 
     (offer,) = offers("max-batch", "transformer/jax/train/fp32", "--device", "a100-40gb")
     assert not offer["next_batch_was_tried"]
     said = told("max-batch", "transformer/jax/train/fp32", "--device", "a100-40gb").stdout
-    assert f" {offer['case'].split('/b')[1].split('/')[0]} to {offer['does_not_fit_from'] - 1} " in said
+    assert f" {offer['case'].split('/b')[1].split('/')[0]} to {offer['not_certain_from'] - 1} " in said
 
 
 @pytest.mark.parametrize(
