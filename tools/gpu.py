@@ -194,7 +194,7 @@ def show(results: Path) -> bool:
     framebench = [sys.executable, "-m", "framebench.cli"]
     report = [*framebench, "report", "--results", str(results), "--machine", provenance.machine_name()]
     figures, site = (["--to", str(results / name)] for name in ("figures", "site"))
-    ways = [report, [*report, "--figures", *figures], [*report, "--html", *site]]
+    ways = [report, [*report, "--figures", "all", *figures], [*report, "--html", *site]]
     made = [subprocess.run(way, stdout=subprocess.DEVNULL).returncode == 0 for way in ways]
     seen = [
         [*framebench, "check-results", str(results)],

@@ -51,8 +51,8 @@ def report(
     machine: Machines = None,
     html: Annotated[bool, typer.Option("--html", help="Write a site, by default to site/.")] = False,
     figures: Annotated[
-        bool, typer.Option("--figures", help="Draw one machine's figures as SVG, by default to docs/figures/.")
-    ] = False,
+        str | None, typer.Option(help="Draw a machine's `all`, one or some (`pareto-*`) as SVG, by default to docs/figures/.")
+    ] = None,
     notebooks: Annotated[
         list[str] | None, typer.Option(help="Execute a notebook, or `all`, by default into analysis/notebooks/executed/.")
     ] = None,
@@ -82,7 +82,7 @@ def report(
     if notebooks:
         return needed("run_notebooks", "notebooks")(notebooks, folder, machine_of(folder, machine), to)
     if figures:
-        return _draw(folder, machine_of(folder, machine), to or FIGURES)
+        return _draw(figures, folder, machine_of(folder, machine), to or FIGURES)
     machines = machines_of(folder, ALL if tracked else machine, has(folder, selectors))
     shown = kept(selectors, machines, folder)
     if not shown:
@@ -147,10 +147,14 @@ def site(shown: list[Record], folder: Folder, target: Path) -> None:
     say(f"{len(pages)} pages; open {target / 'index.html'}")
 
 
-def _draw(folder: Folder, machine: str, to: Path) -> None:
-    """Every figure that the records of one machine can fill: the same bytes for the same records."""
-    from framebench.analysis.figures import save_all
+def _draw(name: str, folder: Folder, machine: str, to: Path) -> None:
+    """The figures of that name, or all, that one machine's records can fill: the same bytes for the same records."""
+    from framebench.analysis.figures import save
 
     writable(to)
-    for path in save_all(folder.table(machine), to, folder):
+    try:
+        made = save(folder.table(machine), to, folder, "*" if name == ALL else name)
+    except ValueError as error:
+        fail(str(error), 2)
+    for path in made:
         typer.echo(path)

@@ -139,7 +139,7 @@ def test_numbers_in_titles_are_those_of_the_rows(real: pd.DataFrame) -> None:
 
 def test_the_same_rows_give_the_same_bytes(real: pd.DataFrame, tmp_path: Path) -> None:
     some = real[real["workload"] == "unet3d"]
-    first, second = (figures.save_all(some, tmp_path / name) for name in "ab")
+    first, second = (figures.save(some, tmp_path / name) for name in "ab")
     assert [p.name for p in first] == [p.name for p in second]
     assert all(a.read_bytes() == b.read_bytes() for a, b in zip(first, second))
     assert not any("<dc:date>" in p.read_text() for p in first)
@@ -154,7 +154,7 @@ def test_drawing_imports_no_framework_and_leaves_no_figure_open() -> None:
 
 def test_the_command_writes_files_and_asks_for_a_machine(tmp_path: Path) -> None:
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-        called = [sys.executable, "-m", "framebench.cli", "report", "--figures", "--to", str(tmp_path / "to"), *arguments]
+        called = [sys.executable, "-m", "framebench.cli", "report", "--figures=all", "--to", str(tmp_path / "to"), *arguments]
         return subprocess.run(called, cwd=ROOT, capture_output=True, text=True, timeout=600)
 
     wrong = command("--machine", "nowhere")

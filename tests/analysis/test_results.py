@@ -159,7 +159,7 @@ def test_importing_analysis_imports_no_pandas() -> None:
     [
         ["report", "--machine", "all", "--docs", "DOC"],
         ["report", "--machine", "all", "--html", "--to", "TO"],
-        ["report", "--figures", "--to", "TO"],
+        ["report", "--figures", "all", "--to", "TO"],
         ["show", "--json"],
         ["claims", "B19", "--size", "tiny"],
         ["predict", "transformer/jax/train/fp32/b9/tiny"],

@@ -63,9 +63,10 @@ CASE = "transformer/torch/train/fp32/b4/tiny"
         (["explain", "resnet50"], "as in resnet50/torch/"),
         (["explain", CASE, "--version", "0.1"], "there are: 2.12.1, 2.13.0"),
         (["show", "--results", __file__], "is a file"),
-        (["report", "--figures", "--to", __file__], "Not a folder"),
+        (["report", "--figures", "all", "--to", __file__], "Not a folder"),
         (["report", "--to", "x"], "beside one of them"),
-        (["report", "--figures", "resnet50"], "leave the cases out"),
+        (["report", "--figures", "all", "resnet50"], "leave the cases out"),
+        (["report", "--figures", "nothing"], "no figure 'nothing'; there are: "),
         (["answer", "--machine", "all"], "one machine, not all; choose from: "),
         (["report", "--docs", "nowhere.md"], "no document nowhere.md"),
         (["report", "--notebooks", "nothing"], "batch_scaling"),
@@ -76,7 +77,7 @@ CASE = "transformer/torch/train/fp32/b4/tiny"
         (["run", "--smaples", "3"], "`framebench run --help`"),
         (["show", "--machine", "../../../x"], "no name of a machine"),
         (["report", "--machine", "a/b"], "no name of a machine"),
-        (["report", "--figures", "--machine", "/tmp"], "no name of a machine"),
+        (["report", "--figures", "all", "--machine", "/tmp"], "no name of a machine"),
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:

@@ -106,7 +106,7 @@ def test_what_is_shown_may_be_of_any_size(real: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["show"], ["report"], ["report", "--html"], ["predict", CASE], ["claims"], ["report", "--figures"],
+    [["show"], ["report"], ["report", "--html"], ["predict", CASE], ["claims"], ["report", "--figures", "all"],
      ["report", "--notebooks", "all"]],
 )  # fmt: skip
 def test_an_unknown_machine_is_answered_by_those_there_are(

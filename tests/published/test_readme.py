@@ -10,9 +10,13 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pytest
 
+import framebench
+from framebench.suite.profiles import profile
 from tests.processes import ROOT
 
 README = (ROOT / "README.md").read_text()
+(SHOWN,) = re.findall(r"table: (.+): in words", README)
+BLOCKS = 5
 
 
 def prose(text: str) -> str:
@@ -38,6 +42,29 @@ def test_the_readme_is_about_a_thousand_words_in_short_sentences() -> None:
     assert median(lengths) <= 15
 
 
+def test_every_time_of_the_quick_profile_has_five_blocks_on_the_machine_that_is_shown() -> None:
+    df = framebench.load(results=ROOT / "results", machine=SHOWN).set_index("case")
+    quick = df.loc[[case.id for case in profile("quick")]]
+    assert set(quick.loc[quick["status"] != "ok", "status"]) <= {"unsupported", "wrong"}
+    measured = quick.loc[quick["status"] == "ok", "blocks"]
+    assert len(measured) > 60
+    assert (few := measured[measured < BLOCKS]).empty, few
+
+
+def test_what_readme_calls_least_is_least_where_more_strategies_were_measured() -> None:
+    """The shown machine has the times. It has fewer strategies, and none of the others may need less."""
+    machines = {machine: framebench.load(results=ROOT / "results", machine=machine) for machine in framebench.machines()[:2]}
+    assert SHOWN in machines
+    least = {}
+    for machine, df in machines.items():
+        same = df[df.usable & df.same_mathematics & (df["scenario"] == "train") & (df["size"] == "cpu")]
+        for (workload, framework), rows in same.groupby(["workload", "framework"]):
+            usual = rows[rows["batch"] == {"resnet50": 8}.get(workload, 4)]
+            least.setdefault((workload, framework), {})[machine] = usual.loc[usual["shared_bytes"].idxmin(), "strategy"]
+    assert len(least) == 9
+    assert [place for place, found in least.items() if len(set(found.values())) != 1 or len(found) != 2] == []
+
+
 GUIDES = sorted(page.stem for page in (ROOT / "docs").glob("*.md"))
 
 
@@ -52,7 +79,7 @@ def test_its_tables_have_six_columns_at_most() -> None:
 
 
 def test_its_first_screen_has_the_picture_the_findings_and_the_two_commands() -> None:
-    places = [README.index(text) for text in ("](docs/figures/", "xeon-2core: in words", "make bench", "make test", "## Five")]
+    places = [README.index(text) for text in ("](docs/figures/", f"{SHOWN}: in words", "make bench", "make test", "## Five")]
     assert places == sorted(places)
     assert README.count("**", 0, places[3]) >= 6, "three findings"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,9 +22,10 @@ from framebench.analysis.figures.kept import once
 from framebench.analysis.figures.page import COLOURS, MARKERS, finding_and_source, svg
 from framebench.analysis.results import Results
 
-__all__ = ["COLOURS", "MARKERS", "Picture", "draw_all", "pareto", "pictures", "processes", "save_all", "started", "svg"]
+__all__ = ["COLOURS", "MARKERS", "Asked", "Picture", "draw_all", "pareto", "processes", "questions", "save", "started", "svg"]
 
 Question = Callable[[pd.DataFrame], Figure | None]
+Asked = tuple[str, Question, pd.DataFrame]  # its name, what draws it, from which rows
 
 
 class Picture(NamedTuple):
@@ -35,9 +37,7 @@ class Picture(NamedTuple):
     source: str
 
 
-def questions(
-    df: pd.DataFrame, results: Results | None, others: Iterable[str] = ()
-) -> Iterator[tuple[str, Question, pd.DataFrame]]:
+def questions(df: pd.DataFrame, results: Results | None, others: Iterable[str] = ()) -> Iterator[Asked]:
     """The name of each figure, what draws it, and from which rows, by all features. Versions that the machine has not measured
     are shown as `others` have. Raises ValueError."""
     machines = sorted(set(df["machine"]))
@@ -60,22 +60,14 @@ def draw_all(df: pd.DataFrame, results: Results | None = None) -> dict[str, Figu
     return {name: figure for name, figure in drawn.items() if figure}
 
 
-def pictures(df: pd.DataFrame, results: Results | None = None, others: Iterable[str] = ()) -> list[Picture]:
-    """The same as text."""
-    with processes() as pool:
-        return list(started(pool, df, results, others))
-
-
 def processes() -> ProcessPoolExecutor:
     """As many as this process may use processors, since a figure takes half a second."""
     return ProcessPoolExecutor(len(os.sched_getaffinity(0)))
 
 
-def started(
-    pool: ProcessPoolExecutor, df: pd.DataFrame, results: Results | None = None, others: Iterable[str] = ()
-) -> Iterator[Picture]:
+def started(pool: ProcessPoolExecutor, asked: Iterable[Asked]) -> Iterator[Picture]:
     """The figures as text, which these processes draw from now on; whoever asks for one waits until it is there."""
-    return filter(None, pool.map(written, *zip(*questions(df, results, others))))
+    return filter(None, pool.map(written, *zip(*asked)))
 
 
 def written(name: str, draw: Question, df: pd.DataFrame) -> Picture | None:
@@ -88,12 +80,16 @@ def _drawn(name: str, draw: Question, df: pd.DataFrame) -> Picture | None:
     return Picture(name, svg(figure), *finding_and_source(figure)) if figure else None
 
 
-def save_all(df: pd.DataFrame, folder: Path, results: Results | None = None) -> list[Path]:
-    """Write every figure as `folder`/<name>.svg, the same bytes for the same rows, and those of versions that only another
-    machine has measured. Raises OSError."""
+def save(df: pd.DataFrame, folder: Path, results: Results | None = None, pattern: str = "*") -> list[Path]:
+    """Write the figures whose names match `pattern` as `folder`/<name>.svg, the same bytes for the same rows, and those of
+    versions that only another machine has measured. Raises OSError, and ValueError where no figure has such a name."""
     folder.mkdir(parents=True, exist_ok=True)
-    others = results.machines if results else ()
-    made = {folder / f"{picture.name}.svg": picture.svg for picture in pictures(df, results, others)}
+    asked = list(questions(df, results, results.machines if results else ()))
+    wanted = [one for one in asked if fnmatchcase(one[0], pattern)]
+    if asked and not wanted:
+        raise ValueError(f"no figure {pattern!r}; there are: {', '.join(name for name, *_ in asked)}, and all")
+    with processes() as pool:
+        made = {folder / f"{picture.name}.svg": picture.svg for picture in started(pool, wanted)}
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")
     return list(made)

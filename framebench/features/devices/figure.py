@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from framebench.analysis import rows
 from framebench.analysis.comparison import MIB
-from framebench.analysis.figures import page
+from framebench.analysis.figures import Asked, page
 from framebench.analysis.results import Results
 from framebench.features.devices.catalog import find
 from framebench.features.devices.plans.planned import code_of
@@ -94,10 +94,7 @@ def footer(drawn: pd.DataFrame) -> str:
     return f"{', '.join(f'{name} {version}' for name, version in versions.items())}. {code_of(drawn['commit'].dropna())}"
 
 
-Question = Callable[[pd.DataFrame], Figure | None]
-
-
-def figures(results: Results, _: Iterable[str]) -> Iterator[tuple[str, Question, pd.DataFrame]]:
+def figures(results: Results, _: Iterable[str]) -> Iterator[Asked]:
     """One for each workload and size in training, at its base batch; and releases of JAX."""
     df = frame.load(results.root)
     training = df[df["pinned"] & (df["scenario"] == "train") & (df["ranks"] == 1) & df["device"].isin(SHOWN)]

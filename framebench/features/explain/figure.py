@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from framebench.analysis import rows
 from framebench.analysis.comparison import MIB
-from framebench.analysis.figures import Question, page
+from framebench.analysis.figures import Asked, page
 from framebench.analysis.results import Results
 from framebench.features.explain.record import Explanation
 from framebench.features.explain.table import COLOURS, kept, newest, release
@@ -24,7 +24,7 @@ NOTE = (
 )
 
 
-def figures(results: Results, _machines: Iterable[str]) -> Iterator[tuple[str, Question, pd.DataFrame]]:
+def figures(results: Results, _machines: Iterable[str]) -> Iterator[Asked]:
     """One for each workload, scenario, strategy and batch that several frameworks explain, by their newest releases."""
 
     def place(explanation: Explanation) -> tuple[str, ...]:

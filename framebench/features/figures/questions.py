@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from framebench.analysis.figures import Question, pareto
+from framebench.analysis.figures import Asked, Question, pareto
 from framebench.analysis.rows import suffix
 from framebench.features.figures.absolute import memory_and_speed
 from framebench.features.figures.batches import curves
@@ -21,7 +21,7 @@ OF_A_SCENARIO: dict[str, Question] = {
 OF_A_MACHINE: dict[str, Question] = {"train-eval": train_eval, "shares": shares}
 
 
-def of_rows(df: pd.DataFrame) -> Iterator[tuple[str, Question, pd.DataFrame]]:
+def of_rows(df: pd.DataFrame) -> Iterator[Asked]:
     """The name of each figure, such as `pareto-transformer-train`, what draws it, and from which rows of one machine."""
     for (workload, scenario, size), group in df.groupby(["workload", "scenario", "size"]):
         yield from ((f"{name}-{workload}-{scenario}{suffix(str(size))}", draw, group) for name, draw in OF_A_SCENARIO.items())

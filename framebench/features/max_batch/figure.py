@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 
 from framebench.analysis import rows
 from framebench.analysis.comparison import MIB
-from framebench.analysis.figures import Question, page
+from framebench.analysis.figures import Asked, page
 from framebench.analysis.results import Results
 from framebench.analysis.searches import read
 from framebench.records.record import case_of
 from framebench.records.search import Fit
 
 
-def figures(results: Results, machines: Iterable[str]) -> Iterator[tuple[str, Question, pd.DataFrame]]:
+def figures(results: Results, machines: Iterable[str]) -> Iterator[Asked]:
     """One for each workload, scenario, size and budget that was searched on the first of these machines."""
     search_rows = searches(results.root, next(iter(machines)))
     for key, group in search_rows.groupby(["workload", "scenario", "size", "budget_bytes"]) if len(search_rows) else ():

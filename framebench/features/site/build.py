@@ -50,7 +50,7 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
     from framebench.analysis import figures  # takes seconds
 
     with figures.processes() as pool:  # that draw while the pages are written here
-        pictures = [figures.started(pool, machine.shown, results) for machine in everywhere]
+        pictures = [figures.started(pool, figures.questions(machine.shown, results)) for machine in everywhere]
         drawn = [_write_machine(writer, machine, of_machine) for machine, of_machine in zip(everywhere, pictures)]
     _write_front(writer, everywhere, drawn[0])
     return sorted(target.rglob("*.html"))

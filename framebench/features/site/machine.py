@@ -124,7 +124,7 @@ class Machine:
 
 def machines(records: list[Record], results: Results) -> list[Machine]:
     """One for each machine's name: one that was not calibrated comes late, one that failed last; then the one with most
-    records, which README shows too."""
+    records, which the ledger of claims shows too."""
     by_machine: dict[str, dict[str, list[Record]]] = {}
     for record in sorted(records, key=measured_at, reverse=True):
         by_machine.setdefault(record.provenance.machine, {}).setdefault(record.case, []).append(record)

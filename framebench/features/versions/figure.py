@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,12 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from framebench.analysis import rows
-from framebench.analysis.figures import page
+from framebench.analysis.figures import Asked, page
 from framebench.analysis.results import Results
 from framebench.features.versions.judge import IMPROVEMENT, NONE, QUANTITIES, REGRESSION, successive
 from framebench.features.versions.table import held, title
 
-Question = Callable[[pd.DataFrame], Figure | None]
 NAMES = [quantity.name for quantity in QUANTITIES]
 DECIDED = (REGRESSION, IMPROVEMENT, NONE)
 ROW_IN = 0.17  # height of a case's row in inches
@@ -77,7 +76,7 @@ def _changes_title(cells: pd.DataFrame) -> str:
     return f"{title(cells['base'].iloc[0], cells['change'].iloc[0])}: {found}"
 
 
-def figures(results: Results, machines: Iterable[str]) -> Iterator[tuple[str, Question, pd.DataFrame]]:
+def figures(results: Results, machines: Iterable[str]) -> Iterator[Asked]:
     """One for each version and the one before it, of the first of these machines that has both; its last line names it."""
     rows_by_name: dict[str, pd.DataFrame] = {}
     for machine in machines:

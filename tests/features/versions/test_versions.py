@@ -329,7 +329,7 @@ def test_documents_have_the_versions_that_another_machine_measured(equal: list[R
     write([*one, *(changed(r, machine="two") for r in equal)], results)
     folder = Results(results)
     assert not any(name.startswith("versions") for name in figures.draw_all(folder.table("one"), folder)), "its own alone"
-    (drawn,) = (path for path in figures.save_all(folder.table("one"), tmp_path, folder) if path.stem.startswith("versions"))
+    (drawn,) = (path for path in figures.save(folder.table("one"), tmp_path, folder) if path.stem.startswith("versions"))
     assert drawn.name == "versions-jax-0.10.2.svg"
     assert "Machine two" in drawn.read_text()
 
