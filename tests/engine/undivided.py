@@ -31,7 +31,7 @@ def undo(case: Case) -> None:
     elif "processes" not in case.strategy:
         from framebench.features.ranks import jax_switches as ours
 
-        ours.along = lambda count, shape: ours.NamedSharding(ours.every_rank(count), ours.PartitionSpec())  # type: ignore[assignment]
+        ours.along = lambda mesh, shape: ours.NamedSharding(mesh, ours.PartitionSpec())  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

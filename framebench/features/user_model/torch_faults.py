@@ -1,13 +1,15 @@
-"""What PyTorch is known to compute wrong where a model draws random numbers, as users' do. A small program tries it, since it
-depends on the release."""
+"""What PyTorch is known to compute wrong in compiled steps of users' models. A small program tries it, since it depends on the
+release."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 ROWS, WIDTH, DEPTH = 4096, 16, 4
 BUDGET = 0.5  # of the activations, as the strategy has it
@@ -16,7 +18,50 @@ OTHER_MASK = 1e-3  # relative error of a gradient in float32: rounding explains 
 
 def cause(adapter: Any) -> str | None:
     """Why a step of this model is wrong, where it is known; else None."""
-    return of_masks() if adapter.process.activation_budget < 1 and adapter.draws() else None
+    if adapter.process.activation_budget < 1 and adapter.draws() and (why := of_masks()):
+        return why
+    compiled = any(part.how.startswith("compile") for part in adapter.case.parts)
+    return of_interpolation() if compiled and adapter.case.plan.precision == "bf16" and interpolates(adapter.one_step) else None
+
+
+def interpolates(step: Callable[[], object]) -> bool:
+    """Whether it calls PyTorch's `interpolate`, seen in one more step, in which nothing is compiled."""
+    seen = []
+
+    class Watching(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func is nn.functional.interpolate)
+            return func(*args, **kwargs or {})
+
+    with torch.compiler.set_stance("force_eager"), Watching():
+        step()
+    return any(seen)
+
+
+def of_interpolation() -> str | None:
+    """Whether a compiled step loses the gradients below an interpolation in bfloat16 (docs/try.md)."""
+    right, found = (gradient_below(compiled) for compiled in (False, True))
+    if found > right / 2:
+        return None
+    return (
+        f"PyTorch {torch.__version__} loses gradients below `interpolate` in a compiled step in bfloat16 (docs/try.md). In a "
+        f"small trial the gradient's norm is {found:.3g}, and {right:.3g} where nothing is compiled"
+    )
+
+
+@cache
+def gradient_below(compiled: bool) -> float:
+    """The norm of the gradient of a convolution below an interpolation, in bfloat16's autocast."""
+    torch._dynamo.reset()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        first, x = nn.Conv2d(3, 8, 1, 4), torch.randn(2, 3, 32, 32)
+        model = nn.Sequential(first, nn.Upsample(16), nn.Conv2d(8, 8, 1))
+    with torch.autocast("cpu", torch.bfloat16):
+        output = (torch.compile(model) if compiled else model)(x)
+    output.float().square().mean().backward()
+    torch._dynamo.reset()
+    return 0.0 if first.weight.grad is None else float(first.weight.grad.norm())
 
 
 def of_masks() -> str | None:

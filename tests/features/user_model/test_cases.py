@@ -101,10 +101,18 @@ def test_right_strategies_are_right(name: str, found: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.all_cells
-def test_a_memory_budget_is_wrong_where_pytorch_draws_dropout_anew(tmp_path: Path) -> None:
-    """As https://github.com/pytorch/pytorch/issues/190758 reports; compiled without a budget the same file is right."""
-    asked = "--strategies", "fp32,compile,memory_budget", "--rounds", "0", "--blocks", "1", "--results", str(tmp_path)
-    done = framebench("try", str(HERE / "cases/masked.py"), *asked)
+@pytest.mark.parametrize(
+    ("case", "wrong", "reason"),
+    [
+        ("masked", "memory_budget", "dropout has another mask in the backward pass (pytorch issue 190758)"),
+        ("interpolated", "amp_bf16+checkpoint+compile", "loses gradients below `interpolate` in a compiled step in bfloat16"),
+    ],
+)
+def test_what_pytorch_compiles_wrong_has_its_cause(case: str, wrong: str, reason: str, tmp_path: Path) -> None:
+    """As https://github.com/pytorch/pytorch/issues/190758 reports, and as docs/try.md does. `compile` alone is right."""
+    asked = "--strategies", f"fp32,compile,{wrong}", "--rounds", "0", "--blocks", "1", "--results", str(tmp_path)
+    done = framebench("try", str(HERE / "cases" / f"{case}.py"), *asked)
     assert done.returncode, done.stderr
+    assert f"; wrong: {wrong}" in done.stderr
     assert "2 of 3 strategies compute the same" in done.stderr
-    assert "dropout has another mask in the backward pass (pytorch issue 190758)" in " ".join(done.stdout.split())
+    assert reason in " ".join(done.stdout.split())

@@ -21,8 +21,10 @@ from framebench.suite.case import Case
 CONTEXT = (617 * 2**20, 1343 * 2**20)  # bytes beside the allocator's on a GPU, the least and the most that was measured
 MOST = 2**16  # samples in a batch
 FIRST = {"torch": (1, 4), "jax": (4,)}  # batches that are planned first, in multiples of the smallest there is
-# The next batch is at most so many times the largest that fits: PyTorch's segments of 20 MiB hide how small ones grow
-LEAP = {"torch": 16, "jax": 1024}
+# The next batch is at most so many times the largest that fits, the first time and later. PyTorch's segments of 20 MiB hide how
+# small batches grow. XLA computes values again near its pool's limit, so that two plans of one size tell little of a third
+LEAP = {"torch": (16, 16), "jax": (1024, 4)}
+APART = 1.1  # how many times the largest that fits the next may be, for another line between the two to be of use
 PLANS = {"torch": 8, "jax": 5}  # of one strategy: XLA's take up to a minute each
 # Allowed for where no rows of measured cards judge the predictions. For JAX it is more than the most that a card of our own
 # was off by at full size (docs/devices.md).
@@ -112,8 +114,7 @@ class Search:
     @property
     def offer(self) -> Offer:
         """At the largest batch that fits, or else at the smallest."""
-        below = min((b for b in self.tried if b > self._good), default=None)
-        return replace(self._at(self._good or min(self.tried)), complete=self._decided, below=below)
+        return replace(self._at(self._good or min(self.tried)), complete=self._decided, below=self._bad)
 
     def _at(self, batch: int) -> Offer:
         return Offer(replace(self.case, batch=batch), self.tried[batch], self.device, self.error, self.budget)
@@ -130,19 +131,36 @@ class Search:
         return self._good + self.case.batch in self.tried or self._good >= MOST
 
     @property
+    def _bad(self) -> int | None:
+        """The smallest batch above what fits that was tried."""
+        return min((b for b in self.tried if b > self._good), default=None)
+
+    @property
+    def _apart(self) -> bool:
+        return self._bad is not None and self._bad > APART * self._good
+
+    @property
+    def _flat(self) -> bool:
+        """Whether the two largest batches that fit need the same, to 1 %."""
+        fit = [size for b in sorted(self.tried) if self._fits(b) and (size := self._at(b).bytes)]
+        return len(fit) > 1 and fit[-1] < 1.01 * fit[-2]
+
+    @property
     def _enough(self) -> bool:
-        """One more where the last guess was too large."""
-        return len(self.tried) >= PLANS[self.case.framework] + (not self._fits(max(self.tried)))
+        """One more where the last guess was too large, and one where what fits and what does not are far apart."""
+        return len(self.tried) >= PLANS[self.case.framework] + (not self._fits(max(self.tried))) + self._apart
 
     def _guess(self) -> int:
         """Where a line through the two largest batches meets the limit, between what fits and what does not. Of a single batch
-        the plan's arguments are what no batch changes."""
-        unit, good = self.case.batch, self._good
-        bad = min((b for b in self.tried if b > good), default=MOST + unit)
+        the plan's arguments are what no batch changes. Halfway between the two where plans of what fits are of one size."""
+        unit, good, framework = self.case.batch, self._good, self.case.framework
         sizes = sorted((b, size) for b in self.tried if (size := self._at(b).bytes) is not None)
         fixed = self.tried[good].parts.get("arguments", 0)
         (first, low), (second, high) = sizes[-2:] if len(sizes) > 1 else ((0, fixed), *sizes)
         slope = (high - low) / (second - first)
         limit = (self._at(good).memory - context(self.device)[1]) / (1 + self.error)
-        at = second + (limit - high) / slope if slope > 0 else (good + bad) / 2
-        return min(max(int(at // unit) * unit, good + unit), bad - unit, LEAP[self.case.framework] * good)
+        most = LEAP[framework][len(self.tried) > len(FIRST[framework])] * good
+        at = second + (limit - high) / slope if slope > 0 else most
+        if self._bad and self._apart and self._flat:
+            at = (good * self._bad) ** 0.5
+        return min(max(int(at // unit) * unit, good + unit), (self._bad or MOST + unit) - unit, most)

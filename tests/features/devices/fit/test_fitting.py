@@ -89,6 +89,15 @@ def test_a_search_over_plateaus_ends() -> None:
     assert search.offer.batch > 8000
 
 
+@pytest.mark.parametrize("end", [420, 560, 650, 900, 1250])
+def test_where_a_compiler_keeps_to_its_limit_both_ends_are_near(end: int) -> None:
+    """As XLA does: it computes values again, until that helps no more. Through such sizes each line ends too low."""
+    pool, slope = MEMORY * 7 // 10, 2**27
+    search = searched(lambda batch: min(slope * batch, pool) if batch <= end else slope * batch, framework="jax")
+    assert search.offer.batch <= end < search.offer.below
+    assert search.offer.below <= 1.2 * search.offer.batch
+
+
 def test_a_search_that_was_cut_short_says_or_more() -> None:
     search = searched(lambda batch: round(2**28 * batch**0.5), framework="jax")  # each line ends too low
     assert len(search.tried) == PLANS["jax"]
