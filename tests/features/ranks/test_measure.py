@@ -126,6 +126,7 @@ UNDIVIDED = "tests.engine.undivided"
     "name",
     [
         "torch/train/fsdp",
+        "jax/eval/fully_sharded",
         *(
             pytest.param(name, marks=pytest.mark.all_cells)
             for name in (
@@ -133,7 +134,6 @@ UNDIVIDED = "tests.engine.undivided"
                 "jax/train/fully_sharded_processes",
                 "torch/train/deepspeed_zero3",
                 "torch/eval/fsdp",
-                "jax/eval/fully_sharded",
             )
         ),
     ],

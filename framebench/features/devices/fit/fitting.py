@@ -23,7 +23,8 @@ MOST = 2**16  # samples in a batch
 FIRST = {"torch": (1, 4), "jax": (4,)}  # batches that are planned first, in multiples of the smallest there is
 # The next batch is at most so many times the largest that fits, the first time and later. PyTorch's segments of 20 MiB hide how
 # small batches grow. XLA computes values again near its pool's limit, so that two plans of one size tell little of a third
-LEAP = {"torch": (16, 16), "jax": (1024, 4)}
+LEAP = {"torch": (16, 16), "jax": (1024, 2)}
+FLAT = 0.2  # of the share by which a batch grows: what plans of one size grow by at most
 APART = 1.1  # how many times the largest that fits the next may be, for another line between the two to be of use
 PLANS = {"torch": 8, "jax": 5}  # of one strategy: XLA's take up to a minute each
 # Allowed for where no rows of measured cards judge the predictions. For JAX it is more than the most that a card of our own
@@ -141,9 +142,12 @@ class Search:
 
     @property
     def _flat(self) -> bool:
-        """Whether the two largest batches that fit need the same, to 1 %."""
-        fit = [size for b in sorted(self.tried) if self._fits(b) and (size := self._at(b).bytes)]
-        return len(fit) > 1 and fit[-1] < 1.01 * fit[-2]
+        """Whether of the two largest batches that fit the larger one needs hardly more."""
+        fit = [(b, size) for b in sorted(self.tried) if self._fits(b) and (size := self._at(b).bytes)]
+        if len(fit) < 2:
+            return False
+        (first, low), (second, high) = fit[-2:]
+        return high / low - 1 < FLAT * (second / first - 1)
 
     @property
     def _enough(self) -> bool:
@@ -151,10 +155,11 @@ class Search:
         return len(self.tried) >= PLANS[self.case.framework] + (not self._fits(max(self.tried))) + self._apart
 
     def _guess(self) -> int:
-        """Where a line through the two largest batches meets the limit, between what fits and what does not. Of a single batch
-        the plan's arguments are what no batch changes. Halfway between the two where plans of what fits are of one size."""
+        """Where a line meets the limit: through what fits and what does not, or the two largest batches. Of a single batch the
+        plan's arguments are what no batch changes. Where plans of what fits are of one size, halfway to what does not fit."""
         unit, good, framework = self.case.batch, self._good, self.case.framework
-        sizes = sorted((b, size) for b in self.tried if (size := self._at(b).bytes) is not None)
+        asked = [b for b in sorted(self.tried) if b <= (self._bad or b)]
+        sizes = [(b, size) for b in asked if (size := self._at(b).bytes) is not None]
         fixed = self.tried[good].parts.get("arguments", 0)
         (first, low), (second, high) = sizes[-2:] if len(sizes) > 1 else ((0, fixed), *sizes)
         slope = (high - low) / (second - first)
@@ -163,4 +168,6 @@ class Search:
         at = second + (limit - high) / slope if slope > 0 else most
         if self._bad and self._apart and self._flat:
             at = (good * self._bad) ** 0.5
+        if self._apart and len(self.tried) >= PLANS[framework]:
+            at = max(at, good * APART**0.5)  # the last ones bring the ends together
         return min(max(int(at // unit) * unit, good + unit), (self._bad or MOST + unit) - unit, most)

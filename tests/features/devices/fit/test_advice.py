@@ -174,7 +174,7 @@ def test_a_search_that_ends_early_says_how_to_go_on(predicted: Callable[[Size], 
     said = " ".join(told("max-batch", "transformer/jax/train/fp32", "--device", "a100-40gb").stdout.split())
     assert " or more " in said
     assert "the search ended after several plans. The first number fits for certain" in said
-    predicted(lambda case: round(2**31 + (case.batch // 50) * 2**31.5))  # in steps, between which a line says nothing
+    predicted(lambda case: min(case.batch * 2**27, 27 * GIB if case.batch < 900 else 2**60))  # as XLA does
     (offer,) = offers("max-batch", "transformer/jax/train/fp32", "--device", "a100-40gb")
     assert not offer["next_batch_was_tried"]
     said = told("max-batch", "transformer/jax/train/fp32", "--device", "a100-40gb").stdout
