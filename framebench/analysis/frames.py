@@ -52,7 +52,7 @@ class Row(NamedTuple):
         int, "bytes", "that a user's program holds beside these: globals, closures, attributes; in the peak"
     ]
     activation_bytes: Annotated[
-        int | None, "bytes", "saved by a forward pass for the backward pass; missing but for PyTorch's eager steps, see explain"
+        int | None, "bytes", "saved by a forward pass for the backward pass; of PyTorch's eager steps but `checkpoint_dots`"
     ]
     step_time_s: Annotated[float | None, "s", "median over blocks of a process's median step"]
     step_low_s: Annotated[float | None, "s", "the shortest of the blocks' medians"]
@@ -211,6 +211,7 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measu
 
 def _memory(read: Record) -> dict[str, Any]:
     instrument = read.peak_instrument
+    selective = any(part.how == "checkpoint_dots" for part in read.parsed.parts)  # keeps products beside autograd's graph
     of_ranks = [rank.peaks[instrument] for rank in read.ranks if instrument]
     return {
         "peak_bytes": read.peak_bytes,
@@ -226,7 +227,7 @@ def _memory(read: Record) -> dict[str, Any]:
         "cold_peak_bytes": read.cold_peaks.get(instrument) if instrument else None,
         "live_bytes": read.live_bytes,
         "elsewhere_bytes": sum(read.elsewhere.values()),
-        "activation_bytes": read.effect.evidence.get("activation_bytes") if read.effect else None,
+        "activation_bytes": read.effect.evidence.get("activation_bytes") if read.effect and not selective else None,
     }
 
 

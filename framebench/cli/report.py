@@ -156,5 +156,4 @@ def _draw(name: str, folder: Folder, machine: str, to: Path) -> None:
         made = save(folder.table(machine), to, folder, "*" if name == ALL else name)
     except ValueError as error:
         fail(str(error), 2)
-    for path in made:
-        typer.echo(path)
+    typer.echo("\n".join(map(str, made)))

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from framebench.engine.blocks import Listener
 from framebench.engine.environments import describe
+from framebench.models.spec import OWN
 from framebench.records import provenance, store
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -87,14 +88,13 @@ def line(record: Record, step_s: float | None = None, width: int = 41) -> str:
     if record.status != "ok":
         return f"{record.case:<{width}} {record.status}: {record.reason}"
     effect = "" if record.effect and record.effect.proven else "  effect not proven"
-    instrument = record.step_instrument
+    instrument = record.peak_instrument if record.parsed.workload == OWN else record.step_instrument  # as its table has it
     peak = f"{record.peaks[instrument] / 2**20:7.1f} MiB ({instrument})" if instrument else ""
     if record.ranks:
         least = min(rank.peaks[record.peak_instrument] for rank in record.ranks) if record.peak_instrument else 0
         ranks = f"the fullest of {len(record.ranks)} ranks, the emptiest {least / 2**20:.1f}"
         return f"{record.case:<{width}} {peak:<22} {ranks}{effect}"
-    time = "" if step_s is None else f"{step_s * 1e3:7.1f} ms/step"
-    return f"{record.case:<{width}} {peak:<22} {time}{effect}"
+    return f"{record.case:<{width}} {peak:<22} {'' if step_s is None else f'{step_s * 1e3:7.1f} ms/step'}{effect}"
 
 
 def _measured(case: Case, results: Path, session: str) -> int:

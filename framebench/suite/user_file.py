@@ -42,7 +42,7 @@ def blamed(error: BaseException, file: str) -> str:
     """Where in the file it happened, and what."""
     message = in_words(error, frame_of(error, file))
     if isinstance(error, SystemExit):
-        message = f"sys.exit({error.code!r}) would end the process here: leave it out"
+        message = f"sys.exit({error.code!r}) would end the process here: put it below `if __name__ == '__main__'`"
     return f"{file}:{line_of(error, file)}: {message}"
 
 

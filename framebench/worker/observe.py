@@ -118,7 +118,7 @@ def changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summ
     for name, array in corrected(adapter, adapter.weights(), before, steps * adapter.micro):
         if name in before:
             kind = "buffer" if name in buffers else "weight"
-            change = array.astype(np.promote_types(array.dtype, np.float64)) - before[name]
+            change = np.atleast_1d(array.astype(np.promote_types(array.dtype, np.float64)) - before[name])
             change[undetermined.get(name, slice(0))] = 0
             summaries_by_kind[kind] |= summaries([(name, change)])
     return {kind: tensors for kind, tensors in summaries_by_kind.items() if tensors}

@@ -74,8 +74,9 @@ def verify(adapter: Adapter, observed: Observed, reference: Reference | None = N
     if fault := adapter.known_fault():
         outcome |= {"passed": False, "reason": fault, "known_fault": True}
     if case.workload == OWN and not outcome["passed"]:
-        worst = [found["worst"] for found in outcome["tensors"].values() if found["failed"]]
-        outcome |= {"reason": cause} if (cause := adapter.cause(worst) or adapter.model_module.cause(adapter)) else {}
+        mine, right = (tensors.get("gradient", {}) for tensors in (observed.tensors, expected.tensors))
+        wrong = [n for n in mine if n in right and _compare_tensors(case, "gradient", {n: mine[n]}, expected).failed]
+        outcome |= {"reason": cause} if (cause := adapter.model_module.cause(adapter, wrong)) else {}
     against = reference.case if reference and expected.wider != 1.0 else case.spec.unconfirmed
     outcome |= {"still": True} if case.still else {}
     return outcome | {"state_bytes": observed.state_bytes} | ({"against": against} if against else {})

@@ -255,7 +255,7 @@ class TorchAdapter(Adapter):
         names = {p: prefix + name for prefix, model in models for name, p in model.named_parameters()}
         for p, state in self.optimizer.state.items():
             for kind, value in state.items():
-                if isinstance(value, Tensor) and value.ndim > 0:
+                if isinstance(value, Tensor) and (value.ndim > 0 or kind in STATES):  # a weight may be one number
                     name = names.get(p, f"unknown weight {tuple(p.shape)}")
                     whole = value.nbytes if hasattr(value, "full_tensor") else sum(part.nbytes for part in parts(value))
                     yield State(STATES.get(kind, kind), name, on_host(value), whole)

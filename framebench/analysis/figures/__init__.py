@@ -53,8 +53,7 @@ def draw_all(df: pd.DataFrame, results: Results | None = None) -> dict[str, Figu
     """Every figure that the rows can fill, by name.
 
     `df` is what `framebench.load` makes; `results` has searches and all versions' records, without which what they
-    show is left out.
-    Raises ValueError if there are rows of more than one machine.
+    show is left out. Raises ValueError if there are rows of more than one machine.
     """
     drawn = {name: draw(group) for name, draw, group in questions(df, results)}
     return {name: figure for name, figure in drawn.items() if figure}

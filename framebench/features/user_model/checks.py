@@ -57,9 +57,15 @@ def accumulation(adapter: Adapter, same: float = SAME) -> str:
     x, y = adapter.workload.batch(adapter.config, adapter.case.batch)
     if adapter.case.batch % HALVES:
         return ""
-    whole, *halves = [_gradient(adapter, *part) for part in ((x, y), *zip(split(x, HALVES), split(y, HALVES)))]
-    adapter.inputs = adapter.put(x, y)
-    adapter.restore()
+    whole = _gradient(adapter, x, y)
+    try:
+        halves = [_gradient(adapter, *part) for part in zip(split(x, HALVES), split(y, HALVES))]
+    except Exception as error:  # the user's, whose targets may be places in the batch
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return f"half of the batch ends in an error ({said}); targets that number the samples are better made in `loss`"
+    finally:
+        adapter.inputs = adapter.put(x, y)
+        adapter.restore()
     mean = sum(half.values["loss_0"] for half in halves) / HALVES
     alike = abs(mean - whole.values["loss_0"]) <= same * abs(whole.values["loss_0"])
     return in_words(*_fitted(whole, halves), alike, same)

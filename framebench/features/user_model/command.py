@@ -70,7 +70,7 @@ Figure = Annotated[Path | None, typer.Option(callback=file_to_write, help="an SV
 Html = Annotated[Path | None, typer.Option(callback=folder_to_fill, help="a folder for a page with all of it")]
 
 
-COMPILED = "what is compiled follows, after a minute or more for each strategy; --strategies leaves it out"
+COMPILED = "what is not in this table yet follows; what compiles takes a minute or more each, and --strategies leaves it out"
 
 
 @app.command("try", rich_help_panel=MEASURE)

@@ -70,7 +70,7 @@ def build(
 
 
 def plain() -> nnx.Module:
-    model = user().made("model")
+    model = user().model((nnx.Module, linen.Module))
     if isinstance(model, linen.Module):
         return Linen(model)
     if isinstance(model, tuple) and len(model) == 2 and callable(model[1]):
@@ -200,7 +200,7 @@ def gradient_of(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
     return float(loss_array), [pair for path, a in each for pair in adapter.names.unload(keys(path), np.asarray(a))]
 
 
-def cause(adapter: Any) -> str | None:
+def cause(adapter: Any, wrong: list[str]) -> str | None:
     """Of JAX nothing is known that it computes wrong."""
     return None
 

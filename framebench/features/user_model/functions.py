@@ -57,6 +57,15 @@ class UserFile:
         self.seed(SEED)
         return self.get(name)(*arguments)
 
+    def model(self, modules: type | tuple[type, ...]) -> Any:
+        """What `model` makes. Raises Fault where it is a module itself."""
+        if isinstance(self.get("model"), modules):
+            raise Fault(
+                f"{self.line('model')}: `model` is {kind(self.get('model'))}: it must be a function, or a class, that makes a "
+                f"new model each time, as in `def model(): return ...`"
+            )
+        return self.made("model")
+
     def batch(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
         """Inputs and targets, arrays of these types in any tree; no targets where the inputs have them. Raises Fault."""
         pair, where = self.made("batch", size), self.line("batch")

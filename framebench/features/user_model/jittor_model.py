@@ -55,7 +55,7 @@ def route(model: Module, block: Module) -> Body:
 
 
 def plain() -> Module:
-    model = user().made("model")
+    model = user().model(Module)
     if not isinstance(model, Module):
         raise Fault(f"{user().line('model')}: model() must return a jittor.Module, and it returned {kind(model)}")
     return model.train()  # Jittor's dropout begins in evaluation mode
@@ -132,7 +132,7 @@ def gradient_of(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
     return loss_var.item(), [(name, gradient.numpy()) for (name, _), gradient in zip(weights, found)]
 
 
-def cause(adapter: Any) -> str | None:
+def cause(adapter: Any, wrong: list[str]) -> str | None:
     """Of Jittor nothing is known that it computes wrong."""
     return None
 

@@ -208,10 +208,11 @@ def in_short(model: UserModel, facts: dict[str, Any]) -> str:
 def notes(facts: dict[str, Any]) -> list[str]:
     """What verification cannot see in this model."""
     said, gets = [], facts.get("without_gradient", {"first": 0, "ever": [], "weights": 0})
+    none = f"of {gets['weights']} weights get no gradient, or one of zeros"
     if gets["ever"]:
-        said.append(f"{len(gets['ever'])} of {gets['weights']} weights get no gradient, such as {gets['ever'][0]}")
+        said.append(f"{len(gets['ever'])} {none}, such as {gets['ever'][0]}")
     elif gets["first"]:
-        said.append(f"{gets['first']} of {gets['weights']} weights get no gradient in the first step: the second verifies them")
+        said.append(f"{gets['first']} {none}, in the first step: the second verifies them")
     if facts.get("narrow"):
         said.append("the file computes in a lower precision by itself: every strategy is compared as bfloat16 is")
     if facts.get("compiled"):

@@ -159,7 +159,8 @@ def verdicts(records: list[Record]) -> str:
 def unproven(records: list[Record]) -> list[str]:
     """Why strategies were not seen at work as a whole, each in a sentence."""
     effects = {record.parsed.strategy: record.effect for record in records if record.effect and not record.effect.proven}
-    reasons = {name: not_compiled(effect.evidence) or other_products(effect.evidence) for name, effect in effects.items()}
+    told = (not_compiled, other_products, widened)
+    reasons = {name: next(filter(None, (say(e.evidence) for say in told)), "") for name, e in effects.items()}
     return [f"{name}: effect not proven: {why}" for name, why in reasons.items() if why]
 
 
@@ -182,6 +183,19 @@ def other_products(evidence: dict[str, Any]) -> str:
     full, every = products["float32"], sum(products.values())
     return (
         f"{full} of {every} products are still computed in float32, as those of PyTorch's attention with dropout are on a CPU"
+    )
+
+
+def widened(evidence: dict[str, Any]) -> str:
+    """What XLA made of products that were asked for in 16 bits, where it computes most of them in float32; else empty."""
+    asked: Any = evidence.get("operands") or {}
+    made: Any = evidence.get("compiled_operands") or {}
+    narrow = asked.get("bfloat16", 0) + asked.get("float16", 0)
+    if not narrow or 2 * made.get("float32", 0) <= sum(made.values()):
+        return ""
+    return (
+        f"{narrow} of {sum(asked.values())} operands of products were asked for in 16 bits, and XLA computes "
+        f"{made['float32']} of {sum(made.values())} in float32 on this device"
     )
 
 

@@ -64,9 +64,11 @@ def route(model: Any, block: nn.Module) -> Body:
 
 
 def plain() -> nn.Module:
-    model = user().made("model")
+    model = user().model(nn.Module)
     if not isinstance(model, nn.Module):
         raise Fault(f"{user().line('model')}: model() must return a torch.nn.Module, and it returned {kind(model)}")
+    if lazy := next((name for name, p in model.named_parameters() if nn.parameter.is_lazy(p)), None):
+        raise Fault(f"{user().line('model')}: {lazy} has no shape yet: call the model once in model(), as on `batch(1)[0]`")
     return model
 
 

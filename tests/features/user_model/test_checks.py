@@ -72,7 +72,7 @@ def test_weights_without_a_gradient_are_counted() -> None:
     found = checks.without_gradient(params, observed)
     assert found["ever"] == ["body"]
     assert notes({"level": True})[0].startswith("a step moves the loss by less than float32 shows")
-    assert notes({"without_gradient": found}) == ["1 of 2 weights get no gradient, such as body"]
+    assert notes({"without_gradient": found}) == ["1 of 2 weights get no gradient, or one of zeros, such as body"]
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,20 @@ FILES = {
         del loss
         """,
     ),
+    "a weight that is one number": File(
+        """
+        class Scaled(Net):
+            def __init__(self, rngs):
+                super().__init__(rngs)
+                self.scale = nnx.Param(jnp.array(0.5))
+            def __call__(self, x):
+                return super().__call__(x) * self.scale
+        def model():
+            return Scaled(nnx.Rngs(0))
+        def optimizer():
+            return optax.adam(1e-3)
+        """,
+    ),
     "gradients that are clipped": File(
         """
         def optimizer():
@@ -165,5 +179,6 @@ def test_a_step_in_flax_is_verified_as_people_write_it(name: str, found: dict[st
         assert ("left_out" in row) == (strategy in file.left_out), row
         if "left_out" not in row:
             assert row["passed"], (strategy, row["reason"])
+            assert "one number" not in name or row["gradients"] == 2 * 4 + 2 + 1, "of two blocks, the head and the number"
             assert row["proven"] or strategy == "amp_bf16", strategy  # XLA on a CPU widens what is bfloat16
             assert file.scenario == "eval" or len(set(row["losses"])) == len(row["losses"]), "the weights move"

@@ -15,6 +15,7 @@ from tests.features.user_model.small_file import written
 from tests.processes import framebench, run_inside
 
 SURVEYS = Path(__file__).parent / "programs" / "try_surveys.py"
+CHANGES = r"mine\.py:7: two runs .* by \S+ %.*: something changes from one step to the next, as a counter"
 # what is wrong -> the change to the file, and what is said
 BROKEN = {
     "wrong shapes": (("nn.Linear(6, 8)", "nn.Linear(5, 8)"), r"mine\.py:6: in a step of .*: RuntimeError: mat1 and mat2"),
@@ -46,8 +47,26 @@ BROKEN = {
     "dropout": (("nn.ReLU()", "nn.Dropout(0.5)"), r"^nothing:  \|"),
     "own randomness": (
         ("mean()", "mean() * (1 + int.from_bytes(__import__('os').urandom(1), 'big') / 256)"),
-        r"mine\.py:6: two runs .* by \S+%",
+        r"mine\.py:6: two runs .* by \S+ %",
     ),
+    "every second step": (("mean()", "mean() * (0.9 if steps.append(0) or len(steps) % 2 else 0.1)"), CHANGES),
+    "every third step": (("mean()", "mean() * (0.9 if steps.append(0) or len(steps) % 3 else 0.1)"), CHANGES),
+    "a schedule": (("mean()", "mean() * min(1.0, 0.1 + 1e-3 * (steps.append(0) or len(steps)))"), CHANGES),
+    "a weight that is one number": (
+        ("nn.Linear(8, 3))", "nn.Linear(8, 3), Scale())\n\nclass Scale(nn.Module):\n    def __init__(self):\n"
+         "        super().__init__()\n        self.scale = nn.Parameter(torch.tensor(0.5))\n"
+         "    def forward(self, x):\n        return x * self.scale"),
+        r"^nothing:  \|  \| 0 without a gradient",
+    ),
+    "targets that number the samples": (
+        ("torch.randn(n, 3)\n\ndef loss(output, target):\n    return ((output - target) ** 2).mean()",
+         "torch.arange(n)\n\ndef loss(output, target):\n    return nn.functional.cross_entropy(output @ output.T, target)"),
+        r"^nothing: .*\| half of the batch ends in an error \(IndexError: Target . is out of bounds.*\); targets that number",
+    ),
+    "a module in place of a function": (
+        ("def model():\n    return nn", "model = nn"), r"mine\.py:6: `model` is .*Sequential: it must be a function",
+    ),
+    "weights without a shape": (("nn.Linear(6, 8)", "nn.LazyLinear(8)"), r"mine\.py:6: 0\.weight has no shape yet"),
     "bias before a norm": (("nn.Linear(6, 8), nn.ReLU()", "nn.Linear(6, 8), nn.BatchNorm1d(8)"), r"^nothing: 0\.bias \| "),
     "dropout before a zero": (
         ("nn.ReLU(), nn.Linear(8, 3))", "nn.Dropout(0.1), *zero())\n\ndef zero():\n    layer = nn.Linear(8, 3)\n"
@@ -75,7 +94,7 @@ BROKEN = {
 def said(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> dict[str, str]:
     files = {}
     for name, (change, _) in BROKEN.items():
-        steps = ("import sys\n", "import sys\nsteps = []\n") if name == "third step" else ("import sys", "import sys")
+        steps = ("import sys\n", "import sys\nsteps = []\n") if "steps" in change[1] else ("import sys", "import sys")
         files[name] = str(written(tmp_path_factory.mktemp("own"), change, steps))
     found = run_inside(environment["torch"], SURVEYS, json.dumps(files))
     assert isinstance(found, dict)

@@ -46,6 +46,7 @@ def verified(case: Case) -> dict[str, object]:
     return {
         "passed": verification["passed"] and later["passed"], "reason": str(reason), "proven": effect.proven, 
         "products": effect.evidence.get("products"),
+        "gradients": verification["tensors"].get("gradient", {}).get("count"),
         "margin": verification["margin"], "key": case.golden_key, "losses": losses,
     }  # fmt: skip
 
