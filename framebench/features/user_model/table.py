@@ -126,8 +126,9 @@ def kept_by_kernels(df: pd.DataFrame) -> list[str]:
     each = [f"{name} ({number(ratio, '.2f')})" for name, ratio in without]
     return [
         "kernels, part of the peak: what libraries keep for a strategy beyond what they keep in the baseline, as oneDNN does "
-        "for each kind of product in bfloat16. It grows with the number of different products, and neither with their size "
-        f"nor with the batch. Without that memory the peak over the baseline's would be: {', '.join(each)}"
+        "for each kind of product in bfloat16. It grows with the number of different products, step by step where their shapes "
+        "change, as in a mixture of experts, and neither with their size nor with the batch. Without that memory the peak over "
+        f"the baseline's would be: {', '.join(each)}"
     ]
 
 
