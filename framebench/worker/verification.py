@@ -71,8 +71,7 @@ def verify(adapter: Adapter, observed: Observed, reference: Reference | None = N
         return _without_values(case, observed)
     observed.tensors = comparable(case, observed.tensors)
     outcome = compare(case, observed, expected)
-    if fault := adapter.known_fault():
-        outcome |= {"passed": False, "reason": fault, "known_fault": True}
+    outcome |= {"passed": False, "reason": fault, "known_fault": True} if (fault := adapter.known_fault()) else {}
     if case.workload == OWN and not outcome["passed"]:
         mine, right = (tensors.get("gradient", {}) for tensors in (observed.tensors, expected.tensors))
         wrong = [n for n in mine if n in right and _compare_tensors(case, "gradient", {n: mine[n]}, expected).failed]

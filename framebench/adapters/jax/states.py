@@ -25,9 +25,11 @@ def named_states(
     `MultiSteps` adds up are no state of the update, as little as PyTorch's `.grad`. Where Adafactor keeps nothing, a single
     number stands."""
     for path, value in jax.tree_util.tree_leaves_with_path(state):
-        field = [entry.name for entry in path if isinstance(entry, GetAttrKey)]
+        at = max((i for i, entry in enumerate(path) if isinstance(entry, GetAttrKey)), default=-1)
+        field, path = [entry.name for entry in path if isinstance(entry, GetAttrKey)], path[at + 1 :]
         stands_in = field and field[-1] in (*MEANS, "v") and value.shape == (1,)
-        if value.ndim == 0 or "acc_grads" in field or stands_in:
+        count = value.ndim == 0 and field[-1:] not in ([kind] for kind in KINDS)  # a weight may be one number, too
+        if count or "acc_grads" in field or stands_in:
             continue
         if field[-1] in MEANS:
             yield mean(field[-1], keys(path), values(value), params, names)

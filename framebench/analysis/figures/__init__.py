@@ -38,8 +38,7 @@ class Picture(NamedTuple):
 
 
 def questions(df: pd.DataFrame, results: Results | None, others: Iterable[str] = ()) -> Iterator[Asked]:
-    """The name of each figure, what draws it, and from which rows, by all features. Versions that the machine has not measured
-    are shown as `others` have. Raises ValueError."""
+    """By all features. Versions that the machine has not measured are shown as `others` have. Raises ValueError."""
     machines = sorted(set(df["machine"]))
     if len(machines) > 1:
         raise ValueError(f"figures show one machine, and here are rows of {', '.join(machines)}; choose one of them")

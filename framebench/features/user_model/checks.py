@@ -4,6 +4,8 @@ which weights get a gradient, and is bfloat16 fine enough for it. Gradients answ
 from __future__ import annotations
 
 import math
+import pickle
+import random
 from typing import Any
 
 import numpy as np
@@ -63,12 +65,18 @@ def accumulation(adapter: Adapter, same: float = SAME) -> str:
     except Exception as error:  # the user's, whose targets may be places in the batch
         said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return f"half of the batch ends in an error ({said}); targets that number the samples are better made in `loss`"
-    finally:
-        adapter.inputs = adapter.put(x, y)
-        adapter.restore()
     mean = sum(half.values["loss_0"] for half in halves) / HALVES
     alike = abs(mean - whole.values["loss_0"]) <= same * abs(whole.values["loss_0"])
     return in_words(*_fitted(whole, halves), alike, same)
+
+
+def draws_in_python(adapter: Adapter) -> bool:
+    """Whether a step draws from Python's generator or NumPy's, which are not stilled."""
+    adapter.restore()
+    adapter.seed()
+    before = random.getstate(), pickle.dumps(np.random.get_state())
+    adapter.model_module.gradient_of(adapter)
+    return (random.getstate(), pickle.dumps(np.random.get_state())) != before
 
 
 def remembered(adapter: Adapter) -> str:

@@ -66,7 +66,15 @@ def build(
         layer.dtype = dtype
     if roundoff:
         flax_rounding.imitate(layers, roundoff)
+    for *_, variable in flax_weights.leaves(model):
+        if variable.shape == ():
+            variable.set_metadata(on_set_value=one_number)
     return model
+
+
+def one_number(_: nnx.Variable, value: Any) -> Any:
+    """A weight without axes, to which loading gives one."""
+    return value.reshape(())
 
 
 def plain() -> nnx.Module:

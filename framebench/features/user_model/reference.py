@@ -135,7 +135,11 @@ def _tolerances(
 def _of_training(adapter: Adapter, facts: dict[str, Any], observed: Observed) -> dict[str, Any]:
     """Whether a step shows in the loss, which weights have no gradient, and whether micro-batches add up to the batch."""
     same = checks.SAME_IN_BF16 if facts["narrow"] else checks.SAME
-    other = "" if facts["couples"] else checks.accumulation(adapter, same)
+    other = ""
+    if not facts["couples"]:
+        apart = _loaded(adapter.case, model_options(adapter))  # which half a batch may leave changed
+        apart.still = adapter.still
+        other = checks.DRAWN if checks.draws_in_python(adapter) else checks.accumulation(apart, same)
     return {
         "level": not moves(adapter.case, Wanted(observed.values, {}), [*observed.values.values()]),
         "without_gradient": checks.without_gradient(_each_once(facts), observed),

@@ -69,6 +69,15 @@ def plain() -> nn.Module:
         raise Fault(f"{user().line('model')}: model() must return a torch.nn.Module, and it returned {kind(model)}")
     if lazy := next((name for name, p in model.named_parameters() if nn.parameter.is_lazy(p)), None):
         raise Fault(f"{user().line('model')}: {lazy} has no shape yet: call the model once in model(), as on `batch(1)[0]`")
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if isinstance(tensor, Tensor) and tensor.dtype == torch.float64:
+            raise Fault(
+                f"{user().line('model')}: {name} is float64, and the baseline computes in float32: return model.float()"
+            )
+        if isinstance(tensor, Tensor) and tensor.layout != torch.strided:
+            raise Fault(
+                f"{user().line('model')}: {name} is sparse, and cannot be compared: keep it as an attribute, not as a buffer"
+            )
     return model
 
 

@@ -67,6 +67,20 @@ BROKEN = {
         ("def model():\n    return nn", "model = nn"), r"mine\.py:6: `model` is .*Sequential: it must be a function",
     ),
     "weights without a shape": (("nn.Linear(6, 8)", "nn.LazyLinear(8)"), r"mine\.py:6: 0\.weight has no shape yet"),
+    "float64": (("nn.Linear(8, 3))", "nn.Linear(8, 3)).double()"), r"mine\.py:6: 0\.weight is float64, and the"),
+    "a sparse buffer": (
+        ("nn.Linear(8, 3))", "nn.Linear(8, 3), Sparse())\n\nclass Sparse(nn.Module):\n    def __init__(self):\n"
+         "        super().__init__()\n        self.register_buffer('mix', torch.eye(3).to_sparse())\n"
+         "    def forward(self, x):\n        return x @ self.mix"),
+        r"mine\.py:6: 3\.mix is sparse",
+    ),
+    "a buffer that follows the batch": (
+        ("nn.Linear(8, 3))", "nn.Linear(8, 3), Keeps())\n\nclass Keeps(nn.Module):\n    def __init__(self):\n"
+         "        super().__init__()\n        self.register_buffer('last', torch.zeros(4, 3))\n"
+         "    def forward(self, x):\n        self.last = x.detach()\n        return x"),
+        r"^nothing: .*\| half of the batch ends in an error \(RuntimeError: .*size mismatch for 3\.last",
+    ),
+    "Python's random numbers": (("mean()", "mean() * (1 + __import__('random').random())"), r"^nothing:  .. random numbers"),
     "bias before a norm": (("nn.Linear(6, 8), nn.ReLU()", "nn.Linear(6, 8), nn.BatchNorm1d(8)"), r"^nothing: 0\.bias \| "),
     "dropout before a zero": (
         ("nn.ReLU(), nn.Linear(8, 3))", "nn.Dropout(0.1), *zero())\n\ndef zero():\n    layer = nn.Linear(8, 3)\n"
