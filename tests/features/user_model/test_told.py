@@ -80,7 +80,7 @@ BROKEN = {
          "    def forward(self, x):\n        self.last = x.detach()\n        return x"),
         r"^nothing: .*\| half of the batch ends in an error \(RuntimeError: .*size mismatch for 3\.last",
     ),
-    "Python's random numbers": (("mean()", "mean() * (1 + __import__('random').random())"), r"^nothing:  .. random numbers"),
+    "Python's random numbers": (("mean()", "mean() * (1 + __import__('random').random())"), r"^nothing:  . random numbers"),
     "bias before a norm": (("nn.Linear(6, 8), nn.ReLU()", "nn.Linear(6, 8), nn.BatchNorm1d(8)"), r"^nothing: 0\.bias \| "),
     "dropout before a zero": (
         ("nn.ReLU(), nn.Linear(8, 3))", "nn.Dropout(0.1), *zero())\n\ndef zero():\n    layer = nn.Linear(8, 3)\n"
