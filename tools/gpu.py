@@ -117,12 +117,13 @@ def until(moment: float) -> Iterator[None]:
 
 
 def measure(name: str, rows: list[Planned], ready: dict[str, Environment], results: Path, room: int | None) -> list[str]:
-    """Each case's status. Interrupted, its session is gone on with by the next call."""
-    options = Options(rounds=rows[0].rounds, time_limit_s=LIMIT_S, first_alone=any(map(tunes, rows)))
-    opened = Session.open(results, provenance.code(), f"{name} of the list for a card")
-    parts = [rows] if options.rounds else alive_at_once(rows, room)
-    statuses = [s for part in parts for s in measure_all([one.case for one in part], opened, ready, options, results)]
-    opened.close(results)
+    """Each case's status. Each part is a session, since the names of its blocks are counted among its own cases. The next call
+    goes on with an interrupted one."""
+    options, statuses = Options(rounds=rows[0].rounds, time_limit_s=LIMIT_S, first_alone=any(map(tunes, rows))), list[str]()
+    for part in [rows] if options.rounds else alive_at_once(rows, room):
+        opened = Session.open(results, provenance.code(), f"{name} of the list for a card")
+        statuses += measure_all([one.case for one in part], opened, ready, options, results)
+        opened.close(results)
     return statuses
 
 

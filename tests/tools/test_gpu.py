@@ -231,3 +231,15 @@ def test_what_is_alive_at_once_fits_the_card_and_what_tunes_is_alone() -> None:
     assert gpu.alive_at_once([*torch, tiny], 80 * gpu.GIB) == [torch[:2], [torch[2], tiny]]
     assert gpu.alive_at_once([tiny, torch[0], jax, torch[1]], 80 * gpu.GIB) == [[tiny, torch[0]], [jax], [torch[1]]]
     assert gpu.alive_at_once(torch, None) == [torch], "where the card does not tell"
+
+
+def test_what_has_no_room_at_once_is_in_sessions_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without times a session's blocks are counted among the cases of a call: two parts would give two blocks one name."""
+    rows = planned(LIST)["claims about what a card holds"]
+    parts: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        gpu, "measure_all", lambda cases, opened, *_: parts.append((opened.id, len(cases))) or ["ok"] * len(cases)
+    )
+    assert gpu.measure("claims", rows, {}, tmp_path, 40 * 2**30) == ["ok"] * len(rows)
+    assert len(parts) > 1 < len({session for session, _ in parts}) == len(parts)
+    assert sum(number for _, number in parts) == len(rows)
