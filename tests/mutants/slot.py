@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -25,6 +27,7 @@ from tests.mutants.serve import FORKS
 
 SOURCES = ("models", "framebench")
 LIMIT_S = 600
+GRACE_S = 30  # after which a process that should have ended itself is ended
 STEPS = 8  # timed steps: so many that a bug which sets in after the verified steps is there before the last one
 SHARED = 16  # cases of one process, where a framework cannot fork: what they leave behind adds up
 
@@ -85,10 +88,10 @@ class Slot:
         assert process.stdout
         order = {"tree": str(self.tree), "task": task, "orders": str(self.orders), "out": str(out), "log": str(log)}
         print(json.dumps(order | {"limit_s": LIMIT_S}), file=process.stdin, flush=True)
-        if answer := process.stdout.readline():
+        # a compiler that Jittor has forked may outlive it, and hold its end of the pipe, and Jittor's lock
+        if select.select([process.stdout], [], [], LIMIT_S + GRACE_S)[0] and (answer := process.stdout.readline()):
             return int(answer)
-        del self.servers[case.framework]
-        return process.wait()
+        return self.end(case.framework)
 
     def server(self, case: Case, environment: Environment) -> subprocess.Popen[str]:
         self.carried_out[case.framework] += 1
@@ -97,14 +100,20 @@ class Slot:
         if case.framework not in self.servers:
             command = [str(environment.python), str(Path(__file__).with_name("serve.py")), case.framework]
             self.servers[case.framework] = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.variables(case, environment)
-            )
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.variables(case, environment),
+                start_new_session=True,
+            )  # fmt: skip
         return self.servers[case.framework]
 
-    def end(self, framework: str) -> None:
-        if process := self.servers.pop(framework, None):
-            process.kill()
-            process.wait()
+    def end(self, framework: str) -> int:
+        """The exit code of its process, which is gone now, as is all that it has started."""
+        if not (process := self.servers.pop(framework, None)):
+            return 0
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)  # it may be ending
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        return process.wait()
 
     def variables(self, case: Case, environment: Environment) -> dict[str, str]:
         """What the harness sets; compiled programs are kept from one run to the next."""

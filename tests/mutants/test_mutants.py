@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from framebench.engine.environments import Environment
 from framebench.features.study.mutants import Row, read
 from framebench.records.provenance import ROOT
+from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS
 from tests.mutants import judge, run, slot
 from tests.mutants.bug import Bug, Edit, TextIsGone
@@ -232,3 +234,19 @@ def test_a_process_that_cannot_fork_carries_out_one_case_after_another(
         assert worker.servers["jittor"] is not first
     assert [each.status for each in found] == ["ok", "ok", "ok", "crashed", "ok"]
     assert f"exit code {-signal.SIGALRM}" in found[3].reason
+
+
+@pytest.mark.slow
+def test_what_an_ended_process_leaves_behind_ends_with_it(
+    environment: dict[str, Environment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a compiler that Jittor has forked: it holds the pipe open, and Jittor's lock, for which every other process waits."""
+    monkeypatch.setattr(slot, "LIMIT_S", 1)
+    monkeypatch.setattr(slot, "GRACE_S", 1)
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    with slot.Slot(tmp_path) as worker:
+        worker.servers["jittor"] = left = subprocess.Popen(["sh", "-c", "sleep 1000 & exec sleep 1000"], **pipes)
+        case = parse("transformer/jittor/train/fp32/b4/tiny")
+        assert worker.served(case, environment["jittor"], {}, tmp_path / "out", tmp_path / "log") == -signal.SIGKILL
+    assert left.stdout
+    assert left.stdout.read() == "", "nobody holds the pipe"
