@@ -7,6 +7,7 @@ import re
 import pandas as pd
 import pytest
 
+import framebench
 from framebench.analysis import frames
 from framebench.analysis.selection import of_one_version
 from framebench.models import spec
@@ -80,3 +81,12 @@ def test_every_topic_has_figures() -> None:
 def test_no_paragraph_gives_a_cause() -> None:
     for text in paragraphs().values():
         assert not re.search(r"because|since|so that|turns|without", text)
+
+
+def test_what_the_page_says_of_the_other_machine() -> None:
+    here, there = (
+        framebench.load(results=ROOT / "results", machine=name).set_index("case").loc["transformer/torch/train/amp_bf16/b4/cpu"]
+        for name in (MACHINE, "zen4-2core")
+    )
+    text = " ".join((ROOT / "docs" / "findings.md").read_text().split())
+    assert f"takes {here.time_ratio:.2f} x the time of float32 here, and {there.time_ratio:.2f} x there" in text
