@@ -70,7 +70,7 @@ def plain() -> nn.Module:
     if lazy := next((name for name, p in model.named_parameters() if nn.parameter.is_lazy(p)), None):
         raise Fault(f"{user().line('model')}: {lazy} has no shape yet: call the model once in model(), as on `batch(1)[0]`")
     for name, tensor in model.state_dict(keep_vars=True).items():
-        if isinstance(tensor, Tensor) and tensor.dtype == torch.float64:
+        if isinstance(tensor, nn.Parameter) and tensor.dtype == torch.float64:
             raise Fault(
                 f"{user().line('model')}: {name} is float64, and the baseline computes in float32: return model.float()"
             )

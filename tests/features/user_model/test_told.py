@@ -68,6 +68,12 @@ BROKEN = {
     ),
     "weights without a shape": (("nn.Linear(6, 8)", "nn.LazyLinear(8)"), r"mine\.py:6: 0\.weight has no shape yet"),
     "float64": (("nn.Linear(8, 3))", "nn.Linear(8, 3)).double()"), r"mine\.py:6: 0\.weight is float64, and the"),
+    "a buffer in float64": (
+        ("nn.Linear(8, 3))", "nn.Linear(8, 3), Wide())\n\nclass Wide(nn.Module):\n    def __init__(self):\n"
+         "        super().__init__()\n        self.register_buffer('scale', torch.ones(3, dtype=torch.float64))\n"
+         "    def forward(self, x):\n        return x * self.scale.float()"),
+        r"^nothing:  \|",
+    ),
     "a sparse buffer": (
         ("nn.Linear(8, 3))", "nn.Linear(8, 3), Sparse())\n\nclass Sparse(nn.Module):\n    def __init__(self):\n"
          "        super().__init__()\n        self.register_buffer('mix', torch.eye(3).to_sparse())\n"
