@@ -101,6 +101,7 @@ class Adapter(ABC):
         self.before_first_step: Hooks[[]] = Hooks(self.ledger)  # what it does once everything is built
         self.loader: Loader | None = None
         self.steps = 0
+        self.restored_at = 0  # steps until the weights were last put back
         self.answers: Counter[int] = Counter()  # timed steps by how often each set its output
         self.spent: dict[str, float] = defaultdict(float)  # seconds of the steps: waiting for data, Python's collector
         self.collections: Counter[str] = Counter()  # of Python's collector, by generation
@@ -146,6 +147,10 @@ class Adapter(ABC):
     def draws(self) -> bool:
         """Whether a step draws random numbers, seen in one more."""
         return False
+
+    def narrow_results(self) -> str:
+        """Name an operation of one more step in float64 whose result is narrower. Empty if there is none."""
+        return ""
 
     def next_batch(self) -> Batch:
         """The batch of this step: always the same one, or in `pipeline` what the loader gives."""
@@ -218,7 +223,17 @@ class Adapter(ABC):
 
     @abstractmethod
     def restore(self) -> None:
-        """Canonical weights and buffers and the optimizer's first state, into the step as it was compiled."""
+        """Put the case's weights and buffers and the optimizer's first state into the step as it was compiled."""
+
+    @property
+    def can_restore(self) -> bool:
+        """Say whether `restore` works for this case.
+
+        It does not where weights are packed into codes, where a step makes its models anew, and where several
+        ranks share them.
+        """
+        packed = self.case.plan.precision.startswith("int8")
+        return not packed and self.case.scenario not in ("pair", "generate") and self.case.ranks == 1
 
     @abstractmethod
     def observe(self) -> Evidence:

@@ -11,15 +11,15 @@ import random
 import secrets
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from framebench.engine import mathematics, pending, references, runner
 from framebench.engine import page_cache as pages
-from framebench.engine import pending, references, runner
 from framebench.engine.capacity import Capacity, fits, free_memory
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
@@ -30,8 +30,10 @@ from framebench.instruments import nvml
 from framebench.records import provenance, store
 from framebench.records.record import Record, Turns
 from framebench.suite.case import Case
+from framebench.suite.protocol import Mathematics
 
 Item = TypeVar("Item")
+MathematicsCheck = Callable[[list[Arm], Options, Callable[[Case, str], None]], dict[Arm, Mathematics]]
 
 
 class Listener:
@@ -55,6 +57,8 @@ class Run:
     options: Options
     results: Path = RESULTS
     told: Listener = field(default_factory=Listener)
+    mathematics_by_arm: dict[Arm, Mathematics] = field(default_factory=dict)  # what float64 says of each arm's strategy
+    check_mathematics: MathematicsCheck = mathematics.check
 
     def __enter__(self) -> Run:
         self.stack = ExitStack()
@@ -119,6 +123,7 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
     left = [arm for arm in records if taken.isdisjoint(blocks[arm])]
     if run.without_times:  # nothing is compared: what is in another group's block of this number need not be in this one's
         left = [arm for arm in left if number not in map(_number_of, blocks[arm])]
+    left = without_wrong_mathematics(left, run)
     sub_block = 1 + max((int(block.rpartition(".")[2]) for block in taken), default=-1)
     while left:
         arms, later = together(group, left, run)
@@ -130,6 +135,29 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
         sub_block += 1
         pending.write(run.results, name, timed)
         _complete(timed, run)
+
+
+def check_mathematics(arms: list[Arm], run: Run) -> None:
+    """Have the mathematics of these arms checked in float64, unless the run knows of them."""
+    unknown = [arm for arm in arms if arm not in run.mathematics_by_arm]
+    if unknown:
+        run.mathematics_by_arm |= run.check_mathematics(unknown, run.options, run.told.phase)
+
+
+def without_wrong_mathematics(arms: list[Arm], run: Run) -> list[Arm]:
+    """Check the mathematics of these arms in float64, and return those that may be measured.
+
+    An arm whose mathematics is wrong gets its record at once: nothing of it is worth measuring.
+    """
+    check_mathematics(arms, run)
+    measurable = []
+    for arm in arms:
+        outcome = run.mathematics_by_arm.get(arm)
+        if outcome is None or outcome["passed"]:
+            measurable.append(arm)
+        elif not run.records(arm):
+            run.write(joined(arm, {}, run), arm)
+    return measurable
 
 
 def _number_of(block: str) -> int:
@@ -308,7 +336,7 @@ def joined(
     card: dict[str, Any] | None = None,
 ) -> Record:  # fmt: skip
     """The record of an arm, by what its processes found."""
-    fields, status, reason = runner.join(outcomes)
+    fields, status, reason = runner.join(outcomes, run.mathematics_by_arm.get(arm))
     if status == "timeout" and (cause := runner.too_slow(arm.case)):
         reason = f"{reason}; {cause}"
     origin = runner.provenance_of(

@@ -24,10 +24,10 @@ from framebench.instruments.nvml import ProcessPeak
 from framebench.models.spec import OWN
 from framebench.records import provenance, store
 from framebench.records.record import Compared, Proof, Provenance, Record, Status, Verification
+from framebench.records.record import Mathematics as RecordedMathematics
 from framebench.suite import profiles
 from framebench.suite.case import Case
-from framebench.suite.protocol import VERSION, Reference, Task
-from framebench.suite.tolerance import unverifiable
+from framebench.suite.protocol import VERSION, Mathematics, Reference, Task
 
 RESULTS = provenance.ROOT / "results"
 
@@ -122,10 +122,26 @@ class Memory:
 
 
 def unsupported(case: Case) -> str | None:
-    """Why the case cannot be measured here, if it cannot."""
-    if case.support.supported and case.support.gpu and not nvml.gpus():
+    """Say why the case cannot be measured here, if it cannot."""
+    if not case.support.supported:
+        return case.support.why
+    if case.support.gpu and not nvml.gpus():
         return f"needs a GPU, which this machine does not have: {case.support.why}"
-    return unverifiable(case) if case.support.supported else case.support.why
+    return without_reference(case)
+
+
+def without_reference(case: Case) -> str | None:
+    """Say why nothing tells whether a combination comes out right, if so.
+
+    Its strategies change the mathematics, and the values of all of them together were never computed.
+    """
+    plan = case.plan
+    if len(plan.parts) == 1 or case.workload == OWN or case.size in case.spec.without_golden:
+        return None
+    if case.golden_key in case.spec.golden:
+        return None
+    together = plan.name.replace("+", " and ")
+    return f"golden.json has no values for {together} together ({case.golden_key})"
 
 
 def too_slow(case: Case) -> str | None:
@@ -159,8 +175,8 @@ def passed(outcome: Outcome) -> bool:
     return outcome.result.get("verification", {"passed": True})["passed"]
 
 
-def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | None]:
-    """The halves as fields of a record, and the status that follows. A wrong result has no measurements."""
+def join(outcomes: dict[str, Outcome], mathematics: Mathematics | None = None) -> tuple[dict[str, Any], Status, str | None]:
+    """Return the halves as fields of a record, and the status that follows. A wrong result has no measurements."""
     timed, memory = (outcomes.get(part, Outcome()) for part in ("time", "memory"))
     halves = timed.result | memory.result
     fields: dict[str, Any] = {name: halves[name] for name in (*MEMORY_FIELDS, *TIME_FIELDS) if name in halves}
@@ -173,16 +189,32 @@ def join(outcomes: dict[str, Outcome]) -> tuple[dict[str, Any], Status, str | No
         fields["energy_j_per_step"] = timed.joules / halves["timed_steps"]
     if "effect" in halves:
         fields["effect"] = Proof(**halves["effect"])
-    if "verification" in halves:
-        verification = fields["verification"] = Verification(**finite(halves["verification"]))
+    verification = verification_of(halves.get("verification"), mathematics)
+    if verification is not None:
+        fields["verification"] = verification
         if not verification.passed:
             reasons = filter(None, (verification.reason, worst(verification)))
-            return {"verification": verification}, "wrong", "; ".join(reasons)
+            return {"verification": verification}, "wrong", "; ".join(dict.fromkeys(reasons))
     for part, outcome in outcomes.items():
         if outcome.status != "ok":
             where = "" if outcome.status == "unsupported" else f"{part} worker: "
             return fields, outcome.status, f"{where}{outcome.reason}"
     return fields, "ok", timed.reason
+
+
+def verification_of(measured: dict[str, Any] | None, mathematics: Mathematics | None) -> Verification | None:
+    """Join what the measured process verified with what float64 says of the strategy.
+
+    Wrong mathematics needs no measured process to be wrong.
+    """
+    if mathematics is not None and not mathematics["passed"]:
+        measured = (measured or {}) | {"passed": False, "reason": mathematics["reason"]}
+    if measured is None:
+        return None
+    joined = finite(measured)
+    if mathematics is not None:
+        joined |= {"mathematics": RecordedMathematics(**mathematics)}
+    return Verification(**joined)
 
 
 def larger(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:

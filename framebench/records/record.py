@@ -44,6 +44,19 @@ class Compared(Part):
     tolerance: float
 
 
+class Mathematics(Part):
+    """What the step of the record's strategy has shown in float64, compared with the reference (`worker/mathematics.py`)."""
+
+    case: str  # what was computed: the same strategy, as a rule at the size `tiny`
+    computed: bool  # else `reason` says why not, and the measured step alone was checked, in its own precision
+    passed: bool
+    reason: str | None = None
+    tensors: int = 0
+    worst: str = ""
+    error: float | None = None  # relative, of the worst value or tensor
+    tolerance: float | None = None
+
+
 class Again(Part):
     """What was timed, verified: from the first weights the same step gave the first values once more (or in evaluation the last
     timed step gave the output), and no timed step left the loss as it was."""
@@ -74,6 +87,7 @@ class Verification(Part):
     state_bytes: int | None = None  # of the optimizer
     still: bool = False  # without random numbers, since the strategy draws others than the baseline
     again: Again | None = None
+    mathematics: Mathematics | None = None  # older records have none
     summaries: dict[str, dict[str, tuple[float, ...]]] = {}  # of every tensor, where they are a reference for other records
 
 

@@ -32,7 +32,6 @@ class Reference:
     case: str
     values: dict[str, float]
     tensors: Summaries
-    wider: float  # the tolerance is so many times that against float64
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,19 @@ class Turn(TypedDict):
     cpu_s: NotRequired[float]  # those of the reference product are not asked
     instructions: NotRequired[int | None]
     device_s: NotRequired[float | None]
+
+
+class Mathematics(TypedDict, total=False):
+    """What the step of a strategy has shown in float64."""
+
+    case: str  # what was computed: the same strategy, at the smallest size
+    computed: bool
+    passed: bool
+    reason: str  # why it is wrong, or why it was not computed
+    tensors: int  # that were compared, and values
+    worst: str  # the one that is furthest off
+    error: float | None  # its relative error
+    tolerance: float
 
 
 class Effect(TypedDict):

@@ -56,6 +56,12 @@ def outputs(logits: np.ndarray) -> dict[str, Summary]:
     return summaries((("logits", wide), ("logits about their mean", wide - wide.mean(0))))
 
 
+def distance(one: Summary, other: Summary) -> float:
+    """Return how far two tensors are apart: by their norms, or by the root mean square of their projections."""
+    apart = np.abs(np.subtract(one, other))
+    return float(max(apart[0], np.sqrt(np.mean(apart[1:] ** 2))))
+
+
 def errors(observed: Summary, wanted: Summary) -> tuple[float, float]:
     """Of the norm and of the projections (root mean square), relative to the norm that is wanted.
 

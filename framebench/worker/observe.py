@@ -49,10 +49,11 @@ def _train(adapter: Adapter) -> tuple[list[float], Observed]:
 
 
 def begin_again(adapter: Adapter) -> None:
-    """From the first batch and the canonical weights, in the step as it was compiled."""
+    """Go back to the first batch and to the case's weights, in the step as it was compiled."""
     while adapter.loader is not None and adapter.steps % STREAM:
         timed_step(adapter)
     adapter.restore()
+    adapter.restored_at = adapter.steps
 
 
 def _first_update(adapter: Adapter) -> tuple[list[float], Observed]:

@@ -1,4 +1,9 @@
-"""Whether a case computed what it should: values and tensors against float64, the optimizer's states counted."""
+"""Verify in the measured process that a case computed what it should, in its own precision.
+
+Losses, gradients, updated weights, buffers, optimizer states and outputs are compared with float64 references,
+within tolerances that are measured on the spot (`tolerances.py`). Whether the mathematics is right to the last
+digit is decided in float64, in a process of its own (`mathematics.py`).
+"""
 
 from __future__ import annotations
 
@@ -14,26 +19,18 @@ from framebench.suite.case import Case
 from framebench.suite.catalog.quantized import moment_bytes
 from framebench.suite.protocol import LOSS_STEPS, Reference
 from framebench.suite.tensors import Summaries, Summary, errors
-from framebench.suite.tolerance import tolerance
 from framebench.worker.laziness_check import remembered, unfinished, unrepeated
 from framebench.worker.observe import Observed, begin_again, first_steps, output
 from framebench.worker.stepping import timed_step
+from framebench.worker.tolerances import FACTOR, Tolerances
 
-SHOWN_FROM = 8.0  # roundoffs: below them a loss may stay what it was
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What a case is compared with."""
-
-    values: dict[str, float]
-    tensors: Summaries
-    wider: float = 1.0  # the tolerances are so many times those against float64
+FLOAT32_ROUNDOFF = 2.0**-24
+SHOWN_FROM = 8.0  # roundoffs: a loss may stay what it was if an update moves it by less
 
 
 @dataclass
-class Compared:
-    """The tensors of one kind: how many, how many beyond their tolerance, and the worst of them by error over tolerance."""
+class TensorComparison:
+    """The tensors of one kind: how many, how many beyond their tolerance, and the worst by error over tolerance."""
 
     count: int
     failed: int
@@ -44,115 +41,150 @@ class Compared:
 
     @property
     def margin(self) -> float:
+        """Return the error in units of its tolerance: above 1 it is wrong."""
         return self.error / self.tolerance
 
 
-def wanted(case: Case, reference: Reference | None = None) -> Wanted | None:
-    """The float64 values, or where there can be none those of another case of the session."""
-    key = case.golden_key
-    if key in case.spec.golden:
-        return Wanted(case.spec.golden[key], comparable(case, case.spec.golden_tensors[key]))
-    if reference is not None and case.size in case.spec.without_golden:
-        return Wanted(reference.values, reference.tensors, reference.wider)
+def find_reference(case: Case, other: Reference | None = None) -> Reference | None:
+    """Return the float64 values of a case, or where there are none those of another case of the session."""
+    if case.golden_key in case.spec.golden:
+        values = case.spec.golden[case.golden_key]
+        return Reference("", values, comparable(case, case.spec.golden_tensors[case.golden_key]))
+    if other is not None and case.size in case.spec.without_golden:
+        return other
     return None
 
 
 def comparable(case: Case, tensors: Summaries) -> Summaries:
-    """Without buffers, where each rank has its own: no other tensor depends on them in training."""
-    return {kind: summaries for kind, summaries in tensors.items() if kind != "buffer" or not case.normalises_alone}
+    """Leave out buffers where each rank has its own: no other tensor depends on them in training."""
+    if not case.normalises_alone:
+        return tensors
+    return {kind: summaries for kind, summaries in tensors.items() if kind != "buffer"}
 
 
-def verify(adapter: Adapter, observed: Observed, reference: Reference | None = None) -> dict[str, Any]:
-    """The fields of a record's verification. Where there are no float64 values, a float32 record of the session stands in; the
-    first one, which has nothing to be compared with, must be finite."""
+def verify(adapter: Adapter, observed: Observed, tolerances: Tolerances, other: Reference | None = None) -> dict[str, Any]:
+    """Compare the first steps with the reference, and return the fields of a record's verification.
+
+    Where there are no float64 values, `other`, a float32 record of the session, stands in. The first such
+    record has nothing to be compared with and must be finite.
+    """
     case = adapter.case
-    expected = wanted(case, reference)
-    if expected is None:
-        return _without_values(case, observed)
+    reference = find_reference(case, other)
+    if reference is None:
+        return verify_finite(case, observed)
     observed.tensors = comparable(case, observed.tensors)
-    outcome = compare(case, observed, expected)
-    outcome |= {"passed": False, "reason": fault, "known_fault": True} if (fault := adapter.known_fault()) else {}
+    outcome = compare(case, observed, reference, tolerances)
+    fault = adapter.known_fault()
+    if fault:
+        outcome |= {"passed": False, "reason": fault, "known_fault": True}
     if case.workload == OWN and not outcome["passed"]:
-        mine, right = (tensors.get("gradient", {}) for tensors in (observed.tensors, expected.tensors))
-        wrong = [n for n in mine if n in right and _compare_tensors(case, "gradient", {n: mine[n]}, expected).failed]
-        outcome |= {"reason": cause} if (cause := adapter.model_module.cause(adapter, wrong)) else {}
-    against = reference.case if reference and expected.wider != 1.0 else case.spec.unconfirmed
-    outcome |= {"still": True} if case.still else {}
-    return outcome | {"state_bytes": observed.state_bytes} | ({"against": against} if against else {})
+        cause = adapter.model_module.cause(adapter, wrong_gradients(observed, reference, tolerances))
+        if cause:
+            outcome["reason"] = cause
+    against = reference.case or case.spec.unconfirmed
+    if against:
+        outcome["against"] = against
+    if case.still:
+        outcome["still"] = True
+    outcome["state_bytes"] = observed.state_bytes
+    return outcome
 
 
-def compare(case: Case, observed: Observed, expected: Wanted) -> dict[str, Any]:
-    """Values and tensors, each with its error and tolerance."""
-    golden = {name: expected.values[name] for name in observed.values}
+def wrong_gradients(observed: Observed, reference: Reference, tolerances: Tolerances) -> list[str]:
+    """Return the names of the gradients that are beyond their tolerance."""
+    names = []
+    expected = reference.tensors.get("gradient", {})
+    for name, summary in observed.tensors.get("gradient", {}).items():
+        if name in expected and max(errors(summary, expected[name])) > tolerances.of_tensor("gradient", name):
+            names.append(name)
+    return names
+
+
+def compare(case: Case, observed: Observed, reference: Reference, tolerances: Tolerances) -> dict[str, Any]:
+    """Compare every value and tensor. Return each error with its tolerance, and the largest of their ratios."""
+    golden = {name: reference.values[name] for name in observed.values}
     error = {name: abs(value - golden[name]) / abs(golden[name]) for name, value in observed.values.items()}
-    allowed = {name: expected.wider * _allowance(case, "value", name)[0] for name in observed.values}
-    tensors = {
-        kind: _compare_tensors(case, kind, of_kind, expected)
-        for kind, of_kind in observed.tensors.items()
-        if of_kind.keys() == expected.tensors.get(kind, {}).keys()
-    }
+    allowed = {name: tolerances.of_value(name) for name in observed.values}
+    comparisons = {}
+    for kind, summaries in observed.tensors.items():
+        if summaries.keys() == reference.tensors.get(kind, {}).keys():
+            comparisons[kind] = compare_tensors(case, kind, summaries, reference, tolerances)
     if observed.updates:
-        tensors["update"] = compare_updates(case, observed.updates, expected.wider)
-    margins = [error[name] / allowed[name] for name in error] + [c.margin for c in tensors.values()]
-    reason = stray(observed.tensors, expected.tensors)
-    states_known = bool(case.optimizer.states) and observed.state_bytes is not None  # of a user's optimizer nothing is
-    if not reason and states_known and observed.state_bytes != (size := state_bytes(case, observed)):
-        reason = f"the optimizer's states take {observed.state_bytes} bytes instead of {size}"
-    return {
+        comparisons["update"] = compare_updates(observed.updates, tolerances)
+    margins = [error[name] / allowed[name] for name in error]
+    margins += [comparison.margin for comparison in comparisons.values()]
+    reason = mismatched_tensors(observed.tensors, reference.tensors) or wrong_state_bytes(case, observed)
+    outcome = {
         "passed": not reason and all(margin <= 1 for margin in margins),  # NaN fails
         "observed": observed.values,
         "golden": golden,
         "relative_error": error,
         "tolerance": allowed,
-        "tensors": {kind: asdict(of_kind) for kind, of_kind in tensors.items()},
+        "tensors": {kind: asdict(comparison) for kind, comparison in comparisons.items()},
         "margin": math.nan if any(map(math.isnan, margins)) else max(margins),
-    } | ({"reason": reason} if reason else {})
+    }
+    if reason:
+        outcome["reason"] = reason
+    return outcome
 
 
-def _allowance(case: Case, kind: str, name: str) -> tuple[float, float]:
-    return tolerance(case.workload, case.framework, case.plan.precision, case.golden_key, kind, name)
+def compare_tensors(
+    case: Case, kind: str, observed: dict[str, Summary], reference: Reference, tolerances: Tolerances
+) -> TensorComparison:
+    """Compare the tensors of one kind, and keep the worst."""
+    names = [name for name in observed if name not in case.spec.incomparable]
+    lost = lost_in_storage(case, reference) if kind == "weight" else {}
+    comparisons = []
+    for name in names:
+        expected = reference.tensors[kind][name]
+        tolerance, error_pair = tolerances.of_tensor(kind, name), errors(observed[name], expected)
+        if name in lost and expected[0]:
+            tolerance = max(tolerance, FACTOR * lost[name] / expected[0])
+        elif name in lost and observed[name][0] <= FACTOR * lost[name]:
+            error_pair = (0.0, 0.0)
+        for by, error in zip(("norm", "projections"), error_pair):
+            comparisons.append(TensorComparison(len(names), 0, name, by, error, tolerance))
+    return worst_of(comparisons)
 
 
-def _compare_tensors(case: Case, kind: str, summaries: dict[str, Summary], expected: Wanted) -> Compared:
-    summaries = {name: summary for name, summary in summaries.items() if name not in case.spec.incomparable}
-    worst, failed = Compared(len(summaries), 0, "", "", 0.0, 1.0), 0
-    unseen = _rounded_away(case, expected) if kind == "weight" else {}
-    for name, observed in summaries.items():
-        off, allowances = errors(observed, expected.tensors[kind][name]), _allowance(case, kind, name)
-        if lost := unseen.get(name, 0.0):
-            if norm := expected.tensors[kind][name][0]:
-                allowances = max(allowances[0], lost / norm), max(allowances[1], lost / norm)
-            elif observed[0] <= lost:
-                off = 0.0, 0.0
-        pairs = zip(("norm", "projections"), off, allowances)
-        each = [Compared(len(summaries), 0, name, by, error, expected.wider * allowed) for by, error, allowed in pairs]
-        failed += not all(one.margin <= 1 for one in each)
-        worst = max(worst, *each, key=lambda one: math.inf if math.isnan(one.error) else one.margin)
-    worst.failed = failed
-    return worst
+def lost_in_storage(case: Case, reference: Reference) -> dict[str, float]:
+    """Return by weight the norm of what storing it in float32 may lose of its change.
 
-
-def _rounded_away(case: Case, expected: Wanted) -> dict[str, float]:
-    """By weight that has a gradient: as much of its change as float32 may lose, as a norm. A bias of 2 whose gradient is a
-    millionth does not move at all, or by one unit in its last place."""
-    gradients = expected.tensors.get("gradient", {})
+    Each update is rounded to the weight's last place: a bias of 2 whose gradient is a millionth hardly moves, or
+    does not move at all. A weight without a gradient must stay.
+    """
+    gradients = reference.tensors.get("gradient", {})
     updates = (LOSS_STEPS + 1) ** 0.5  # roundings of one update do not depend on the other's
-    return {p.name: updates * 2.0**-24 * p.norm for p in case.spec.params(case.config) if p.name in gradients}
+    lost = {}
+    for param in case.spec.params(case.config):
+        if param.name in gradients:
+            lost[param.name] = updates * FLOAT32_ROUNDOFF * param.norm
+    return lost
 
 
-def compare_updates(case: Case, updates: dict[str, float], wider: float) -> Compared:
-    """How far weights moved, beside what the textbook makes of the optimizer's states."""
-    each = [
-        Compared(len(updates), 0, name, "norm", error, wider * _allowance(case, "update", name)[1])
-        for name, error in updates.items()
-    ]
-    worst = max(each, key=lambda one: math.inf if math.isnan(one.error) else one.margin)
-    worst.failed = sum(not one.margin <= 1 for one in each)
+def compare_updates(updates: dict[str, float], tolerances: Tolerances) -> TensorComparison:
+    """Compare how far weights moved with what the textbook makes of the optimizer's states."""
+    comparisons = []
+    for name, error in updates.items():
+        comparisons.append(TensorComparison(len(updates), 0, name, "norm", error, tolerances.update))
+    return worst_of(comparisons)
+
+
+def worst_of(comparisons: list[TensorComparison]) -> TensorComparison:
+    """Return the comparison with the largest margin, with the number of tensors that failed."""
+    if not comparisons:
+        return TensorComparison(0, 0, "", "", 0.0, 1.0)
+
+    def margin(comparison: TensorComparison) -> float:
+        return math.inf if math.isnan(comparison.error) else comparison.margin
+
+    worst = max(comparisons, key=margin)
+    worst.failed = len({each.worst for each in comparisons if not each.margin <= 1})
     return worst
 
 
-def stray(observed: Summaries, expected: Summaries) -> str:
-    """Which tensors are there and should not be, or should be and are not."""
+def mismatched_tensors(observed: Summaries, expected: Summaries) -> str:
+    """Say which tensors exist and should not, or should and do not. Empty if all are as expected."""
     mismatches = []
     for kind in sorted({*observed, *expected}):
         here, there = observed.get(kind, {}).keys(), expected.get(kind, {}).keys()
@@ -163,92 +195,147 @@ def stray(observed: Summaries, expected: Summaries) -> str:
     return "; ".join(mismatches)
 
 
+def wrong_state_bytes(case: Case, observed: Observed) -> str:
+    """Say by how much the optimizer's states differ in size from the textbook's. Empty if they do not."""
+    if not case.optimizer.states or observed.state_bytes is None:  # nothing is known of a user's optimizer
+        return ""
+    size = state_bytes(case, observed)
+    if observed.state_bytes == size:
+        return ""
+    return f"the optimizer's states take {observed.state_bytes} bytes instead of {size}"
+
+
 def state_bytes(case: Case, observed: Observed) -> int:
-    """Bytes of the optimizer's states as the textbook has them, as wide as the weights: float32, but for Jittor's `amp_level` 4
-    to 6, which turn the weights to float16 too, and for moments that are asked for in bfloat16 or 8 bits."""
+    """Return the bytes of the optimizer's states as the textbook has them.
+
+    They are as wide as the weights: float32, but for Jittor's `amp_level` 4 to 6, which turn the weights to
+    float16 too, and for moments that are asked for in bfloat16 or in 8 bits.
+    """
     shapes = {p.name: p.shape for p in case.spec.params(case.config)}
-    weights = [shapes[name] for name in observed.tensors["gradient"] if name in shapes]  # a stray one is named elsewhere
+    # a gradient of an unknown tensor is reported by `mismatched_tensors`
+    weights = [shapes[name] for name in observed.tensors["gradient"] if name in shapes]
     precisions = {part.precision for part in case.plan.parts}
     if "8-bit moments" in precisions:
         return len(case.optimizer.states) * sum(moment_bytes(math.prod(shape)) for shape in weights)
-    width = {"fp16": 2 if case.framework == "jittor" else 4, "bf16 moment": 3}.get(
-        case.plan.precision, 4
-    )  # the mean of 2 and 4
-    return width * sum(map(case.optimizer.numbers, weights))
+    width = 4
+    if case.plan.precision == "fp16" and case.framework == "jittor":
+        width = 2
+    if case.plan.precision == "bf16 moment":
+        width = 3  # the mean of a first moment in 2 bytes and a second in 4
+    return width * sum(case.optimizer.numbers(shape) for shape in weights)
 
 
-def _without_values(case: Case, observed: Observed) -> dict[str, Any]:
-    """Strict float32 alone can be a reference for others: another precision has nothing to pass by."""
+def verify_finite(case: Case, observed: Observed) -> dict[str, Any]:
+    """Accept strict float32 that is finite as the reference of the session's other cases.
+
+    Another precision has nothing to pass by.
+    """
     if case.size not in case.spec.without_golden:
-        reason = f"golden.json has no values for {case.golden_key}; make them: framebench dev golden {case.workload} --missing"
+        command = f"framebench dev golden {case.workload} --missing"
+        reason = f"golden.json has no values for {case.golden_key}; make them: {command}"
         return {"passed": False, "reason": reason, "observed": observed.values}
     if case.plan.precision != "fp32":
         reason = f"no float64 values for {case.golden_key}, and the session has no float32 record of it to compare with"
         return {"passed": False, "reason": reason, "observed": observed.values}
-    numbers = [*observed.values.values(), *(n for kind in observed.tensors.values() for s in kind.values() for n in s)]
+    numbers = list(observed.values.values())
+    for summaries in observed.tensors.values():
+        for summary in summaries.values():
+            numbers += summary
+    passed = all(map(math.isfinite, numbers))
     reason = "no float64 values for this size: finite, and the reference of this session's other cases"
-    outcome = {"passed": all(map(math.isfinite, numbers)), "reason": reason, "observed": observed.values}
-    return outcome | {"summaries": observed.tensors if outcome["passed"] else {}, "state_bytes": observed.state_bytes}
+    return {
+        "passed": passed,
+        "reason": reason,
+        "observed": observed.values,
+        "summaries": observed.tensors if passed else {},
+        "state_bytes": observed.state_bytes,
+    }
 
 
-def again(adapter: Adapter, losses: list[float], reference: Reference | None = None) -> dict[str, Any]:
-    """Whether what was timed is what was verified: every step gave a new output when its clock stopped, the loss changed with
-    every step, and from the first weights the very same step makes all that was verified once more. Without an update, another
-    step's output is looked at, after one with other inputs."""
-    case, done = adapter.case, adapter.steps
-    expected = wanted(case, reference)
-    unmoved = sum(a == b for a, b in zip(losses, losses[1:])) if case.stage.trains and moves(case, expected, losses) else 0
-    unlike = idle(adapter) or (f"{unmoved} of {len(losses)} steps left the loss as it was" if unmoved else "")
-    unlike = unlike or unfinished(adapter) or ("" if case.stage.trains else remembered(adapter))
+def verify_again(
+    adapter: Adapter, losses: list[float], tolerances: Tolerances, other: Reference | None = None
+) -> dict[str, Any]:
+    """Verify that what was timed is what was verified.
+
+    Every step gave a new output when its clock stopped, the loss changed with every step, and from the first
+    weights the very same step gives all that was verified again. Without an update, another step's output is
+    looked at, after one with other inputs.
+    """
+    case = adapter.case
+    steps_before = adapter.steps - adapter.restored_at - len(losses)  # updates before the first of these losses
+    reference = find_reference(case, other)
+    unmoved = 0
+    if case.stage.trains and must_move(case, reference, losses):
+        unmoved = sum(one == next_one for one, next_one in zip(losses, losses[1:]))
+    reason = idle(adapter)
+    if not reason and unmoved:
+        reason = f"{unmoved} of {len(losses)} steps left the loss as it was"
+    reason = reason or unfinished(adapter)
+    if not reason and not case.stage.trains:
+        reason = remembered(adapter)
     if case.stage.trains:
         begin_again(adapter)
         observed = first_steps(adapter)[1]
-        unlike = unlike or repeated(adapter, losses, done - len(losses))
+        reason = reason or repeated(adapter, losses, steps_before, tolerances)
     else:
         with adapter.stilled():
             timed_step(adapter)
         observed = output(adapter) if case.stage.observes == "logits" else Observed({"loss": adapter.loss()})
-    steps_outcome = {"unmoved_steps": unmoved} | ({"passed": False, "reason": unlike} if unlike else {})
-    if expected is None:
-        return {"passed": all(map(math.isfinite, observed.values.values()))} | steps_outcome
-    tensors = expected.tensors if case.stage.trains else {kind: expected.tensors[kind] for kind in observed.tensors}
-    comparison = compare(case, observed, Wanted(expected.values, tensors, expected.wider))
-    comparison = {
-        name: comparison[name] for name in ("passed", "reason", "relative_error", "tensors", "margin") if name in comparison
-    }
-    return comparison | steps_outcome
+    outcome: dict[str, Any] = {"passed": True}
+    if reference is None:
+        outcome["passed"] = all(map(math.isfinite, observed.values.values()))
+    else:
+        tensors = reference.tensors
+        if not case.stage.trains:
+            tensors = {kind: reference.tensors[kind] for kind in observed.tensors}
+        comparison = compare(case, observed, Reference(reference.case, reference.values, tensors), tolerances)
+        for name in ("passed", "reason", "relative_error", "tensors", "margin"):
+            if name in comparison:
+                outcome[name] = comparison[name]
+    outcome["unmoved_steps"] = unmoved
+    if reason:
+        outcome |= {"passed": False, "reason": reason}
+    return outcome
 
 
-def moves(case: Case, expected: Wanted | None, losses: list[float]) -> bool:
-    """Whether a step's loss must differ from the last one's. A user's rate may be so small that the losses' precision does not
-    show it: then the weights alone tell that they were updated."""
-    if case.workload != OWN or expected is None:
+def must_move(case: Case, reference: Reference | None, losses: list[float]) -> bool:
+    """Say whether a step's loss must differ from the last one's.
+
+    A user's rate may be so small that the losses' precision does not show it. Then the weights alone tell that
+    they were updated.
+    """
+    if case.workload != OWN or reference is None:
         return True
-    first, last = expected.values["loss_0"], expected.values[f"loss_{LOSS_STEPS}"]
-    return abs(last - first) > SHOWN_FROM * roundoff_of(losses) * abs(first)
+    first, last = reference.values["loss_0"], reference.values[f"loss_{LOSS_STEPS}"]
+    return abs(last - first) > SHOWN_FROM * narrowest_roundoff(losses) * abs(first)
 
 
-def roundoff_of(losses: list[float]) -> float:
-    """Of the narrowest type that has all of them."""
+def narrowest_roundoff(losses: list[float]) -> float:
+    """Return the roundoff of the narrowest type that holds all of these numbers."""
     wide = np.array(losses, np.float32)
     if not (wide.view(np.uint32) & 0xFFFF).any():
         return 2.0**-8  # bfloat16
-    return 2.0**-11 if np.array_equal(wide.astype(np.float16).astype(np.float32), wide) else 2.0**-24
+    if np.array_equal(wide.astype(np.float16).astype(np.float32), wide):
+        return 2.0**-11
+    return 2.0**-24
 
 
-def repeated(adapter: Adapter, losses: list[float], first: int) -> str:
-    """`first` is the number of the step that gave the first loss. On a device steps are queued together, and not each loss is
-    read."""
+def repeated(adapter: Adapter, losses: list[float], steps_before: int, tolerances: Tolerances) -> str:
+    """Say why the timed steps, made a second time, differ from what they gave. Empty if they do not.
+
+    On a device steps are queued together, and not each loss is read.
+    """
     verified = LOSS_STEPS + 1
-    if adapter.device() != "cpu" or first < verified:
+    if adapter.device() != "cpu" or steps_before < verified:
         return ""
-    for _ in range(verified, first):
+    for _ in range(verified, steps_before):
         timed_step(adapter)
-    return unrepeated(adapter, losses, _allowance(adapter.case, "value", f"loss_{LOSS_STEPS}")[0])
+    return unrepeated(adapter, losses, tolerances.of_value(f"loss_{LOSS_STEPS}"))
 
 
 def idle(adapter: Adapter) -> str:
-    """The steps so far that did not give an output as the first one did; empty where there is none."""
+    """Say how many of the steps so far gave no output as the first one did. Empty where all did."""
     counts = adapter.answers
-    steps, alike = counts.total(), next(iter(counts.values()), 0)  # the first step's come first
+    steps = counts.total()
+    alike = next(iter(counts.values()), 0)  # the first step's count comes first
     return f"{steps - alike} of {steps} steps gave no output as the first one did" if steps > alike else ""

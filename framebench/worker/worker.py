@@ -33,9 +33,9 @@ from framebench.suite.protocol import Command, Effect, Failure, MemoryResult, Me
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import IncompatibleStrategies
 from framebench.suite.user_file import DoesNotApply, Fault, blamed, line_of
-from framebench.worker.observe import begin_again, first_steps
 from framebench.worker.stepping import OverBudget, Timing, timed_step
-from framebench.worker.verification import again, verify
+from framebench.worker.tolerances import observe_steps
+from framebench.worker.verification import verify, verify_again
 
 Emit = Callable[[Message], None]
 Commands = Iterable[Command]
@@ -73,15 +73,16 @@ def measure_time(
     Raises Abandoned if the commands end before they say that it is finished.
     """
     emit({"phase": "first step"})
-    seconds, observed = first_steps(adapter)
-    verification = verify(adapter, observed, task.reference)
+    verified = observe_steps(adapter)
+    seconds, tolerances = verified.seconds, verified.tolerances
+    verification = verify(adapter, verified.observed, tolerances, task.reference)
     result: TimeResult = {"first_step_s": seconds[0], "verification": verification}
     if adapter.device() != "cpu":  # here the programs are compiled and tuned: the memory worker finds them made
         result["cold_peaks"] = {name: size for name, size in adapter.own_peaks().items() if name.startswith("allocator.")}
     if not verification["passed"]:
         return result  # the time of a wrong computation is of no interest
     emit({"phase": "warm-up"})
-    while len(seconds) < task.warmup:
+    while adapter.steps - adapter.restored_at < task.warmup:
         seconds.append(timed_step(adapter))
     emit({"phase": "timing"})
     adapter.budget_s = math.inf  # it was found to be fast enough: one long step is an accident now
@@ -94,7 +95,7 @@ def measure_time(
     if not math.isfinite(last := adapter.loss()):
         raise ArithmeticError(f"the loss became {last} while timing")
     emit({"phase": "verification of what was timed"})
-    verification["again"] = again(adapter, timing.losses, task.reference)
+    verification["again"] = verify_again(adapter, timing.losses, tolerances, task.reference)
     if not verification["again"]["passed"]:
         return {"verification": verification | {"passed": False}}
     result |= timing.summary()
@@ -146,9 +147,8 @@ def look(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult | TimeResult:
     """Memory first, as in a process that does nothing else; then the steps from the first weights are verified."""
     found = measure_memory(adapter, task, emit)
     emit({"phase": "verification"})
-    if adapter.case.stage.trains:
-        begin_again(adapter)
-    verification = verify(adapter, first_steps(adapter)[1], task.reference)
+    verified = observe_steps(adapter)
+    verification = verify(adapter, verified.observed, verified.tolerances, task.reference)
     if not verification["passed"]:
         return {"verification": verification}
     result: dict[str, Any] = {**found, "verification": verification, "effect": effect_of(adapter)}

@@ -14,7 +14,9 @@ from framebench.instruments import nvml
 from framebench.suite.case import Case
 from framebench.suite.protocol import Task, turns
 from framebench.worker import worker
+from framebench.worker.observe import Observed
 from framebench.worker.stepping import Timing
+from framebench.worker.tolerances import Tolerances, Verified
 from tests.adapters.fake_card import OnCard
 from tests.alone import alone
 
@@ -62,9 +64,10 @@ def test_host_memory_says_nothing_about_tensors_on_a_card() -> None:
 
 
 def test_the_first_step_that_compiles_has_the_cold_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "first_steps", lambda adapter: ([0.1], {}))
+    verified = Verified([0.1], Observed({}), Tolerances({}, {}, 0.0))
+    monkeypatch.setattr(worker, "observe_steps", lambda adapter: verified)
     monkeypatch.setattr(worker, "verify", lambda *_: {"passed": True})
-    monkeypatch.setattr(worker, "again", lambda *_: {"passed": True})
+    monkeypatch.setattr(worker, "verify_again", lambda *_: {"passed": True})
     found = worker.measure_time(OnCard(), Task("", "time"), lambda message: None, map(json.loads, turns(3).splitlines()))
     assert found["cold_peaks"] == {"allocator.in_use": 5}
 

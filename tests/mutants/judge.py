@@ -12,8 +12,10 @@ from typing import Any
 from framebench.engine.runner import join
 from framebench.engine.supervisor import Outcome
 from framebench.records.record import Status
+from framebench.suite.protocol import Mathematics
 
 LATER = " after the timed steps"
+IN_FLOAT64 = " in float64"
 WORDS = {  # of verification's reasons that are no error of a value or tensor, by what they contain
     "states take": "bytes of the optimizer's states",
     "that should have none": "tensors that should not exist",
@@ -50,12 +52,23 @@ def outcome_of(code: int, out: str, log: str) -> Outcome:
     return Outcome(status, f"{said['type']} during {final.get('phase')}: {said['message']}", log=log)
 
 
-def judged(outcome: Outcome, seconds: float) -> Found:
+def judged(outcome: Outcome, seconds: float, mathematics: Mathematics | None = None) -> Found:
     """Status by the harness's own rule."""
-    fields, status, reason = join({"time": outcome})
+    fields, status, reason = join({"time": outcome}, mathematics)
+    if mathematics and not mathematics["passed"]:
+        by, margin = in_float64(mathematics)
+        return Found(status, by, margin, shorten(reason or ""), round(seconds, 1))
     unproven = status == "ok" and not fields["effect"].proven
     by, margin = worst(outcome.result.get("verification", {}))
     return Found("not proven" if unproven else status, by, margin, shorten(reason or ""), round(seconds, 1))
+
+
+def in_float64(mathematics: Mathematics) -> tuple[str, float | None]:
+    """What was furthest off in float64, and by how many tolerances; None where tensors are missing or infinite."""
+    error, tolerance = mathematics.get("error"), mathematics.get("tolerance")
+    if error is None or not tolerance or error <= tolerance:
+        return next((word for text, word in WORDS.items() if text in mathematics["reason"]), "mathematics") + IN_FLOAT64, None
+    return mathematics["worst"] + IN_FLOAT64, error / tolerance
 
 
 def shorten(reason: str, most: int = 500) -> str:

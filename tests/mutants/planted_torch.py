@@ -106,6 +106,7 @@ MODELS = (
     bug("average pool for max pool", RESNET_EVAL, RESNET, "F.max_pool2d(x, 3, 2, padding=1)", "F.avg_pool2d(x, 3, 2, padding=1)"),
     bug("padding that repeats the edge", RESNET_EVAL, RESNET, "2, padding=3, bias=False)", '2, padding=3, bias=False, padding_mode="replicate")'),
     bug("batch norm with eps 1e-3", RESNET_TRAIN, RESNET, "self.bn3 = nn.BatchNorm2d(cout)", "self.bn3 = nn.BatchNorm2d(cout, eps=1e-3)"),
+    bug("batch norm with eps 1e-4", RESNET_TRAIN, RESNET, "self.bn3 = nn.BatchNorm2d(cout)", "self.bn3 = nn.BatchNorm2d(cout, eps=1e-4)"),
     bug("batch norm with momentum 0.9", RESNET_TRAIN, RESNET, "self.bn3 = nn.BatchNorm2d(cout)", "self.bn3 = nn.BatchNorm2d(cout, momentum=0.9)"),
     bug("running statistics never updated", RESNET_TRAIN, RESNET, "self.bn3 = nn.BatchNorm2d(cout)", "self.bn3 = nn.BatchNorm2d(cout, momentum=0.0)"),
     bug(
@@ -158,6 +159,7 @@ MODELS = (
     bug("leaky ReLU, as nnU-Net has it", UNET_TRAIN, UNET, "nn.ReLU(inplace=True)", "nn.LeakyReLU(0.01, inplace=True)"),
     bug("instance norm with eps 1e-3", UNET_EVAL, UNET, "nn.InstanceNorm3d(cout, affine=True)", "nn.InstanceNorm3d(cout, 1e-3, affine=True)"),
     bug("Dice over the whole batch", UNET_TRAIN, UNET, "overlap = (probability * truth).sum((2, 3, 4))", "overlap = (probability * truth).sum((2, 3, 4)).mean(0)"),
+    bug("Dice smoothed by 1", UNET_TRAIN, UNET, "dice = (2 * overlap + 1e-6)", "dice = (2 * overlap + 1)"),
     bug("Dice of squared probabilities", UNET_TRAIN, UNET, "/ ((probability + truth)", "/ ((probability**2 + truth)"),
     bug("cross entropy counted twice", UNET_TRAIN, UNET, "(F.cross_entropy(logits, labels) +", "(2 * F.cross_entropy(logits, labels) +"),
     bug(

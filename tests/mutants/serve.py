@@ -1,12 +1,12 @@
 """Runs inside a framework's environment: `python serve.py FRAMEWORK` imports the framework once and then, for each order on its
-standard input, runs a worker as `python -m framebench.worker.worker` would, from the sources that the order names.
+standard input, runs a worker as `python -m MODULE` would, from the sources that the order names.
 
 PyTorch and JAX start their threads when they first compute, so none is lost in a fork: each order has a child of its own.
 Jittor starts them when it is imported: all orders are carried out by this process, and their sources must be the same.
 
-An order is one line of JSON, `{"tree": FOLDER, "task": {...}, "orders": FILE, "out": FILE, "log": FILE, "limit_s": SECONDS}`,
-where the worker finds `orders` on its standard input; the answer is one line with the worker's exit code, negative if a signal
-ended it. Without a child such a signal ends this process too.
+An order is one line of JSON, `{"tree": FOLDER, "module": NAME, "task": {...}, "orders": FILE, "out": FILE, "log": FILE,
+"limit_s": SECONDS}`, where the worker finds `orders` on its standard input; the answer is one line with the worker's exit code,
+negative if a signal ended it. Without a child such a signal ends this process too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def work(order: dict[str, Any]) -> None:
     os.setsid()  # what the worker starts dies with it
     prepare(order)
     try:
-        runpy.run_module("framebench.worker.worker", run_name="__main__", alter_sys=True)
+        runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
     finally:
         os._exit(3)  # the worker ends by itself
 
@@ -81,7 +81,12 @@ def carry_out(order: dict[str, Any], answers: TextIO) -> None:
     signal.alarm(order["limit_s"])
     worker = importlib.import_module("framebench.worker.worker")
     protocol = importlib.import_module("framebench.suite.protocol")
-    code = worker.answer(lambda task, emit: worker.run(protocol.Task.from_dict(task), emit, worker.own_orders()))
+    mathematics = importlib.import_module("framebench.worker.mathematics")
+
+    def measure(task: dict[str, Any], emit: Any) -> Any:
+        return worker.run(protocol.Task.from_dict(task), emit, worker.own_orders())
+
+    code = worker.answer(measure if order["module"] == worker.__name__ else mathematics.check_all)
     signal.alarm(0)
     gc.collect()  # the variables of this case would be counted as the next one's
     for number, stream in enumerate(kept):

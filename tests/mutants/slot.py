@@ -17,11 +17,12 @@ from typing import IO, Any
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment
+from framebench.engine.mathematics import read_lines
 from framebench.engine.runner import Options, worker_variables
 from framebench.engine.supervisor import Outcome
 from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
-from framebench.suite.protocol import Task, turns
+from framebench.suite.protocol import Mathematics, Task, turns
 from tests.mutants.judge import Found, judged, outcome_of
 from tests.mutants.serve import FORKS
 
@@ -50,43 +51,61 @@ class Slot:
             self.end(framework)
 
     def verify(self, case: Case, files: Mapping[str, str], steps: int = STEPS) -> Found:
-        """Run the case's timing worker, with so many timed steps, from the sources with these files' content replaced."""
+        """Verify the case from the sources with these files' content replaced, as a run does: in float64 first, and if
+        that finds nothing in its own precision, with so many timed steps."""
         started = time.monotonic()
         for name, content in files.items():
             (self.tree / name).write_text(content)
         try:
-            outcome = self.work(case, edited=bool(files), steps=steps)
+            mathematics = self.check_mathematics(case, edited=bool(files))
+            if mathematics and not mathematics["passed"]:
+                return judged(Outcome(), time.monotonic() - started, mathematics)
+            self.orders.write_text(turns(steps))
+            outcome = self.work(case, "framebench.worker.worker", Task(case.id, "time").as_dict(), edited=bool(files))
+            return judged(outcome, time.monotonic() - started, mathematics)
         finally:
             for name in files:
                 shutil.copy(ROOT / name, self.tree / name)
-        return judged(outcome, time.monotonic() - started)
 
-    def work(self, case: Case, edited: bool, steps: int) -> Outcome:
+    def check_mathematics(self, case: Case, edited: bool) -> Mathematics | None:
+        """Check the case's step in float64. None where the process gave no answer: then nothing is decided by it."""
+        file = self.folder / "mathematics.jsonl"
+        file.unlink(missing_ok=True)
+        self.orders.write_text("")
+        self.work(case, "framebench.worker.mathematics", {"cases": [case.id], "file": str(file)}, edited)
+        return read_lines(file).get(case.id)
+
+    def work(self, case: Case, module: str, task: dict[str, object], edited: bool) -> Outcome:
         """In a process of its own where variables must precede the import, or where sources are edited and nothing can fork."""
-        task = Task(case.id, "time").as_dict()
-        self.orders.write_text(turns(steps))
         environment = environments.describe(case.framework)
         own = bool(case.support.env) or (edited and case.framework not in FORKS)
         out, log = self.folder / "out", self.folder / "log"
-        code = (self.alone if own else self.served)(case, environment, task, out, log)
+        code = (self.alone if own else self.served)(case, environment, module, task, out, log)
         return outcome_of(code, out.read_text(), log.read_text(errors="replace"))
 
-    def alone(self, case: Case, environment: Environment, task: dict[str, object], out: Path, log: Path) -> int:
-        command = [str(environment.python), "-m", "framebench.worker.worker", json.dumps(task)]
+    def alone(self, case: Case, environment: Environment, module: str, task: dict[str, object], out: Path, log: Path) -> int:
+        command = [str(environment.python), "-m", module, json.dumps(task)]
         with self.orders.open() as stdin, out.open("w") as stdout, log.open("w") as stderr, suppress(subprocess.TimeoutExpired):
             variables = self.variables(case, environment) | {"PYTHONPATH": str(self.tree)}
             streams: dict[str, IO[Any] | int] = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
             return subprocess.run(command, cwd=self.tree, env=variables, timeout=LIMIT_S, **streams).returncode  # type: ignore[call-overload]
         return -9
 
-    def served(self, case: Case, environment: Environment, task: dict[str, object], out: Path, log: Path) -> int:
+    def served(self, case: Case, environment: Environment, module: str, task: dict[str, object], out: Path, log: Path) -> int:
         """By the process that has the framework imported; its exit code, should it end."""
         for file in (out, log):
             file.write_text("")
         process = self.server(case, environment)
         assert process.stdin
         assert process.stdout
-        order = {"tree": str(self.tree), "task": task, "orders": str(self.orders), "out": str(out), "log": str(log)}
+        order = {
+            "tree": str(self.tree),
+            "module": module,
+            "task": task,
+            "orders": str(self.orders),
+            "out": str(out),
+            "log": str(log),
+        }
         print(json.dumps(order | {"limit_s": LIMIT_S}), file=process.stdin, flush=True)
         # a compiler that Jittor has forked may outlive it, and hold its end of the pipe, and Jittor's lock
         if select.select([process.stdout], [], [], LIMIT_S + GRACE_S)[0] and (answer := process.stdout.readline()):

@@ -26,7 +26,8 @@ def outcome(case_id: str) -> dict[str, Any]:
             adapter.build()
         except IncompatibleStrategies as error:
             return {"refused": str(error)}
-        verification = worker.verify(adapter, worker.first_steps(adapter)[1])
+        verified = worker.observe_steps(adapter)
+        verification = worker.verify(adapter, verified.observed, verified.tolerances)
         effect = adapter.effect()
         found = {"proven": effect.proven, "evidence": str(effect.evidence), "on_cpu": adapter.device() == "cpu"}
         return {"right": verification["passed"], "verification": str(verification)[:2000]} | found

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
 
+from framebench.engine.runner import without_reference
 from framebench.models.spec import names, workload
 from framebench.suite.case import Case, declared, first_batch
 from framebench.suite.registry import SCENARIOS, STRATEGIES, find
 from framebench.suite.strategy import IncompatibleStrategies
-from framebench.suite.tolerance import measured, unverifiable
 from tests.suite.cells import layers
 
 # refused or made to compose once they had come out wrong: built whenever the registry takes them
@@ -43,16 +43,7 @@ def possible(framework: str, scenario: str, strategy: str) -> Iterator[Case]:
     for size in ("tiny", "cpu"):
         each = [Case(w, framework, scenario, strategy, workload(w).preset(size).base, size) for w in names()]
         each = [Case(c.workload, framework, scenario, strategy, first_batch(c), size) for c in each]
-        yield from sorted((c for c in each if declared(c) and c.support.supported and judged(c)), key=layers)
-
-
-def judged(case: Case) -> bool:
-    """A rounded precision is left out at a batch, as of eight micro-batches, where it was never measured by itself either."""
-    plan = case.plan
-    usual = plan.precision == "fp32" or not plan.same_loss or case.batch == case.spec.preset(case.size).base
-    return not unverifiable(case) and (
-        usual or any(case.golden_key in keys for keys in measured(case.workload, plan.precision).values())
-    )
+        yield from sorted((c for c in each if declared(c) and c.support.supported and not without_reference(c)), key=layers)
 
 
 def sample(cases: list[Case], size: int) -> list[Case]:

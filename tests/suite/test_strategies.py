@@ -19,7 +19,9 @@ from framebench.models.spec import workload
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.suite.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, claims_only, find, in_use, names
+from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS, Cell, Native, Strategy
+from framebench.worker.mathematics import QUANTIZED
 from tests.processes import ROOT, quickly, run_inside
 from tests.suite.cells import every, fewest, often, shares_a_process, usual
 
@@ -37,9 +39,17 @@ def check(rows: dict[str, Any], cases: list[Case]) -> None:
     assert set(rows) == {c.id for c in cases}
     assert {i: r["error"] for i, r in rows.items() if "error" in r} == {}
     assert {i: r["verification"] for i, r in rows.items() if not r["verification"]["passed"]} == {}
+    assert {i: r["mathematics"] for i, r in rows.items() if not r["mathematics"]["passed"]} == {}
+    not_computed = [i for i, r in rows.items() if not r["mathematics"]["computed"] and not computed_otherwise(i)]
+    assert {i: rows[i]["mathematics"]["reason"] for i in not_computed} == {}
     # where the catalog says that a CPU undoes it, a proof that says yes is as wrong as one that says no elsewhere
     undone = {c.id: bool(c.support.undone_on_cpu) and rows[c.id]["on_cpu"] for c in cases}
     assert {i: r["evidence"] for i, r in rows.items() if r["proven"] == undone[i]} == {}
+
+
+def computed_otherwise(case_id: str) -> bool:
+    """Say whether a strategy's arithmetic is the strategy itself, so that nothing of it is left in float64."""
+    return any(part.precision in QUANTIZED for part in parse(case_id).plan.parts)
 
 
 def test_a_missing_cell_stops_the_import() -> None:

@@ -14,6 +14,7 @@ from framebench.suite.selectors import parse
 from framebench.worker import optimizer_check
 from framebench.worker.observe import Observed
 from framebench.worker.optimizer_check import OptimizerCheck, relative
+from framebench.worker.tolerances import UPDATE, Tolerances
 from framebench.worker.verification import compare_updates
 
 ADAM = parse("transformer/torch/train/amp_bf16/b4/tiny")
@@ -68,7 +69,7 @@ def test_what_the_textbook_says_passes(case: Any) -> None:
     found = followed(case)
     assert found.keys() == set(NAMES[case.spec.optimizer.name])
     assert max(found.values()) < 1e-3, "float32 weights round"
-    assert compare_updates(case, found, 1.0).margin < 1
+    assert compare_updates(found, Tolerances({}, {}, UPDATE)).margin < 1
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_what_the_textbook_says_passes(case: Any) -> None:
     ids=["half the rate of SGD", "half the rate of Adam", "no weight decay", "another eps"],
 )
 def test_another_rule_is_wrong_whatever_the_gradients_are(case: Any, changed: dict[str, float]) -> None:
-    found = compare_updates(case, followed(case, **changed), 1.0)
+    found = compare_updates(followed(case, **changed), Tolerances({}, {}, UPDATE))
     assert found.margin > 1
     assert found.failed
 

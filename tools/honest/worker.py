@@ -20,13 +20,15 @@ import torch
 import torch._dynamo  # which optimizers import: once, before processes are forked
 
 from framebench import adapters
+from framebench.adapters.base import Adapter
 from framebench.features.user_model import functions
 from framebench.features.user_model import strategies as applicable
 from framebench.features.user_model.reference import survey
 from framebench.features.user_model.spec import VARIABLE
 from framebench.suite.case import Case
 from framebench.suite.user_file import defined
-from framebench.worker.observe import first_steps
+from framebench.worker import mathematics
+from framebench.worker.tolerances import observe_steps
 from framebench.worker.verification import verify
 from tools.honest.bugs import BUGS
 
@@ -69,13 +71,13 @@ def tried(file: Path, seed: int, orders: dict[str, Any]) -> None:
         found = survey(case_of("fp32", file), lambda message: None)
         say(file, seed, "", status="surveyed", seconds=time.monotonic() - began, lost=found["facts"]["undetermined"],
             accumulation=found["facts"]["accumulation"], without_gradient=found["facts"]["without_gradient"],
-            unsharp=found["facts"]["unsharp"],
         )  # fmt: skip
         bugs = ["", *(BUGS if seed < orders["bug_seeds"] else ())]
+        baseline = mathematics.Baseline(case_of("fp32", file))
         for case in cases(file, orders["compile"]):
             for bug in bugs:
                 if not bug or case.strategy in PLAIN:
-                    verdict(case, file, seed, bug)
+                    verdict(case, file, seed, bug, baseline)
 
 
 def case_of(strategy: str, file: Path) -> Case:
@@ -89,23 +91,31 @@ def cases(file: Path, compiled: bool) -> list[Case]:
     return [case for case in here if compiled or not any(part.how.startswith("compile") for part in case.parts)]
 
 
-def verdict(case: Case, file: Path, seed: int, bug: str) -> None:
+def verdict(case: Case, file: Path, seed: int, bug: str, baseline: mathematics.Baseline) -> None:
+    """Verify a strategy in float64 and in its own precision, with a bug planted if one is named."""
+
+    def plant(adapter: Adapter) -> bool:
+        return not bug or bool(BUGS[bug](adapter))
+
+    in_float64 = mathematics.check(case, baseline, prepare=plant)
     adapter = adapters.load(case)
     try:
         adapter.build()
-        if bug and not BUGS[bug](adapter):
+        if not plant(adapter):
             return
-        verification = verify(adapter, first_steps(adapter)[1])
+        verified = observe_steps(adapter)
+        verification = verify(adapter, verified.observed, verified.tolerances)
     except Exception as error:
-        return say(file, seed, case.strategy, bug=bug, status=f"{type(error).__name__}: {error}"[:300])
+        say(file, seed, case.strategy, bug=bug, status=f"{type(error).__name__}: {error}"[:300])
+        return
     worst = max(verification["tensors"].items(), key=lambda item: item[1]["error"] / item[1]["tolerance"])
+    right = verification["passed"] and in_float64["passed"]
     say(
-        file, seed, case.strategy, bug=bug, status="right" if verification["passed"] else "wrong",
-        margin=verification["margin"],
+        file, seed, case.strategy, bug=bug, status="right" if right else "wrong", margin=verification["margin"],
+        float64=in_float64, in_its_precision=verification["passed"],
         compared=sum(each["count"] for each in verification["tensors"].values()), kind=worst[0], worst=worst[1],
-        reason=verification.get("reason", ""), values=verification["relative_error"],
+        reason=in_float64.get("reason") or verification.get("reason", ""), values=verification["relative_error"],
     )  # fmt: skip
-    return None
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, le
 from framebench.adapters.jax.accumulation import Gradient, Tree, accumulated
 from framebench.adapters.jax.observe import Observed, allocator_counters, allocator_peaks, counted, statistics
 from framebench.adapters.jax.parts import Recipe
-from framebench.adapters.jax.program import Program, buffers, unique_bytes, with_batch
+from framebench.adapters.jax.program import Program, buffers, equations, unique_bytes, with_batch
 from framebench.adapters.jax.states import keys, named_states
 from framebench.adapters.parts import Options
 from framebench.models import flax_weights
@@ -149,6 +149,8 @@ class JaxAdapter(Adapter):
         """The model in the right mode, with shapes in the place of arrays: Flax's initialisers never run."""
         width = self.recipe.width
         options = {"dtype": width, "param_dtype": width, **self.recipe.model_options}
+        if self.float64:
+            options["dtype"] = width  # a lower precision leaves float64 alone, as PyTorch's autocast does
         model = nnx.eval_shape(lambda: self.model_module.build(config, **options))
         model.train() if training else model.eval()
         return model
@@ -309,7 +311,7 @@ class JaxAdapter(Adapter):
         """Arrays of the same shapes: the executable takes them as it took those of the first step."""
         parts = self.initial(self.config, self.recipe.training)
         self.params, self.stats = self.placed("params", parts.params), self.placed("stats", parts.stats)
-        self.optimizer_state = self.first_state()
+        self.optimizer_state = self.first_state() if self.case.stage.trains else None
 
     def observe(self) -> Evidence:
         seen = Observed(self.stats, (self.params, self.stats, self.optimizer_state))
@@ -322,6 +324,15 @@ class JaxAdapter(Adapter):
         """The programs of the step as they were traced."""
         traced = list(self.program.traced.values()) or [self.program.trace(*self.arguments())]
         return [t.jaxpr for t in traced]
+
+    def narrow_results(self) -> str:
+        narrow = (jnp.float32, jnp.bfloat16, jnp.float16)
+        for jaxpr in self.jaxprs():
+            for equation in equations(jaxpr):
+                for variable in equation.outvars:
+                    if getattr(variable.aval, "dtype", None) in narrow:
+                        return f"{equation.primitive.name} in {variable.aval.dtype}"
+        return ""
 
     def batched_products(self) -> int:
         return with_batch(self.jaxprs())

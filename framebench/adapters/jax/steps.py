@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import nnx
 from jax import Array, lax
@@ -87,7 +88,12 @@ def accumulate(run: JaxAdapter) -> Proof:
 def multi_steps(run: JaxAdapter) -> Proof:
     """Its state counts the updates."""
     run.recipe.calls = run.micro
-    run.recipe.wrap("optimizer", lambda inner: optax.MultiSteps(inner, run.micro).gradient_transformation())
+    width = np.float64 if run.float64 else np.float32
+
+    def accumulate(inner: optax.GradientTransformation) -> optax.GradientTransformation:
+        return optax.MultiSteps(inner, run.micro, accumulator_dtype=width).gradient_transformation()
+
+    run.recipe.wrap("optimizer", accumulate)
 
     def updates() -> int:
         return int(part_of_state(run.optimizer_state, optax.MultiStepsState).gradient_step)

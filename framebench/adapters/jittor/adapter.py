@@ -92,7 +92,6 @@ class JittorAdapter(Adapter):
             build_options=Options(self.ledger, "model option"),
             on_model=Hooks(self.ledger),
         )
-        self.restored_at = 0  # steps until the weights were last put back
         self.watched: dict[str, list[Module]] = {}  # whose executions are counted, by what they are called in the evidence
 
     def make(self) -> None:
@@ -230,9 +229,11 @@ class JittorAdapter(Adapter):
         return [key for key, value in group.items() if isinstance(value, list) and key not in ("params", "grads")]
 
     def restore(self) -> None:
-        (group,) = self.optimizer.param_groups
-        for value in (value for kind in self.state_lists() for value in group[kind]):
-            value.update(jt.zeros_like(value))
+        if self.case.stage.trains:
+            (group,) = self.optimizer.param_groups
+            for kind in self.state_lists():
+                for value in group[kind]:
+                    value.update(jt.zeros_like(value))
         weights = self.case.weights  # made anew each time
         for name, p in self.model.named_parameters():
             still = p.is_stop_grad()

@@ -18,6 +18,7 @@ from framebench.adapters.parts import Hooks, Options
 from framebench.adapters.torch.card import COUNTERS, PEAKS, CudaEvents, read
 from framebench.adapters.torch.elsewhere import addresses, attributes, every_tensor, storages
 from framebench.adapters.torch.known_faults import known_fault, of_norms
+from framebench.adapters.torch.narrow import NarrowResults
 from framebench.adapters.torch.observe import BATCHED, Observed, asks_for_closure, dtypes, graph_nodes, parts, unique_bytes
 from framebench.adapters.torch.parts import Process, Readings, Recipe
 from framebench.adapters.torch.process import FUSED, set_up
@@ -69,7 +70,6 @@ class TorchAdapter(Adapter):
         self.held: list[nn.Module] = []  # what is in memory between two steps
         self.on_restore: list[Callable[[], object]] = []  # what follows once the canonical weights are back
         self.first_states: dict[nn.Parameter, dict[str, Any]] = {}
-        self.restored_at = 0  # steps until the weights were last put back
         self.closure, self.evaluations = False, 1  # of the loss in the last step
         if case.workload == OWN:
             import_packages(case.user_file)
@@ -148,7 +148,26 @@ class TorchAdapter(Adapter):
         return stack
 
     def one_step(self) -> None:
-        self.recipe.step()
+        with self.default_dtype():
+            self.recipe.step()
+
+    @contextlib.contextmanager
+    def default_dtype(self) -> Iterator[None]:
+        """Have a user's file make float64 tensors where the step is in float64: `torch.zeros(n)`, for instance."""
+        if not self.float64 or self.case.workload != OWN:
+            yield
+            return
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
+
+    def narrow_results(self) -> str:
+        with NarrowResults() as narrow:
+            self.one_step()
+        return narrow.first
 
     def seed(self) -> None:
         """Checkpointing restores the state of PyTorch's generator itself."""
@@ -264,7 +283,8 @@ class TorchAdapter(Adapter):
         """In place: what is compiled, and the optimizer, hold the tensors themselves."""
         self.model.load_state_dict({k: torch.from_numpy(w) for k, w in self.case.weights.items()})
         self.restored_at = self.steps
-        for p, state in self.optimizer.state.items():
+        states = self.optimizer.state.items() if self.case.stage.trains else ()
+        for p, state in states:
             state.clear()
             state.update(copy.deepcopy(self.first_states.get(p, {})))
         for follow in self.on_restore:

@@ -23,7 +23,7 @@ from framebench.instruments import limits
 from framebench.suite.case import Case
 from framebench.suite.protocol import MemoryResult, Origin, Task, TimeResult
 from framebench.suite.selectors import parse
-from framebench.worker.observe import first_steps
+from framebench.worker.tolerances import observe_steps
 from framebench.worker.verification import verify
 from framebench.worker.worker import Emit, WorkerError, die_with_parent, effect_of, limit_memory, peaks, serve
 
@@ -65,8 +65,9 @@ def first() -> bool:
 def _measure_results(adapter: Adapter, emit: Emit) -> TimeResult:
     """Every rank has gathered the whole tensors, and compares them."""
     emit({"phase": "first step"})
-    seconds, observed = first_steps(adapter)
-    verification = verify(adapter, observed)
+    verified = observe_steps(adapter)
+    seconds = verified.seconds
+    verification = verify(adapter, verified.observed, verified.tolerances)
     if not verification["passed"]:
         return {"verification": verification}
     emit({"phase": "effect"})

@@ -1,8 +1,7 @@
-"""Commands that make references and tolerances: `dev golden | rounding`."""
+"""Command that makes float64 references: `dev golden`."""
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import Annotated
 
 import typer
@@ -60,36 +59,3 @@ def _makers_of(workload: Workload, unconfirmed: bool) -> list[str]:
             1,
         )
     return able
-
-
-@dev.command()
-def rounding(
-    workloads: Annotated[list[str] | None, typer.Argument()] = None,
-    size: Annotated[list[str] | None, typer.Option(help="Sizes that have float64 values. Default: all.")] = None,
-    take_all: Annotated[bool, typer.Option(help="Write even if some cases are far worse than others.")] = False,
-    missing: Annotated[bool, typer.Option(help="Only what no machine has measured, such as a new strategy.")] = False,
-    only: Annotated[str, typer.Option(help="Only these cases, a pattern such as '*/pipeline/*'.")] = "*",
-) -> None:
-    """Measure how far right computations are off on this machine: tolerances are a multiple of that. Writes honest.json; with
-    --missing or --only beside what this machine has measured before."""
-    from framebench.features.references import rounding as errors
-    from framebench.models.spec import names, workload
-
-    for name in workloads or names():
-        if not workload(name).golden:
-            typer.echo(f"{name}: no reference values to be off from; make them first: framebench dev golden {name}")
-            continue
-        errors_by_case = errors.measure(
-            name,
-            size or workload(name).referenced,
-            say,
-            lambda case: fnmatchcase(case.id, only) and (not missing or errors.unknown(case)),
-        )
-        if not errors_by_case:
-            typer.echo(f"{name}: no such case" if only != "*" else f"{name}: no case's errors are unknown")
-            continue
-        for line in (strange := errors.outliers(errors_by_case)):
-            say(line)
-        if strange and not take_all:
-            fail(f"{name}: {len(strange)} errors are no rounding; nothing was written (--take-all writes them)", 1)
-        typer.echo(f"{errors.write(name, errors_by_case, missing or only != '*')}: {len(errors_by_case)} cases")

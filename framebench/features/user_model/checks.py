@@ -1,5 +1,5 @@
 """What is asked of a user's model before anything is compared with it: is it random, do micro-batches add up to the batch,
-which weights get a gradient, and is bfloat16 fine enough for it. Gradients answer: a loss says nothing while a head is zero."""
+and which weights get a gradient. Gradients answer: a loss says nothing while a head is zero."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from framebench.adapters.base import Adapter
-from framebench.suite.tensors import Summaries, Summary, errors, family, summaries
-from framebench.suite.tolerance import MULTIPLE, Errors
+from framebench.suite.tensors import Summaries, Summary, errors, summaries
 from framebench.suite.trees import split
 from framebench.worker.observe import Observed
 
@@ -148,11 +147,3 @@ def _moved(tensors: Summaries, kind: str) -> list[str]:
     if kind == "weight" and any(name in tensors for name in PROPORTIONAL):
         return []
     return [name for name, summary in tensors[kind].items() if summary[0]]
-
-
-def unsharp(rounding: Errors, observed: Observed) -> tuple[int, float]:
-    """How many gradients could be missing without a word (`tolerance` of a norm reaches 1), and their share of the whole."""
-    wide = {name for name, (norm, rest) in rounding.get("gradient", {}).items() if max(MULTIPLE * norm, rest) >= 1}
-    norms = {name: summary[0] ** 2 for name, summary in observed.tensors.get("gradient", {}).items()}
-    lost = [norm for name, norm in norms.items() if family(name) in wide]
-    return len(lost), sum(lost) / (sum(norms.values()) or 1.0)

@@ -37,6 +37,7 @@ from framebench.engine.timed_process import Arm
 from framebench.features.user_model import measure as trial
 from framebench.features.user_model import on_device
 from framebench.features.user_model.look import FirstLook, compiles
+from framebench.features.user_model.mathematics import Float64Checks
 from framebench.features.user_model.measure import UserModel
 from framebench.records.record import ROUNDS, Record
 from framebench.records.search import Fit
@@ -142,7 +143,7 @@ def measure(
     began, environment = time.monotonic(), trial.environment(model, env, say)
     named = strategies.split(",") if strategies else None
     trial.cases(model, named)  # a strategy that does not exist is told before anything runs
-    seen = surveyed(model, environment, options, few=True)
+    seen = surveyed(model, environment, options)
     for line in (trial.in_short(model, seen["facts"]), *trial.notes(seen["facts"])):
         say(line)
     cases, left_out = trial.cases(model, named)
@@ -152,12 +153,10 @@ def measure(
     records = lambda: [record for case in cases for record in run.records(Arm(case, environment))]  # noqa: E731
     try:
         with expected(cases, where, blocks, options, time.monotonic() - began) as run.told, run:
-            settle = partial(settled, model, environment, options, seen["facts"])
-            look = FirstLook(run, began, settle, seen["held"], looked)
+            run.check_mathematics = Float64Checks(model, [Arm(case, environment) for case in cases])
+            look = FirstLook(run, began, seen["held"], looked)
             look.take([Arm(case, environment) for case in cases])
             if options.rounds:
-                look.all_draws()
-                cases, left_out = trial.cases(model, named)
                 trial.measure([Arm(case, environment) for case in cases], run, blocks, seconds, partial(decided, run))
     except KeyboardInterrupt:
         if done := records():
@@ -173,18 +172,10 @@ def expected(cases: list[Case], where: Path, blocks: int, options: runner.Option
     return CaseProgress(cases, where, err, 1 + blocks * bool(options.rounds), guesses=guesses, at_once=len(options.cores()))
 
 
-def surveyed(model: UserModel, environment: Environment, options: runner.Options, few: bool = False) -> dict[str, Any]:
-    """What the reference's process found, and the phases of it shown. Raises Fault."""
+def surveyed(model: UserModel, environment: Environment, options: runner.Options) -> dict[str, Any]:
+    """Return what the reference's process found, and show its phases. Raises Fault."""
     with err.status(f"{model.file.name}: reference") as status:
-        return trial.reference(model, environment, options, lambda phase: status.update(f"{model.file.name}: {phase}"), few)
-
-
-def settled(model: UserModel, environment: Environment, options: runner.Options, before: dict[str, Any]) -> None:
-    """All draws, and what is known only now. Raises Fault."""
-    facts = trial.reference(model, environment, options, lambda phase: None)["facts"]
-    for line in trial.notes(facts):
-        if line not in trial.notes(before):
-            say(line)
+        return trial.reference(model, environment, options, lambda phase: status.update(f"{model.file.name}: {phase}"))
 
 
 def decided(run: measured.Run, left: list[Arm]) -> bool:

@@ -16,8 +16,7 @@ from flax.nnx import bridge
 from jax import Array
 
 from framebench.adapters.jax.states import keys
-from framebench.features.user_model import blocks, flax_rounding
-from framebench.features.user_model.flax_rounding import floating
+from framebench.features.user_model import blocks
 from framebench.features.user_model.functions import UserFile, kind
 from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, as_it_is
@@ -52,24 +51,25 @@ def _routed(block: type) -> type:
     return type(block.__name__, (block,), {"__call__": call})
 
 
-def build(
-    config: Any, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, remat: Remat = as_it_is, roundoff: float = 0.0
-) -> nnx.Module:
-    """The file's model: every layer that has a `dtype` computes in this one, or as if it rounded so. Raises Fault."""
+def build(config: Any, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, remat: Remat = as_it_is) -> nnx.Module:
+    """Build the file's model: every layer that has a `dtype` computes in this one. Raises Fault."""
     model = plain()
     for number, block in enumerate(blocks_in(model)):
         kind_of: Any = type(block)
         block.__class__ = _routed(kind_of)
         block.remat, block.number = remat, number
-    layers = [module for _, module in nnx.iter_modules(model) if hasattr(module, "dtype")]
-    for layer in layers:
-        layer.dtype = dtype
-    if roundoff:
-        flax_rounding.imitate(layers, roundoff)
+    for _, module in nnx.iter_modules(model):
+        if hasattr(module, "dtype"):
+            module.dtype = dtype
     for *_, variable in flax_weights.leaves(model):
         if variable.shape == ():
             variable.set_metadata(on_set_value=one_number)
     return model
+
+
+def floating(array: Any) -> bool:
+    """Say whether something is an array of floating-point numbers."""
+    return isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jnp.floating)
 
 
 def one_number(_: nnx.Variable, value: Any) -> Any:

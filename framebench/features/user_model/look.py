@@ -1,8 +1,7 @@
 """A first look at every strategy, before any times: what it needs, and whether it is right.
 
 An eager step has one process for both. Its peaks are read first, as in a process that does nothing else, and then its steps are
-verified from the first weights. What is built by a compiler has two, as in a block: the second finds it compiled. Tolerances
-begin with a few draws (`rounding.py`). Where these do not decide, all are made, and the strategy is looked at once more.
+verified from the first weights. What is built by a compiler has two, as in a block: the second finds it compiled.
 """
 
 from __future__ import annotations
@@ -27,14 +26,12 @@ SHOWN_S = 50.0  # after which the first table is shown with what is in it
 @dataclass
 class FirstLook:
     """Of these arms, whose table is shown once it is whole, before what compiles for minutes, or `SHOWN_S` seconds after the
-    command began. `settle` makes all draws; `held` is what a process of the baseline took."""
+    command began. `held` is what a process of the baseline took."""
 
     run: blocks.Run
     began: float
-    settle: Callable[[], object]
     held: int
     shown: Callable[[list[Record]], None] = lambda records: None
-    settled: bool = False
     found: list[Record] = field(default_factory=list)
 
     def take(self, arms: list[Arm]) -> None:
@@ -59,32 +56,23 @@ class FirstLook:
                 yield from [some] if roomy else ([arm] for arm in some)
 
     def each(self, some: list[Arm]) -> list[Record]:
+        """Look at these arms side by side, and write their records."""
         records = looked_at(some, self.run)
-        if not self.settled and any(record.status == "wrong" for record in records):
-            self.all_draws()
-            again = [arm for arm, record in zip(some, records, strict=True) if record.status == "wrong"]
-            better = {record.case: record for record in looked_at(again, self.run)}
-            records = [better.get(record.case, record) for record in records]
         for arm, record in zip(some, records, strict=True):
             self.run.write(record, arm)
         return records
 
     def in_a_block(self, some: list[Arm]) -> list[Record]:
-        """Their verdicts are written at once: they wait for all draws."""
-        self.all_draws()
+        """Measure these arms as a block without times."""
         options, self.run.options = self.run.options, replace(self.run.options, rounds=0)
         blocks.measure_group(Group(f"look/{some[0].case.id}", tuple(some)), self.run)
         self.run.options = options
         return [record for arm in some for record in self.run.records(arm)[-1:]]
 
-    def all_draws(self) -> None:
-        if not self.settled:
-            self.settle()
-            self.settled = True
-
 
 def looked_at(arms: list[Arm], run: blocks.Run) -> list[Record]:
     """Each by a process of its own, all at once."""
+    blocks.check_mathematics(arms, run)
     load = runner.load_average()
     with ExitStack() as stack:
         alive = []

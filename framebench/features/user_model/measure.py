@@ -126,15 +126,12 @@ def known(model: UserModel, budget: int | None = None) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def reference(
-    model: UserModel, environment: Environment, options: Options, told: Callable[[str], None], few: bool = False
-) -> dict[str, Any]:
-    """What is in the model, once its baseline was run: `facts` and `values`. `few`: by the draws that a first look begins with.
-    Raises Fault where nothing can be measured."""
+def reference(model: UserModel, environment: Environment, options: Options, told: Callable[[str], None]) -> dict[str, Any]:
+    """Run the baseline, and return what is in the model: `facts` and `values`. Raises Fault where nothing can be measured."""
     case = model.baseline
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.worker_variables(environment, case, "time", options) | environment.scratch(Path(scratch))
-        orders = {"case": case.id, "few": few}
+        orders: dict[str, object] = {"case": case.id}
         worker = Worker(environment, worker_module("user_model", "reference"), orders, variables, Path(scratch) / "log")
         outcome = worker.end(told, options.time_limit_s)
     if outcome.status != "ok":
@@ -219,8 +216,4 @@ def notes(facts: dict[str, Any]) -> list[str]:
         said.append("the file compiles its model: strategies run it uncompiled, but for those that compile")
     if facts.get("level"):
         said.append("a step moves the loss by less than float32 shows: that weights are updated is seen by the weights alone")
-    if facts.get("few_runs"):
-        said.append(facts["few_runs"])
-    if wide := facts.get("unsharp", (0, 0.0))[0]:
-        said.append(f"{wide} gradients are so sensitive to rounding that in bfloat16 they are hardly compared")
     return said

@@ -2,8 +2,7 @@
 '{"case": ...}'`.
 
 Writes into $FRAMEBENCH_OWN what a workload's folder has (`framebench/features/user_model/spec.py`): what the harness must know
-of the model, the baseline's values and tensors as references, and as rounding errors how far they move when the weights are
-rounded otherwise.
+of the model, and the baseline's values and tensors, which its strategies are compared with in their own precision.
 """
 
 from __future__ import annotations
@@ -13,83 +12,59 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.features.user_model import checks, functions
 from framebench.features.user_model.functions import UserFile, kind
-from framebench.features.user_model.rounding import DOUBTFUL, ROUNDOFF, SECONDS, Draws, explained, with_branches
 from framebench.features.user_model.spec import Own
 from framebench.instruments import limits
 from framebench.instruments.host import status_bytes
 from framebench.models.spec import OWN, workload
 from framebench.suite.case import STILL, Case
-from framebench.suite.tensors import errors, largest
-from framebench.suite.tolerance import Errors, joined
+from framebench.suite.protocol import Reference
+from framebench.suite.tensors import errors
 from framebench.suite.trees import leaves
 from framebench.suite.user_file import Fault, line_of
 from framebench.worker.observe import Observed, first_steps
-from framebench.worker.verification import Wanted, moves
+from framebench.worker.tolerances import RUNS, PerturbedCase
+from framebench.worker.verification import must_move
 from framebench.worker.worker import Emit, WorkerError, serve
 
-UNDETERMINED = (
-    0.1  # a gradient that float32's rounding moves by more has no digit that could be compared (a bias before a norm)
-)
-# A gradient that is zero but for rounding may still be the same from other weights, where a compiler rounds the same way each
-# time. Then it grows with the roundoff, by 2^15 from float32 to bfloat16; no other grows tenfold when weights move by 0.2 %.
-GROWN = 10.0
+# Perturbations of the weights, relative: what sums of some hundred float32 terms differ by when they are added up in another
+# order, and what bfloat16 rounds by.
+FINE, COARSE = 2.0**-21, 2.0**-8
+UNDETERMINED = 0.1  # a gradient that the fine one moves by more has no digit that could be compared
+GROWN = 10.0  # no other gradient grows tenfold when weights move by 0.4 %
 IMPORTS = 512 * 2**20  # bytes that packages and libraries take which a file imports, and which are no tensors
 
 
-@dataclass(frozen=True)
-class _Rounded(Case):
-    """A case whose weights are as if a precision had rounded them, each by another share of its roundoff."""
-
-    seed: int = 0
-    roundoff: float = 0.0
-
-    @property
-    def weights(self) -> dict[str, np.ndarray]:
-        rng = np.random.default_rng(self.seed)
-        plain = super().weights
-        return {name: self.off(array, rng) for name, array in plain.items()}
-
-    def off(self, array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        if not np.issubdtype(array.dtype, np.inexact):
-            return array
-        return np.asarray(array * (1 + self.roundoff * rng.uniform(-1, 1, array.shape)), array.dtype)
-
-
-def survey(case: Case, emit: Emit, few: bool = False) -> dict[str, Any]:
-    """`few`: with the other roundings that a first look begins with. Raises Fault where nothing can be compared with this
-    model."""
+def survey(case: Case, emit: Emit) -> dict[str, Any]:
+    """Find out what is in the file, and run its baseline. Raises Fault where nothing can be compared with this model."""
     user_workload = workload(OWN)
     assert isinstance(user_workload, Own)
     emit({"phase": "import"})
     module = user_workload.model(case.framework)
-    own = {name: fact for name, fact in user_workload.facts.items() if name != "random"}  # of a survey by fewer draws
+    own = user_workload.facts
     try:
         with within(own.get("budget"), own.get("limit"), emit):
             facts = own | module.facts(case.batch)
         _fits(facts, module.user())
         write(user_workload.folder / "own.json", facts)
         adapter, observed = _seen_twice(case, emit)
-        found, more = _tolerances(adapter, case, observed, emit, few)
-        facts |= more | {"narrow": checks.narrow(anew(adapter, case))}
-        if facts["narrow"]:  # its own rounding is that of a lower precision, whatever the strategy's
-            found = {key: (one, each | {"fp32": joined([each["fp32"], each["bf16"]])}) for key, (one, each) in found.items()}
+        references = _observe_without_chance(adapter, case, observed, emit)
+        facts["random"] = adapter.still or len(references) > 1
+        facts["undetermined"] = _find_undetermined(adapter, case, observed, emit)
+        facts["narrow"] = checks.narrow(anew(adapter, case))
         if case.stage.trains:
             facts |= _of_training(anew(adapter, case), facts, observed)  # weights may have been moved
         adapter.still = False
         facts["attention"] = adapter.batched_products() > 0
     except Exception as error:
         raise told(error, module.user()) from error
-    _write_references(user_workload.folder, case.framework, found)
+    _write_references(user_workload.folder, references)
     write(user_workload.folder / "own.json", facts | {"surveyed": True})
     return {"facts": facts, "values": observed.values, "held": status_bytes("VmHWM")}
 
@@ -110,26 +85,30 @@ def _seen_twice(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
     return same(adapter, observed), observed
 
 
-def _tolerances(
-    adapter: Adapter, case: Case, observed: Observed, emit: Emit, few: bool
-) -> tuple[dict[str, tuple[Observed, dict[str, Errors]]], dict[str, Any]]:
-    """References with what rounding explains of each, by key: as the model draws, and without random numbers. And what was
-    found out beside them."""
-    random = adapter.still or adapter.draws()
-    emit({"phase": "first steps, rounded otherwise"})
-    draws = Draws(SECONDS / (2 if random else 1), few=few)
-    lost, rounding = _sensitivity(adapter, case, observed, draws)
-    found, still = {case.golden_key + STILL * adapter.still: (observed, rounding)}, observed
-    if random and not adapter.still:
+def _observe_without_chance(adapter: Adapter, case: Case, observed: Observed, emit: Emit) -> dict[str, Observed]:
+    """Return the baseline's observations by key: as the model draws, and without random numbers where it draws any.
+
+    The latter are for strategies that draw in another order. Afterwards the adapter draws as the model does.
+    """
+    references = {case.golden_key + STILL * adapter.still: observed}
+    if not adapter.still and adapter.draws():
         emit({"phase": "first steps, without random numbers"})
         adapter.still = True
-        adapter = anew(adapter, case)
-        still = first_steps(adapter)[1]
-        draws = Draws(SECONDS / 2, few=few)
-        lost_too, rounding = _sensitivity(adapter, case, still, draws)
-        lost, found[case.golden_key + STILL] = sorted({*lost, *lost_too}), (still, rounding)
-    unsharp = checks.unsharp(rounding["bf16"], still)  # whose strategies draw otherwise
-    return found, {"random": random, "undetermined": lost, "few_runs": draws.in_words(), "unsharp": unsharp}
+        references[case.golden_key + STILL] = first_steps(anew(adapter, case))[1]
+        adapter.still = False
+    return references
+
+
+def _find_undetermined(adapter: Adapter, case: Case, observed: Observed, emit: Emit) -> list[str]:
+    """Return the tensors whose gradient is nothing but rounding, such as that of a bias before a norm.
+
+    A perturbation of float32's size moves such a gradient by much of its size. Where a compiler rounds the same
+    way each time it may not; then it grows with the perturbation, as no other does.
+    """
+    emit({"phase": "first steps, perturbed"})
+    fine = [_observe_perturbed(adapter, case, seed, FINE) for seed in range(RUNS)]
+    coarse = [_observe_perturbed(adapter, case, seed, COARSE) for seed in range(RUNS)]
+    return sorted(_moved(fine, observed, UNDETERMINED) | _moved(coarse, observed, GROWN))
 
 
 def _of_training(adapter: Adapter, facts: dict[str, Any], observed: Observed) -> dict[str, Any]:
@@ -141,7 +120,7 @@ def _of_training(adapter: Adapter, facts: dict[str, Any], observed: Observed) ->
         apart.still = adapter.still
         other = checks.DRAWN if checks.draws_in_python(adapter) else checks.accumulation(apart, same)
     return {
-        "level": not moves(adapter.case, Wanted(observed.values, {}), [*observed.values.values()]),
+        "level": not must_move(adapter.case, Reference("", observed.values, {}), [*observed.values.values()]),
         "without_gradient": checks.without_gradient(_each_once(facts), observed),
         "accumulation": checks.DRAWN if other and facts.get("draws") else other,
         "remembers": (name := checks.remembered(adapter)),
@@ -149,14 +128,11 @@ def _of_training(adapter: Adapter, facts: dict[str, Any], observed: Observed) ->
     }
 
 
-def _write_references(folder: Path, framework: str, found: dict[str, tuple[Observed, dict[str, Errors]]]) -> None:
-    """As a workload's folder has them."""
-    write(folder / "golden.json", {"values": {key: one.values for key, (one, _) in found.items()}})
-    tensors = {key: listed(one) for key, (one, _) in found.items()}
+def _write_references(folder: Path, references: dict[str, Observed]) -> None:
+    """Write the baseline's values and tensors as a workload's folder has its float64 ones."""
+    write(folder / "golden.json", {"values": {key: observed.values for key, observed in references.items()}})
+    tensors = {key: listed(observed) for key, observed in references.items()}
     (folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps(tensors).encode()))
-    precisions = next(iter(found.values()))[1]
-    by_precision = {precision: {key: each[precision] for key, (_, each) in found.items()} for precision in precisions}
-    write(folder / "honest.json", {"machines": {"here": {"errors": {framework: by_precision}}}})
 
 
 @contextmanager
@@ -289,65 +265,20 @@ def _differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]
     }
 
 
-def _sensitivity(adapter: Adapter, case: Case, observed: Observed, draws: Draws) -> tuple[list[str], dict[str, Errors]]:
-    """The tensors whose gradient is nothing but rounding, and how far the others move, by precision. In Flax a lower precision
-    is that of each layer's inputs and output, which are moved, too."""
-    seen = {}
-    for precision, off in ROUNDOFF.items():
-        one = _loaded(case, {"roundoff": off}) if precision == "bf16" and case.framework == "jax" else adapter
-        seen[precision] = [_drawn(one, case, seed, off) for seed in draws.of(precision)]
-    lost, doubtful = (
-        _lost(seen["fp32"], observed, share * UNDETERMINED) | _lost(seen["bf16"], observed, share * GROWN)
-        for share in (1.0, DOUBTFUL if draws.few else 1.0)
-    )
-    scales = {
-        precision: explained(drawn, observed, doubtful, draws.quantile(precision)) for precision, drawn in seen.items() if drawn
-    }
-    rounded = once_rounded(observed, ROUNDOFF["bf16"])
-    coarse = joined([scales["bf16"], rounded, undirected(adapter, ROUNDOFF["bf16"])])
-    return sorted(lost), {"fp32": with_branches(scales["fp32"], scales.get("coarse", {})), "bf16": coarse}
+def _moved(perturbed: list[Observed], observed: Observed, limit: float) -> set[str]:
+    """Return the tensors whose gradient moved by more than this, relative to its norm."""
+    names = set()
+    for one in perturbed:
+        for (sort, name), moved in _differences(one, observed).items():
+            if sort == "gradient" and moved > limit:
+                names.add(name)
+    return names
 
 
-def _lost(draws: list[Observed], observed: Observed, limit: float) -> set[str]:
-    """The tensors whose gradient moved by more than this, relative."""
-    each = [_differences(one, observed) for one in draws]
-    return {name for moved in each for (kind, name), off in moved.items() if kind == "gradient" and off > limit}
-
-
-def once_rounded(observed: Observed, roundoff: float) -> Errors:
-    """A loss is one number, of few samples' outputs, which a lower precision may all round the same way: it may be off by a
-    whole rounding, however close it came from a few other weights."""
-    return {"value": {name: (roundoff, 0.0) for name in observed.values if name.startswith("loss")}}
-
-
-def undirected(adapter: Adapter, roundoff: float) -> Errors:
-    """How far weights may go astray under an optimizer that divides by a second moment: it moves each number by about the rate,
-    and one whose gradient is below what a precision rounds (keys' biases in attention have none at all) in any direction."""
-    states = list(adapter.states()) if adapter.case.stage.trains else []
-    if all(state.kind != "second moment" for state in states):
-        return {}
-    errors_by_state = {}
-    for state in states:
-        if state.kind == "first moment":
-            size = np.abs(state.array).astype(np.float64)
-            share = min(0.5, float(np.mean(size <= roundoff * math.sqrt(float(np.mean(size**2))))))
-            errors_by_state[state.name] = (math.sqrt(share / (1 - share)),) * 2
-    return {"weight": largest(errors_by_state)}
-
-
-def _drawn(adapter: Adapter, case: Case, seed: int, roundoff: float) -> Observed:
-    """The baseline as it comes out with other roundings of this size (`rounding.py`)."""
-    imitated = getattr(adapter.model_module, "imitated", None)
-    if imitated is not None:
-        adapter = anew(adapter, case)
-        with imitated(adapter, roundoff, seed):
-            drawn = first_steps(adapter)[1]
-        if all(map(math.isfinite, drawn.values.values())):
-            return drawn
-    # where no operation is seen by itself, or one must not be rounded: from weights that are rounded otherwise
-    rounded = _Rounded(**{f.name: getattr(case, f.name) for f in fields(case)}, seed=seed, roundoff=roundoff)
-    return first_steps(anew(adapter, rounded))[1]
+def _observe_perturbed(adapter: Adapter, case: Case, seed: int, perturbation: float) -> Observed:
+    """Observe the baseline's first steps from perturbed weights."""
+    return first_steps(anew(adapter, PerturbedCase.of_case(case, seed, perturbation)))[1]
 
 
 if __name__ == "__main__":
-    serve(lambda orders, emit: survey(Case.of(orders["case"]), emit, orders["few"]))
+    serve(lambda orders, emit: survey(Case.of(orders["case"]), emit))

@@ -8,7 +8,6 @@ from framebench.suite.registry import STRATEGIES, find, names
 from framebench.suite.strategy import Strategy
 
 SCENARIOS = ("train", "eval")
-LOST = 0.5  # of the squared gradient: where rounding may hide more, no verdict is worth its name
 # by `how` of the row: what needs nothing that only the suite's models have
 GENERAL = {
     "fp32", "tf32", "default", "amp_bf16", "amp_fp16", "checkpoint", "checkpoint_dots", "offload", "offload_streamed",
@@ -49,8 +48,6 @@ def why_not(plan: Strategy, workload: Any) -> str | None:
         return str(facts["accumulation"])
     if (name := facts.get("remembers")) and _runs_again(plan, facts):
         return f"each forward pass changes {name}, on which the next one depends: another number of passes is other mathematics"
-    if plan.precision in ("bf16", "fp16") and facts.get("unsharp", (0, 0.0))[1] > LOST:
-        return "rounding moves most of the gradient by as much as it is: nothing could be verified"
     how = {part.how for part in plan.parts}
     if facts.get("closure") and how & CALLS_THE_OPTIMIZER:
         return f"{facts['optimizer']} computes the loss itself, as often as it likes"

@@ -18,7 +18,6 @@ from framebench.adapters.torch.observe import asks_for_closure
 from framebench.features.user_model import blocks
 from framebench.features.user_model.functions import UserFile, kind
 from framebench.features.user_model.torch_faults import cause as cause
-from framebench.features.user_model.torch_rounding import imitated as imitated
 from framebench.models.spec import OWN, workload
 from framebench.suite.trees import called, leaves, mapped
 from framebench.suite.user_file import DoesNotApply, Fault

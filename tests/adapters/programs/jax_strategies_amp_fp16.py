@@ -7,6 +7,7 @@ from framebench.worker import worker
 
 adapter = adapters.load(parse(sys.argv[1]))
 adapter.build()
-_, observed = worker.first_steps(adapter)
+verified = worker.observe_steps(adapter)
+verification = worker.verify(adapter, verified.observed, verified.tolerances)
 effect = adapter.effect()
-print(json.dumps({"verification": worker.verify(adapter, observed), "proven": effect.proven, "evidence": effect.evidence}))
+print(json.dumps({"verification": verification, "proven": effect.proven, "evidence": effect.evidence}))

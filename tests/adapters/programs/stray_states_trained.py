@@ -12,4 +12,5 @@ adapter.build()
 more = list(adapter.held[1].parameters()) if sys.argv[1] == "teacher" else [torch.nn.Parameter(torch.ones(3))]
 adapter.optimizer.add_param_group({"params": [p.requires_grad_(True) for p in more]})
 adapter.optimizer.register_step_pre_hook(lambda *_: [setattr(p, "grad", torch.ones_like(p)) for p in more] and None)
-print(json.dumps(worker.verify(adapter, worker.first_steps(adapter)[1])))
+verified = worker.observe_steps(adapter)
+print(json.dumps(worker.verify(adapter, verified.observed, verified.tolerances)))

@@ -6,7 +6,7 @@ import traceback
 
 from framebench import adapters
 from framebench.suite.selectors import parse
-from framebench.worker import worker
+from framebench.worker import mathematics, worker
 
 importlib.import_module(f"framebench.adapters.{parse(sys.argv[1]).framework}")
 unfreeze, gc.unfreeze = gc.unfreeze, lambda: None  # which each adapter calls
@@ -16,19 +16,21 @@ for case_id in sorted(sys.argv[1:], key=lambda case_id: "gc_frozen" in case_id):
     try:
         if "gc_frozen" in case_id:
             unfreeze()
+        in_float64 = mathematics.check(parse(case_id))
+        gc.collect()
         adapter = adapters.load(parse(case_id))
         adapter.build()
-        _, observed = worker.first_steps(adapter)
-        verification = worker.verify(adapter, observed)
+        verified = worker.observe_steps(adapter)
+        verification = worker.verify(adapter, verified.observed, verified.tolerances)
         losses = []
         for _ in range(3 if adapter.case.stage.trains else 0):
             worker.timed_step(adapter)
             losses.append(adapter.loss())
-        again = verification["again"] = worker.again(adapter, losses)
+        again = verification["again"] = worker.verify_again(adapter, losses, verified.tolerances)
         verification["passed"] = verification["passed"] and again["passed"]
         effect = adapter.effect()
         seen = {"proven": effect.proven, "evidence": effect.evidence, "on_cpu": adapter.device() == "cpu"}
-        rows[case_id] = {"verification": verification, **seen}
+        rows[case_id] = {"verification": verification, "mathematics": in_float64, **seen}
         del adapter
     except Exception:
         rows[case_id] = {"error": traceback.format_exc()[-2000:]}

@@ -19,12 +19,12 @@ from framebench.instruments import host
 from framebench.suite.case import Case
 from framebench.suite.trees import called
 from framebench.suite.user_file import NAME, defined, loaded
-from framebench.worker.observe import first_steps
+from framebench.worker.mathematics import Baseline, check
+from framebench.worker.tolerances import observe_steps
 from framebench.worker.verification import verify
 from framebench.worker.worker import failure, peaks
 
 BATCH = 8
-reference.SECONDS = 1.0  # of other roundings: fewer runs, and wider tolerances
 gc.unfreeze = lambda: None  # which each adapter calls
 
 
@@ -73,15 +73,22 @@ def tried(file: Path, strategies: list[str]) -> dict[str, Any]:
     del adapter
     facts = reference.survey(case, lambda message: None)["facts"]
     found |= {name: facts[name] for name in ("accumulation", "without_gradient", "random", "optimizer", "level")}
-    return found | {"verdicts": {name: verdict(Case.of(case.id.replace("/fp32/", f"/{name}/"))) for name in strategies}}
+    baseline = Baseline(case)
+    verdicts = {name: verdict(Case.of(case.id.replace("/fp32/", f"/{name}/")), baseline) for name in strategies}
+    return found | {"verdicts": verdicts, "not_in_float64": check(case, baseline).get("reason", "")}
 
 
-def verdict(case: Case) -> str:
+def verdict(case: Case, baseline: Baseline) -> str:
+    """Verify a strategy in float64 and in its own precision, in one process."""
     if not case.support.supported:
         return f"left out: {case.support.why}"
+    mathematics = check(case, baseline)
+    if not mathematics["passed"]:
+        return f"wrong: {mathematics['reason']}"
     adapter = adapters.load(case)
     adapter.build()
-    outcome = verify(adapter, first_steps(adapter)[1])
+    verified = observe_steps(adapter)
+    outcome = verify(adapter, verified.observed, verified.tolerances)
     return "right" if outcome["passed"] else f"wrong: {outcome.get('reason')} {outcome['margin']}"
 
 

@@ -3,9 +3,9 @@
 import json
 
 import torch
+from framebench.features.user_model.torch_rounding import POOL, Rounds
 
 from framebench.adapters.torch.still import Still
-from framebench.features.user_model.torch_rounding import POOL, Rounds
 
 ROUNDOFF = 2.0**-8
 

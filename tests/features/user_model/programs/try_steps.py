@@ -10,12 +10,12 @@ from pathlib import Path
 from framebench import adapters
 from framebench.features.user_model.reference import survey
 from framebench.models.spec import workload
-from framebench.suite import tolerance
 from framebench.suite.case import Case
 from framebench.suite.user_file import DoesNotApply
-from framebench.worker.observe import first_steps
+from framebench.worker.mathematics import Baseline, check
 from framebench.worker.stepping import timed_step
-from framebench.worker.verification import again, verify
+from framebench.worker.tolerances import observe_steps
+from framebench.worker.verification import verify, verify_again
 from framebench.worker.worker import failure
 
 BASE = {"train": "fp32", "eval": "no_grad"}
@@ -23,28 +23,37 @@ FRAMEWORK = sys.argv[2] if len(sys.argv) > 2 else "torch"
 gc.unfreeze = lambda: None  # which each adapter calls
 
 
-def tried(case: Case) -> dict[str, object]:
+def tried(case: Case, baseline: Baseline) -> dict[str, object]:
     if not case.support.supported:
         return {"left_out": case.support.why}
     try:
-        return verified(case)
+        return verified(case, baseline)
     except DoesNotApply as error:
         return {"left_out": str(error)}
 
 
-def verified(case: Case) -> dict[str, object]:
+def verified(case: Case, baseline: Baseline) -> dict[str, object]:
+    mathematics = check(case, baseline)
     adapter = adapters.load(case)
     adapter.build()
-    verification = verify(adapter, first_steps(adapter)[1])
+    first = observe_steps(adapter)
+    verification = verify(adapter, first.observed, first.tolerances)
     losses = []
     for _ in range(4):
         timed_step(adapter)
         losses.append(adapter.loss())
-    later = again(adapter, losses)
-    reason = (verification.get("reason"), later.get("reason"), later["passed"], verification.get("margin"))
+    later = verify_again(adapter, losses, first.tolerances)
+    reason = (
+        mathematics.get("reason"),
+        verification.get("reason"),
+        later.get("reason"),
+        later["passed"],
+        verification.get("margin"),
+    )
     effect = adapter.effect()
     return {
-        "passed": verification["passed"] and later["passed"], "reason": str(reason), "proven": effect.proven, 
+        "passed": mathematics["passed"] and verification["passed"] and later["passed"],
+        "in_float64": mathematics["computed"], "reason": str(reason), "proven": effect.proven, 
         "products": effect.evidence.get("products"),
         "gradients": verification["tensors"].get("gradient", {}).get("count"),
         "margin": verification["margin"], "key": case.golden_key, "losses": losses,
@@ -57,14 +66,15 @@ def all_of(file: Path, scenario: str, strategies: list[str]) -> dict[str, object
     facts = {"file": str(file), "framework": FRAMEWORK, "batch": 4, "defined": names}
     (file.parent / "own.json").write_text(json.dumps(facts))
     module = workload("own").model(FRAMEWORK)  # type: ignore[attr-defined]
-    for cached in (*vars(tolerance).values(), *vars(module).values()):
+    for cached in vars(module).values():
         if hasattr(cached, "cache_clear"):
             cached.cache_clear()
     found: dict[str, object] = {}
     try:
         survey(Case.of(f"own/{FRAMEWORK}/{scenario}/{BASE[scenario]}/b4/mine"), lambda message: None)
+        baseline = Baseline(Case.of(f"own/{FRAMEWORK}/{scenario}/{BASE[scenario]}/b4/mine"))
         for name in (BASE[scenario], *strategies):
-            found[name] = tried(Case.of(f"own/{FRAMEWORK}/{scenario}/{name}/b4/mine"))
+            found[name] = tried(Case.of(f"own/{FRAMEWORK}/{scenario}/{name}/b4/mine"), baseline)
     except (Exception, SystemExit) as error:
         told = failure(error)
         found["fault"] = told["blamed"] or told["message"]

@@ -1,0 +1,145 @@
+"""Have the mathematics of strategies checked in float64, once per code, environment and kind of processor.
+
+A process of its own computes the same strategy at the smallest size (`worker/mathematics.py`); what it has shown
+holds for every batch and size of the strategy, so it is kept in the cache until the code changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+
+from framebench.engine import environments, runner
+from framebench.engine.environments import Environment
+from framebench.engine.runner import Options
+from framebench.engine.supervisor import Worker
+from framebench.engine.timed_process import Arm
+from framebench.instruments import nvml
+from framebench.models.spec import folders
+from framebench.records import provenance
+from framebench.suite.case import Case, first_batch
+from framebench.suite.protocol import Mathematics
+
+WORKER = "framebench.worker.mathematics"
+SMALLEST = "tiny"
+AT_ONCE = 8  # cases of one process: what they leave in memory adds up
+# What limits the instructions that libraries use: their kernels are others then.
+LIMITING = ("ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "XLA_FLAGS")
+
+
+def check(arms: list[Arm], options: Options, on_phase: Callable[[Case, str], None]) -> dict[Arm, Mathematics]:
+    """Return what float64 says of each arm's strategy, computing what the cache lacks."""
+    representatives: dict[Arm, Case] = {}
+    outcomes: dict[Arm, Mathematics] = {}
+    for arm in arms:
+        case = representative(arm.case)
+        if case is None:
+            reason = f"there are no float64 references for {arm.case.golden_key}, and none for it at a smaller size"
+            outcomes[arm] = {"case": arm.case.id, "computed": False, "passed": True, "reason": reason}
+        else:
+            representatives[arm] = case
+    for file, several in by_file(representatives, options).items():
+        cases = list(dict.fromkeys(representatives[arm] for arm in several))
+        lines = compute_missing(file, cases, several[0].environment, options, on_phase)
+        for arm in several:
+            outcomes[arm] = lines[representatives[arm].id]
+    return outcomes
+
+
+def representative(case: Case) -> Case | None:
+    """Return the case that stands for this one in float64: the same strategy at the smallest size with references."""
+    for size in dict.fromkeys((SMALLEST, case.size)):
+        if size not in case.spec.sizes or size in case.spec.without_golden:
+            continue
+        candidate = replace(case, size=size)
+        candidate = replace(candidate, batch=first_batch(candidate))
+        if candidate.support.supported and candidate.golden_key in case.spec.golden:
+            return candidate
+    return None
+
+
+def by_file(representatives: dict[Arm, Case], options: Options) -> dict[Path, list[Arm]]:
+    """Group the arms by the file in the cache that keeps what is known of them."""
+    groups: dict[Path, list[Arm]] = defaultdict(list)
+    for arm, case in representatives.items():
+        groups[cache_file(arm.environment, case, options)].append(arm)
+    return groups
+
+
+def cache_file(environment: Environment, case: Case, options: Options) -> Path:
+    """Return the file that grows by a line for each case.
+
+    Its name tells the environment, and by a digest the code, the processor, the GPU and the variables that the
+    process gets.
+    """
+    variables = runner.worker_variables(environment, case, "time", options)
+    limits = {name: os.environ.get(name, "") for name in LIMITING}
+    processor = provenance.hardware().get("cpu")
+    key = json.dumps([source_digest(), processor, list(nvml.gpus()), variables, limits], sort_keys=True)
+    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    folder = environments.cache() / "mathematics"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{environment.name}-{digest}.jsonl"
+
+
+@cache
+def source_digest() -> str:
+    """Return a digest of all that can change what a step computes: code and references."""
+    digest = hashlib.sha256()
+    for folder in (provenance.PACKAGE, *folders().values()):
+        for pattern in ("*.py", "golden.json", "tensors.json.gz"):
+            for file in sorted(folder.rglob(pattern)):
+                digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def read_lines(file: Path) -> dict[str, Mathematics]:
+    """Return the outcomes in a file by case. A line that was cut off is left out."""
+    outcomes: dict[str, Mathematics] = {}
+    if file.exists():
+        for line in file.read_text().splitlines(keepends=True):
+            if line.endswith("\n"):
+                outcomes |= json.loads(line)
+    return outcomes
+
+
+def compute_missing(
+    file: Path,
+    cases: list[Case],
+    environment: Environment,
+    options: Options,
+    on_phase: Callable[[Case, str], None],
+    baseline: Case | None = None,
+) -> dict[str, Mathematics]:
+    """Have the cases computed that the file lacks, and return all of its lines.
+
+    Cases of a user's model are compared with their `baseline`, computed in the same process. A case whose process
+    dies is not computed, with the reason; those after it go on in another process.
+    """
+    lines = read_lines(file)
+    while missing := [case for case in cases if case.id not in lines]:
+        some = missing[:AT_ONCE]
+        orders: dict[str, object] = {"cases": [case.id for case in some], "file": str(file)}
+        if baseline is not None:
+            orders["baseline"] = baseline.id
+        variables = runner.worker_variables(environment, some[0], "time", options)
+        log = file.with_suffix(f".{os.getpid()}.log")
+        worker = Worker(environment, WORKER, orders, variables, log)
+        outcome = worker.end(partial(on_phase, some[0]), options.time_limit_s)
+        log.unlink(missing_ok=True)
+        lines = read_lines(file)
+        lost = next((case for case in some if case.id not in lines), None)
+        if lost is not None:
+            # not kept in the cache: what ended the process may not happen again
+            reason = f"the step does not run in float64: {outcome.reason or outcome.status}"
+            lines[lost.id] = {"case": lost.id, "computed": False, "passed": True, "reason": reason}
+            cases = [case for case in cases if case is not lost]
+            rest = compute_missing(file, cases, environment, options, on_phase, baseline) if cases else {}
+            return rest | lines
+    return lines

@@ -1,0 +1,186 @@
+"""Check in float64 that the step of a strategy computes the right mathematics.
+
+`python -m framebench.worker.mathematics '{"cases": [...], "file": "..."}'`
+
+The very step of the strategy, with its switches, runs in double precision: two updates, or one evaluation.
+Every tensor of it is compared with the reference. In float64 a right step agrees to some 1e-11, whatever the
+processor, the library and the order of its sums are, and a wrong one does not: an epsilon of 1e-4 for 1e-5 in a
+single batch norm is off by 3e-5. So one bound serves all, and no table of machines is needed.
+
+The suite's cases are computed at the smallest size and compared with the stored references, which two
+frameworks agree on. A user's model is compared with its own baseline in float64, at a small batch, and how far
+its tensors may be off is measured there too: the baseline is repeated from weights that are perturbed by a few
+hundred thousand roundoffs of float64. A gradient that is zero but for rounding is found so, and left out.
+
+A lower precision that the strategy asks for leaves float64 alone, so casts are not seen here, but by the coarse
+check of the measured process (`tolerances.py`). What cannot run in float64 is reported with its reason.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from framebench import adapters
+from framebench.adapters.base import Adapter
+from framebench.suite.case import Case
+from framebench.suite.protocol import Mathematics, Reference
+from framebench.suite.selectors import parse
+from framebench.suite.tensors import errors
+from framebench.worker.observe import Observed, begin_again, first_steps
+from framebench.worker.tolerances import RUNS, Tolerances, observe_perturbed, tolerances_from
+from framebench.worker.verification import comparable, find_reference, mismatched_tensors
+from framebench.worker.worker import Emit, serve
+
+TOLERANCE = 1e-9  # relative to a tensor's norm; right steps are off by up to 1e-11
+PERTURBATION = 2.0**-36  # of a user's weights, relative: 130,000 roundoffs of float64
+DETERMINED = 1e-3  # a tensor that rounding moves further, at float64's, has no digits that could be compared
+# Precisions whose arithmetic is the strategy itself: in float64 there would be nothing left of it.
+QUANTIZED = {
+    "int8": "multiplies whole numbers of 8 bits",
+    "int8 weights": "keeps weights in 8 bits",
+    "8-bit moments": "keeps the optimizer's moments in 8 bits",
+    "bf16 moment": "keeps the optimizer's first moment in bfloat16",
+}
+
+
+@dataclass
+class Baseline:
+    """The baseline of a user's model in float64, which its strategies are compared with.
+
+    A strategy that draws random numbers in another order is compared without them, so there are two references.
+    """
+
+    case: Case
+    # by whether random numbers are left out
+    references: dict[bool, tuple[Reference, Tolerances]] = field(default_factory=dict)
+
+    def find(self, still: bool) -> tuple[Reference, Tolerances]:
+        """Return the reference and its tolerances, computed when they are first asked for."""
+        if still not in self.references:
+            self.references[still] = self.compute(still)
+        return self.references[still]
+
+    def compute(self, still: bool) -> tuple[Reference, Tolerances]:
+        """Observe the baseline, and again from perturbed weights. Raises NarrowResults."""
+        adapter = adapters.load(self.case)
+        adapter.float64 = True
+        adapter.still = still
+        adapter.build()
+        if narrow := adapter.narrow_results():
+            raise NarrowResults(f"{narrow} has a result narrower than float64 whatever it is given")
+        responses = [observe_perturbed(adapter, seed, PERTURBATION)[1] for seed in range(RUNS)]
+        begin_again(adapter)
+        observed = first_steps(adapter)[1]
+        reference = Reference(self.case.id, observed.values, observed.tensors)
+        return reference, tolerances_from(observed, responses, TOLERANCE)
+
+
+class NarrowResults(Exception):
+    """The model rounds to a narrower type by itself, so that a float64 step shows no more than a float32 one."""
+
+
+def check(
+    case: Case, baseline: Baseline | None = None, prepare: Callable[[Adapter], object] = lambda adapter: None
+) -> Mathematics:
+    """Compute the case's first steps in float64, and compare them with the stored reference or with the baseline.
+
+    `prepare` gets the adapter once it is built; studies plant bugs so.
+    """
+    reason = why_not_in_float64(case)
+    if reason:
+        return not_computed(case, reason)
+    try:
+        found = baseline.find(case.still) if baseline else stored_reference(case)
+        if found is None:
+            return not_computed(case, f"there are no float64 references for {case.golden_key}")
+        adapter = adapters.load(case)
+        adapter.float64 = True
+        adapter.build()
+        prepare(adapter)
+        observed = first_steps(adapter)[1]
+    except Exception as error:  # an operator that the framework lacks: whatever it raises is the reason
+        message = " ".join(str(error).split())[:300]
+        name = "" if isinstance(error, NarrowResults) else f"{type(error).__name__}: "
+        return not_computed(case, f"the step does not run in float64: {name}{message}")
+    observed.tensors = comparable(case, observed.tensors)
+    return compare(case, observed, *found)
+
+
+def stored_reference(case: Case) -> tuple[Reference, Tolerances | None] | None:
+    """Return the stored values of a case of the suite. One tolerance holds for all of them."""
+    reference = find_reference(case)
+    return (reference, None) if reference else None
+
+
+def why_not_in_float64(case: Case) -> str:
+    """Say why the case is not computed in float64. Empty if it is."""
+    for part in case.plan.parts:
+        if part.precision in QUANTIZED:
+            return f"{part.name} {QUANTIZED[part.precision]}"
+    if case.ranks > 1:
+        return "the check runs in one process, and this case in several"
+    return ""
+
+
+def not_computed(case: Case, reason: str) -> Mathematics:
+    """Return the outcome of a case that cannot be decided in float64."""
+    return {"case": case.id, "computed": False, "passed": True, "reason": reason}
+
+
+def compare(case: Case, observed: Observed, reference: Reference, tolerances: Tolerances | None = None) -> Mathematics:
+    """Compare every value and tensor with the reference."""
+    errors_by_name: dict[str, tuple[float, float]] = {}  # relative error, tolerance
+    for name, value in observed.values.items():
+        expected = reference.values[name]
+        error = abs(value - expected) / abs(expected) if expected else abs(value)
+        errors_by_name[name] = error, tolerances.of_value(name) if tolerances else TOLERANCE
+    for kind, summaries in observed.tensors.items():
+        for name, summary in summaries.items():
+            if name in reference.tensors.get(kind, {}) and name not in case.spec.incomparable:
+                error = max(errors(summary, reference.tensors[kind][name]))
+                tolerance = tolerances.of_tensor(kind, name) if tolerances else TOLERANCE
+                errors_by_name[f"{kind} of {name}"] = error, tolerance
+    compared = {name: pair for name, pair in errors_by_name.items() if pair[1] <= DETERMINED}
+
+    def margin(name: str) -> float:
+        error, tolerance = compared[name]
+        return math.inf if math.isnan(error) else error / tolerance
+
+    reason = mismatched_tensors(observed.tensors, reference.tensors)
+    outcome: Mathematics = {"case": case.id, "computed": True, "passed": not reason, "tensors": len(compared)}
+    if compared:
+        worst = max(compared, key=margin)
+        error, tolerance = compared[worst]
+        outcome |= {"worst": worst, "error": error if math.isfinite(error) else None, "tolerance": tolerance}
+        if not reason and not error <= tolerance:
+            reason = f"{worst} is off by {error:.1e} in float64, where at most {tolerance:.0e} is rounding"
+    if reason:
+        outcome |= {"passed": False, "reason": reason}
+    return outcome
+
+
+def check_all(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    """Check the cases one after the other, and append a line of JSON to the file for each.
+
+    With a `baseline` among the orders, cases of a user's model are compared with it. A process that dies leaves
+    the lines of the cases before.
+    """
+    file = Path(orders["file"])
+    baseline = Baseline(Case.of(orders["baseline"])) if orders.get("baseline") else None
+    for number, name in enumerate(orders["cases"], 1):
+        emit({"phase": f"mathematics in float64, {number} of {len(orders['cases'])}"})
+        outcome = check(Case.of(name) if baseline else parse(name), baseline)
+        with file.open("a") as lines:
+            lines.write(json.dumps({name: outcome}) + "\n")
+        gc.collect()  # the case before must not be in memory beside the next
+    return {}
+
+
+if __name__ == "__main__":
+    serve(check_all)

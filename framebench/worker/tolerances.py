@@ -1,0 +1,196 @@
+"""How far a step may be off in its own precision, measured on the spot.
+
+A step that computes the right mathematics is still off from the reference: every operation rounds, and a
+network amplifies some of these errors by orders of magnitude. By how much depends on the model, its weights
+and its batch, and on nothing that a table could know of the next processor.
+
+So the measured process repeats its verified steps from weights that are perturbed by `PERTURBATION` of the
+precision, several times what the precision itself rounds by. How far losses, gradients, updated weights and
+optimizer states move is what rounding may explain, with room to spare. The check is coarse on purpose: whether
+the mathematics is right is decided in float64 (`mathematics.py`); here a step must only be told from one that
+computes something else.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from framebench import adapters
+from framebench.adapters.base import Adapter
+from framebench.suite.case import Case
+from framebench.suite.tensors import Summaries, distance, family
+from framebench.worker.observe import Observed, begin_again, first_steps
+
+# Relative size of the perturbation of each weight, by the precision of the strategy. Its unit roundoff is
+# 2^-24 for float32, 2^-11 for float16 and TensorFloat-32, 2^-9 for bfloat16, about 2^-8 for int8 and for the
+# codes of 8-bit optimizers. float32 gets a thousand roundoffs: sums over a million terms, added up in another
+# order, lose tens of them, and a ReLU whose input lies near zero must have a chance to switch.
+PERTURBATION = {
+    "fp32": 2.0**-14,
+    "tf32": 2.0**-8,
+    "fp16": 2.0**-8,
+    "bf16": 2.0**-6,
+    "bf16 moment": 2.0**-8,
+    "8-bit moments": 2.0**-5,
+    "int8 weights": 2.0**-5,
+    "int8": 2.0**-5,
+}
+FACTOR = 4.0  # a right error stays below so many times the response to the perturbation
+# How far an update may be from what the textbook makes of the optimizer's own states: kernels approximate the
+# root of the second moment, and a first moment in bfloat16 is rounded after it was used.
+UPDATE = 2.0**-10
+UPDATE_BY_ROUNDED_MOMENTS = 2.0**-6
+RUNS = 2  # perturbed repetitions; one alone where a step is slow
+SLOW_S = 2.0
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """The largest errors that rounding explains, relative to the reference's norm or value."""
+
+    values: Mapping[str, float]
+    tensors: Mapping[str, Mapping[str, float]]  # kind -> family of tensors
+    update: float
+
+    def of_value(self, name: str) -> float:
+        """Return the tolerance of a loss or a norm."""
+        return self.values[name]
+
+    def of_tensor(self, kind: str, name: str) -> float:
+        """Return the tolerance of a tensor's norm and of its projections."""
+        return self.tensors[kind][family(name)]
+
+
+@dataclass(frozen=True)
+class PerturbedCase(Case):
+    """A case whose weights are each off by another share of the perturbation."""
+
+    seed: int = 0
+    perturbation: float = 0.0
+
+    @classmethod
+    def of_case(cls, case: Case, seed: int, perturbation: float) -> PerturbedCase:
+        """Copy a case, with the perturbation that its weights get."""
+        parts = {field.name: getattr(case, field.name) for field in fields(Case)}
+        return cls(**parts, seed=seed, perturbation=perturbation)
+
+    @property
+    def weights(self) -> dict[str, np.ndarray]:
+        """Return the canonical weights, perturbed. Whole numbers stay as they are."""
+        rng = np.random.default_rng(self.seed)
+        perturbed = {}
+        for name, array in super().weights.items():
+            if np.issubdtype(array.dtype, np.inexact):
+                shares = rng.uniform(-1.0, 1.0, array.shape)
+                array = np.asarray(array * (1.0 + self.perturbation * shares), array.dtype)
+            perturbed[name] = array
+        return perturbed
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What the verified steps gave: seconds of every step so far, observations, and their tolerances."""
+
+    seconds: list[float]
+    observed: Observed
+    tolerances: Tolerances
+
+
+def observe_steps(adapter: Adapter) -> Verified:
+    """Make the steps that are verified, and measure how far they may be off.
+
+    Perturbed steps come first where the adapter can go back to its first weights, so that the steps which
+    follow continue from the canonical ones.
+    """
+    precision = adapter.case.plan.precision
+    perturbation = PERTURBATION[precision]
+    seconds: list[float] = []
+    responses: list[Observed] = []
+    if not adapter.can_restore:
+        seconds, observed = first_steps(adapter)
+        responses.append(observe_rebuilt(adapter, perturbation))
+    else:
+        for seed in range(RUNS):
+            more, response = observe_perturbed(adapter, seed, perturbation)
+            seconds += more
+            responses.append(response)
+            if more[-1] > SLOW_S:
+                break
+        begin_again(adapter)
+        more, observed = first_steps(adapter)
+        seconds += more
+    tolerances = tolerances_from(observed, responses, perturbation, update_tolerance(precision))
+    return Verified(seconds, observed, tolerances)
+
+
+def observe_perturbed(adapter: Adapter, seed: int, perturbation: float) -> tuple[list[float], Observed]:
+    """Make the first steps from perturbed weights, in the step as it was compiled."""
+    case = adapter.case
+    adapter.case = PerturbedCase.of_case(case, seed, perturbation)
+    try:
+        begin_again(adapter)
+        return first_steps(adapter)
+    finally:
+        adapter.case = case
+
+
+def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:
+    """Make the first steps from perturbed weights in another adapter of the same case."""
+    other = adapters.load(PerturbedCase.of_case(adapter.case, 0, perturbation))
+    other.float64 = adapter.float64
+    other.still = adapter.still
+    other.build()
+    return first_steps(other)[1]
+
+
+def update_tolerance(precision: str) -> float:
+    """Return how far an update may be from the textbook's."""
+    return UPDATE_BY_ROUNDED_MOMENTS if precision == "bf16 moment" else UPDATE
+
+
+def tolerances_from(observed: Observed, responses: list[Observed], least: float, update: float = UPDATE) -> Tolerances:
+    """Compute tolerances from what the perturbed steps gave, none of them below `least`.
+
+    Tensors of one family, the same weight of each block, share the largest response among them. None is
+    below the median response of its kind: a single tensor may have stayed close by luck.
+    """
+    tensors = {}
+    for kind in observed.tensors:
+        by_family = largest_responses(observed.tensors, [each.tensors for each in responses], kind)
+        usual = statistics.median(by_family.values()) if by_family else 0.0
+        tensors[kind] = {name: max(least, FACTOR * max(response, usual)) for name, response in by_family.items()}
+    return Tolerances(value_tolerances(observed, responses, least), tensors, update)
+
+
+def largest_responses(observed: Summaries, responses: Iterable[Summaries], kind: str) -> dict[str, float]:
+    """Return by family how far its tensors moved at most, relative to their norms."""
+    largest = dict.fromkeys(map(family, observed[kind]), 0.0)
+    for response in responses:
+        for name, summary in observed[kind].items():
+            moved = 0.0
+            if summary[0] and name in response.get(kind, {}):
+                moved = distance(response[kind][name], summary) / summary[0]
+            if math.isfinite(moved):
+                largest[family(name)] = max(largest[family(name)], moved)
+    return largest
+
+
+def value_tolerances(observed: Observed, responses: list[Observed], least: float) -> dict[str, float]:
+    """Return the tolerance of each number. The losses of all steps share theirs."""
+    largest = dict.fromkeys(observed.values, 0.0)
+    for response in responses:
+        for name, value in observed.values.items():
+            moved = abs(response.values[name] - value) / abs(value) if value else 0.0
+            if math.isfinite(moved):
+                largest[name] = max(largest[name], moved)
+    losses = max((moved for name, moved in largest.items() if name.startswith("loss")), default=0.0)
+    tolerances = {}
+    for name, moved in largest.items():
+        shared = losses if name.startswith("loss") else moved
+        tolerances[name] = max(least, FACTOR * shared)
+    return tolerances
