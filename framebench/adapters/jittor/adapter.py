@@ -17,6 +17,7 @@ import numpy as np
 from jittor import Module, Var
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
+from framebench.adapters.jittor import float64
 from framebench.adapters.jittor.observe import Observed, kernel_counts
 from framebench.adapters.jittor.parts import Recipe
 from framebench.adapters.jittor.probe import probe, watch
@@ -81,6 +82,7 @@ class JittorAdapter(Adapter):
         gc.collect()  # the variables of an earlier case would be counted as this one's
         for flag, default in DEFAULTS.items():
             setattr(jt.flags, flag, default)
+        float64.switch_off()
         jt.flags.use_cuda = int(jt.has_cuda)
         steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
         self.recipe = Recipe(
@@ -96,6 +98,8 @@ class JittorAdapter(Adapter):
 
     def make(self) -> None:
         watch()
+        if self.float64:
+            self.widen()
         self.release()
         if self.case.scenario == "varlen":
             batches = self.workload.stream(self.config, self.case.batch, lengths_of(self.case))
@@ -112,6 +116,12 @@ class JittorAdapter(Adapter):
             self.optimizer = make_optimizer(self.case.optimizer, trainable(self.model))
         if self.recipe.evaluates:
             self.set_evaluation(self.model)
+
+    def widen(self) -> None:
+        """Compute in float64 from now on, also where the case's strategy asks for a lower precision."""
+        self.recipe.dtype = "float64"
+        jt.flags.amp_level = 0
+        float64.switch_on()
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> Module:
         """A model of this configuration with these weights, in training mode."""
@@ -147,7 +157,12 @@ class JittorAdapter(Adapter):
         return inputs.stop_grad()
 
     def one_step(self) -> None:
-        self.recipe.step()
+        if self.float64 and self.steps == 0:
+            self.synchronize()  # what is asked for up to here is no part of the step: weights were cast
+            with float64.checked():
+                self.recipe.step()
+        else:
+            self.recipe.step()
 
     def train_step(self) -> None:
         losses = []
@@ -204,7 +219,8 @@ class JittorAdapter(Adapter):
         if self.case.scenario != "eval":
             return self.output.item()
         with jt.no_grad():
-            return self.model_module.loss(self.output.float32(), self.inputs[1]).item()
+            logits = self.output if self.float64 else self.output.float32()
+            return self.model_module.loss(logits, self.inputs[1]).item()
 
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
