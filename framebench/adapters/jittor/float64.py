@@ -44,12 +44,14 @@ TWO_OPERANDS = (
 )
 ONE_OPERAND = (
     *("abs", "negative", "exp", "log", "sqrt", "sigmoid", "erf", "floor", "ceil", "round"),
-    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+    *("sin", "cos", "tan", "asin", "acos", "atan"),
+    *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
 )
 
 REPLACED = ("array", "code", "erf", "random", "reduce", "unary")
 ORIGINAL: dict[str, Function] = {name: getattr(jt, name) for name in REPLACED}
 _replaced = ExitStack()
+NARROW = re.compile(r"Var\([^,]*,b?float(32|16),")  # a node of `jt.dump_all_graphs`
 
 
 class NoFloat64(Exception):
@@ -112,10 +114,10 @@ def widened(operand: Any) -> Any:
 def with_wide_numbers(function: Function) -> Function:
     """Return the same function of operands among which numbers of Python's are float64."""
 
-    def call(*operands: Any) -> Any:
+    def call(*operands: Any, **options: Any) -> Any:
         if any(isinstance(operand, NUMBERS) for operand in operands):
             operands = tuple(widened(operand) for operand in operands)
-        return function(*operands)
+        return function(*operands, **options)
 
     return call
 
@@ -163,7 +165,10 @@ def random(shape: Any, dtype: Any = DEFAULT, type: str = "uniform") -> Var:
 
 
 def mean(x: Var, *dims: Any, **options: Any) -> Var:
-    """Return a sum, divided: the derivative of a mean takes 1 / n in float32 (src/ops/reduce_op.cc)."""
+    """Return a sum, divided.
+
+    The derivative of Jittor's mean takes 1 / n in float32 (src/ops/reduce_op.cc).
+    """
     total = widened(x).sum(*dims, **options)
     return total / (x.numel() // total.numel())
 
@@ -175,7 +180,10 @@ def reduce(x: Var, op: Any, *dims: Any, **options: Any) -> Var:
 
 
 def code(*arguments: Any, **options: Any) -> Any:
-    """Make an operator of sources in C++, as pooling does. Raises NoFloat64 where one names float32."""
+    """Make an operator of sources in C++, as pooling does.
+
+    Raises NoFloat64 where a source declares a number of float32.
+    """
     for argument in (*arguments, *options.values()):
         sources = argument if isinstance(argument, list) else [argument]
         for source in sources:
@@ -232,14 +240,17 @@ def check_graph() -> None:
     Every variable of it that holds floating-point numbers must be float64.
     """
     graph = jt.dump_all_graphs()
+    names = [operator_name(node) for node in graph.nodes_info]
+    narrow = {i for i, node in enumerate(graph.nodes_info) if NARROW.match(node)}
     found = set()
-    for node, sources, users in zip(graph.nodes_info, graph.inputs, graph.outputs, strict=True):
-        if re.match(r"Var\([^,]*,b?float(32|16),", node):
-            makers = [operator_name(graph.nodes_info[i]) for i in sources]
-            takers = [operator_name(graph.nodes_info[i]) for i in users]
-            if node.endswith("[1,]") and set(takers) == {"setitem"}:
-                continue  # a zero in the derivative of an assignment (src/ops/setitem_op.cc)
-            found.add(f"{', '.join(makers)} (for {', '.join(takers) or 'nobody'})")
+    for i in narrow:
+        makers = graph.inputs[i]
+        takers = [names[taker] for taker in graph.outputs[i]]
+        if graph.nodes_info[i].endswith("[1,]") and set(takers) == {"setitem"}:
+            continue  # a zero in the derivative of an assignment (src/ops/setitem_op.cc)
+        if any(operand in narrow for maker in makers for operand in graph.inputs[maker]):
+            continue  # float32 only because an operand is
+        found.add(f"{', '.join(names[maker] for maker in makers)} (for {', '.join(takers)})")
     if found:
         raise NoFloat64(f"Jittor computes in float32: {'; '.join(sorted(found))}")
 

@@ -1,0 +1,39 @@
+"""Print the largest error of each case in float64, or the float32 that Jittor puts into it."""
+
+import gc
+import json
+import sys
+
+from framebench import adapters
+from framebench.adapters.jittor.float64 import NoFloat64
+from framebench.suite.profiles import every_case
+from framebench.suite.tensors import errors
+from framebench.worker.observe import first_steps
+
+CASES = {case.id: case for case in every_case()}
+
+
+def largest_error(case):
+    adapter = adapters.load(case)
+    adapter.float64 = True
+    adapter.build()
+    observed = first_steps(adapter)[1]
+    values = case.spec.golden[case.golden_key]
+    tensors = case.spec.golden_tensors[case.golden_key]
+    assert observed.tensors.keys() == tensors.keys()
+    found = [abs(value / values[name] - 1) for name, value in observed.values.items()]
+    for kind, summaries in observed.tensors.items():
+        assert summaries.keys() == tensors[kind].keys()
+        for name, summary in summaries.items():
+            found += errors(summary, tensors[kind][name])
+    return max(found)
+
+
+answers = {}
+for name in sys.argv[1:]:
+    try:
+        answers[name] = largest_error(CASES[name])
+    except NoFloat64 as error:
+        answers[name] = str(error)
+    gc.collect()
+print(json.dumps(answers))

@@ -1,0 +1,59 @@
+"""Jittor's steps in float64 on a CPU: right to float64's precision, or refused with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.engine.environments import Environment
+from tests.processes import run_inside
+
+PROGRAMS = Path(__file__).parent / "programs"
+STEPS = PROGRAMS / "jittor_float64_steps.py"
+PARTS = PROGRAMS / "jittor_float64_parts.py"
+CLOSE = 1e-9  # float32 anywhere in a step leaves some 1e-8
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def parts(environment: dict[str, Environment]) -> Any:
+    return run_inside(environment["jittor"], PARTS)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "resnet50/jittor/train/fp32/b4/tiny",
+        "transformer/jittor/train/fp32/b4/tiny",
+        "unet3d/jittor/train/fp32/b4/tiny",
+        "transformer/jittor/train/amp_level_3/b4/tiny",
+        "transformer/jittor/eval/no_grad/b4/tiny",
+    ],
+)
+def test_a_step_in_float64_agrees_with_the_references(environment: dict[str, Environment], case: str) -> None:
+    error = run_inside(environment["jittor"], STEPS, case)[case]  # type: ignore[index]
+    assert isinstance(error, float), error
+    assert error < CLOSE
+
+
+def test_numbers_and_derivatives_are_float64(parts: Any) -> None:
+    assert {name: error for name, error in parts["float64"].items() if error > 1e-15} == {}
+
+
+def test_what_stays_in_float32_is_named(parts: Any) -> None:
+    for name, words in {
+        "a cast": "unary.cast (for binary.multiply)",
+        "half precision": "unary.cast",
+        "erfinv": "erfinv",
+        "pooling": "rcount",
+        "before a wait": "unary.cast",
+    }.items():
+        assert words in parts["refused"][name], name
+
+
+def test_float32_is_what_it_was_once_float64_is_off(parts: Any) -> None:
+    assert parts["after"] == parts["before"]
+    assert parts["before"]["number on the right"] > 1e-10, "a number is float32, as Jittor has it"
