@@ -127,6 +127,10 @@ class JittorAdapter(Adapter):
         """A model of this configuration with these weights, in training mode."""
         model = self.model_module.build(config, **self.recipe.build_options)
         load_weights(model, weights)
+        return self.converted(model)
+
+    def converted(self, model: Module) -> Module:
+        """Convert a model, whose canonical weights are float32, to the precision of the case."""
         return model if self.recipe.dtype == "float32" else getattr(model, self.recipe.dtype)()
 
     def set_evaluation(self, model: Module) -> None:

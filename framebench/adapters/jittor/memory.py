@@ -75,6 +75,7 @@ def _train_once(run: JittorAdapter, model: Module) -> int:
     run.synchronize()
     changed = sum(not np.array_equal(w, before[name]) for name, w in values(model).items())
     load_weights(model, run.case.weights)
+    run.converted(model)
     return changed
 
 
