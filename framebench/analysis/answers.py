@@ -32,14 +32,14 @@ def answering(of_machines: Sequence[Sequence[Row]]) -> list[Row]:
 
 def _incomparable(r: Row) -> bool:
     """Whether it has numbers, but none of its baseline's to compare them with."""
-    return r.status == "ok" and r.shared_ratio is None
+    return r.status == "ok" and r.step_ratio is None
 
 
 def compared(group: pd.DataFrame) -> pd.DataFrame:
     """The proven strategies of one workload and scenario at the usual batch: they compute what the baseline does, and have its
-    ratio of peaks by the instrument that frameworks share. Whether they were timed plays no part."""
+    ratio of peaks by the instrument that strategies are compared by. Whether they were timed plays no part."""
     usual = group["batch"] == rows.usual_batch(group)
-    return group[group["usable"] & group["same_mathematics"] & group["shared_ratio"].notna() & usual]
+    return group[group["usable"] & group["same_mathematics"] & group["step_ratio"].notna() & usual]
 
 
 def least(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, list[Any]]]:
@@ -51,8 +51,8 @@ def least(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, list[Any]]]:
 
 def saving(framework_rows: pd.DataFrame) -> pd.DataFrame:
     """Those that need less than the baseline, least first."""
-    less = ~framework_rows["baseline"] & (framework_rows["shared_ratio"] < 1 - PEAK.minimum)
-    return framework_rows[less].sort_values("shared_ratio", kind="stable")
+    less = ~framework_rows["baseline"] & (framework_rows["step_ratio"] < 1 - PEAK.minimum)
+    return framework_rows[less].sort_values("step_ratio", kind="stable")
 
 
 def with_price(found: Sequence[Any]) -> list[Any]:

@@ -33,7 +33,9 @@ class Row(NamedTuple):
     ranks: Annotated[int, "", "processes or devices that share the step"]
     status: Annotated[str, "", "ok, oom, timeout, crashed, unsupported or wrong; only ok has numbers"]
     reason: Annotated[str | None, "", "why the status is not ok"]
-    verified: Annotated[bool | None, "", "whether the results agreed with float64"]
+    verified: Annotated[
+        bool | None, "", "whether the results passed verification: against float64, or without such values as docs/gpu.md says"
+    ]
     worst_error: Annotated[float | None, "", "the largest of the verification's relative errors"]
     effect_proven: Annotated[bool | None, "", "whether the strategy was seen to take effect"]
     peak_bytes: Annotated[int | None, "bytes", "peak of a steady step, by `peak_instrument`"]
@@ -85,8 +87,9 @@ class Row(NamedTuple):
     same_mathematics: Annotated[bool, "", "whether it computes what its baseline does; batch norm over micro-batches does not"]
     only_for_claims: Annotated[bool, "", "whether the strategy only tests an article's sentence: main tables leave it out"]
     usable: Annotated[bool, "", "status ok, verified, and the strategy was seen to take effect"]
-    peak_ratio: Annotated[float | None, "", "peak over the baseline's; missing where two instruments read them"]
-    shared_ratio: Annotated[float | None, "", "`step_bytes` over the baseline's: to compare strategies of one framework"]
+    peak_ratio: Annotated[float | None, "", "`peak_bytes` over the baseline's; missing where two instruments read them"]
+    shared_ratio: Annotated[float | None, "", "`shared_bytes` over the baseline's; missing where two instruments read them"]
+    step_ratio: Annotated[float | None, "", "`step_bytes` over the baseline's: to compare strategies of one framework"]
     eager_ratio: Annotated[
         float | None, "", "peak over that of the same without torch.compile; missing of what is not compiled"
     ]
@@ -197,7 +200,8 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measu
         only_for_claims=case.plan.only_for_claims,
         usable=r.usable,
         peak_ratio=peak_ratio(m, base),
-        shared_ratio=peak_ratio(m, base, "step_instrument"),
+        shared_ratio=peak_ratio(m, base, "shared_instrument"),
+        step_ratio=peak_ratio(m, base, "step_instrument"),
         eager_ratio=peak_ratio(m, eager),
         time_ratio=of_base and of_base.value,
         time_ratio_low=of_base and of_base.low,

@@ -50,7 +50,7 @@ SHORT = {
     "framework": Shown("framework"),
     "strategy": Shown("strategy"),
     "shared_bytes": Shown("peak MiB", ",.1f", 1 / MIB),
-    "shared_ratio": Shown("peak x base", ".2f"),
+    "step_ratio": Shown("peak x base", ".2f"),
     "relative": Shown("step x base"),
     "throughput": Shown("throughput"),
 }
@@ -69,7 +69,7 @@ DETAILS = {
 SHOWN = SHORT | DETAILS
 # on a card the peak is the whole process's, so what a strategy saves of a step is told by the framework's own counter; and a
 # product on the host is no reference
-ON_CARD = {"shared_bytes": Shown("card MiB", ",.1f", 1 / MIB), "shared_ratio": Shown("in use x base", ".2f")}
+ON_CARD = {"shared_bytes": Shown("card MiB", ",.1f", 1 / MIB), "step_ratio": Shown("in use x base", ".2f")}
 NOT_ON_CARD = ("reference_share",)
 SHARES = {"wait_share": Shown("waiting", ".1%"), "collector_share": Shown("collector", ".1%")}
 

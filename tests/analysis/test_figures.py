@@ -41,7 +41,7 @@ def dominated(point: tuple[float, float], others: list[tuple[float, float]]) -> 
 
 @given(st.lists(st.tuples(*[st.integers(1, 6).map(float)] * 2), max_size=12))
 def test_the_front_is_what_no_other_point_beats(points: list[tuple[float, float]]) -> None:
-    best = fronts.front(pd.DataFrame(points, columns=["shared_ratio", "speed"], dtype=float))
+    best = fronts.front(pd.DataFrame(points, columns=["step_ratio", "speed"], dtype=float))
     assert [*best.itertuples(index=False, name=None)] == sorted({p for p in points if not dominated(p, points)})
 
 
@@ -134,7 +134,7 @@ def test_numbers_in_titles_are_those_of_the_rows(real: pd.DataFrame) -> None:
         said = re.findall(r"(\S+) \((\d\.\d\d)x the peak", title)
         assert said, title
         for strategy, peak in said:
-            assert peak in {f"{ratio:.2f}" for ratio in table["shared_ratio"][table["strategy"] == strategy]}
+            assert peak in {f"{ratio:.2f}" for ratio in table["step_ratio"][table["strategy"] == strategy]}
 
 
 def test_the_same_rows_give_the_same_bytes(real: pd.DataFrame, tmp_path: Path) -> None:

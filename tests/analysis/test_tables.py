@@ -133,7 +133,7 @@ def test_rows_without_times_have_their_memory_and_the_table_says_so() -> None:
     untimed = made("checkpoint", 100, 1.5).model_copy(update={"step_s": [], "first_step_s": None})
     (comparison,) = tables.strategies(frame(made("fp32", 200, 1.0), untimed))
     row = dict(zip(tables.SHOWN, comparison.rows[1]))
-    assert row["shared_ratio"] == "0.50"
+    assert row["step_ratio"] == "0.50"
     assert [row[name] for name in ("step_time_s", "range", "relative", "throughput", "first_step_s")] == ["-"] * 5
     assert "1 of 2 rows were measured without times" in comparison.caption
     assert tables.timing(frame(untimed)) == f"{tables.READING} 1 of 1 rows were measured {tables.WITHOUT}."
@@ -194,7 +194,7 @@ def test_terminal_takes_any_text(text: str) -> None:
 def test_a_table_keeps_its_values_and_prints_them_by_column() -> None:
     (comparison,) = tables.strategies(frame(made("fp32", 2**30, 1.0), made("checkpoint", 2**29, 1.5)))
     assert comparison.data["shared_bytes"].tolist() == [2**30, 2**29]
-    assert comparison.data["shared_ratio"].tolist() == [1.0, 0.5]
+    assert comparison.data["step_ratio"].tolist() == [1.0, 0.5]
     assert [row[2:4] for row in comparison.rows] == [("1,024.0", "1.00"), ("512.0", "0.50")]
     assert comparison.head[2:4] == ("peak MiB", "peak x base")
 

@@ -26,17 +26,17 @@ def pareto(df: pd.DataFrame) -> Figure | None:
     """`df`: one workload and scenario. A panel for each framework with strategies that have both ratios; None without any."""
     group = rows.shown(df)
     rated = ratios(group)
-    points = _with_strategies(rated[rated["shared_ratio"] < BEYOND])
+    points = _with_strategies(rated[rated["step_ratio"] < BEYOND])
     if points.empty:
         return None
     grid = sns.relplot(
-        points[~points["baseline"]], x="shared_ratio", y="speed", col="framework", hue="framework", style="changes",
+        points[~points["baseline"]], x="step_ratio", y="speed", col="framework", hue="framework", style="changes",
         col_order=points["framework"].cat.categories, palette=page.COLOURS, markers=page.MARKERS, s=55, height=3.4, aspect=1.05,
     )  # fmt: skip
     grid.refline(x=1, y=1, color="0.75", linewidth=0.8, linestyle="-")
     grid.set_axis_labels("peak memory / baseline's", "throughput / baseline's")
     for axis, ends in (
-        (grid.axes.flat[0].xaxis, points["shared_ratio"]),
+        (grid.axes.flat[0].xaxis, points["step_ratio"]),
         (grid.axes.flat[0].yaxis, pd.concat([points["slowest"], points["fastest"]])),
     ):
         page.logarithmic(axis, min(ends.min(), 0.8), max(ends.max(), 1.25))
@@ -45,7 +45,7 @@ def pareto(df: pd.DataFrame) -> Figure | None:
         mine = points[points["framework"] == framework]
         axes.set_title(rows.heading(framework, points), color=page.COLOURS[framework])
         axes.vlines(
-            mine["shared_ratio"], mine["slowest"], mine["fastest"], color=page.COLOURS[framework], linewidth=0.9, zorder=1
+            mine["step_ratio"], mine["slowest"], mine["fastest"], color=page.COLOURS[framework], linewidth=0.9, zorder=1
         )
         _name_front(axes, front(mine))
     return page.explained(grid.figure, title(group), rows.footer(group, *_notes(group, rated)))
@@ -59,8 +59,8 @@ def _with_strategies(points: pd.DataFrame) -> pd.DataFrame:
 
 def _notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
     """How to read it, and what is not drawn."""
-    far = rated[rated["shared_ratio"] >= BEYOND]
-    beyond = [f"{r.framework} {r.strategy} {rows.times(r.shared_ratio)} at {rows.times(r.speed)}" for r in rows.each(far)]
+    far = rated[rated["step_ratio"] >= BEYOND]
+    beyond = [f"{r.framework} {r.strategy} {rows.times(r.step_ratio)} at {rows.times(r.speed)}" for r in rows.each(far)]
     apart = [f"{r.framework} {r.strategy}" for r in rows.each(group[group["usable"] & ~group.index.isin(rated.index)])]
     base = BASELINES[group["scenario"].iloc[0]]
     return [
@@ -77,22 +77,22 @@ def ratios(group: pd.DataFrame) -> pd.DataFrame:
     changes = [axis if axis in page.MARKERS else "other settings" for axis in axes]
     of_times = {"speed": "time_ratio", "slowest": "time_ratio_high", "fastest": "time_ratio_low"}
     made = group.assign(**{name: 1 / group[column] for name, column in of_times.items()}, changes=changes)
-    return made[made["usable"] & made["same_mathematics"] & made["shared_ratio"].notna() & made["slowest"].notna()]
+    return made[made["usable"] & made["same_mathematics"] & made["step_ratio"].notna() & made["slowest"].notna()]
 
 
 def front(points: pd.DataFrame) -> pd.DataFrame:
     """By rising peak the points that no other beats: by less memory and no less speed, or by more speed and no more memory."""
-    ranked = points.sort_values(["shared_ratio", "speed"], ascending=[True, False], kind="stable")
+    ranked = points.sort_values(["step_ratio", "speed"], ascending=[True, False], kind="stable")
     return ranked[ranked["speed"] > ranked["speed"].cummax().shift(fill_value=-1)]
 
 
 def _name_front(axes: Axes, best: pd.DataFrame) -> None:
     """A line through the front, and the names of its strategies where they cover neither points nor each other."""
     sns.lineplot(
-        best, x="shared_ratio", y="speed", drawstyle="steps-post", color="0.5", linewidth=1, zorder=1, legend=False, ax=axes
+        best, x="step_ratio", y="speed", drawstyle="steps-post", color="0.5", linewidth=1, zorder=1, legend=False, ax=axes
     )
     named = best[~best["baseline"]]
-    texts = [axes.text(r.shared_ratio, r.speed, str(r.strategy), size=6.5, zorder=6) for r in rows.each(named)]
+    texts = [axes.text(r.step_ratio, r.speed, str(r.strategy), size=6.5, zorder=6) for r in rows.each(named)]
     leader = {"arrowstyle": "-", "color": "0.5", "linewidth": 0.5}
     if texts:  # otherwise there may be no points either
         adjust_text(texts, objects=axes.collections[0], ax=axes, iter_lim=300, expand=(1.1, 1.5), arrowprops=leader)
@@ -101,7 +101,7 @@ def _name_front(axes: Axes, best: pd.DataFrame) -> None:
 def title(group: pd.DataFrame) -> str:
     """The least memory of each framework's proven strategies, timed or not, and what it costs."""
     parts = [
-        f"{framework} {found[0].strategy} ({rows.times(found[0].shared_ratio)} the peak, {cost(found[0])})"
+        f"{framework} {found[0].strategy} ({rows.times(found[0].step_ratio)} the peak, {cost(found[0])})"
         if found
         else f"{framework} none"
         for framework, found in least(compared(group))

@@ -54,7 +54,7 @@ def timed(group: pd.DataFrame) -> pd.DataFrame:
 
 
 def _name(axes: Axes, points: pd.DataFrame) -> None:
-    best = pd.concat([front(mine) for _, mine in points.dropna(subset="shared_ratio").groupby("framework", observed=True)])
+    best = pd.concat([front(mine) for _, mine in points.dropna(subset="step_ratio").groupby("framework", observed=True)])
     named = pd.concat([best, points[points["baseline"]]]).drop_duplicates("case")
     texts = [axes.text(r.mib, r.throughput, str(r.strategy), size=7, zorder=6) for r in rows.each(named)]
     leader = {"arrowstyle": "-", "color": "0.5", "linewidth": 0.5}

@@ -29,7 +29,7 @@ HEAT = (
     "Italic: other mathematics."
 )
 CHANGE = LinearSegmentedColormap.from_list("change", ["#01487a", "#0173b2", "#f7f7f7", "#de8f05", "#8a5700"])
-QUANTITIES = {"shared_ratio": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
+QUANTITIES = {"step_ratio": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
 
 
 @page.styled
@@ -93,7 +93,7 @@ def _unframed(axes: Axes) -> None:
 def _heat_title(group: pd.DataFrame) -> str:
     """How many strategies save memory, and how many of them are known to cost hardly any time."""
     comparable_rows = group[group["usable"] & ~group["baseline"] & group["same_mathematics"]]
-    saving = comparable_rows["shared_ratio"] < 1 - WORTH
+    saving = comparable_rows["step_ratio"] < 1 - WORTH
     counts = comparable_rows.assign(saving=saving, free=saving & (comparable_rows["time_ratio_high"] < 1 + WORTH))
     by = counts.groupby("framework", observed=True).agg(all=("case", "size"), saving=("saving", "sum"), free=("free", "sum"))
     head = f"{group['workload'].iloc[0]} {group['scenario'].iloc[0]}"

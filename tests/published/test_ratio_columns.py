@@ -1,0 +1,46 @@
+"""Test that each ratio column of `framebench.load` is the quotient of the bytes columns of its name."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+import framebench
+from framebench.analysis.frames import COLUMNS
+from tests.processes import ROOT
+
+NAMES = [column.name for column in COLUMNS]
+OF_BYTES = [name for name in NAMES if name.endswith("_ratio") and name.replace("_ratio", "_bytes") in NAMES]
+# What a row shares with its baseline.
+ALIKE = ["workload", "framework", "framework_version", "scenario", "batch", "size"]
+
+
+def test_peaks_have_three_ratio_columns_and_the_others_are_no_quotients_of_bytes_columns() -> None:
+    others = [name for name in NAMES if name.endswith("_ratio") and name not in OF_BYTES]
+    assert OF_BYTES == ["peak_ratio", "shared_ratio", "step_ratio"]
+    # over PyTorch's baseline, over the baseline in time, and over the same without torch.compile
+    assert others == ["eager_ratio", "time_ratio", "torch_ratio"]
+
+
+@pytest.mark.parametrize("machine", framebench.machines(ROOT / "results"))
+@pytest.mark.parametrize("ratio", OF_BYTES)
+def test_a_ratio_column_divides_the_bytes_column_of_its_name(ratio: str, machine: str) -> None:
+    size, instrument = ratio.replace("_ratio", "_bytes"), ratio.replace("_ratio", "_instrument")
+    table = framebench.load(ROOT / "results", machine=machine, versions="all")
+    bases = table.loc[table["baseline"], [*ALIKE, size, instrument]]
+
+    joined = table.merge(bases, on=ALIKE, how="left", suffixes=("", "_of_base"))
+    quotients = joined[size] / joined[f"{size}_of_base"]
+    comparable = joined[instrument] == joined[f"{instrument}_of_base"]
+
+    assert len(joined) == len(table), "one baseline for each row"
+    assert comparable.sum() > 0
+    pd.testing.assert_series_equal(joined[ratio], quotients.where(comparable), check_names=False, rtol=1e-12)
+
+
+def test_the_ratio_columns_differ_on_a_gpu_whose_pool_holds_more_than_a_step_uses() -> None:
+    """The process of ResNet-50 in bfloat16 shrinks less than its tensors do: the pool and the context are in it."""
+    table = framebench.load(ROOT / "results", machine="nvidia-h200").set_index("case")
+    row = table.loc["resnet50/torch/train/amp_bf16/b64/full"]
+    assert (row["shared_instrument"], row["step_instrument"]) == ("device.process", "allocator.in_use")
+    assert row["shared_ratio"] - row["step_ratio"] > 0.1
