@@ -24,8 +24,8 @@ LINES = ("arm", "decides", "measured", "verdict", "records")
 CAPTION = (
     "Measured is the median of the arms that decide; brackets hold the lowest and the highest end of their intervals. "
     "Where arms disagree, the lowest and the highest arm stand alone. A change is against the base of its arm. "
-    "Planned arms are predictions for an H100 at full size, with their published error. Square brackets count the arms behind "
-    "an advice. Rule: docs/claims.md."
+    "Planned arms are predictions for an H100 at full size, with their published error. Round brackets behind an advice count "
+    "the arms that it rests on. Rule: docs/claims.md."
 )
 OF_TIME = re.compile(r"\w+/\w+ time")  # an arm: the step time of a workload in a framework
 

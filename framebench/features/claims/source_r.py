@@ -167,7 +167,7 @@ CLAIMS = (
         "R13", "A bfloat16 3-D convolution with stride 3 and one column of output is wrong on a CPU with AMX (pytorch 169688).", "wrong",
         "relative error against float64", False, "it is oneDNN's kernel for processors with AMX",
         (Advice("Compare with float32 on your processor."),),
-        note=f"{link('torch', 169688)}, mended for processors with AMX",
+        note=f"{link('torch', 169688)}, reported on a processor with AMX",
         arms=(arm("torch", 169688, "stride 3", amount("relative_error"), Target(1, 0.0, 0.02), "share"),),
         needs=Needs(cpu_flag="amx_bf16"),
     ),
