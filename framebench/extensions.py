@@ -1,7 +1,10 @@
 """Features: folders below `framebench/features`, which the rest of framebench does not know by name.
 
-A feature's `__init__.py` holds `FEATURE`: what it adds, by the names in `HOOKS`. It is found by looking into the folder, so
-that deleting a feature's folder removes it. No module outside a feature imports it; a test deletes each in turn.
+A feature's `__init__.py` holds `FEATURE`: what it adds, by the names in `HOOKS`. It is found by looking into the folder. No
+import statement outside a feature's folder names it, but commands and features call others by hooks (`one`, `every`).
+
+A copy without a feature's folder works: its commands, tables and pages are gone, a command that needs its hook ends with a
+sentence, and records of its strategies cannot be read. A test deletes each folder in turn.
 """
 
 from __future__ import annotations

@@ -22,7 +22,10 @@ def whole(graph: ImportGraph, expressions: Any) -> set[str]:
 
 
 class NoCircles(Contract):
-    """No module imports, by whatever way, itself; imports inside functions and for type checking count."""
+    """No module imports itself through others. Import statements inside functions and for type checking count.
+
+    Calls by the hooks of `framebench.extensions` are no import statements, and are not seen.
+    """
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         try:
@@ -73,7 +76,10 @@ def hides(source: str) -> bool:
 
 
 class Leaves(Contract):
-    """What lies in the folders of `folder` is imported, and named in a text, from inside of its own folder alone."""
+    """What lies in the folders of `folder` is imported, and its module named in a text, from inside of its own folder alone.
+
+    Calls by the hooks of `framebench.extensions` name no module, and are not seen.
+    """
 
     folder: Any = fields.StringField()
 

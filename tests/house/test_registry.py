@@ -46,3 +46,15 @@ def test_each_kind_of_record_is_a_class_and_has_its_place_in_the_manual() -> Non
     for place, kind in record_kinds().items():
         assert issubclass(kind, BaseModel), place
         assert place.split("/")[0] in manual, place
+
+
+def test_features_call_each_other_by_hooks_that_no_contract_sees() -> None:
+    """CONTRIBUTING names two that call each other; where none do any more, its sentence goes with this test."""
+    calls = {
+        (file.relative_to(FOLDER).parts[0], called)
+        for file in FOLDER.rglob("*.py")
+        for called in re.findall(r'needed\(\s*"\w+",\s*"(\w+)"', file.read_text())
+    }
+    assert {("user_model", "max_batch"), ("max_batch", "user_model")} <= calls
+    told = " ".join((ROOT / "CONTRIBUTING.md").read_text().split())
+    assert '`needed("largest_batch", "max_batch")` in `user_model`' in told
