@@ -148,7 +148,13 @@ def _briefly(group: pd.DataFrame) -> str:
     """The caption of a table that stands among prose."""
     first = group.iloc[0]
     base = f"base: {BASELINES[first['scenario']]} of the same framework."
-    return f"{base} {read_by(group)} Machine {first['machine']}, {first['cpu']}. {READING}"
+    return f"{base} {read_by(group)} Machine {first['machine']}, {first['cpu']}.{_uncalibrated(group)} {READING}"
+
+
+def _uncalibrated(group: pd.DataFrame) -> str:
+    """Return a sentence where the instruments that read these rows were not calibrated, or failed; else nothing."""
+    states = sorted(set(group["calibration"]) - {"passed"})
+    return f" Calibration of the instruments: {', '.join(states)}." if states else ""
 
 
 def _of_strategies(title: str, group: pd.DataFrame) -> Comparison:

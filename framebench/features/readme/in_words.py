@@ -12,7 +12,7 @@ from framebench.analysis import rows
 from framebench.analysis.answers import compared, cost, least, timed_elsewhere, with_price
 from framebench.analysis.comparison import mib
 from framebench.analysis.results import Results
-from framebench.features.readme import stands_out
+from framebench.features.readme import backing, stands_out
 from framebench.models import spec
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.registry import BASELINES
@@ -30,10 +30,11 @@ class Words:
 
 
 def every(results: Results) -> list[Words]:
-    """Of each machine that has something to compare."""
+    """Of each machine that has something to compare, and what backs the numbers of all of them."""
     tables = {machine: results.table(machine) for machine in results.machines}
     all_words = [of_training(table, machine, tables) for machine, table in tables.items()]
     all_words += [Words(f"{machine}: what stands out", stands_out.of_machine(table)) for machine, table in tables.items()]
+    all_words.append(Words("what backs the numbers", backing.describe_backing(results.records, results.root)))
     return [words for words in all_words if words.lines]
 
 
@@ -59,7 +60,7 @@ def line(framework: str, saving: list[Any], elsewhere: dict[Any, Any]) -> str:
 
 
 def _needs(row: Any, elsewhere: dict[Any, Any]) -> str:
-    share = f"{row.shared_ratio:.0%} of `{BASELINES[row.scenario]}`"
+    share = f"{row.shared_ratio:.0%} of `{BASELINES[row.scenario]}`"  # of the bytes that stand before it
     price = cost(row)
     if pd.isna(row.time_ratio) and (other := elsewhere.get((row.case, row.device))):
         price = f"{cost(other[1])} on `{other[0]}`"

@@ -1,0 +1,59 @@
+"""Test what README says about the verification and the code of the published numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from framebench.features.readme.backing import LOST_COMMITS, describe_backing, find_reference
+from framebench.records.record import Record, Verification
+from tests.handmade import provenance, record
+
+GONE = "d" * 40
+
+
+def measured(errors: dict[str, float], against: str | None = None, **origin: object) -> Record:
+    verification = Verification(passed=True, relative_error=errors, against=against)
+    return record(peaks={"host.rss": 2**20}, verification=verification, provenance=provenance(**origin))
+
+
+IN_FLOAT64 = measured({"loss": 1e-8})
+IN_FLOAT32 = measured({"loss": 1e-8}, against="transformer/torch/train/fp32/b4/full")
+FINITE = measured({})
+BY_ONE_FRAMEWORK = measured({"loss": 1e-8}, against="torch alone")  # in float64, by `dev golden --unconfirmed`
+
+
+def test_a_case_of_the_session_is_a_float32_reference_and_no_error_means_none() -> None:
+    found = [find_reference(one) for one in (IN_FLOAT64, IN_FLOAT32, FINITE, BY_ONE_FRAMEWORK)]
+    assert found == ["float64", "float32", "none", "float64"]
+
+
+def test_measurements_without_a_float64_reference_are_counted_apart(tmp_path: Path) -> None:
+    wrong = record(status="wrong", reason="off")
+    verified, _ = describe_backing([IN_FLOAT64, IN_FLOAT64, IN_FLOAT32, FINITE, wrong], tmp_path)
+    assert verified == (
+        "**Verified.** 2 of 4 measurements agree with values computed in float64. The other 2 are of sizes without float64 "
+        "values (of `m`): 1 agree with a float32 case of the same session, 1 are only known to be finite."
+    )
+
+
+def test_records_whose_code_cannot_be_checked_out_are_counted_apart(tmp_path: Path) -> None:
+    (tmp_path / LOST_COMMITS).write_text(f"# why\n{GONE}\n")
+    lost = measured({"loss": 1e-8}, commit=GONE, machine="old")
+    changed = measured({"loss": 1e-8}, dirty=True, machine="a")
+    unknown = measured({"loss": 1e-8}, dirty=None, machine="b")
+
+    _, code = describe_backing([IN_FLOAT64, lost, changed, unknown], tmp_path)
+
+    assert "1 of 4 records name a commit that has the code that measured them." in code
+    assert "1 (of `old`) name a commit that this repository does not have." in code
+    assert "2 (of `a` and `b`) had uncommitted changes, or cannot tell whether they had." in code
+
+
+def test_what_is_all_in_float64_and_committed_has_no_exceptions(tmp_path: Path) -> None:
+    verified, code = describe_backing([IN_FLOAT64], tmp_path)
+    assert verified == "**Verified.** 1 of 1 measurements agree with values computed in float64."
+    assert code.endswith("1 of 1 records name a commit that has the code that measured them.")
+
+
+def test_without_records_nothing_is_said(tmp_path: Path) -> None:
+    assert describe_backing([], tmp_path) == ()
