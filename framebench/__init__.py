@@ -1,4 +1,4 @@
-"""Peak memory and throughput of deep-learning frameworks under each memory strategy, verified and reproducible.
+"""Peak memory and throughput of deep-learning frameworks under each memory strategy, verified case by case.
 
 import framebench
 

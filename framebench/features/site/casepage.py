@@ -14,6 +14,7 @@ from framebench.analysis.comparison import MIB, Comparison, missing, number
 from framebench.analysis.selection import Measured, counting, select_case
 from framebench.analysis.tables import interval, mark, relative
 from framebench.records.record import Compared, Record
+from framebench.records.reference import find_reference
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,9 @@ def verification(record: Record) -> Comparison | None:
     ]
     outcome = "Passed." if check.passed else f"Not passed: {check.reason or 'an error exceeds its tolerance'}."
     outcome += f" References: {check.against}." if check.against else ""
-    head = ("quantity", "observed", "float64 reference", "relative error", "tolerance")
+    reference = find_reference(record)
+    heading = "reference" if reference == "none" else f"{reference} reference"
+    head = ("quantity", "observed", heading, "relative error", "tolerance")
     return Comparison.of_text("Verification", outcome, head, tuple(rows), left=1)
 
 

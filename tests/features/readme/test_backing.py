@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from framebench.features.readme.backing import LOST_COMMITS, describe_backing, find_reference
+from framebench.features.readme.backing import LOST_COMMITS, describe_backing
 from framebench.records.record import Record, Verification
+from framebench.records.reference import find_reference
 from tests.handmade import provenance, record
 
 GONE = "d" * 40
