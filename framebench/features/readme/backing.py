@@ -49,7 +49,9 @@ def describe_code(records: Sequence[Record], lost_commits: frozenset[str]) -> st
     told = f"**Repeatable.** `framebench run CASE` measures a case again. {named:,} of {len(records):,} records name a commit"
     told += " that has the code that measured them."
     if lost:
-        told += f" {len(lost):,}{_name_machines(lost)} name a commit that this repository does not have."
+        alone = len(_list_cases(lost) - _list_cases(there))
+        told += f" {len(lost):,}{_name_machines(lost)} name a commit that this repository does not have,"
+        told += f" and are the only records of {alone:,} cases."
     if changed:
         told += f" {len(changed):,}{_name_machines(changed)} had uncommitted changes, or cannot tell whether they had."
     return told
@@ -60,6 +62,11 @@ def describe_backing(records: Sequence[Record], results: Path) -> tuple[str, ...
     if not records:
         return ()
     return describe_verification(records), describe_code(records, read_lost_commits(results))
+
+
+def _list_cases(records: Sequence[Record]) -> set[tuple[str, str | None, str]]:
+    """Return each case on its machine and in its version of the framework."""
+    return {(record.provenance.machine, record.framework_version, record.case) for record in records}
 
 
 def _name_machines(records: Sequence[Record]) -> str:

@@ -46,8 +46,16 @@ def test_records_whose_code_cannot_be_checked_out_are_counted_apart(tmp_path: Pa
     _, code = describe_backing([IN_FLOAT64, lost, changed, unknown], tmp_path)
 
     assert "1 of 4 records name a commit that has the code that measured them." in code
-    assert "1 (of `old`) name a commit that this repository does not have." in code
+    only = "1 (of `old`) name a commit that this repository does not have, and are the only records of 1 cases."
+    assert only in code
     assert "2 (of `a` and `b`) had uncommitted changes, or cannot tell whether they had." in code
+
+
+def test_a_case_that_was_also_measured_by_known_code_is_no_only_record(tmp_path: Path) -> None:
+    (tmp_path / LOST_COMMITS).write_text(f"{GONE}\n")
+    lost = measured({"loss": 1e-8}, commit=GONE)
+    _, code = describe_backing([IN_FLOAT64, lost], tmp_path)
+    assert "1 (of `m`) name a commit that this repository does not have, and are the only records of 0 cases." in code
 
 
 def test_what_is_all_in_float64_and_committed_has_no_exceptions(tmp_path: Path) -> None:
