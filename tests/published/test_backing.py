@@ -189,3 +189,9 @@ def test_setup_says_what_the_first_profile_has() -> None:
         "each baseline, checkpointing, bfloat16 in PyTorch, and 3-D convolutions as 2-D ones"
         in (ROOT / "docs/setup.md").read_text()
     )
+
+
+def test_the_page_of_the_gpu_counts_the_records_without_the_process_memory() -> None:
+    on_gpu = [record for record in with_numbers() if record["provenance"]["machine"] == "nvidia-h200"]
+    lacking = [record for record in on_gpu if not {"device.process", "device.card"} & record["peaks"].keys()]
+    assert f"were not asked for their memory ({len(lacking)} records)" in (ROOT / "docs/gpu.md").read_text()
