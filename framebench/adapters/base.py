@@ -35,10 +35,6 @@ Batch = tuple[Any, Any]  # inputs and targets, as the framework takes them
 
 
 UNSEEN = "what no object of Python shows"
-# Bytes that kernels' libraries may keep: in float32 less is not told apart (0 to 3 MiB in ten models). In bfloat16 oneDNN keeps
-# half a MiB for each kind of product that it has met, however small it is: in a small model that is most of the peak.
-RESOLUTION = {"fp32": 6 * 2**20}
-LEAST = 2**20
 
 
 class Switches(dict[str, Switch]):
@@ -85,6 +81,7 @@ class Adapter(ABC):
     draws_anew = False  # whether a step from the same seed may draw other numbers under another strategy
     budget_s = math.inf  # seconds that all steps of the case may take
     blocks_before: int | None = None  # of malloc, before the user's file was imported; where tensors are all that takes such
+    unseen_before_steps = 0  # bytes of `UNSEEN` when the first step begins
     teacher: Any = None  # the configuration of a second model that is not trained
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
@@ -119,6 +116,9 @@ class Adapter(ABC):
         self.ledger.finish()
         self.make()
         self.before_first_step()
+        if self.case.workload == OWN:
+            unseen = self.unseen_bytes(self.named_elsewhere()) - self.library_bytes_told()
+            self.unseen_before_steps = max(0, unseen)
 
     def switch(self, how: str) -> Switch:
         """What switches a part of a strategy on. Raises LookupError."""
@@ -259,24 +259,68 @@ class Adapter(ABC):
         """Bytes of the tensors alive between two steps: weights, gradients, optimizer states, inputs, last outputs."""
 
     def elsewhere(self) -> dict[str, int]:
-        """Bytes by holder that lie in host memory between two steps and are none of `live_bytes`: what a user's program keeps
-        in globals, closures and attributes. The suite's own cases keep nothing."""
+        """Return bytes by holder that lie in host memory between two steps and are none of `live_bytes`.
+
+        A user's program holds them in globals, closures and attributes, or had allocated them before the first step in a way
+        that no object of Python shows (`UNSEEN`). What libraries take in steps is not the program's: `library_bytes`. The
+        suite's own cases hold nothing.
+        """
+        holders, _ = self.holders_and_libraries()
+        return holders
+
+    def library_bytes(self) -> int:
+        """Return the bytes that a user's steps have left in memory and that no object of Python shows.
+
+        Libraries of kernels keep them for their next calls: MKL packs matrices into them, oneDNN holds generated code and
+        reordered weights. How many there are depends on the processor, so they are in no peak of a steady step.
+        """
+        _, libraries = self.holders_and_libraries()
+        return libraries
+
+    def holders_and_libraries(self) -> tuple[dict[str, int], int]:
+        """Return what `elsewhere` and `library_bytes` are, of one moment."""
         if self.case.workload != OWN:
-            return {}
-        named = self.named_elsewhere()
-        taken = host.large_blocks() if self.blocks_before is not None else None
-        if taken is None or self.blocks_before is None:
-            return named
-        rest = taken - self.blocks_before - self.live_bytes() - sum(named.values())
-        return named | ({UNSEEN: rest} if rest > RESOLUTION.get(self.case.plan.precision, LEAST) else {})
+            return {}, 0
+        holders = self.named_elsewhere()
+        all_unseen = self.unseen_bytes(holders)
+        unseen = max(0, min(self.unseen_before_steps, all_unseen))
+        if unseen:
+            holders[UNSEEN] = unseen
+        return holders, max(0, all_unseen - unseen)
+
+    def counts_blocks(self) -> bool:
+        """Return whether malloc tells what a user's program takes: on a CPU, where tensors are all that takes large blocks."""
+        return self.case.workload == OWN and self.blocks_before is not None and self.device() == "cpu"
+
+    def unseen_bytes(self, named: Mapping[str, int]) -> int:
+        """Return the bytes in large blocks that came since the user's file was imported, and that nothing explains.
+
+        It may be less than 0: a tensor of `live_bytes` that lies in a hole between small blocks is in no block of its own.
+        """
+        if not self.counts_blocks():
+            return 0
+        taken = host.large_blocks()
+        assert taken is not None
+        assert self.blocks_before is not None
+        explained = self.live_bytes() + sum(named.values()) + self.harness_bytes()
+        return taken - self.blocks_before - explained
+
+    def harness_bytes(self) -> int:
+        """Return the bytes that the adapter keeps for itself, which are neither the model's nor the user's."""
+        return 0
+
+    def library_bytes_told(self) -> int:
+        """Return what libraries themselves say that they have taken since the user's file was imported."""
+        return 0
 
     def named_elsewhere(self) -> dict[str, int]:
         """As far as Python sees it."""
         return held(globals_of(self.case.user_file), array_storage, ())
 
     def resting_bytes(self) -> int:
-        """All that a step finds in memory when it begins."""
-        return self.live_bytes() + sum(self.elsewhere().values())
+        """Return all that a step finds in memory when it begins."""
+        holders, libraries = self.holders_and_libraries()
+        return self.live_bytes() + sum(holders.values()) + libraries
 
     def reset_peak(self) -> None:
         """Start of the region whose peak `own_peaks` reports."""

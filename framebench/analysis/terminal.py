@@ -12,7 +12,8 @@ from rich.text import Text
 # What goes first where there is no room, by its heading; then comes the rightmost that is not among KEEP
 SPARE = (
     "records", "proof of effect", "own counter", "own counter MiB", "base throughput", "cold MiB", "of reference", "collector",
-    "waiting", "kernels MiB", "held elsewhere MiB", "first s", "p", "minimum", "blocks", "verified", "measured at", "of budget",
+    "waiting", "libraries MiB", "held elsewhere MiB", "first s", "p", "minimum", "blocks", "verified", "measured at",
+    "of budget",
     "kept MiB", "judged by", "range", "95 % interval", "throughput", "effect", "workloads", "what it does",
 )  # fmt: skip
 KEEP = (

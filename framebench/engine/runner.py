@@ -166,7 +166,7 @@ def limited(case: Case, options: Options) -> Options:
     return replace(options, time_limit_s=min(shorter, options.time_limit_s)) if shorter else options
 
 
-MEMORY_FIELDS = ("peaks", "peak_samples", "cold_peaks", "live_bytes", "elsewhere", "allocator")
+MEMORY_FIELDS = ("peaks", "peak_samples", "cold_peaks", "live_bytes", "elsewhere", "library_bytes", "allocator")
 TIME_FIELDS = ("first_step_s", "step_s", "device_step_s", "synced_step_s", "cpu_s_per_step", "instructions", "shares")
 ENOUGH_S = 1.0  # of timed steps for an energy per step: the counter moves every 20 to 100 ms
 

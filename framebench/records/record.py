@@ -205,6 +205,7 @@ class Record(Part):
     cold_peaks: dict[str, Bytes] = {}  # of the first step: what compilation and autotuning add
     live_bytes: Bytes | None = None  # weights, gradients, optimizer states, inputs between steps
     elsewhere: dict[str, Bytes] = {}  # what a user's program holds beside these, by holder; part of the peak
+    library_bytes: Bytes | None = None  # what libraries keep for their next calls, of a user's program; in no steady peak
     allocator: dict[str, Bytes] = {}  # a GPU allocator's other counters at the end, and the process's bytes beyond its pool
     first_step_s: Duration | None = None
     step_s: list[Duration] = []

@@ -145,6 +145,7 @@ class MemoryResult(TypedDict, total=False):
     cold_peaks: dict[str, int]  # of the first step
     live_bytes: int
     elsewhere: dict[str, int]  # bytes by holder that lie there between two steps beside these; part of every peak on the host
+    library_bytes: int  # that a user's steps leave there and no object shows: in no peak of a steady step
     allocator: dict[str, int]
 
 

@@ -133,7 +133,7 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     steady = [peaks(adapter)]
     while len(steady) < task.memory_steps and time.perf_counter() - start < task.memory_budget_s:
         steady.append(peaks(adapter))
-    return {
+    result: MemoryResult = {
         "peaks": {name: max(p[name] for p in steady) for name in steady[0]},
         "peak_samples": steady,
         "cold_peaks": cold,
@@ -141,6 +141,9 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
         "elsewhere": adapter.elsewhere(),
         "allocator": adapter.counters(),
     }
+    if adapter.counts_blocks():
+        result["library_bytes"] = adapter.library_bytes()
+    return result
 
 
 def look(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult | TimeResult:

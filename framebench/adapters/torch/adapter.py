@@ -18,6 +18,7 @@ from framebench.adapters.parts import Hooks, Options
 from framebench.adapters.torch.card import COUNTERS, PEAKS, CudaEvents, read
 from framebench.adapters.torch.elsewhere import addresses, attributes, every_tensor, storages
 from framebench.adapters.torch.known_faults import known_fault, of_norms
+from framebench.adapters.torch.libraries import mkl_bytes
 from framebench.adapters.torch.narrow import NarrowResults
 from framebench.adapters.torch.observe import BATCHED, Observed, asks_for_closure, dtypes, graph_nodes, parts, unique_bytes
 from framebench.adapters.torch.parts import Process, Readings, Recipe
@@ -76,7 +77,7 @@ class TorchAdapter(Adapter):
             warmed_up()
             if not any(part.how.startswith("compile") for part in case.parts):
                 torch.compiler.set_stance("force_eager")  # a file may compile by itself: that is a strategy of its own
-        self.blocks_before = host.large_blocks()
+        self.blocks_before, self.mkl_before = host.large_blocks(), mkl_bytes()
         self.packages: dict[str, str] = {}  # versions of what a strategy has beside PyTorch
         steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
         self.recipe = Recipe(
@@ -346,9 +347,20 @@ class TorchAdapter(Adapter):
 
     def named_elsewhere(self) -> dict[str, int]:
         """What this adapter keeps for itself is not the user's."""
-        ours = [*self.known(), *(t for state in self.first_states.values() for t in state.values() if isinstance(t, Tensor))]
+        ours = [*self.known(), *self.kept_states()]
         roots = [*attributes(self.model), *globals_of(self.case.user_file)]
         return held(roots, storages, addresses(ours), every_tensor())
+
+    def kept_states(self) -> list[Tensor]:
+        """Return the copies of the states that the optimizer began with, which `restore` puts back."""
+        values = [value for state in self.first_states.values() for value in state.values()]
+        return [value for value in values if isinstance(value, Tensor)]
+
+    def harness_bytes(self) -> int:
+        return unique_bytes(self.kept_states())
+
+    def library_bytes_told(self) -> int:
+        return mkl_bytes() - self.mkl_before
 
     def lasting(self) -> list[Tensor]:
         """What is there before a step as after it: weights, buffers, inputs."""

@@ -206,8 +206,9 @@ def show_first(records: list[Record], budget_bytes: int | None, follows: str) ->
     from framebench.analysis import frames
     from framebench.features.user_model import table as report
 
-    rows = frames.frame(records)
-    report.first(rows, report.beside(records)).terminal(err)
+    told = report.beside(records)
+    rows = report.with_libraries(frames.frame(records), told)
+    report.first(rows, told).terminal(err)
     for sentence in [*report.lowest(rows), *([report.within(rows, budget_bytes)] if budget_bytes else []), follows]:
         say(sentence)
 
@@ -221,11 +222,12 @@ def show(
     from framebench.analysis import frames
     from framebench.features.user_model import table as report
 
-    rows = frames.frame(records)
+    beside = report.beside(records)
+    rows = report.with_libraries(frames.frame(records), beside)
     if told := report.contradiction(rows):
         fail(told, 1)
     tables = [
-        report.table(rows, left_out, report.beside(records)),
+        report.table(rows, left_out, beside),
         *([report.batches(fits)] if fits else []),
     ]
     fitting = [report.within(rows, budget_bytes)] if budget_bytes else []

@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.adapters.base import LEAST, UNSEEN
 from framebench.analysis.comparison import Comparison, Shown, mib, missing, number
 from framebench.analysis.frames import decided
 from framebench.analysis.peaks import MARGIN
@@ -23,7 +22,8 @@ SAVED = {"activation_bytes": Shown("saved MiB", ",.1f", 1 / 2**20)}
 MEANING = "; saved = what the forward pass keeps for the backward pass"
 GRAPH = "; Jittor's graph of the step, which holds no tensors, is part of both"
 ELSEWHERE = {"elsewhere_bytes": Shown("held elsewhere MiB", ",.1f", 1 / 2**20)}
-KERNELS = {"kernel_bytes": Shown("kernels MiB", ",.1f", 1 / 2**20)}
+LIBRARIES = {"library_bytes": Shown("libraries MiB", ",.1f", 1 / 2**20)}
+SHOWN_FROM = 2**20 / 20  # bytes: what is less is 0.0 MiB in a table
 TIMES = ("step_time_s", "range", "relative", "first_step_s")
 NAMED = 5  # holders in a note
 INSTRUMENT = {"peak_instrument": Shown("instrument")}
@@ -31,26 +31,25 @@ INSTRUMENT = {"peak_instrument": Shown("instrument")}
 
 @dataclass(frozen=True)
 class Beside:
-    """What records tell beside their rows. `elsewhere`: what the baseline holds beside its tensors, by holder. `kernels`: by
-    strategy what no object of Python shows beyond what the baseline has of it, which is what its kernels keep. `still`: the
-    strategies that were verified without random numbers."""
+    """What records tell beside their rows. `elsewhere`: what the baseline holds beside its tensors, by holder. `libraries`: by
+    strategy what libraries keep for their next calls. `still`: the strategies that were verified without random numbers."""
 
     elsewhere: dict[str, int]
-    kernels: dict[str, int]
+    libraries: dict[str, int]
     still: Sequence[str]
 
 
 def beside(records: list[Record]) -> Beside:
     base = next((r.elsewhere for r in reversed(records) if r.elsewhere and r.parsed.strategy in BASELINES.values()), {})
-    more = {r.parsed.strategy: r.elsewhere.get(UNSEEN, 0) - base.get(UNSEEN, 0) for r in records if r.peaks}
+    shown = {holder: size for holder, size in base.items() if size >= SHOWN_FROM}
+    libraries = {r.parsed.strategy: r.library_bytes for r in records if r.library_bytes is not None}
     still = [*dict.fromkeys(r.parsed.strategy for r in records if r.verification and r.verification.still)]
-    return Beside(base, {name: size for name, size in more.items() if size > LEAST}, still)
+    return Beside(shown, libraries, still)
 
 
 def table(df: pd.DataFrame, left_out: dict[str, str], told: Beside) -> Comparison:
     """`df`: the cases of one model. Those without numbers have their reason in the notes, with what does not apply."""
-    first, kernels = df.iloc[0], df["strategy"].map(told.kernels).fillna(0)
-    df = df.assign(kernel_bytes=kernels, elsewhere_bytes=df["elsewhere_bytes"] - kernels)
+    first = df.iloc[0]
     saved, meaning = (SAVED, MEANING) if df["activation_bytes"].any() else ({}, "")
     graph = GRAPH if first["framework"] == "jittor" else ""
     lost = [f"{r.strategy}: {r.status}: {r.reason}" for r in df[df["status"] != "ok"].itertuples()]
@@ -67,7 +66,7 @@ def table(df: pd.DataFrame, left_out: dict[str, str], told: Beside) -> Compariso
         | PEAKS
         | {"cold_peak_bytes": SHOWN["cold_peak_bytes"]}
         | (ELSEWHERE if told.elsewhere else {})
-        | (KERNELS if told.kernels else {})
+        | (LIBRARIES if (df["library_bytes"] >= SHOWN_FROM).any() else {})
         | saved
         | {name: SHOWN[name] for name in TIMES if df["step_time_s"].any()}
         | {name: SHOWN[name] for name in ("worst_error", "effect_proven")}
@@ -75,7 +74,7 @@ def table(df: pd.DataFrame, left_out: dict[str, str], told: Beside) -> Compariso
         left=1,
         notes=(
             *holders(told.elsewhere),
-            *kept_by_kernels(df),
+            *kept_by_libraries(df),
             *stilled(told.still),
             *lost,
             *(f"left out: {', '.join(names)}: {why}" for why, names in by_reason(left_out).items()),
@@ -88,6 +87,11 @@ def table(df: pd.DataFrame, left_out: dict[str, str], told: Beside) -> Compariso
 def _cells(df: pd.DataFrame) -> pd.DataFrame:
     """What has no numbers shows its status in the place of its peak."""
     return cells(df).assign(peak_bytes=df["peak_bytes"].astype(object).where(df["status"] == "ok", df["status"]))
+
+
+def with_libraries(df: pd.DataFrame, told: Beside) -> pd.DataFrame:
+    """Return the cases with a column of what libraries keep; 0 where nothing counts it."""
+    return df.assign(library_bytes=df["strategy"].map(told.libraries).fillna(0))
 
 
 def first(df: pd.DataFrame, told: Beside) -> Comparison:
@@ -117,18 +121,15 @@ def holders(elsewhere: dict[str, int]) -> list[str]:
     return [f"held elsewhere, and part of every peak: {named}{more}"]
 
 
-def kept_by_kernels(df: pd.DataFrame) -> list[str]:
-    """What a strategy's kernels keep is a large part of a small model's peak, and a small one of a large model's."""
-    rows: list[dict[Any, Any]] = df[(df["kernel_bytes"] > 0) & df["peak_ratio"].notna()].to_dict("records")
-    if not rows:
+def kept_by_libraries(df: pd.DataFrame) -> list[str]:
+    """Return a note on what the column `libraries` is, where it has something to show."""
+    if not (df["library_bytes"] >= SHOWN_FROM).any():
         return []
-    without = [(row["strategy"], row["peak_ratio"] * (1 - row["kernel_bytes"] / row["peak_bytes"])) for row in rows]
-    each = [f"{name} ({number(ratio, '.2f')})" for name, ratio in without]
     return [
-        "kernels, part of the peak: what libraries keep for a strategy beyond what they keep in the baseline, as oneDNN does "
-        "for each kind of product in bfloat16. It grows with the number of different products, step by step where their shapes "
-        "change, as in a mixture of experts, and neither with their size nor with the batch. Without that memory the peak over "
-        f"the baseline's would be: {', '.join(each)}"
+        "libraries: what MKL, oneDNN and their like keep for their next calls, once the first step is made: room to pack "
+        "matrices, generated code, reordered weights. It differs from processor to processor, grows with the number of "
+        "different products and hardly with the batch, and is not there on a GPU. So it is in no peak and in no ratio, but a "
+        "process must have room for it beside the peak."
     ]
 
 
@@ -247,9 +248,16 @@ def lowest(df: pd.DataFrame) -> list[str]:
 
 
 def needs(row: dict[Any, Any]) -> float:
-    """Bytes that a budget must have: the first step's peak counts, since without it there is no second."""
+    """Return the bytes that a budget must have.
+
+    The first step's peak counts, since without it there is no second; it has in it what libraries take meanwhile. In later
+    steps they still have it, beside the peak.
+    """
+    steady = row["peak_bytes"] + row.get("library_bytes", 0)
     cold = row["cold_peak_bytes"]
-    return float(max(row["peak_bytes"], 0 if missing(cold) else cold) * MARGIN)
+    if missing(cold):
+        return float(steady * MARGIN)
+    return float(max(steady, cold) * MARGIN)
 
 
 def batches(fits: list[Fit]) -> Comparison:

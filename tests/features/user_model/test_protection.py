@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from framebench.analysis.peaks import MARGIN
 from framebench.engine.environments import Environment
 from framebench.features.user_model import measure as own
 from framebench.features.user_model.measure import UserModel
-from framebench.features.user_model.table import contradiction, holders, kept_by_kernels
+from framebench.features.user_model.table import contradiction, holders, kept_by_libraries, needs
 from tests.processes import framebench
 
+MIB = 2**20
 BEGINNING = """
 import torch
 from torch import nn
@@ -93,14 +95,22 @@ def test_columns_that_contradict_each_other_stop_the_run() -> None:
     assert contradiction(table.assign(peak_bytes=416.0 * 2**20)) is None
 
 
-def test_what_kernels_keep_is_told_with_the_ratio_that_it_hides() -> None:
+def test_what_libraries_keep_is_explained_where_a_table_shows_it() -> None:
     import pandas as pd
 
-    each = [("fp32", 20.0, 0.0), ("amp_bf16", 24.0, 8.0)]
-    table = pd.DataFrame([{"strategy": n, "peak_bytes": p, "peak_ratio": p / 20, "kernel_bytes": k} for n, p, k in each])
-    (told,) = kept_by_kernels(table)
-    assert told.endswith("Without that memory the peak over the baseline's would be: amp_bf16 (0.80)")
-    assert kept_by_kernels(table[:1]) == []
+    nothing = pd.DataFrame({"strategy": ["fp32"], "library_bytes": [1000.0]})
+    something = pd.DataFrame({"strategy": ["fp32", "amp_bf16"], "library_bytes": [1000.0, 8.0 * MIB]})
+
+    assert kept_by_libraries(nothing) == [], "0.0 MiB"
+    (told,) = kept_by_libraries(something)
+    assert told.startswith("libraries: what MKL, oneDNN and their like keep for their next calls")
+
+
+def test_a_budget_must_hold_what_libraries_keep_beside_the_peak() -> None:
+    row = {"peak_bytes": 20.0 * MIB, "cold_peak_bytes": 21.0 * MIB}
+
+    assert needs(row | {"library_bytes": 0.0}) == pytest.approx(21 * MIB * MARGIN)
+    assert needs(row | {"library_bytes": 9.0 * MIB}) == pytest.approx(29 * MIB * MARGIN)
 
 
 def test_holders_are_named_largest_first() -> None:

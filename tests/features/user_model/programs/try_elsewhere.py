@@ -15,6 +15,7 @@ from torch import nn
 from framebench import adapters
 from framebench.instruments import host
 from framebench.suite.case import Case
+from framebench.suite.user_file import defined
 from framebench.worker.worker import peaks
 
 
@@ -28,9 +29,20 @@ def warmed_up() -> None:
 
 
 def plain(file: Path) -> int:
-    """Bytes by which a third step rises over the process before the file was imported."""
-    before = settled()
+    """Return the bytes by which a third step rises over the process before the file was imported.
+
+    All of it was run and thrown away once, so that the process has what libraries keep.
+    """
     sys.path.insert(0, str(file.parent))
+    risen(file)
+    for name in ("plainly_imported", "beside"):
+        sys.modules.pop(name, None)
+    before = settled()
+    return risen(file) - before
+
+
+def risen(file: Path) -> int:
+    """Return the most that the process has in a third step."""
     spec = importlib.util.spec_from_file_location("plainly_imported", file)
     assert spec
     assert spec.loader
@@ -38,14 +50,15 @@ def plain(file: Path) -> int:
     sys.modules["plainly_imported"] = mine
     spec.loader.exec_module(mine)
     model, (x, y) = mine.model(), mine.batch(64)
-    optimizer = torch.optim.SGD(model.parameters(), 0.01, 0.9)
+    make_optimizer = getattr(mine, "optimizer", lambda weights: torch.optim.SGD(weights, 0.01, 0.9))
+    optimizer = make_optimizer(model.parameters())
     for step in range(3):
         if step == 2:
             settled()
         optimizer.zero_grad()
         mine.loss(model(x), y).backward()
         optimizer.step()
-    return host.status_bytes("VmHWM") - before
+    return host.status_bytes("VmHWM")
 
 
 def settled() -> int:
@@ -58,11 +71,13 @@ def settled() -> int:
 def ours(file: Path) -> dict[str, object]:
     os.environ["FRAMEBENCH_OWN"] = str(file.parent)
     facts = {"file": str(file), "framework": "torch", "batch": 64, "defined": []}
+    facts["defined"] = [name for name in ("optimizer",) if name in defined(str(file))]
     (file.parent / "own.json").write_text(json.dumps(facts))
     adapter = adapters.load(Case.of("own/torch/train/fp32/b64/mine"))
     adapter.build()
     read = [peaks(adapter)["host.rss"] for _ in range(3)]
-    return {"peak": read[-1], "holders": adapter.elsewhere(), "saved": adapter.observe()["activation_bytes"]}
+    told = {"peak": read[-1], "holders": adapter.elsewhere(), "libraries": adapter.library_bytes()}
+    return told | {"saved": adapter.observe()["activation_bytes"]}
 
 
 def in_a_child(work: object, file: Path) -> object:
@@ -78,6 +93,7 @@ def in_a_child(work: object, file: Path) -> object:
     return told
 
 
+sys.path.append(sys.argv[2])  # where packages lie
 warmed_up()
 gc.unfreeze = lambda: None  # which each adapter calls
 gc.freeze()  # what is imported is no file's: it need not be looked through for tensors after every step

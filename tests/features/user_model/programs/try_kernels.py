@@ -1,4 +1,5 @@
-"""What kernels keep in bfloat16, for models of so many kinds of products and of these widths, each in a process of its own."""
+"""Peaks of models with few and many kinds of products, for each of which a library may keep memory; each in a process of its
+own."""
 
 import json
 import os
@@ -26,20 +27,28 @@ def loss(output, target):
 """
 
 
-def kept(folder: Path, strategy: str, kinds: int, width: int) -> dict[str, int]:
+def read(folder: Path, strategy: str, kinds: int) -> dict[str, object]:
     folder.mkdir()
     os.environ["FRAMEBENCH_OWN"] = str(folder)
-    (folder / "mine.py").write_text(MODEL.replace("KINDS", str(kinds)).replace("WIDTH", str(width)))
+    (folder / "mine.py").write_text(MODEL.replace("KINDS", str(kinds)).replace("WIDTH", str(WIDTH)))
     facts = {"file": str(folder / "mine.py"), "framework": "torch", "batch": 64, "defined": []}
     (folder / "own.json").write_text(json.dumps(facts))
     adapter = adapters.load(Case.of(f"own/torch/train/{strategy}/b64/mine"))
     adapter.build()
-    for _ in range(3):
-        peaks(adapter)
-    return adapter.elsewhere()
+    peak = [peaks(adapter)["host.rss"] for _ in range(3)][-1]
+    weights = sum(weight.nbytes for weight in adapter.parameters())
+    return {
+        "peak": peak,
+        "live": adapter.live_bytes(),
+        "weights": weights,
+        "activations": adapter.observe()["activation_bytes"],
+        "holders": adapter.elsewhere(),
+    }
 
 
-TRIED = [("amp_bf16", 4, 32), ("amp_bf16", 4, 128), ("amp_bf16", 8, 32), ("fp32", 8, 32)]
+WIDTH = 32
+STRATEGY = sys.argv[2]
 with get_context("fork").Pool(1, maxtasksperchild=1) as pool:
-    found = pool.starmap(kept, [(Path(sys.argv[1]) / str(at), *one) for at, one in enumerate(TRIED)], chunksize=1)
+    tried = [(Path(sys.argv[1]) / str(kinds), STRATEGY, kinds) for kinds in (4, 8)]
+    found = pool.starmap(read, tried, chunksize=1)
 print(json.dumps(found))
