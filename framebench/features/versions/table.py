@@ -59,13 +59,19 @@ def table(rows: list[Row], cause: Cause = _unexplained, folded: Sequence[str] = 
     shown = sorted((r for r in rows if r.verdict not in folded), key=lambda r: (VERDICTS.index(r.verdict), -(r.ratio or 0)))
     return Comparison.of_text(
         title(rows[0].base, rows[0].change),
-        f"Memory and times together: {summary(rows)}. {RULE} {held(rows)}",
+        f"Memory and times together: {summary(rows)}. {read_by(rows)}{RULE} {held(rows)}",
         (*(["machine"] if several else []), *HEAD),
         tuple((*([r.machine] if several else []), *line(r)) for r in shown),
         left=2 + several,
         notes=tuple(dict.fromkeys([*reasons(rows), *causes(shown, cause), *_folded(rows, folded)])),
         machine="" if several else machines[0],
     )
+
+
+def read_by(rows: list[Row]) -> str:
+    """Return a sentence that names the instruments of the peaks, or nothing where no peak is compared."""
+    instruments = sorted({row.instrument for row in rows if row.instrument})
+    return f"Peaks by {', '.join(instruments)}. " if instruments else ""
 
 
 def reasons(rows: list[Row]) -> Iterator[str]:
@@ -120,9 +126,10 @@ def in_words(rows: list[Row]) -> str:
 
 
 def _both(r: Row) -> str:
-    """`75.11 to 100.30 MiB`."""
+    """`75.11 to 100.30 MiB by compiler.plan`."""
     (base, unit), (change, _) = (verdicts.value(x or 0.0, r.unit).split() for x in (r.base_value, r.change_value))
-    return f"{base} to {change} {unit}"
+    instrument = f" by {r.instrument}" if r.instrument else ""
+    return f"{base} to {change} {unit}{instrument}"
 
 
 def _counted(quantity: str, decided: list[Row]) -> str:

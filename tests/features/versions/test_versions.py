@@ -315,7 +315,7 @@ def test_the_front_page_says_how_much_changed_and_what_most(equal: list[Record])
     assert said.startswith("JAX 0.10.2 against 0.9.2, on ")
     assert "peak memory is worse in 1 of 6 cases, better in 0" in said
     assert f"step time is worse in 1 of {timed} cases, better in 0" in said
-    both = re.search(rf"1\.05 x the peak memory of {re.escape(large)} \(([\d.,]+) to ([\d.,]+) MiB\)", said)
+    both = re.search(rf"1\.05 x the peak memory of {re.escape(large)} \(([\d.,]+) to ([\d.,]+) MiB by compiler\.plan\)", said)
     assert both
     assert float(both[1].replace(",", "")) < float(both[2].replace(",", "")), "base, then change"
     assert f"x the step time of {slow}" in said
