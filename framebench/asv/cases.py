@@ -6,15 +6,15 @@ each combination that it has selected, and shows a row for each that it has not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache, wraps
-from typing import Any
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from asv.benchmarks import Benchmarks
 
 from framebench.engine.runner import unsupported
-from framebench.models.spec import workload
+from framebench.models.spec import names, workload
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.profiles import profile, profile_name
 from framebench.suite.strategy import FRAMEWORKS
@@ -23,9 +23,7 @@ from framebench.suite.strategy import FRAMEWORKS
 def own(benchmarks: Benchmarks, framework: str) -> Benchmarks:
     """asv's selection without other frameworks and without combinations that are no case: asv shows n/a for these, and starts
     no process."""
-    chosen = {
-        name: [place for place, _ in selected(benchmarks, name)] for name in benchmarks if _framework_of(name) == framework
-    }
+    chosen = {name: [place for place, _ in selected(benchmarks, name)] for name in of_framework(benchmarks, framework)}
     kept = benchmarks.filter_out({name for name in benchmarks if not chosen.get(name)})
     kept.benchmark_selection.update((name, chosen[name]) for name in kept)
     return kept
@@ -39,16 +37,17 @@ def measured(selection: dict[str, Any]) -> list[Case]:
 
 def planned(benchmarks: Benchmarks, framework: str) -> list[Case]:
     """Those of one framework."""
-    selected_cases = {case for name in benchmarks if _framework_of(name) == framework for _, case in selected(benchmarks, name)}
+    selected_cases = {case for name in of_framework(benchmarks, framework) for _, case in selected(benchmarks, name)}
     return [case for case in profile() if case in selected_cases and not unsupported(case)]
 
 
 def selected(benchmarks: Any, name: str) -> Iterator[tuple[int, Case]]:
     """The profile's cases that asv selected of a benchmark, each after its place in the product of the parameters."""
     params, places = benchmarks[name]["params"], frozenset(benchmarks.benchmark_selection[name])
-    framework = _framework_of(name)
-    size = _after_workload(name).removeprefix(framework) or DEFAULT_SIZE
-    for case in behind(name.split(".")[0], framework, size, profile_name()):
+    suite_class = parse(name)
+    if suite_class is None:
+        return
+    for case in behind(*suite_class, profile_name()):
         indices = [p.index(repr(value)) for p, value in zip(params, (case.scenario, case.strategy, case.batch), strict=True)]
         place = int(np.ravel_multi_index(indices, [len(p) for p in params]))
         if place in places:
@@ -61,24 +60,42 @@ def behind(workload: str, framework: str, size: str, profile_name: str) -> list[
     return [case for case in profile(profile_name) if (case.workload, case.framework, case.size) == named]
 
 
-def _framework_of(benchmark: str) -> str:
-    """`torch` of `resnet50.ResNet50TorchTiny.track_step_time`."""
-    return next(f for f in FRAMEWORKS if _after_workload(benchmark).startswith(f))
+class SuiteClass(NamedTuple):
+    """What a class of the suite's benchmarks measures."""
+
+    workload: str
+    framework: str
+    size: str
 
 
-def _after_workload(benchmark: str) -> str:
-    name, of_class, *_ = benchmark.split(".")
-    return of_class.removeprefix(workload(name).benchmark).lower()
+def parse(benchmark: str) -> SuiteClass | None:
+    """Return what `resnet50.ResNet50TorchTiny.track_step_time` measures: ResNet-50, torch, tiny.
+
+    None for a benchmark that is not of the suite, as a file that somebody put into `benchmarks/` has.
+    """
+    module, _, rest = benchmark.partition(".")
+    class_name, _, _ = rest.partition(".")
+    if module not in names():
+        return None
+    prefix = workload(module).benchmark
+    for framework in FRAMEWORKS:
+        start = f"{prefix}{framework.title()}"
+        if class_name.startswith(start):
+            size = class_name.removeprefix(start).lower() or DEFAULT_SIZE
+            return SuiteClass(module, framework, size)
+    return None
 
 
-def without_empty_rows(format_result: Callable[..., list[str]]) -> Callable[..., list[str]]:
-    """asv's table of a benchmark, without the rows that have nothing but n/a: in a large profile they are hundreds."""
+def of_framework(benchmarks: Iterable[str], framework: str) -> list[str]:
+    """Return the suite's benchmarks of a framework among these."""
+    chosen = []
+    for name in benchmarks:
+        suite_class = parse(name)
+        if suite_class is not None and suite_class.framework == framework:
+            chosen.append(name)
+    return chosen
 
-    @wraps(format_result)
-    def shown(result: Any, benchmark: dict[str, Any], *options: Any) -> list[str]:
-        lines, names = format_result(result, benchmark, *options), benchmark["param_names"]
-        head = next((line.split() for line in lines if names[:1] == line.split()[:1]), [])
-        parameters = len(set(head).intersection(names))  # the others have a column for each value
-        return [line for line in lines if set(line.split()[parameters:]) != {"n/a"}]
 
-    return shown
+def foreign(benchmarks: Iterable[str]) -> list[str]:
+    """Return the benchmarks that are not of the suite, which nothing here can run."""
+    return [name for name in benchmarks if parse(name) is None]

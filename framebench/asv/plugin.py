@@ -22,7 +22,7 @@ from asv.commands import run as asv_run
 from asv.console import log
 from asv.runner import skip_benchmarks
 
-from framebench.asv import cases, comparison
+from framebench.asv import cases, comparison, display
 from framebench.asv.block import SELECTED
 from framebench.asv.building import Building, missing
 from framebench.asv.progress import Progress, heard
@@ -155,11 +155,13 @@ def _own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(env, FrameworkEnvironment):
             raise util.UserError(f"the suite runs in its own environments only; leave out -E {env.tool_name}")
         if _Run.session is None:
+            passed_over = _pass_over(cases.foreign(benchmarks))
             if not any(cases.own(benchmarks, framework) for framework in FRAMEWORKS):
-                raise util.UserError(
-                    f"--bench selects no case of the profile {profile_name()}, of size {described().size}; framebench list"
-                    " has them, docs/asv.md how asv names them"
-                )
+                selects = f"--bench selects no case of the profile {profile_name()}, of size {described().size}"
+                more = f" ({passed_over})" if passed_over else ""
+                raise util.UserError(f"{selects}; framebench list has them, docs/asv.md how asv names them{more}")
+            if passed_over:
+                log.warning(passed_over)
             # what a record tells about its origin is known here, not in the benchmark processes
             os.environ |= {"FRAMEBENCH_MACHINE": results.params["machine"], "FRAMEBENCH_COMMAND": provenance.command()}
             os.environ[SELECTED] = " ".join(case.id for case in cases.measured(_Run.selection))
@@ -177,6 +179,14 @@ def _own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
         return run_benchmarks(framework_benchmarks, env, results=results, **kwargs) if framework_benchmarks else results
 
     return run_own
+
+
+def _pass_over(names: list[str]) -> str:
+    """Return a sentence on benchmarks that are not of the suite, or nothing where there are none."""
+    if not names:
+        return ""
+    others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"passed over: {names[0]}{others}: only the suite's own benchmarks run here, docs/asv.md says why"
 
 
 @contextmanager
@@ -235,6 +245,7 @@ def setup() -> None:
     asv_run.Run.run = classmethod(_resumable(asv_run.Run.run.__func__))
     asv_find.Find.run = classmethod(_never_find)
     asv_run.run_benchmarks = _own_benchmarks(asv_run.run_benchmarks)
-    asv_results._format_benchmark_result = cases.without_empty_rows(asv_results._format_benchmark_result)
+    asv_results._format_benchmark_result = display.with_title(asv_results._format_benchmark_result)
+    util.human_value = asv_compare.human_value = display.with_mib(util.human_value)
     asv_compare.unroll_result = comparison.with_direction(asv_compare.unroll_result)
     asv_compare._is_result_better = comparison.either_way(asv_compare._is_result_better)

@@ -17,7 +17,8 @@ from framebench.suite.strategy import FRAMEWORKS
 SCHEMA = 1
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
 # The first of these that a record has is its `peak`: exact counters of the framework come before the kernel's view.
-INSTRUMENTS = ("allocator.in_use", "compiler.plan", "host.rss")
+OWN_COUNTERS = ("allocator.in_use", "compiler.plan")  # of a framework: no two of them count the same
+INSTRUMENTS = (*OWN_COUNTERS, "host.rss")
 ON_CARD = ("device.process", "device.card")  # NVML's: of the process, and of a card that nobody else used
 ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", *ON_CARD)
 # More than any machine has or anybody waits for is damage, as is less than nothing.
@@ -263,6 +264,11 @@ class Record(Part):
         """By which frameworks are compared: no counter of their own, which count different things. On a card it is NVML, and
         None where NVML saw nothing."""
         return self.step_instrument if self.on_cpu else next((i for i in ON_CARD if i in self.peaks), None)
+
+    @property
+    def own_instrument(self) -> str | None:
+        """Return the framework's own counter, or None where it has none, as PyTorch on a CPU."""
+        return next((counter for counter in OWN_COUNTERS if counter in self.peaks), None)
 
     @property
     def timed(self) -> bool:

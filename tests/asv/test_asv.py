@@ -2,83 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
-from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.engine.session import alone
-from framebench.records import store
-from framebench.records.record import Record
-from tests.processes import ROOT
+from tests.asv.clone import Clone
 
 pytestmark = pytest.mark.slow
-ASV = str(Path(sys.executable).with_name("asv"))
 # in the framework whose processes start fastest
 CASES = {f"transformer/jittor/train/{strategy}/b4/tiny" for strategy in ("fp32", "checkpoint")}
 BENCHMARK = "transformer.TransformerJittorTiny.track_peak_memory"
 UNSUPPORTED = "transformer/jittor/train/rewrite/b4/tiny"
 # enough for a run: each case takes two processes, and each of its metrics one
 CHEAPEST = r"TransformerJittorTiny\.track_peak_memory\('train', '(fp32|checkpoint|rewrite)'"
-FEW = r"TransformerJittorTiny\.track_(peak_memory|step_time)\('train', '(fp32|checkpoint|rewrite)'"
-
-
-class Clone:
-    """A clone of the project as it stands, with a home of its own for asv, sharing the machine's environments."""
-
-    def __init__(self, where: Path) -> None:
-        self.root, self.home = where / "clone", where / "home"
-        self.home.mkdir()
-        subprocess.run(["git", "clone", "-q", str(ROOT), str(self.root)], check=True)
-        tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-        for file in tracked:
-            if (ROOT / file).is_file() and not file.startswith("results/"):
-                (self.root / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / file, self.root / file)
-        shutil.rmtree(self.root / "results", ignore_errors=True)
-        self.commit("as it stands")
-        self.variables = {
-            **os.environ, "HOME": str(self.home), "FRAMEBENCH_PROFILE": "tiny", "FRAMEBENCH_CACHE": str(environments.cache()),
-        }  # fmt: skip
-        assert self.asv("machine", "--yes", "--machine", "test").returncode == 0
-
-    def commit(self, message: str) -> None:
-        who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
-        subprocess.run(["git", "add", "-A"], cwd=self.root, check=True)
-        subprocess.run(["git", *who, "commit", "-q", "--allow-empty", "-m", message], cwd=self.root, check=True)
-
-    def command(self, *arguments: str) -> list[str]:
-        return [ASV, *arguments]
-
-    def asv(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        env = {**self.variables, **variables}
-        return subprocess.run(self.command(*arguments), cwd=self.root, env=env, capture_output=True, text=True)
-
-    def run(self, *bench: str) -> subprocess.CompletedProcess[str]:
-        return self.asv("run", "--machine", "test", *(f"--bench={b}" for b in bench))
-
-    def records(self) -> list[Record]:
-        return list(store.read_all(self.root / "results"))
-
-    def values(self, framework: str, metric: str) -> dict[tuple[str, ...], Any]:
-        """asv's own numbers by (scenario, strategy, batch): the newest result file of the framework's environment."""
-        files = sorted((self.root / "results/asv/test").glob(f"*-{framework}*.json"), key=lambda f: f.stat().st_mtime)
-        stored = json.loads(files[-1].read_text())
-        (name,) = [n for n in stored["results"] if n.endswith(f"Tiny.{metric}")]
-        columns = dict(zip(stored["result_columns"], stored["results"][name]))
-        places = [tuple(value.strip("'") for value in place) for place in product(*columns["params"])]
-        return dict(zip(places, columns["result"], strict=True))
+FEW = r"TransformerJittorTiny\.track_(peak_memory|own_counter_peak|step_time)\('train', '(fp32|checkpoint|rewrite)'"
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +37,12 @@ def test_the_whole_way(clone: Clone) -> None:
     assert {case: r.status for case, r in found.items()} == dict.fromkeys(CASES, "ok") | {UNSUPPORTED: "unsupported"}
     peaks = clone.values("jittor", "track_peak_memory")
     record = found["transformer/jittor/train/checkpoint/b4/tiny"]
-    assert peaks["train", "checkpoint", "4"] == record.peak_bytes
+    assert peaks["train", "checkpoint", "4"] == record.peaks["host.rss"] / 2**20, "by what all frameworks share"
+    own_peaks = clone.values("jittor", "track_own_counter_peak")
+    assert own_peaks["train", "checkpoint", "4"] == record.peaks["allocator.in_use"] / 2**20
+    shown = f"{record.peaks['host.rss'] / 2**20:.1f}"
+    assert f"{shown} MiB (host.rss)" in done.stdout, "as it comes"
+    assert f"{shown}MiB" in done.stdout, "and in asv's table"
     assert peaks["train", "rewrite", "4"] != peaks["train", "rewrite", "4"], "unsupported is NaN, which asv shows as n/a"
     assert clone.values("jittor", "track_step_time")["train", "checkpoint", "4"] == record.step_time_s
     assert (record.provenance.machine, record.provenance.command[:8]) == ("test", "asv run ")
@@ -212,6 +160,22 @@ def test_a_selection_without_a_case_is_a_line(clone: Clone) -> None:
     assert done.returncode != 0
     assert "--bench selects no case of the profile tiny, of size tiny; framebench list has them" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_benchmarks_of_another_file_are_passed_over_in_a_line(clone: Clone) -> None:
+    own = clone.root / "benchmarks/mine.py"
+    own.write_text("def time_sum():\n    sum(range(9))\n")
+    try:
+        beside = clone.run(r"mine|TransformerJittorTiny\.track_first_step.'train', 'rewrite'")
+        alone_asked = clone.run(r"mine\.")
+    finally:
+        own.unlink()
+    assert beside.returncode == 0, beside.stdout + beside.stderr
+    assert "passed over: mine.time_sum: " in beside.stdout + beside.stderr
+    assert alone_asked.returncode != 0
+    assert "selects no case" in alone_asked.stdout + alone_asked.stderr
+    assert "passed over: mine.time_sum: " in alone_asked.stdout + alone_asked.stderr
+    assert "Traceback" not in beside.stdout + beside.stderr + alone_asked.stdout + alone_asked.stderr
 
 
 def test_while_another_measures_it_is_refused(clone: Clone) -> None:

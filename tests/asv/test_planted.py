@@ -17,7 +17,7 @@ from asv.runner import BenchmarkResult
 
 from framebench.asv import cases
 from framebench.models import spec
-from framebench.suite import profiles
+from framebench.suite import profiles, protocol
 from framebench.suite.case import Case
 from framebench.suite.strategy import FRAMEWORKS
 from tests.discovery import discovered
@@ -127,7 +127,7 @@ def test_what_is_no_case_of_the_profile_is_not_selected(project: Project, monkey
     assert {name.split(".")[1] for name in own} == {"ResNet50Jax", "UNet3DJax", "TransformerJax"}, "of one size"
     found = [case for name in own for _, case in cases.selected(own, name)]
     assert {*found} == {case for case in profiles.profile() if case.framework == "jax"}
-    assert len(found) == 4 * len({*found}), "each once for each metric"
+    assert len(found) == 5 * len({*found}), "each once for each metric"
     assert len(list(product(*project.listed["transformer.TransformerJax.track_step_time"]["params"]))) > len(found) / 12
 
 
@@ -135,12 +135,59 @@ def test_every_size_has_benchmarks_that_no_profile_changes(tmp_path: Path) -> No
     """asv shows what fits the benchmarks that it found last, and adds up a commit's results where they have not changed."""
     listed = {profile: discovered(tmp_path / profile, profile) for profile in ("tiny", "standard")}
     assert listed["tiny"] == listed["standard"]
-    assert len(listed["tiny"]) == 4 * len(spec.names()) * len(FRAMEWORKS) * len({case.size for case in every()})
+    metrics = 4 * len(FRAMEWORKS) + 2  # JAX and Jittor have a counter of their own on a CPU
+    assert len(listed["tiny"]) == metrics * len(spec.names()) * len({case.size for case in every()})
     for case in every():
         params = listed["tiny"][name_of(case)]["params"]
         assert all(
             repr(value) in known for value, known in zip((case.scenario, case.strategy, case.batch), params, strict=True)
         )
+
+
+def test_a_peak_that_rises_by_two_per_cent_is_published_as_a_regression(project: Project) -> None:
+    """asv's own threshold is 5 %, and peaks repeat to a fraction of a per cent."""
+    for i, commit in enumerate(project.commits):
+        project.plant(1_700_000_000_000 + i, commit, {"track_peak_memory": 100.0 if i < 6 else 102.0})
+    assert project.regressions() == {f"transformer.TransformerTorch.track_peak_memory({PLACE})"}
+
+
+def test_peaks_are_compared_in_mib(project: Project) -> None:
+    before, after = project.commits[:2]
+    project.plant(1_700_000_000_000, before, {"track_peak_memory": 100.25})
+    project.plant(1_700_000_000_001, after, {"track_peak_memory": 159.136})
+    told = project.asv("compare", "--machine", MACHINE, before, after).stdout
+    assert "100.2MiB" in told
+    assert "159.1MiB" in told
+
+
+def test_the_table_of_a_peak_names_its_instrument(project: Project) -> None:
+    commit = project.commits[0]
+    project.plant(1_700_000_000_000, commit, {"track_peak_memory": 159.136, "track_throughput": 200.0})
+    told = project.asv("show", "--machine", MACHINE, commit).stdout
+    assert "Transformer in PyTorch: peak memory of a step by host.rss (on a GPU by device.process)" in told
+    assert "159.1MiB" in told
+    assert "throughput in tokens/s" in told
+
+
+def test_a_history_in_bytes_is_not_mixed_with_one_in_mib(project: Project) -> None:
+    """The benchmark was in bytes by each framework's own counter under the protocol's version alone."""
+    before, after = project.commits[:2]
+    peak = project.listed["transformer.TransformerTorch.track_peak_memory"]
+    project.listed[peak["name"]] = peak | {"version": str(protocol.VERSION)}
+    project.plant(1_700_000_000_000, before, {"track_peak_memory": 100.0 * 2**20})
+    project.listed[peak["name"]] = peak
+    project.plant(1_700_000_000_001, after, {"track_peak_memory": 100.0})
+    assert project.compared(before, after) == {}
+
+
+@pytest.mark.parametrize("name", ["mine.time_sum", "mine.Suite.time_sum", "transformer.time_sum", "transformer.Mine.time_sum"])
+def test_a_benchmark_of_somebody_elses_file_is_not_the_suites(name: str) -> None:
+    assert cases.parse(name) is None
+
+
+def test_a_benchmark_says_what_it_measures() -> None:
+    assert cases.parse("unet3d.UNet3DJax.track_step_time") == ("unet3d", "jax", "cpu")
+    assert cases.parse("resnet50.ResNet50TorchTiny.track_step_time") == ("resnet50", "torch", "tiny")
 
 
 def every() -> list[Case]:

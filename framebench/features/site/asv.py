@@ -52,6 +52,7 @@ class Series:
 @dataclass(frozen=True)
 class Benchmark:
     name: str
+    title: str  # names the instrument of a peak
     unit: str
     series: tuple[Series, ...]
 
@@ -82,7 +83,8 @@ def _configuration(results: Path, html: Path) -> dict[str, Any]:
     """The project's own, with the folders of this run and without what only measuring needs."""
     project_settings = json.loads((ROOT / "asv.conf.json").read_text())
     folders = {"repo": str(ROOT), "results_dir": str((results / "asv").resolve()), "html_dir": str(html)}
-    return {k: project_settings[k] for k in ("version", "project", "branches", "regressions_first_commits")} | folders
+    kept = ("version", "project", "branches", "regressions_first_commits", "regressions_thresholds")
+    return {name: project_settings[name] for name in kept} | folders
 
 
 def publish(settings: dict[str, Any], folder: Path) -> None:
@@ -106,7 +108,7 @@ def benchmarks(folder: Path) -> list[Benchmark]:
     for name, about in sorted(index["benchmarks"].items()):
         series = tuple(s for place in index["graph_param_list"] for s in histories(folder, index, about, place))
         if series:
-            kept_benchmarks.append(Benchmark(name, about["unit"], series))
+            kept_benchmarks.append(Benchmark(name, about.get("pretty_name") or name, about["unit"], series))
     return kept_benchmarks
 
 

@@ -1,0 +1,66 @@
+"""A fresh clone of the project that asv runs in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from framebench.engine import environments
+from framebench.records import store
+from framebench.records.record import Record
+from tests.processes import ROOT
+
+ASV = str(Path(sys.executable).with_name("asv"))
+
+
+class Clone:
+    """A clone of the project as it stands, with a home of its own for asv, sharing the machine's environments."""
+
+    def __init__(self, where: Path) -> None:
+        self.root, self.home = where / "clone", where / "home"
+        self.home.mkdir()
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(self.root)], check=True)
+        tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+        for file in tracked:
+            if (ROOT / file).is_file() and not file.startswith("results/"):
+                (self.root / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / file, self.root / file)
+        shutil.rmtree(self.root / "results", ignore_errors=True)
+        self.commit("as it stands")
+        self.variables = {
+            **os.environ, "HOME": str(self.home), "FRAMEBENCH_PROFILE": "tiny", "FRAMEBENCH_CACHE": str(environments.cache()),
+        }  # fmt: skip
+        assert self.asv("machine", "--yes", "--machine", "test").returncode == 0
+
+    def commit(self, message: str) -> None:
+        who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+        subprocess.run(["git", "add", "-A"], cwd=self.root, check=True)
+        subprocess.run(["git", *who, "commit", "-q", "--allow-empty", "-m", message], cwd=self.root, check=True)
+
+    def command(self, *arguments: str) -> list[str]:
+        return [ASV, *arguments]
+
+    def asv(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        env = {**self.variables, **variables}
+        return subprocess.run(self.command(*arguments), cwd=self.root, env=env, capture_output=True, text=True)
+
+    def run(self, *bench: str) -> subprocess.CompletedProcess[str]:
+        return self.asv("run", "--machine", "test", *(f"--bench={b}" for b in bench))
+
+    def records(self) -> list[Record]:
+        return list(store.read_all(self.root / "results"))
+
+    def values(self, framework: str, metric: str) -> dict[tuple[str, ...], Any]:
+        """asv's own numbers by (scenario, strategy, batch): the newest result file of the framework's environment."""
+        files = sorted((self.root / "results/asv/test").glob(f"*-{framework}*.json"), key=lambda f: f.stat().st_mtime)
+        stored = json.loads(files[-1].read_text())
+        (name,) = [n for n in stored["results"] if n.endswith(f"Tiny.{metric}")]
+        columns = dict(zip(stored["result_columns"], stored["results"][name]))
+        places = [tuple(value.strip("'") for value in place) for place in product(*columns["params"])]
+        return dict(zip(places, columns["result"], strict=True))
