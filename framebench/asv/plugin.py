@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any, ClassVar
 
@@ -25,6 +26,7 @@ from asv.runner import skip_benchmarks
 from framebench.asv import cases, comparison, display
 from framebench.asv.block import SELECTED
 from framebench.asv.building import Building, missing
+from framebench.asv.outcome import Outcome
 from framebench.asv.progress import Progress, heard
 from framebench.engine import environments
 from framebench.engine.runner import RESULTS
@@ -44,6 +46,8 @@ class _Run:
     selector = ""  # what was asked for on the command line
     session: Session | None = None
     building: Building | None = None
+    outcome = Outcome(RESULTS, "")
+    servers: ClassVar[list[subprocess.Popen[bytes]]] = []  # that asv forks benchmark processes from
 
     @classmethod
     def open(cls) -> None:
@@ -86,7 +90,7 @@ class FrameworkEnvironment(environment.Environment):
             return
         try:
             environments.ensure(self.framework, self.version, say=log.info)
-        except environments.SetupError as failure:
+        except (environments.SetupError, OSError) as failure:
             self.failure = str(failure)
 
     @property
@@ -107,7 +111,10 @@ class FrameworkEnvironment(environment.Environment):
         env = {**(kwargs.pop("env", None) or os.environ), "FRAMEBENCH_ENV": f"{self.framework}=={self.version}"}
         # asv removes PYTHONPATH, and does not put the repository root on the path
         env["ASV_PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("ASV_PYTHONPATH")]))
-        return util.check_output([sys.executable, *args], env=env, **kwargs)
+        started = util.check_output([sys.executable, *args], env=env, **kwargs)
+        if isinstance(started, subprocess.Popen):
+            _Run.servers.append(started)
+        return started
 
 
 def _only_head(asked: str | list[str] | None) -> None:
@@ -166,6 +173,7 @@ def _own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
             os.environ |= {"FRAMEBENCH_MACHINE": results.params["machine"], "FRAMEBENCH_COMMAND": provenance.command()}
             os.environ[SELECTED] = " ".join(case.id for case in cases.measured(_Run.selection))
             _Run.open()
+            _Run.outcome = Outcome(RESULTS, os.environ["FRAMEBENCH_SESSION"])
             pinned = [e.framework for e in _Run.selection["environments"] if e.version == pinned_version(e.framework)]
             _Run.building = Building(missing([f for f in dict.fromkeys(pinned) if cases.own(benchmarks, f)]))
         framework_benchmarks = cases.own(benchmarks, env.framework)
@@ -175,8 +183,14 @@ def _own_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
             env.prepare(_Run.building)
         if env.failure:
             log.error(f"{env.name} cannot be used: {env.failure}")
+            _Run.outcome.failed_setups[env.framework] = env.failure
             return skip_benchmarks(framework_benchmarks, env, results=results)
-        return run_benchmarks(framework_benchmarks, env, results=results, **kwargs) if framework_benchmarks else results
+        if not framework_benchmarks:
+            return results
+        measured = run_benchmarks(framework_benchmarks, env, results=results, **kwargs)
+        environment = environments.describe(env.framework, env.version)
+        _Run.outcome.add(cases.planned(framework_benchmarks, env.framework), environment, results.stderr)
+        return measured
 
     return run_own
 
@@ -189,6 +203,14 @@ def _pass_over(names: list[str]) -> str:
     return f"passed over: {names[0]}{others}: only the suite's own benchmarks run here, docs/asv.md says why"
 
 
+def _end_servers() -> None:
+    """Kill what asv leaves behind if it is interrupted while a server starts: it would wait for its output for ever."""
+    for server in _Run.servers:
+        if server.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)  # asv gives it a process group of its own
+
+
 @contextmanager
 def _stoppable() -> Iterator[None]:
     """Let asv stop its children when it is terminated, as it does at Ctrl-C; by default it would leave them running."""
@@ -198,6 +220,7 @@ def _stoppable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        _end_servers()
         raise util.UserError("Interrupted.") from None
     finally:
         for stop in stops:
@@ -215,7 +238,11 @@ def _alone() -> Iterator[None]:
 
 
 def _resumable(run: Callable[..., int | None]) -> Callable[..., int | None]:
-    """`asv run` with live progress, and with a session that is closed only by a run that comes to its end."""
+    """`asv run` with live progress, and with a session that is closed only by a run that comes to its end.
+
+    Raises UserError, which ends asv with status 1, where something could not run at all. Status 2 is asv's own, for benchmarks
+    that failed: here cases that came out wrong or broke, whose records say why.
+    """
 
     @wraps(run)
     def in_session(cls: type[asv_run.Run], *args: Any, **kwargs: Any) -> int | None:
@@ -229,8 +256,11 @@ def _resumable(run: Callable[..., int | None]) -> Callable[..., int | None]:
             finally:
                 if _Run.building:
                     _Run.building.stop()
-        if _Run.session:
+        # what could not run goes on in the same session when it is repaired; what ran is not tried again in it
+        if _Run.session and _Run.outcome.is_complete:
             _Run.session.close(RESULTS)
+        if problem := _Run.outcome.problem():
+            raise util.UserError(problem)
         return result
 
     return in_session

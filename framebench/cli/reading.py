@@ -144,10 +144,18 @@ def named(selectors: list[str] | None) -> Callable[[str], bool]:
 
 @app.command(rich_help_panel=READ)
 def answer(results: Results = runner.RESULTS, machine: Machine = None) -> None:
-    """One table: what training needs in each framework, which strategy saves most memory, and at what price."""
-    from framebench.analysis.reports.answer import answer as table
+    """One table: what training needs in each framework, which strategy saves most memory, and at what price.
+
+    Below it, the cases of the machine's last run that came out wrong or failed, with their causes.
+    """
+    from framebench.analysis.reports import answer as report
     from framebench.analysis.results import Results as Folder
 
     folder = Folder(results)
     others = {} if machine else {name: folder.table(name) for name in folder.machines}
-    table(folder.answering(answering(folder, machine)), others).terminal(out)
+    machines = answering(folder, machine)
+    last_run = report.find_last_run(folder.of_machine(machines[0]))
+    failed_cases = [record.case for record in report.find_failures(last_run)]
+    report.answer(folder.answering(machines), others, failed_cases).terminal(out)
+    for line_of_failure in report.list_failures(last_run):
+        out.print(line_of_failure, markup=False, highlight=False, soft_wrap=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from framebench.models import spec
 from framebench.suite.profiles import profile
 from framebench.suite.registry import SCENARIOS
 from framebench.suite.strategy import FRAMEWORKS
-from tests.handmade import in_blocks, made
+from tests.handmade import CASE, in_blocks, made, provenance, record
 
 
 def test_the_first_profile_is_a_small_part_of_the_quick_one() -> None:
@@ -121,3 +123,31 @@ def test_the_answer_says_where_a_ratio_rests_on_few_blocks(count: int, ratio: st
     found = in_blocks([made("fp32", 1000, 1.0), made("checkpoint", 500, 1.5)], count)
     (row,) = answer.answer(frames.frame(found)).data.to_dict("records")
     assert row["time"] == ratio
+
+
+def test_the_answer_lists_each_failed_case_of_the_last_run_with_its_cause() -> None:
+    early, late = (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))
+    before = record(CASE, status="crashed", reason="long ago", provenance=provenance(session="old", measured_at=early))
+    base, wrong, batch_8, unsupported = (
+        record(case, status=status, reason=reason, provenance=provenance(session="new", measured_at=late))
+        for case, status, reason in [
+            (CASE, "ok", None),
+            (replace(CASE, strategy="checkpoint"), "wrong", "1 of 64 tensors\nis off"),
+            (replace(CASE, batch=8), "oom", "memory ran out"),
+            (replace(CASE, strategy="rewrite"), "unsupported", "there is none"),
+        ]
+    )
+    run = answer.find_last_run([before, base, wrong, batch_8, unsupported])
+    assert answer.list_failures(run) == [
+        "The last run has no numbers for 2 of its 3 cases:",
+        f"  {wrong.case}  wrong: 1 of 64 tensors is off",
+        f"  {batch_8.case}        oom: memory ran out",
+    ]
+
+
+def test_the_answer_notes_a_failed_case_once() -> None:
+    found = [made("fp32", 1000, 1.0), record(replace(CASE, strategy="checkpoint"), status="crashed", reason="killed")]
+    table = frames.frame(found)
+    (case,) = [r.case for r in answer.find_failures(found)]
+    assert any("killed" in note for note in answer.answer(table).notes)
+    assert not any("killed" in note for note in answer.answer(table, listed=[case]).notes)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from framebench.asv import plugin
+from framebench.asv.outcome import Outcome
 from framebench.engine import environments
 
 
@@ -37,6 +40,8 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(plugin._Run, "session", object())
     monkeypatch.setattr(plugin._Run, "building", None)
     monkeypatch.setattr(plugin, "skip_benchmarks", lambda benchmarks, *_, results: f"skipped {benchmarks}")
+    monkeypatch.setattr(plugin.cases, "planned", lambda benchmarks, framework: [])
+    monkeypatch.setattr(plugin._Run, "outcome", Outcome(Path("nowhere"), "session"))
     monkeypatch.setattr(plugin.log, "step", lambda: None)
     return names
 
@@ -49,7 +54,9 @@ def test_only_environments_with_a_benchmark_are_built(built: list[str]) -> None:
     assert built == [], "asv sets up the whole matrix before it knows what is asked for"
     ran: list[str] = []
     run = plugin._own_benchmarks(lambda benchmarks, env, **_: ran.append(env.version) or "ran")
-    said = [run(Benchmarks(["jax", "torch"]), made, "nothing") for made in every]
+    nothing = SimpleNamespace(stderr={})
+    said = [run(Benchmarks(["jax", "torch"]), made, nothing) for made in every]
     assert built == ["torch==2.12.1", "jax==0.9.2", "jax==0.10.2"]
     assert ran == ["0.9.2", "0.10.2"]
-    assert said == ["skipped ['torch']", "ran", "ran", "nothing"], "what cannot be installed fails its own benchmarks alone"
+    assert said == ["skipped ['torch']", "ran", "ran", nothing], "what cannot be installed fails its own benchmarks alone"
+    assert plugin._Run.outcome.failed_setups == {"torch": "no network"}

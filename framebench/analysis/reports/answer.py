@@ -3,13 +3,15 @@ first run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from framebench.analysis import rows, tables
 from framebench.analysis.answers import compared, saving, time_of, timed_elsewhere, with_price
 from framebench.analysis.comparison import MIB, Comparison, Shown
+from framebench.analysis.selection import measured_at
+from framebench.records.record import Record
 from framebench.suite.registry import SCENARIOS
 
 if TYPE_CHECKING:
@@ -33,8 +35,11 @@ MORE = (
 )
 
 
-def answer(table: pd.DataFrame, others: Mapping[str, pd.DataFrame] | None = None) -> Comparison:
-    """Training, by workload and framework, from rows as `framebench.load` gives them; times of `others` where these lack."""
+def answer(table: pd.DataFrame, others: Mapping[str, pd.DataFrame] | None = None, listed: Collection[str] = ()) -> Comparison:
+    """Training, by workload and framework, from rows as `framebench.load` gives them; times of `others` where these lack.
+
+    Cases that are `listed` below the table with their causes have no note.
+    """
     import pandas as pd
 
     elsewhere = timed_elsewhere(others or {})
@@ -48,8 +53,40 @@ def answer(table: pd.DataFrame, others: Mapping[str, pd.DataFrame] | None = None
         for row in _rows_of(group, sizes[str(workload)] > 1, elsewhere)
     ]
     caption = f"Training. {tables.read_by(trained)} MiB = 2^20 bytes. base = {SCENARIOS[SCENARIO].baseline}. {tables.READING}"
-    notes = (*_origins(found), *_problems(at_base), *MORE)
+    unlisted = at_base[~at_base["case"].isin(listed)]
+    notes = (*_origins(found), *_problems(unlisted), *MORE)
     return Comparison("The answer", caption, pd.DataFrame(found, columns=[*SHOWN]), SHOWN, notes=notes)
+
+
+def find_last_run(records: Sequence[Record]) -> list[Record]:
+    """Return the newest record of each case that the last run measured, in the order of measurement."""
+    in_order = sorted(records, key=measured_at)
+    # neither a search under a limit of memory nor a study with planted slowdowns is a run that was asked for numbers
+    runs = [r for r in in_order if r.provenance.memory_limit is None and not r.provenance.planted]
+    newest: dict[str, Record] = {}
+    for record in runs:
+        if record.provenance.session == runs[-1].provenance.session:
+            newest[record.case] = record
+    return [*newest.values()]
+
+
+def find_failures(run: Sequence[Record]) -> list[Record]:
+    """Return the records of a run that have no numbers though their cases can be measured."""
+    return [record for record in run if record.status not in ("ok", "unsupported")]
+
+
+def list_failures(run: Sequence[Record]) -> list[str]:
+    """Return a heading and a line for each case of a run that came out wrong or failed, with its cause."""
+    failures = find_failures(run)
+    if not failures:
+        return []
+    tried = [record for record in run if record.status != "unsupported"]
+    width = max(len(record.case) for record in failures)
+    lines = [f"The last run has no numbers for {len(failures)} of its {len(tried)} cases:"]
+    for record in failures:
+        cause = " ".join((record.reason or "no reason given").split())
+        lines.append(f"  {record.case:<{width}}  {record.status}: {cause}")
+    return lines
 
 
 def _in_earnest(trained: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,89 @@
+"""Whether an `asv run` has answered: what could not be set up, what left no record, and whether anything came out right.
+
+asv ends with status 2 whenever a benchmark failed, be it that a case came out wrong or that nothing could run. Here the second
+ends with status 1 and a sentence, so that 2 means: it has answered, but for cases whose records say why they failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from framebench.engine import runner
+from framebench.engine.environments import Environment
+from framebench.records import provenance, store
+from framebench.records.record import Record
+from framebench.suite.case import Case
+
+
+@dataclass
+class Outcome:
+    """What became of the frameworks and cases of one run."""
+
+    results: Path
+    session: str
+    failed_setups: dict[str, str] = field(default_factory=dict)  # framework: why
+    unrecorded: list[Case] = field(default_factory=list)
+    last_words: str = ""  # of the first benchmark that failed in an environment with unrecorded cases
+    recorded: list[Record] = field(default_factory=list)
+
+    def add(self, planned: list[Case], environment: Environment, stderr: Mapping[str, str | None]) -> None:
+        """Look up what the session has recorded of the cases that were to be measured in an environment.
+
+        `stderr`: what each benchmark of it printed, as asv kept it.
+        """
+        for case in planned:
+            folder = store.folder(self.results, provenance.machine_name(), environment.name, case)
+            record = store.of_session(folder, self.session)
+            if record is None:
+                self.unrecorded.append(case)
+            else:
+                self.recorded.append(record)
+        if self.unrecorded and not self.last_words:
+            self.last_words = next(filter(None, map(find_last_words, stderr.values())), "no reason given")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every case that was to be measured has a record."""
+        return not self.failed_setups and not self.unrecorded
+
+    def problem(self) -> str:
+        """Return why the run has not answered, with the command that helps; nothing where it has."""
+        if self.failed_setups:
+            return "; ".join(explain_setup(framework, why) for framework, why in self.failed_setups.items())
+        if self.unrecorded:
+            first, number = self.unrecorded[0].id, len(self.unrecorded)
+            return (
+                f"{number} of {number + len(self.recorded)} cases could not be measured, {first} first: {self.last_words};"
+                " asv run --show-stderr prints all of it, and goes on from there"
+            )
+        if self.recorded and not any(has_answered(record) for record in self.recorded):
+            first_record = self.recorded[0]
+            return (
+                f"none of {len(self.recorded)} cases came out right; {first_record.case}: {first_record.status}:"
+                f" {first_record.reason}"
+            )
+        return ""
+
+
+def find_last_words(stderr: str | None) -> str:
+    """Return the last line of what a benchmark printed, such as that of a traceback, but for asv's own."""
+    lines = [line.strip() for line in (stderr or "").splitlines()]
+    told = [line for line in lines if line and not line.startswith(("asv:", "For parameters:"))]
+    return told[-1] if told else ""
+
+
+def explain_setup(framework: str, why: str) -> str:
+    """Return a sentence on a framework that could not be set up, with the command that sets it up."""
+    last_line = why.strip().splitlines()[-1] if why.strip() else "no reason given"
+    reason = last_line.removeprefix("framebench: ")  # as the command says it that built in the background
+    return (
+        f"{framework} could not be set up: {reason}; when that is repaired, `framebench setup {framework}` builds it,"
+        " and the same run goes on"
+    )
+
+
+def has_answered(record: Record) -> bool:
+    """Return whether a record has numbers, or is known to have none on this machine."""
+    return record.status == "ok" or runner.expected(record)

@@ -1,0 +1,169 @@
+"""`make bench` in a clone, with stand-ins for the frameworks' interpreters: what its exit status says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from framebench.engine import environments
+from framebench.suite.strategy import FRAMEWORKS
+from tests.asv.clone import Clone
+from tests.processes import ROOT
+
+pytestmark = pytest.mark.slow
+MISBEHAVING = ROOT / "tests/engine/misbehaving.py"
+VENV = Path(sys.executable).parent.parent
+# two cases of PyTorch, and two of their metrics
+FEW = r"TransformerTorchTiny\.track_(peak_memory|step_time)\('train', '(fp32|checkpoint)'"
+CHECKPOINT = "transformer/torch/train/checkpoint/b4/tiny"
+
+
+class Bench(Clone):
+    """A clone whose `make bench` finds a built environment for each framework, in which nothing but a stand-in is."""
+
+    def __init__(self, where: Path) -> None:
+        super().__init__(where)
+        self.variables |= {"PYTHONPATH": str(self.root), "FRAMEBENCH_MACHINE": "test"}
+
+    def renew(self) -> None:
+        """Take back what a test has done."""
+        subprocess.run(["git", "checkout", "-q", "."], cwd=self.root, check=True)
+        shutil.rmtree(self.root / "results", ignore_errors=True)
+        shutil.rmtree(environments.cache(), ignore_errors=True)
+        for framework in FRAMEWORKS:
+            self.build(framework)
+
+    def build(self, framework: str) -> None:
+        folder = environments.location(framework, environments.pinned_version(framework))
+        python = folder / "bin/python"
+        python.parent.mkdir(parents=True, exist_ok=True)
+        python.unlink(missing_ok=True)
+        shutil.copy(MISBEHAVING, python)
+        python.chmod(0o755)
+        for mark in (".complete", ".warm-quick"):
+            (folder / mark).touch()
+
+    def command_line(self, *settings: str) -> list[str]:
+        # -o: the control environment is the one that runs this test
+        return ["make", "-o", f"{VENV}/.measures", "bench", f"VENV={VENV}", "MACHINE=test", "PROFILE=tiny", *settings]
+
+    def bench(self, *settings: str, pattern: str = FEW, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command_line(f"BENCH={pattern}", *settings),
+            cwd=self.root,
+            env=self.variables | variables,
+            capture_output=True,
+            text=True,
+        )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    where = tmp_path_factory.mktemp("bench")
+    with pytest.MonkeyPatch.context() as variables:
+        variables.setenv("FRAMEBENCH_CACHE", str(where / "cache"))
+        yield Bench(where)
+
+
+@pytest.fixture
+def clone(whole: Bench) -> Bench:
+    whole.renew()
+    return whole
+
+
+def test_a_bench_without_failures_succeeds(clone: Bench) -> None:
+    done = clone.bench("STRICT=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The answer" in done.stdout
+    assert "has no numbers" not in done.stdout
+
+
+@pytest.mark.parametrize(("deed", "status"), [("wrong in the end", "wrong"), ("kill in turn", "crashed")])
+def test_a_bench_with_a_failed_case_succeeds_and_shows_the_cause(clone: Bench, deed: str, status: str) -> None:
+    done = clone.bench(MISBEHAVE=f"checkpoint: {deed}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    heading, line = done.stdout.strip().splitlines()[-2:]
+    assert heading == "The last run has no numbers for 1 of its 2 cases:"
+    assert line.startswith(f"  {CHECKPOINT}  {status}: ")
+
+
+def test_a_strict_bench_with_a_failed_case_fails(clone: Bench) -> None:
+    done = clone.bench("STRICT=1", MISBEHAVE="checkpoint: wrong in the end")
+    assert done.returncode != 0
+    assert "asv run ended with status 2" in done.stdout
+    assert f"  {CHECKPOINT}  wrong: " in done.stdout
+
+
+def test_a_bench_of_which_nothing_came_out_right_fails(clone: Bench) -> None:
+    clone.bench()  # an older answer does not make up for it
+    done = clone.bench(MISBEHAVE="exception")
+    assert done.returncode != 0
+    assert "none of 2 cases came out right" in done.stdout + done.stderr
+
+
+def test_a_bench_with_a_failed_setup_names_the_command_and_goes_on_once_repaired(clone: Bench, tmp_path: Path) -> None:
+    jittor = environments.location("jittor", environments.pinned_version("jittor"))
+    (jittor / ".complete").unlink()
+    tools = tmp_path / "tools"  # all but a compiler
+    tools.mkdir()
+    (tools / "python3").symlink_to(sys.executable)
+    for name in ("make", "git", "uname", "env", "sh"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    both = FEW.replace("TransformerTorch", "Transformer(Torch|Jittor)")
+
+    failed = clone.bench(pattern=both, PATH=str(tools))
+    clone.build("jittor")
+    repaired = clone.bench(pattern=both)
+
+    told = " ".join((failed.stdout + failed.stderr).split())
+    assert failed.returncode != 0
+    assert "jittor could not be set up: the jittor environment needs a C++ compiler" in told
+    assert "`framebench setup jittor`" in told
+    assert repaired.returncode == 0, repaired.stdout + repaired.stderr
+    records = clone.records()
+    assert len({record.case for record in records if record.status == "ok"}) == 4
+    assert len({record.provenance.session for record in records}) == 1, "PyTorch's records are those of the first try"
+    assert len([record for record in records if record.case == CHECKPOINT]) == 1
+
+
+def test_an_interrupted_bench_fails(clone: Bench) -> None:
+    process = subprocess.Popen(
+        clone.command_line(f"BENCH={FEW}"),
+        cwd=clone.root,
+        env=clone.variables | {"LINGER": "5"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not list(clone.root.glob("results/.session-*")):
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) != 0
+
+
+def test_a_bench_that_cannot_run_fails(clone: Bench) -> None:
+    """A usage error of asv has the same status as a failed benchmark has."""
+    for wrong in ("MACHINE=a b", "MACHINE=../x", "PROFILE=enormous"):
+        done = clone.bench(wrong)
+        assert done.returncode != 0, wrong
+
+
+def test_a_benchmark_that_leaves_no_record_fails_the_bench(clone: Bench) -> None:
+    common = clone.root / "benchmarks/common.py"
+    start = "        record = self._record()\n"
+    assert start in common.read_text()
+    planted = start + "        raise OSError(28, 'No space left on device')\n"
+    common.write_text(common.read_text().replace(start, planted.replace(start, "") + start))
+    done = clone.bench()
+    assert done.returncode != 0
+    told = " ".join((done.stdout + done.stderr).split())
+    assert "2 of 2 cases could not be measured" in told
+    assert "OSError: [Errno 28] No space left on device" in told
