@@ -250,7 +250,8 @@ def check_graph() -> None:
             continue  # a zero in the derivative of an assignment (src/ops/setitem_op.cc)
         if any(operand in narrow for maker in makers for operand in graph.inputs[maker]):
             continue  # float32 only because an operand is
-        found.add(f"{', '.join(names[maker] for maker in makers)} (for {', '.join(takers)})")
+        source = ", ".join(names[maker] for maker in makers) or "computed before the step"
+        found.add(f"{source} (for {', '.join(takers)})")
     if found:
         raise NoFloat64(f"Jittor computes in float32: {'; '.join(sorted(found))}")
 
