@@ -40,6 +40,7 @@ PERTURBATION = {
     "int8 weights": 2.0**-5,
     "int8": 2.0**-5,
 }
+FLOAT32_ROUNDOFF = 2.0**-24
 FACTOR = 4.0  # a right error stays below so many times the response to the perturbation
 # How far an update may be from what the textbook makes of the optimizer's own states: kernels approximate the
 # root of the second moment, and a first moment in bfloat16 is rounded after it was used.
@@ -81,13 +82,17 @@ class PerturbedCase(Case):
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
-        """Return the canonical weights, perturbed. Whole numbers stay as they are."""
+        """Return the canonical weights, perturbed. Whole numbers stay as they are.
+
+        A perturbation that float32 would round away makes float64 weights, for a step in float64.
+        """
         rng = np.random.default_rng(self.seed)
         perturbed = {}
         for name, array in super().weights.items():
             if np.issubdtype(array.dtype, np.inexact):
                 shares = rng.uniform(-1.0, 1.0, array.shape)
-                array = np.asarray(array * (1.0 + self.perturbation * shares), array.dtype)
+                moved = array * (1.0 + self.perturbation * shares)
+                array = moved if self.perturbation < FLOAT32_ROUNDOFF else np.asarray(moved, array.dtype)
             perturbed[name] = array
         return perturbed
 

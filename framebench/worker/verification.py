@@ -22,9 +22,11 @@ from framebench.suite.tensors import Summaries, Summary, errors
 from framebench.worker.laziness_check import remembered, unfinished, unrepeated
 from framebench.worker.observe import Observed, begin_again, first_steps, output
 from framebench.worker.stepping import timed_step
-from framebench.worker.tolerances import FACTOR, Tolerances
+from framebench.worker.tolerances import FACTOR, FLOAT32_ROUNDOFF, Tolerances
 
-FLOAT32_ROUNDOFF = 2.0**-24
+# A gradient below this share of all gradients together is nothing but rounding in float32, as that of a bias before a norm
+# is. Its size says nothing, and that of its moments neither.
+NEGLIGIBLE = 2.0**-20
 SHOWN_FROM = 8.0  # roundoffs: a loss may stay what it was if an update moves it by less
 
 
@@ -132,7 +134,8 @@ def compare_tensors(
     case: Case, kind: str, observed: dict[str, Summary], reference: Reference, tolerances: Tolerances
 ) -> TensorComparison:
     """Compare the tensors of one kind, and keep the worst."""
-    names = [name for name in observed if name not in case.spec.incomparable]
+    left_out = {*case.spec.incomparable, *negligible(reference)}
+    names = [name for name in observed if name not in left_out]
     lost = lost_in_storage(case, reference) if kind == "weight" else {}
     comparisons = []
     for name in names:
@@ -145,6 +148,16 @@ def compare_tensors(
         for by, error in zip(("norm", "projections"), error_pair):
             comparisons.append(TensorComparison(len(names), 0, name, by, error, tolerance))
     return worst_of(comparisons)
+
+
+def negligible(reference: Reference) -> set[str]:
+    """Return the weights whose gradient is nothing but rounding, in the first step or in the moments after the second."""
+    names = set()
+    for kind in ("gradient", "momentum", "first moment"):
+        norms = {name: summary[0] for name, summary in reference.tensors.get(kind, {}).items()}
+        total = math.hypot(*norms.values())
+        names |= {name for name, norm in norms.items() if 0 < norm < NEGLIGIBLE * total}
+    return names
 
 
 def lost_in_storage(case: Case, reference: Reference) -> dict[str, float]:
