@@ -1,0 +1,17 @@
+"""Check cases in float64, each with code that is run on its adapter once it is built: prints the outcomes by name."""
+
+import json
+import sys
+from typing import Any
+
+from framebench.suite.selectors import parse
+from framebench.worker.mathematics import check
+
+outcomes = {}
+for name, case_id, code in json.loads(sys.argv[1]):
+
+    def plant(adapter: Any, code: str = code) -> None:
+        exec(code, {"adapter": adapter})
+
+    outcomes[name] = check(parse(case_id), prepare=plant)
+print(json.dumps(outcomes))

@@ -1,0 +1,126 @@
+"""In float64 a right step agrees with the reference to many digits, and a wrong one does not."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.engine.environments import Environment
+from framebench.suite.selectors import parse
+from framebench.worker.mathematics import TOLERANCE, compare, not_computed, why_not_in_float64
+from framebench.worker.observe import Observed
+from framebench.worker.tolerances import tolerances_from
+from framebench.worker.verification import find_reference
+from tests.processes import run_inside
+
+PLANTED = Path(__file__).parent / "programs" / "mathematics_planted.py"
+TRAIN = parse("transformer/torch/train/fp32/b4/tiny")
+
+
+def right() -> Observed:
+    reference = copy.deepcopy(find_reference(TRAIN))
+    assert reference
+    return Observed(reference.values, reference.tensors)
+
+
+def outcome_of(observed: Observed) -> Any:
+    reference = find_reference(TRAIN)
+    assert reference
+    return compare(TRAIN, observed, reference)
+
+
+def test_the_references_themselves_pass() -> None:
+    outcome = outcome_of(right())
+    assert (outcome["passed"], outcome["computed"], outcome["error"]) == (True, True, 0.0)
+    assert outcome["tensors"] == len(right().values) + sum(map(len, right().tensors.values()))
+
+
+@pytest.mark.parametrize("times", [0.5, 2.0])
+def test_one_tensor_beyond_the_tolerance_is_wrong(times: float) -> None:
+    observed = right()
+    norm, *rest = observed.tensors["second moment"]["ln_f.bias"]
+    observed.tensors["second moment"]["ln_f.bias"] = (norm * (1 + times * TOLERANCE), *rest)
+    outcome = outcome_of(observed)
+    assert outcome["passed"] == (times < 1)
+    assert outcome["worst"] == "second moment of ln_f.bias"
+    assert ("ln_f.bias is off by" in outcome.get("reason", "")) == (times > 1)
+
+
+def test_a_missing_tensor_and_one_too_many_are_wrong() -> None:
+    fewer, more = right(), right()
+    del fewer.tensors["gradient"]["ln_f.bias"]
+    more.tensors["max_exp_avg_sq"] = more.tensors["second moment"]
+    assert outcome_of(fewer)["reason"] == "no gradient of 1 tensors, such as ln_f.bias"
+    assert not outcome_of(more)["passed"]
+
+
+def test_what_is_no_number_is_wrong() -> None:
+    observed = right()
+    observed.values["loss_1"] = float("nan")
+    outcome = outcome_of(observed)
+    assert (outcome["passed"], outcome["worst"], outcome["error"]) == (False, "loss_1", None)
+
+
+def test_a_tensor_that_rounding_moves_by_its_own_size_is_not_compared() -> None:
+    """A gradient that is zero but for rounding has no digits, as that of a bias before a norm has none."""
+    reference = find_reference(TRAIN)
+    assert reference
+    moved = right()
+    norm, *rest = moved.tensors["first moment"]["ln_f.bias"]
+    moved.tensors["first moment"]["ln_f.bias"] = (2 * norm, *rest)
+    tolerances = tolerances_from(right(), [moved], TOLERANCE)
+    outcome = compare(TRAIN, moved, reference, tolerances)
+    assert outcome["passed"]
+    assert outcome["tensors"] == outcome_of(right())["tensors"] - 1
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        ("transformer/torch/eval/int8_dynamic/b4/tiny", "multiplies whole numbers of 8 bits"),
+        ("transformer/torch/train/adamw_8bit/b4/tiny", "keeps the optimizer's moments in 8 bits"),
+        ("transformer/jax/train/mu_bf16/b4/tiny", "keeps the optimizer's first moment in bfloat16"),
+        ("transformer/torch/train/fsdp/b4x2/cpu", "the check runs in one process, and this case in several"),
+        ("transformer/torch/train/amp_bf16/b4/tiny", ""),
+    ],
+)
+def test_what_is_not_computed_in_float64_says_why(case: str, why: str) -> None:
+    reason = why_not_in_float64(parse(case))
+    assert reason.endswith(why)
+    assert bool(reason) == bool(why)
+    assert not_computed(parse(case), reason)["passed"], "nothing was shown to be wrong"
+
+
+RESNET, UNET = "resnet50/torch/train/fp32/b4/tiny", "unet3d/torch/train/fp32/b4/tiny"
+# name, case, what is done to the adapter once it is built; the last word of the name says what must come out
+DEEDS = [
+    ("nothing: right", RESNET, ""),
+    ("nothing under autocast: right", TRAIN.id.replace("fp32", "amp_bf16"), ""),
+    ("eps of one batch norm 1e-4: wrong", RESNET, "adapter.model.layer3[0].bn2.eps = 1e-4"),
+    ("eps of one layer norm 1e-6: wrong", TRAIN.id, "adapter.model.ln_f.eps = 1e-6"),
+    ("momentum of one batch norm: wrong", RESNET, "adapter.model.bn1.momentum = 0.1001"),
+    ("rate of the second step: wrong", TRAIN.id, "adapter.optimizer.param_groups[0]['lr'] *= 1 + 1e-6"),
+    ("one gradient scaled by 1.0000001: wrong", UNET,
+     "next(adapter.model.parameters()).register_hook(lambda g: g * (1 + 1e-7))"),
+    ("one sample twice: wrong", RESNET,
+     "x, y = adapter.inputs; x = x.clone(); x[1] = x[0]; adapter.inputs = (x, y)"),
+    ("an operator without float64: not computed", TRAIN.id,
+     "adapter.recipe.step = lambda: (_ for _ in ()).throw(RuntimeError('\"kernel\" not implemented for Double'))"),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_small_bugs_that_float32_hides_are_found(environment: dict[str, Environment]) -> None:
+    outcomes = run_inside(environment["torch"], PLANTED, json.dumps(DEEDS))
+    assert isinstance(outcomes, dict)
+    found = {}
+    for name, outcome in outcomes.items():
+        verdict = "right" if outcome["passed"] else "wrong"
+        found[name] = verdict if outcome["computed"] else "not computed"
+    assert found == {name: name.rpartition(": ")[2] for name, _, _ in DEEDS}
+    reason = outcomes["an operator without float64: not computed"]["reason"]
+    assert reason == 'the step does not run in float64: RuntimeError: "kernel" not implemented for Double'

@@ -1,0 +1,83 @@
+"""Tolerances follow from how far perturbed steps move, and from nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from framebench.suite.selectors import parse
+from framebench.worker.observe import Observed
+from framebench.worker.tolerances import FACTOR, PERTURBATION, PerturbedCase, tolerances_from
+
+LEAST = 1e-4
+CASE = parse("transformer/torch/train/fp32/b4/tiny")
+
+
+def observed(values: dict[str, float], **norms: float) -> Observed:
+    """Return observations of gradients that point along the first projection."""
+    return Observed(values, {"gradient": {name: (norm, norm, 0.0, 0.0) for name, norm in norms.items()}})
+
+
+def test_a_tolerance_is_a_multiple_of_the_largest_response() -> None:
+    plain = observed({"loss_0": 2.0}, weight=1.0)
+    moved = [observed({"loss_0": 2.0}, weight=1.01), observed({"loss_0": 2.0}, weight=0.98)]
+    assert tolerances_from(plain, moved, LEAST).of_tensor("gradient", "weight") == pytest.approx(FACTOR * 0.02)
+
+
+def test_no_tolerance_is_below_the_least() -> None:
+    plain = observed({"loss_0": 2.0}, weight=1.0)
+    still = tolerances_from(plain, [plain], LEAST)
+    assert still.of_value("loss_0") == still.of_tensor("gradient", "weight") == LEAST
+
+
+def test_the_same_weight_of_each_block_shares_its_tolerance() -> None:
+    names = ("blocks.0.bias", "blocks.1.bias", "head")
+    plain = Observed({}, {"gradient": dict.fromkeys(names, (1.0, 1.0, 0.0, 0.0))})
+    moved = Observed({}, {"gradient": dict.fromkeys(names, (1.0, 1.0, 0.0, 0.0))})
+    moved.tensors["gradient"]["blocks.1.bias"] = (1.1, 1.1, 0.0, 0.0)
+    tolerances = tolerances_from(plain, [moved], LEAST)
+    shared = tolerances.of_tensor("gradient", "blocks.0.bias")
+    assert shared == tolerances.of_tensor("gradient", "blocks.1.bias") == pytest.approx(FACTOR * 0.1)
+
+
+def test_a_tensor_that_stayed_by_luck_has_the_usual_tolerance_of_its_kind() -> None:
+    plain = observed({}, first=1.0, second=1.0, lucky=1.0)
+    moved = observed({}, first=1.03, second=1.02, lucky=1.0)
+    assert tolerances_from(plain, [moved], LEAST).of_tensor("gradient", "lucky") == pytest.approx(FACTOR * 0.02)
+
+
+def test_losses_share_their_tolerance_and_a_norm_has_its_own() -> None:
+    plain = observed({"loss_0": 1.0, "loss_1": 1.0, "grad_norm": 1.0})
+    moved = observed({"loss_0": 1.0, "loss_1": 1.001, "grad_norm": 1.01})
+    tolerances = tolerances_from(plain, [moved], LEAST)
+    assert tolerances.of_value("loss_0") == tolerances.of_value("loss_1") == pytest.approx(FACTOR * 0.001)
+    assert tolerances.of_value("grad_norm") == pytest.approx(FACTOR * 0.01)
+
+
+def test_what_must_not_move_has_the_least_tolerance() -> None:
+    """A frozen weight's change is zero, and its error is infinite as soon as it moves."""
+    plain, moved = observed({}, frozen=0.0), observed({}, frozen=1e-3)
+    assert tolerances_from(plain, [moved], LEAST).of_tensor("gradient", "frozen") == LEAST
+
+
+def test_infinite_responses_explain_nothing() -> None:
+    plain = observed({"loss_0": 1.0}, weight=1.0)
+    broken = observed({"loss_0": float("nan")}, weight=float("inf"))
+    tolerances = tolerances_from(plain, [broken], LEAST)
+    assert tolerances.of_value("loss_0") == tolerances.of_tensor("gradient", "weight") == LEAST
+
+
+@pytest.mark.parametrize("perturbation", [PERTURBATION["fp32"], PERTURBATION["bf16"], 2.0**-36])
+def test_each_weight_is_off_by_a_share_of_the_perturbation(perturbation: float) -> None:
+    plain = CASE.weights
+    perturbed = PerturbedCase.of_case(CASE, 0, perturbation).weights
+    assert plain.keys() == perturbed.keys()
+    off = np.concatenate([(perturbed[name] / plain[name].astype(float) - 1).ravel() for name in plain])
+    assert 0.5 * perturbation < np.abs(off).max() < 1.01 * perturbation + 2.0**-24 * (perturbation > 2.0**-24)
+    assert np.std(off) == pytest.approx(perturbation / 3**0.5, rel=0.05)
+
+
+def test_each_seed_perturbs_otherwise_and_the_same_seed_alike() -> None:
+    one, same, other = (PerturbedCase.of_case(CASE, seed, 2.0**-14).weights["wte.weight"] for seed in (0, 0, 1))
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
