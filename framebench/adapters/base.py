@@ -116,7 +116,7 @@ class Adapter(ABC):
         self.ledger.finish()
         self.make()
         self.before_first_step()
-        if self.case.workload == OWN:
+        if self.counts_blocks():
             unseen = self.unseen_bytes(self.named_elsewhere()) - self.library_bytes_told()
             self.unseen_before_steps = max(0, unseen)
 
