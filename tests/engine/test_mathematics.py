@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -35,8 +35,8 @@ RIGHT: Mathematics = {
 class Process:
     """Plays the worker: writes a line for each case, and dies at those that are deadly."""
 
-    started: list[list[str]] = []
-    deadly: set[str] = set()
+    started: ClassVar[list[list[str]]] = []
+    deadly: ClassVar[set[str]] = set()
 
     def __init__(self, environment: Environment, module: str, orders: Any, variables: Any, log: Path) -> None:
         self.orders = orders

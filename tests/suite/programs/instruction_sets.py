@@ -1,0 +1,40 @@
+"""Verify cases as a run does, in float64 and in their own precision: prints by case why it is wrong, or nothing."""
+
+import gc
+import json
+import sys
+
+from framebench import adapters
+from framebench.suite.case import Case
+from framebench.suite.selectors import parse
+from framebench.worker.mathematics import check
+from framebench.worker.tolerances import observe_steps
+from framebench.worker.verification import verify
+
+
+def outcome_of(case: Case) -> dict[str, object]:
+    mathematics = check(case) if case.size == "tiny" else None
+    gc.collect()
+    adapter = adapters.load(case)
+    adapter.build()
+    verified = observe_steps(adapter)
+    verification = verify(adapter, verified.observed, verified.tolerances)
+    reasons = []
+    if mathematics and not mathematics["passed"]:
+        reasons.append(mathematics["reason"])
+    if not verification["passed"]:
+        far = {kind: each for kind, each in verification["tensors"].items() if each["failed"]}
+        reasons.append(verification.get("reason") or json.dumps(far))
+    return {
+        "wrong": "; ".join(reasons),
+        "known_fault": verification.get("known_fault", False),
+        "margin": verification["margin"],
+        "float64_error": mathematics and mathematics.get("error"),
+    }
+
+
+outcomes = {}
+for name in sys.argv[1:]:
+    outcomes[name] = outcome_of(parse(name))
+    gc.collect()
+print(json.dumps(outcomes))
