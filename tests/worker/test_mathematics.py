@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from framebench.engine.environments import Environment
+from framebench.models.spec import names, workload
 from framebench.suite.selectors import parse
 from framebench.worker.mathematics import TOLERANCE, compare, not_computed, why_not_in_float64
 from framebench.worker.observe import Observed
@@ -124,3 +125,14 @@ def test_small_bugs_that_float32_hides_are_found(environment: dict[str, Environm
     assert found == {name: name.rpartition(": ")[2] for name, _, _ in DEEDS}
     reason = outcomes["an operator without float64: not computed"]["reason"]
     assert reason == 'the step does not run in float64: RuntimeError: "kernel" not implemented for Double'
+
+
+@pytest.mark.slow
+@pytest.mark.all_cells
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_baselines_of_the_measured_size_are_right_too(framework: str, environment: dict[str, Environment]) -> None:
+    """The smallest size has fewer layers: what is wrong in a deeper one alone is seen here."""
+    cases = [f"{name}/{framework}/train/fp32/b{workload(name).preset('cpu').base}/cpu" for name in names()]
+    outcomes = run_inside(environment[framework], PLANTED, json.dumps([(case, case, "") for case in cases]))
+    assert isinstance(outcomes, dict)
+    assert {case: outcome for case, outcome in outcomes.items() if not (outcome["computed"] and outcome["passed"])} == {}
