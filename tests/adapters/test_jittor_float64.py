@@ -31,6 +31,8 @@ def parts(environment: dict[str, Environment]) -> Any:
         "unet3d/jittor/train/fp32/b4/tiny",
         "transformer/jittor/train/amp_level_3/b4/tiny",
         "transformer/jittor/eval/no_grad/b4/tiny",
+        "transformer/jittor/eval/after_training/b4/tiny",
+        "resnet50/jittor/pair/in_turn/b4/tiny",
     ],
 )
 def test_a_step_in_float64_agrees_with_the_references(environment: dict[str, Environment], case: str) -> None:

@@ -75,6 +75,7 @@ def switch_on() -> None:
         replace(owner, "reduce", reduce)
         replace(owner, "ternary", with_wide_choices(owner.ternary))
     replace(Var, "__setitem__", with_wide_value(Var.__setitem__))
+    replace(Var, "assign", with_wide_array(Var.assign))
     for name in ("float", "float32"):
         replace(Var, name, from_booleans_and_integers(getattr(Var, name)))
     replace(jt, "ternary_out_hint", with_wide_choices(jt.ternary_out_hint))  # nn.relu
@@ -131,6 +132,11 @@ def with_wide_choices(ternary: Function) -> Function:
 def with_wide_value(setitem: Function) -> Function:
     """Return the same assignment to a part of a variable; its indices stay what they are."""
     return lambda x, slices, value: setitem(x, slices, wide_number(value))
+
+
+def with_wide_array(assign: Function) -> Function:
+    """Return the same assignment to a whole variable, which takes the type of what it is given."""
+    return lambda x, value: assign(x, array(value) if isinstance(value, np.ndarray) else value)
 
 
 def from_booleans_and_integers(cast: Function) -> Function:
@@ -248,6 +254,8 @@ def check_graph() -> None:
         takers = [names[taker] for taker in graph.outputs[i]]
         if graph.nodes_info[i].endswith("[1,]") and set(takers) == {"setitem"}:
             continue  # a zero in the derivative of an assignment (src/ops/setitem_op.cc)
+        if [names[maker] for maker in makers] == ["random"]:
+            continue  # to be cast by `random`: as good as any other numbers
         if any(operand in narrow for maker in makers for operand in graph.inputs[maker]):
             continue  # float32 only because an operand is
         source = ", ".join(names[maker] for maker in makers) or "computed before the step"

@@ -28,6 +28,11 @@ def assigned(x):
     return x
 
 
+def replaced(x):
+    x.assign(NUMBERS**2)
+    return x
+
+
 def mean_of_rows(x):
     return x.reduce("mean", [0])
 
@@ -43,6 +48,7 @@ PARTS = {
     "power": (lambda x: x**0.3, NUMBERS**0.3),
     "choice": (lambda x: jt.ternary(x > 0.5, x, 0.1), np.where(BOOLEANS, NUMBERS, 0.1)),
     "assignment": (lambda x: assigned(x.clone()), np.where(FIRST_ROW, 0.1, NUMBERS)),
+    "assignment of all": (lambda x: replaced(x.clone()), NUMBERS**2),
     "integers": (lambda x: (x > 0.5).int32() * 0.1, BOOLEANS * 0.1),
     "booleans": (lambda x: (x > 0.5).float32().mean(), BOOLEANS.mean()),
     "array": (lambda x: x * jt.array(NUMBERS), NUMBERS**2),
@@ -89,6 +95,9 @@ before = errors()
 float64.switch_on()
 float64_on = True
 wide, messages = errors(), {name: refused(step) for name, step in REFUSED.items()}
+jt.sync_all(True)
+with float64.checked():
+    nn.Dropout(0.5, is_train=True)(jt.array(NUMBERS)).sync()  # not refused
 float64.switch_off()
 float64_on = False
 print(json.dumps({"before": before, "float64": wide, "after": errors(), "refused": messages}))

@@ -19,7 +19,7 @@ def largest_error(case):
     adapter.build()
     observed = first_steps(adapter)[1]
     values = case.spec.golden[case.golden_key]
-    tensors = case.spec.golden_tensors[case.golden_key]
+    tensors = case.spec.golden_tensors.get(case.golden_key, {})  # none where no model stays
     assert observed.tensors.keys() == tensors.keys()
     found = [abs(value / values[name] - 1) for name, value in observed.values.items()]
     for kind, summaries in observed.tensors.items():
