@@ -28,13 +28,14 @@ from typing import Any
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
+from framebench.models.spec import OWN
 from framebench.suite.case import Case
 from framebench.suite.protocol import Mathematics, Reference
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import errors
 from framebench.worker.observe import Observed, begin_again, first_steps
 from framebench.worker.tolerances import RUNS, Tolerances, observe_perturbed, tolerances_from
-from framebench.worker.verification import comparable, find_reference, mismatched_tensors
+from framebench.worker.verification import comparable, find_reference, mismatched_tensors, wrong_gradients
 from framebench.worker.worker import Emit, serve
 
 TOLERANCE = 1e-9  # relative to a tensor's norm; right steps are off by up to 1e-11
@@ -109,7 +110,13 @@ def check(
         name = "" if isinstance(error, NarrowResults) else f"{type(error).__name__}: "
         return not_computed(case, f"the step does not run in float64: {name}{message}")
     observed.tensors = comparable(case, observed.tensors)
-    return compare(case, observed, *found)
+    outcome = compare(case, observed, *found)
+    if case.workload == OWN and not outcome["passed"]:
+        reference, tolerances = found
+        cause = adapter.model_module.cause(adapter, wrong_gradients(observed, reference, tolerances))
+        if cause:
+            outcome["reason"] = cause
+    return outcome
 
 
 def stored_reference(case: Case) -> tuple[Reference, Tolerances | None] | None:

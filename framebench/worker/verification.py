@@ -92,8 +92,10 @@ def verify(adapter: Adapter, observed: Observed, tolerances: Tolerances, other: 
     return outcome
 
 
-def wrong_gradients(observed: Observed, reference: Reference, tolerances: Tolerances) -> list[str]:
+def wrong_gradients(observed: Observed, reference: Reference, tolerances: Tolerances | None) -> list[str]:
     """Return the names of the gradients that are beyond their tolerance."""
+    if tolerances is None:
+        return []
     names = []
     expected = reference.tensors.get("gradient", {})
     for name, summary in observed.tensors.get("gradient", {}).items():

@@ -1,4 +1,4 @@
-"""The first look: in which order, what waits for more draws, and that a process of both kinds reads the same peaks."""
+"""The first look: in which order, and that a process of both kinds reads the same peaks."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ NAMES = ["fp32", "compile", "checkpoint", "amp_bf16", "keep_grads"]
 
 
 class Told:
-    """A look whose processes end at once, each with what is said here, the same again and again at the end."""
+    """A look whose processes end at once, each in the same time."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float = 0.0, **verdicts: list[str]) -> None:
-        self.written, self.shown, self.asked, self.draws, self.now = [], [], [], [], 0.0  # type: ignore[var-annotated]
-        self.seconds, self.verdicts = seconds, verdicts
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float = 0.0) -> None:
+        self.written, self.shown, self.asked, self.now = [], [], [], 0.0  # type: ignore[var-annotated]
+        self.seconds = seconds
         run: Any = SimpleNamespace(
             options=Options(), without_times=False, write=lambda record, arm: self.written.append(record)
         )
-        self.look = FirstLook(run, 0.0, lambda: self.draws.append(len(self.asked)), 2**20, self.table)
+        self.look = FirstLook(run, 0.0, 2**20, self.table)
         monkeypatch.setattr(looks, "looked_at", self.looked_at)
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         monkeypatch.setattr(Options, "cores", lambda options: (1, 0))
@@ -40,11 +40,7 @@ class Told:
     def looked_at(self, arms: list[Arm], run: Any) -> list[Any]:
         self.now += self.seconds
         self.asked += [arm.case.strategy for arm in arms]
-        return [SimpleNamespace(case=arm.case.strategy, status=self.verdict(arm.case.strategy)) for arm in arms]
-
-    def verdict(self, name: str) -> str:
-        said = self.verdicts.get(name, ["ok"])
-        return said.pop(0) if len(said) > 1 else said[0]
+        return [SimpleNamespace(case=arm.case.strategy, status="ok") for arm in arms]
 
     def table(self, records: list[Any]) -> None:
         self.shown.append([record.case for record in records])
@@ -59,7 +55,6 @@ def test_the_table_is_shown_in_time_and_without_what_compiles(monkeypatch: pytes
     told = Told(monkeypatch, SHOWN_S + 1)
     assert [name for name, _ in told.take()] == ["fp32", "checkpoint", "amp_bf16", "keep_grads"]
     assert told.shown == [["fp32", "checkpoint"]]
-    assert not told.draws, "all were right by few draws"
 
 
 def test_without_haste_the_table_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,16 +79,7 @@ def test_without_times_the_table_is_shown_before_what_compiles(monkeypatch: pyte
     assert alone.shown == []
 
 
-def test_what_few_draws_do_not_decide_waits_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No record says that it is wrong; one that still is has its record. All draws are made once."""
-    told = Told(monkeypatch, checkpoint=["wrong", "ok"], keep_grads=["wrong"])
-    assert dict(told.take()) == {"fp32": "ok", "checkpoint": "ok", "amp_bf16": "ok", "keep_grads": "wrong"}
-    assert told.asked == ["fp32", "checkpoint", "checkpoint", "amp_bf16", "keep_grads"]
-    assert told.draws == [2]
-    assert len(told.written) == 4
-
-
-def test_what_needs_two_processes_waits_for_all_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_needs_two_processes_is_measured_as_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     told, groups = Told(monkeypatch), list[tuple[int, list[str]]]()
 
     def measured(group: Any, run: Any) -> None:
@@ -103,7 +89,7 @@ def test_what_needs_two_processes_waits_for_all_draws(monkeypatch: pytest.Monkey
     monkeypatch.setattr(looks.blocks, "measure_group", measured)
     told.look.run.records = lambda arm: [SimpleNamespace(case=arm.case.strategy)]  # type: ignore[method-assign,assignment,return-value]
     told.take()
-    assert (told.asked, told.draws) == (["fp32"], [1])
+    assert told.asked == ["fp32"]
     assert groups == [(0, ["checkpoint", "amp_bf16"]), (0, ["keep_grads"])]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from framebench.engine.environments import Environment
-from framebench.features.user_model.table import beside, table
+from framebench.features.user_model.table import beside, table, with_libraries
 from framebench.features.user_model.tried import RIGHT as WAS_RIGHT
 from framebench.features.user_model.tried import UNPROVEN, UNSUPPORTED, foreign
 from framebench.records.provenance import ROOT
@@ -52,7 +52,8 @@ def test_a_table_without_times_has_no_columns_for_them() -> None:
     case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
     for times, shown in (({}, False), ({"step_s": [0.1]}, True)):
         found = record(case, peaks={"host.rss": 2**20}, **times, **RIGHT)
-        heads = table(frame(found), {}, beside([found])).head
+        told = beside([found])
+        heads = table(with_libraries(frame(found), told), {}, told).head
         assert ("step ms" in heads, "verified" in heads) == (shown, True)
 
 
