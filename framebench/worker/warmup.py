@@ -18,10 +18,13 @@ from framebench.suite.case import Case, first_batch
 from framebench.suite.profiles import every_case
 from framebench.suite.profiles import profile as cases_of
 from framebench.suite.selectors import parse
+from framebench.worker.mathematics import check
 
 
 def _warm(case: Case) -> None:
-    """All that a worker does with a case, the proof of its effect included."""
+    """Do all that workers do with a case: its step in float64, its step as it is measured, and the proof of its effect."""
+    check(case)
+    gc.collect()
     adapter = adapters.load(case)
     adapter.build()
     for _ in range(2):
