@@ -28,14 +28,17 @@ class Observed:
 
 
 def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
-    """The steps that verification needs: their seconds, and what was observed."""
+    """Make the steps that verification needs, and return their seconds and what was observed."""
+    if not adapter.case.stage.trains:
+        with adapter.stilled():
+            return _evaluate(adapter)
+    before = _canonical(adapter)  # not in a step without chance, where a user's random weights would be their mean
     with adapter.stilled():
-        return _train(adapter) if adapter.case.stage.trains else _evaluate(adapter)
+        return _train(adapter, before)
 
 
-def _train(adapter: Adapter) -> tuple[list[float], Observed]:
-    seconds, observed = _first_update(adapter)
-    before = _canonical(adapter)
+def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float], Observed]:
+    seconds, observed = _first_update(adapter, before)
     optimizer_check = OptimizerCheck(adapter, before)
     for _ in range(LOSS_STEPS):
         seconds.append(timed_step(adapter))
@@ -56,10 +59,10 @@ def begin_again(adapter: Adapter) -> None:
     adapter.restored_at = adapter.steps
 
 
-def _first_update(adapter: Adapter) -> tuple[list[float], Observed]:
-    """The loss and the gradients of the first step."""
+def _first_update(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float], Observed]:
+    """Make the first step, and return its loss and gradients. Where the optimizer keeps none, the update stands for them."""
     seconds = [timed_step(adapter)]
-    gradient_summaries = summaries(gradients(adapter)) or changes(adapter, _canonical(adapter), 1)["weight"]
+    gradient_summaries = summaries(gradients(adapter)) or changes(adapter, before, 1)["weight"]
     norm = float(np.linalg.norm([values[0] for values in gradient_summaries.values()]))
     return seconds, Observed({"loss_0": adapter.loss(), "grad_norm": norm}, {"gradient": gradient_summaries})
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from framebench.engine import runner, supervisor
+from framebench.engine import blocks, runner, supervisor
 from framebench.engine.blocks import Listener
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
@@ -130,6 +130,7 @@ def test_a_kill_that_the_kernel_counts_as_its_own_is_out_of_memory(
     assert supervisor.oom_kills() == 2
     counts = iter((2, 3))  # when it starts, and when it is dead
     monkeypatch.setattr(supervisor, "oom_kills", lambda: next(counts))
+    monkeypatch.setattr(blocks, "check_mathematics", lambda arms, run: None)
     monkeypatch.setenv("MISBEHAVE", "kill")
     record = alone(CASE, "s", impostor, Options(), results)
     assert record.status == "oom"

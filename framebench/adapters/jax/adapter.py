@@ -90,12 +90,15 @@ class JaxAdapter(Adapter):
         if case.stage.trains:
             self.recipe.jit_options["donate_argnums"] = (0, 1, 2)
 
+    def build(self) -> None:
+        jax.config.update("jax_enable_x64", self.float64)  # before switches make what has a type
+        super().build()
+
     def make(self) -> None:
         if self.float64:
             self.recipe.width = np.float64
             if hasattr(self.model_module, "written_out"):  # the library's softmax is in float32 whatever it is given
                 self.recipe.model_options["attend"] = self.model_module.written_out
-        jax.config.update("jax_enable_x64", self.float64)
         parts = self.initial(self.config, self.recipe.training)
         self.graph = parts.graph
         self.names = self.naming(self.config, self.recipe.training)

@@ -56,7 +56,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         adapter, observed = _seen_twice(case, emit)
         references = _observe_without_chance(adapter, case, observed, emit)
         facts["random"] = adapter.still or len(references) > 1
-        facts["undetermined"] = _find_undetermined(adapter, case, observed, emit)
+        facts["undetermined"] = _find_undetermined(adapter, case, list(references.values())[-1], emit)
         facts["narrow"] = checks.narrow(anew(adapter, case))
         if case.stage.trains:
             facts |= _of_training(anew(adapter, case), facts, observed)  # weights may have been moved
@@ -88,20 +88,21 @@ def _seen_twice(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
 def _observe_without_chance(adapter: Adapter, case: Case, observed: Observed, emit: Emit) -> dict[str, Observed]:
     """Return the baseline's observations by key: as the model draws, and without random numbers where it draws any.
 
-    The latter are for strategies that draw in another order. Afterwards the adapter draws as the model does.
+    The latter are for strategies that draw in another order. Afterwards the adapter of a model that draws is without chance:
+    whether micro-batches add up, for instance, is asked of it so.
     """
     references = {case.golden_key + STILL * adapter.still: observed}
     if not adapter.still and adapter.draws():
         emit({"phase": "first steps, without random numbers"})
         adapter.still = True
         references[case.golden_key + STILL] = first_steps(anew(adapter, case))[1]
-        adapter.still = False
     return references
 
 
 def _find_undetermined(adapter: Adapter, case: Case, observed: Observed, emit: Emit) -> list[str]:
     """Return the tensors whose gradient is nothing but rounding, such as that of a bias before a norm.
 
+    `observed` is what the adapter gives as it is, with random numbers or without.
     A perturbation of float32's size moves such a gradient by much of its size. Where a compiler rounds the same
     way each time it may not; then it grows with the perturbation, as no other does.
     """
