@@ -24,7 +24,7 @@ from framebench.analysis import lower_bound
 from framebench.analysis.flops import step_flops
 from framebench.features.cluster import collect
 from framebench.records import store
-from framebench.records.record import INSTRUMENTS, ROUNDS, Record, Verification
+from framebench.records.record import INSTRUMENTS, ROUNDS, Mathematics, Record, Verification
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 
@@ -175,6 +175,20 @@ def verification(r: Record) -> Iterator[str]:
         yield f"the error of {', '.join(off)} is not that of the values beside it"
     if r.provenance.protocol == VERSION and v.against is None and _foreign(r.parsed, v):
         yield "verified against other values than those of this framebench"
+    if v.mathematics is not None:
+        yield from check_mathematics(v.mathematics)
+
+
+def check_mathematics(outcome: Mathematics) -> Iterator[str]:
+    """Yield why a verification with this outcome of the float64 check could not pass."""
+    if not outcome.passed:
+        yield "passed, though its mathematics is wrong in float64"
+    elif outcome.computed:
+        error, tolerance = outcome.error, outcome.tolerance
+        if error is None or tolerance is None or error > tolerance:
+            yield f"passed in float64, though {outcome.worst or 'nothing that is named'} is beyond its tolerance"
+    elif not outcome.reason:
+        yield "its mathematics was not computed in float64, for no reason that it says"
 
 
 def _agrees(v: Verification, name: str) -> bool:
@@ -297,6 +311,11 @@ def copies(records: dict[str, Record]) -> Iterator[str]:
                 break
 
 
+def has_float64_answer(r: Record) -> bool:
+    """Say whether the strategy's own step was computed in float64."""
+    return r.verification is not None and r.verification.mathematics is not None and r.verification.mathematics.computed
+
+
 def notes(records: Iterable[Record]) -> Iterator[str]:
     """What is no reason to refuse them."""
     all_records = list(records)
@@ -312,6 +331,9 @@ def notes(records: Iterable[Record]) -> Iterator[str]:
             r for r in all_records if r.step_s and r.provenance.calibration and not r.provenance.calibration.passed
         ],
         "whose strategy was not seen to take effect": [r for r in all_records if r.effect and not r.effect.proven],
+        "whose mathematics was not computed in float64": [
+            r for r in all_records if r.status == "ok" and not has_float64_answer(r)
+        ],
     }
     for what, those in counts.items():
         if those:

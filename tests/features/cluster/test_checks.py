@@ -61,6 +61,18 @@ def test_records_of_an_older_protocol_are_noted(sent: Path) -> None:
     assert any(note.startswith("1 of ") and f"older protocol than {VERSION}" in note for note in check(sent).notes)
 
 
+def in_float64(**changed: Any) -> dict[str, Any]:
+    """What a float64 check says that has passed, changed."""
+    right = {"case": "c", "computed": True, "passed": True, "worst": "head", "error": 1e-12, "tolerance": 1e-9}
+    return right | changed
+
+
+def test_a_right_answer_in_float64_is_no_problem(sent: Path) -> None:
+    for answer in (in_float64(), in_float64(computed=False, reason="int8")):
+        change(of_a_block(sent)[0], lambda r, answer=answer: r["verification"].update(mathematics=answer))
+        assert not problems(sent)
+
+
 FAST = "floating-point operations a second"
 TAMPERED: dict[str, tuple[Change, str]] = {
     "a tenth of the time": (lambda r: r.update(step_s=[s / 10 for s in r["step_s"]]), FAST),
@@ -82,6 +94,18 @@ TAMPERED: dict[str, tuple[Change, str]] = {
     "other references": (lambda r: r["verification"].update(golden={"loss_0": 1.0}), "other values than those"),
     "a tensor beyond its tolerance": (
         lambda r: next(iter(r["verification"]["tensors"].values())).update(failed=1), "tensors of .* are beyond"
+    ),
+    "wrong mathematics": (
+        lambda r: r["verification"].update(mathematics=in_float64(passed=False, reason="x")), "mathematics is wrong in float64"
+    ),
+    "mathematics beyond its tolerance": (
+        lambda r: r["verification"].update(mathematics=in_float64(error=1e-5)), "in float64, though head is beyond"
+    ),
+    "mathematics without an error": (
+        lambda r: r["verification"].update(mathematics=in_float64(error=None)), "in float64, though head is beyond"
+    ),
+    "mathematics not computed for no reason": (
+        lambda r: r["verification"].update(mathematics=in_float64(computed=False)), "for no reason that it says"
     ),
     "no verification": (lambda r: r.update(verification=None), "nothing was verified"),
     "wrong with numbers": (lambda r: r.update(status="wrong", reason="x"), "and yet it has measurements"),
