@@ -13,7 +13,7 @@ from framebench.analysis import breakdown
 from framebench.analysis.comparison import MIB, Comparison, missing, number
 from framebench.analysis.selection import Measured, counting, select_case
 from framebench.analysis.tables import interval, mark, relative
-from framebench.records.record import Compared, Record
+from framebench.records.record import Compared, Mathematics, Record
 from framebench.records.reference import find_reference
 
 
@@ -139,16 +139,36 @@ def verification(record: Record) -> Comparison | None:
          number(check.tolerance.get(name), ".0e"))
         for name, value in check.observed.items()
     ]  # fmt: skip
+    if check.mathematics is not None and check.mathematics.computed:
+        rows.append(worst_in_float64(check.mathematics))
     rows += [tensors(kind, worst) for kind, worst in check.tensors.items()]
     rows += [
         tensors(f"{kind}, after the timed steps", worst) for kind, worst in (check.again.tensors if check.again else {}).items()
     ]
     outcome = "Passed." if check.passed else f"Not passed: {check.reason or 'an error exceeds its tolerance'}."
     outcome += f" References: {check.against}." if check.against else ""
+    if check.mathematics is not None:
+        outcome += f" {describe_mathematics(check.mathematics)}"
     reference = find_reference(record)
     heading = "reference" if reference == "none" else f"{reference} reference"
     head = ("quantity", "observed", heading, "relative error", "tolerance")
     return Comparison.of_text("Verification", outcome, head, tuple(rows), left=1)
+
+
+def describe_mathematics(outcome: Mathematics) -> str:
+    """Return a sentence on what the float64 check of the strategy has shown."""
+    if not outcome.computed:
+        return f"Mathematics in float64: not computed, since {outcome.reason}."
+    if not outcome.passed:
+        return f"Mathematics in float64: wrong, {outcome.reason} ({outcome.case})."
+    agreement = number(outcome.error, ".0e")
+    return f"Mathematics in float64: {outcome.tensors:,} values and tensors agree to {agreement} ({outcome.case})."
+
+
+def worst_in_float64(outcome: Mathematics) -> tuple[str, str, str, str, str]:
+    """Return a row of the verification: what is furthest off in float64."""
+    what = f"in float64: {outcome.worst or 'none'}, the worst of {outcome.tensors:,}"
+    return what, "", "", number(outcome.error, ".1e"), number(outcome.tolerance, ".0e")
 
 
 def tensors(kind: str, worst: Compared) -> tuple[str, str, str, str, str]:
