@@ -37,6 +37,9 @@ class Row(NamedTuple):
         bool | None, "", "whether the results passed verification: against float64, or without such values as docs/gpu.md says"
     ]
     worst_error: Annotated[float | None, "", "the largest of the verification's relative errors"]
+    mathematics_error: Annotated[
+        float | None, "", "the largest relative error of the strategy's step in float64; missing where it was not computed"
+    ]
     effect_proven: Annotated[bool | None, "", "whether the strategy was seen to take effect"]
     peak_bytes: Annotated[int | None, "bytes", "peak of a steady step, by `peak_instrument`"]
     peak_instrument: Annotated[str | None, "", "who read the peak; peaks of two instruments are not comparable"]
@@ -177,6 +180,7 @@ def of_torch(m: Measured) -> tuple[object, ...]:
 def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measured | None, timed_blocks: Blocks) -> Row:
     r, case = m.newest, m.newest.parsed
     errors = [e for e in r.verification.relative_error.values() if e is not None] if r.verification else []
+    mathematics = r.verification.mathematics if r.verification else None
     of_base, of_torchs = ratio(timed_blocks, base, m), ratio(timed_blocks, torch, m)
     return Row(
         case=r.case,
@@ -191,6 +195,7 @@ def row(m: Measured, base: Measured | None, torch: Measured | None, eager: Measu
         reason=r.reason,
         verified=r.verified,
         worst_error=max(errors, default=None),
+        mathematics_error=mathematics.error if mathematics else None,
         effect_proven=r.effect.proven if r.effect else None,
         **_memory(m.read),
         **_times(m),
