@@ -231,7 +231,8 @@ def show(
         *([report.batches(fits)] if fits else []),
     ]
     fitting = [report.within(rows, budget_bytes)] if budget_bytes else []
-    sentences = [*report.lowest(rows), *fitting, report.verdicts(records), *report.unproven(records)]
+    checked = report.checked_in_float64(records)
+    sentences = [*report.lowest(rows), *fitting, report.verdicts(records), *checked, *report.unproven(records)]
     if figure or html:
         from framebench.analysis.figures import fronts, page
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -156,6 +157,28 @@ def verdicts(records: list[Record]) -> str:
         f"{len(right)} of {len(judged)} strategies compute the same, up to rounding; {len(proven)} of them were seen at work"
         f"{f'; wrong: {wrong}' if wrong else ''}"
     )
+
+
+def checked_in_float64(records: list[Record]) -> list[str]:
+    """Say how many strategies had their mathematics checked in float64, and why others had not, a line for each reason."""
+    newest = {record.case: record for record in records}
+    computed = 0
+    names_by_reason: dict[str, list[str]] = defaultdict(list)
+    for record in newest.values():
+        outcome = record.verification.mathematics if record.verification else None
+        if outcome is None:
+            continue
+        if outcome.computed:
+            computed += 1
+        else:
+            names_by_reason[outcome.reason or "no reason is given"].append(record.parsed.strategy)
+    total = computed + sum(map(len, names_by_reason.values()))
+    if not total:
+        return []
+    lines = [f"{computed} of {total} strategies were checked in float64"]
+    for reason, names in names_by_reason.items():
+        lines.append(f"not checked in float64: {', '.join(names)}: {reason}")
+    return lines
 
 
 def unproven(records: list[Record]) -> list[str]:

@@ -1,0 +1,35 @@
+"""Test the sentences below the table of `framebench try`."""
+
+from __future__ import annotations
+
+from framebench.features.user_model.table import checked_in_float64
+from framebench.records.record import Mathematics, Record, Verification
+from framebench.suite.case import Case
+from tests.handmade import record
+
+
+def checked(strategy: str, reason: str = "") -> Record:
+    """A record whose strategy was run in float64, or was not for a reason."""
+    case = Case("transformer", "torch", "train", strategy, 4, "tiny")
+    outcome = Mathematics(case=case.id, computed=not reason, passed=True, reason=reason or None)
+    return record(case, verification=Verification(passed=True, mathematics=outcome))
+
+
+def test_strategies_that_float64_could_not_check_are_named_once_by_their_reason() -> None:
+    casts = "it casts by itself"
+    records = [checked("fp32"), checked("checkpoint", casts), checked("accumulate", casts), checked("compile", "no operator")]
+
+    assert checked_in_float64(records) == [
+        "1 of 4 strategies were checked in float64",
+        "not checked in float64: checkpoint, accumulate: it casts by itself",
+        "not checked in float64: compile: no operator",
+    ]
+
+
+def test_the_newest_record_of_a_strategy_counts() -> None:
+    records = [checked("fp32", "no operator"), checked("fp32")]
+    assert checked_in_float64(records) == ["1 of 1 strategies were checked in float64"]
+
+
+def test_records_without_the_check_have_no_sentence() -> None:
+    assert checked_in_float64([record(verification=Verification(passed=True))]) == []
