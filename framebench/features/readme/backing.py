@@ -32,12 +32,22 @@ def describe_verification(records: Sequence[Record]) -> str:
     others = [*in_float32, *unreferenced]
     agreeing = len(measured) - len(others)
     told = f"**Verified.** {agreeing:,} of {len(measured):,} measurements agree with values computed in float64."
-    if not others:
-        return told
-    return (
-        f"{told} The other {len(others):,} are of sizes without float64 values{_name_machines(others)}: "
-        f"{len(in_float32):,} agree with a float32 case of the same session, {len(unreferenced):,} are only known to be finite."
-    )
+    if others:
+        told += (
+            f" The other {len(others):,} are of sizes without float64 values{_name_machines(others)}: {len(in_float32):,} "
+            f"agree with a float32 case of the same session, {len(unreferenced):,} are only known to be finite."
+        )
+    return told + _describe_mathematics(measured)
+
+
+def _describe_mathematics(measured: Sequence[Record]) -> str:
+    """Return how many of these records have an answer in float64 for their strategy's own step; empty if none has."""
+    computed = 0
+    for record in measured:
+        verification = record.verification
+        if verification is not None and verification.mathematics is not None and verification.mathematics.computed:
+            computed += 1
+    return f" In {computed:,} the strategy's own step was run in float64, too, and agrees." if computed else ""
 
 
 def describe_code(records: Sequence[Record], lost_commits: frozenset[str]) -> str:

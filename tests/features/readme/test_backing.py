@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from framebench.features.readme.backing import LOST_COMMITS, describe_backing
-from framebench.records.record import Record, Verification
+from framebench.records.record import Mathematics, Record, Verification
 from framebench.records.reference import find_reference
 from tests.handmade import provenance, record
 
@@ -34,6 +34,19 @@ def test_measurements_without_a_float64_reference_are_counted_apart(tmp_path: Pa
     assert verified == (
         "**Verified.** 2 of 4 measurements agree with values computed in float64. The other 2 are of sizes without float64 "
         "values (of `m`): 1 agree with a float32 case of the same session, 1 are only known to be finite."
+    )
+
+
+def test_steps_that_were_run_in_float64_are_counted(tmp_path: Path) -> None:
+    right = Mathematics(case="c", computed=True, passed=True, tensors=9, worst="w", error=1e-12, tolerance=1e-9)
+    not_computed = Mathematics(case="c", computed=False, passed=True, reason="int8")
+    checked = [Verification(passed=True, relative_error={"loss": 1e-8}, mathematics=m) for m in (right, not_computed, None)]
+
+    verified, _ = describe_backing([record(verification=v) for v in checked], tmp_path)
+
+    assert verified == (
+        "**Verified.** 3 of 3 measurements agree with values computed in float64. In 1 the strategy's own step was run in "
+        "float64, too, and agrees."
     )
 
 
