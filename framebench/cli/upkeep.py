@@ -12,7 +12,7 @@ from framebench.records.pins import pinned_version
 from framebench.suite.profiles import profile_name
 from framebench.suite.strategy import FRAMEWORKS
 
-dev = typer.Typer(no_args_is_help=True, help="For changes of the suite: references, tolerances, error rates.")
+dev = typer.Typer(no_args_is_help=True, help="For changes of the suite: references, error rates.")
 app.add_typer(dev, name="dev", rich_help_panel=UPKEEP)
 
 

@@ -211,7 +211,7 @@ def notes(facts: dict[str, Any]) -> list[str]:
     elif gets["first"]:
         said.append(f"{gets['first']} {none}, in the first step: the second verifies them")
     if facts.get("narrow"):
-        said.append("the file computes in a lower precision by itself: every strategy is compared as bfloat16 is")
+        said.append("the file computes in a lower precision by itself: its strategies are checked in that precision alone")
     if facts.get("compiled"):
         said.append("the file compiles its model: strategies run it uncompiled, but for those that compile")
     if facts.get("level"):

@@ -1,5 +1,7 @@
-"""The user's model as a workload. Its folder is $FRAMEBENCH_OWN: there `own.json` says which file it is and what is in it, and
-references and rounding errors lie as in a workload's folder. `framebench try` writes them, from runs of the float32 baseline.
+"""The user's model as a workload.
+
+Its folder is $FRAMEBENCH_OWN. There `own.json` says which file it is and what is in it, and `golden.json` and `tensors.json.gz`
+are references as in a workload's folder. `framebench try` writes them, from runs of the float32 baseline.
 
 Without the variable it has no values: enough to read records by.
 """
