@@ -302,6 +302,14 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(folders(), key=lambda name: (declared(name).order, name)))
 
 
+def confirmed_names() -> tuple[str, ...]:
+    """Return the workloads whose references two frameworks agree on, in the order of tables.
+
+    Claims and documents are about these. A workload that somebody tries out in one framework changes neither.
+    """
+    return tuple(name for name in names() if workload(name).references.get("confirmed_by"))
+
+
 @cache
 def declared(name: str) -> Workload:
     """Raises UnknownName, or BadWorkload."""

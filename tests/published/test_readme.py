@@ -1,16 +1,16 @@
-"""README is short and in plain words, and the program of docs/data.md does what the page says, with the published records."""
+"""Test what README says against the published records, and the program of docs/data.md."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import matplotlib.pyplot as plt
 import pytest
 
 import framebench
+from framebench.models.spec import confirmed_names
 from framebench.suite.profiles import profile
 from tests.processes import ROOT
 
@@ -19,32 +19,9 @@ README = (ROOT / "README.md").read_text()
 BLOCKS = 5
 
 
-def prose(text: str) -> str:
-    """Without code, tables, headings, pictures and addresses of links."""
-    text = re.sub(r"```.*?```|<!--.*?-->", "\n\n", text, flags=re.S)
-    text = re.sub(r"!\[.*?\]\(.*?\)", "", text)
-    lines = ["\n" if line.startswith(("|", "#", "    ")) else line for line in text.splitlines()]
-    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", "\n".join(lines))
-
-
-def sentences(text: str) -> list[list[str]]:
-    """Their words, of each paragraph and each line of a list."""
-    parts = re.split(r"\n\s*\n|\n(?=- )", prose(text))
-    begins = r"(?<=[.?!:])\s+(?=[A-Z*`\[]|asv|cuDNN|framebench|[a-z-]+\.md|\d)"
-    split = (re.split(begins, " ".join(part.split())) for part in parts)
-    return [words for part in split for one in part if (words := re.findall(r"\S*\w\S*", one))]
-
-
-def test_the_readme_is_about_a_thousand_words_in_short_sentences() -> None:
-    lengths = [len(words) for words in sentences(README)]
-    assert sum(lengths) <= 1000
-    assert [" ".join(words) for words in sentences(README) if len(words) > 30] == []
-    assert median(lengths) <= 15
-
-
 def test_every_time_of_the_quick_profile_has_five_blocks_on_the_machine_that_is_shown() -> None:
     df = framebench.load(results=ROOT / "results", machine=SHOWN).set_index("case")
-    quick = df.loc[[case.id for case in profile("quick")]]
+    quick = df.loc[[case.id for case in profile("quick") if case.workload in confirmed_names()]]
     assert set(quick.loc[quick["status"] != "ok", "status"]) <= {"unsupported", "wrong"}
     measured = quick.loc[quick["status"] == "ok", "blocks"]
     assert len(measured) > 60
@@ -63,15 +40,6 @@ def test_what_readme_calls_least_is_least_where_more_strategies_were_measured() 
             least.setdefault((workload, framework), {})[machine] = usual.loc[usual["shared_bytes"].idxmin(), "strategy"]
     assert len(least) == 9
     assert [place for place, found in least.items() if len(set(found.values())) != 1 or len(found) != 2] == []
-
-
-GUIDES = sorted(page.stem for page in (ROOT / "docs").glob("*.md"))
-
-
-@pytest.mark.parametrize("name", GUIDES)
-def test_a_guide_has_no_sentence_that_must_be_read_twice_for_its_length(name: str) -> None:
-    text = re.sub(r"<!-- table.*?<!-- end -->", "", (ROOT / "docs" / f"{name}.md").read_text(), flags=re.S)
-    assert [" ".join(words) for words in sentences(text) if len(words) > 25] == []
 
 
 def test_its_tables_have_six_columns_at_most() -> None:
@@ -104,6 +72,7 @@ def test_the_plot_about_the_data_is_six_lines_and_draws_every_row(tmp_path: Path
     (code,) = (one for one in found if "relplot" in one)
     assert len(list(filter(None, code.splitlines()))) == 6
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", SHOWN)  # else it draws what this machine has measured, if it has
     plt.close("all")
     made: dict[str, Any] = {}
     exec(code, made)

@@ -54,9 +54,10 @@ def supported(stage: Scenario, name: str) -> tuple[str, ...]:
 
 
 def _where_it_exists(strategy: Strategy, stage: Scenario) -> str:
-    """The workloads that have the strategy in this scenario."""
-    having = [w for w in spec.names() if stage.suits(spec.workload(w)) and strategy.suits(spec.workload(w))]
-    return "all" if tuple(having) == spec.names() else ", ".join(having)
+    """Return the workloads that have the strategy in this scenario."""
+    published = spec.confirmed_names()
+    having = [w for w in published if stage.suits(spec.workload(w)) and strategy.suits(spec.workload(w))]
+    return "all" if tuple(having) == published else ", ".join(having)
 
 
 def _exclusions() -> Comparison:

@@ -16,7 +16,7 @@ from framebench.features.claims.rule import Effect, Target
 from framebench.features.claims.samples import PEAK, Quantity
 from framebench.features.claims.store import SNIPPET
 from framebench.models import spec
-from framebench.models.spec import names
+from framebench.models.spec import confirmed_names
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, declared
 from framebench.suite.strategy import FRAMEWORKS, Unsupported
 
@@ -86,8 +86,8 @@ def each(
     frameworks: tuple[str, ...] = FRAMEWORKS,
     label: str = "",
 ) -> tuple[Arm, ...]:
-    """An arm for each place where the cases of `make(workload, framework)` exist; no workloads named: all of them."""
-    named_measures = places(make, workloads or names(), frameworks)
+    """An arm for each place where the cases of `make(workload, framework)` exist; no workloads named: all whose references are confirmed."""
+    named_measures = places(make, workloads or confirmed_names(), frameworks)
     return tuple(Arm(f"{name} {label}".strip(), measure, target) for name, measure in named_measures)
 
 
@@ -114,7 +114,7 @@ def planned(
     quantity: plans.Quantity = "peak",
 ) -> tuple[Arm, ...]:
     """The same at full size, as planned for a card that is not here."""
-    made = [(w, f, Planned(quantity, ref(w, f, change), _of(base, w, f))) for w in workloads or names() for f in frameworks]
+    made = [(w, f, Planned(quantity, ref(w, f, change), _of(base, w, f))) for w in workloads or confirmed_names() for f in frameworks]
     return tuple(
         Arm(f"{w}/{f} {label} planned".replace("  ", " "), measure, target)
         for w, f, measure in made
@@ -125,7 +125,7 @@ def planned(
 def planned_steps(what: str, target: Target, workloads: tuple[str, ...] = (), label: str = "") -> tuple[Arm, ...]:
     """The exponent of the planned peak between each batch and the next of full size."""
     made = []
-    for workload, framework in product(workloads or names(), PLANNED):
+    for workload, framework in product(workloads or confirmed_names(), PLANNED):
         if (full := spec.workload(workload).sizes.get(FULL_SIZE)) is None:
             continue
         scenario, strategy = what.split("/")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from framebench.analysis.comparison import Comparison, number
 from framebench.analysis.selection import counting, measured_at
+from framebench.models.spec import confirmed_names
 from framebench.records.record import Record
 from framebench.suite.profiles import profile
 from framebench.suite.protocol import VERSION
@@ -16,7 +17,11 @@ HEAD = ("machine", "framework", "cases", "measured", "pass", "wrong", "other", "
 
 def comparison(records: Iterable[Record]) -> Comparison:
     """A row for each machine and framework, from each case's newest record under this protocol; what did not pass is named."""
-    cases = {case.id: case for case in profile("standard") if case.support.supported and not case.support.gpu}
+    cases = {
+        case.id: case
+        for case in profile("standard")
+        if case.support.supported and not case.support.gpu and case.workload in confirmed_names()
+    }
     newest: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
     for r in sorted(counting(records), key=measured_at):
         if r.case in cases and r.provenance.protocol == VERSION:
