@@ -28,8 +28,9 @@ from tests.handmade import CASE, in_blocks, made, provenance, record
 def test_the_first_profile_is_a_small_part_of_the_quick_one() -> None:
     first, quick = profile("first"), profile("quick")
     assert {*first} < {*quick}
-    assert len([c for c in first if not unsupported(c)]) <= 24
-    for workload in spec.names():
+    confirmed = spec.confirmed_names()  # not one that somebody tries out, in PyTorch alone
+    assert len([c for c in first if c.workload in confirmed and not unsupported(c)]) <= 24
+    for workload in confirmed:
         for framework in FRAMEWORKS:
             own = {c.strategy for c in first if (c.workload, c.framework) == (workload, framework) and not unsupported(c)}
             assert own > {SCENARIOS["train"].baseline}, "a baseline, and something to compare with it"

@@ -53,7 +53,7 @@ CASE = "transformer/torch/train/fp32/b4/tiny"
         (["advise", "--budget", "1GiB", "--parameters", "124Q"], "124M, 1.3B or 124e6"),
         (["advise", "--budget", "1GiB", "re*"], "resnet50"),
         (["advise", "--budget", "1GiB", "transformer/*/tr*"], "'tr*' may be several; choose from: train"),
-        (["evaluate", "*/torch", "--budget", "1GiB"], "not 3"),
+        (["evaluate", "*/torch", "--budget", "1GiB"], "one workload, framework and size are evaluated"),
         (["versions", "run", "--framework", "tensorflow"], "jittor"),
         (["dev", "golden", "resnet51"], "resnet50"),
         (["advise", "--budget", "256"], "256MiB"),

@@ -115,7 +115,7 @@ def count_parameters(workload: str, size: str) -> int:
 
 
 @pytest.mark.parametrize("size", ["cpu", "full"])
-@pytest.mark.parametrize("workload", spec.names())
+@pytest.mark.parametrize("workload", spec.confirmed_names())
 def test_the_table_of_workloads_has_the_batches_of_the_specification(workload: str, size: str) -> None:
     batches = spec.workload(workload).sizes[size].batches
     column = describe_workload(workload).split("|")[3 if size == "cpu" else 4]
@@ -161,7 +161,7 @@ def test_readme_says_which_machine_was_not_calibrated() -> None:
     assert "Calibration of the instruments: not done." in README
 
 
-MACHINES = framebench.machines(ROOT / "results")
+MACHINES = ("xeon-2core", "zen4-2core", "nvidia-h200")  # that are published; this one may have records, too
 
 
 def test_findings_say_by_which_instrument_the_peaks_of_two_machines_agree() -> None:

@@ -65,7 +65,8 @@ def test_standard_has_every_strategy_and_the_baselines_at_every_batch() -> None:
     assert {(c.scenario, c.strategy) for c in standard} == {(s, n) for s in SCENARIOS for n in names(s)}
     sweep = {c.batch for c in standard if c.id.startswith("transformer/jax/train/fp32/")}
     assert sweep == {1, 2, 4, 8, 16}
-    assert len({(c.workload, c.framework, c.scenario, c.strategy) for c in standard if c.strategy == "checkpoint"}) == 18
+    published = [c for c in standard if c.workload in spec.confirmed_names()]
+    assert len({(c.workload, c.framework, c.scenario, c.strategy) for c in published if c.strategy == "checkpoint"}) == 18
     assert {c.size for c in standard} == {"cpu"}
     assert {c.size for c in profiles.profile("full")} == {"full"}
 
