@@ -124,6 +124,8 @@ def test_it_is_measured_and_says_that_nobody_confirmed_it(folder: Path, results:
         if "/torch/" in case:
             assert (record["status"], record["verification"]["passed"], record["effect"]["proven"]) == ("ok", True, True)
             assert record["verification"]["against"] == ALONE
+            in_float64 = record["verification"]["mathematics"]
+            assert (in_float64["computed"], in_float64["passed"], in_float64["case"]) == (True, True, case)
         else:
             assert (record["status"], record["verification"]) == ("unsupported", None)
             assert record["reason"].startswith("not written for")

@@ -27,6 +27,7 @@ from tests.suite.cells import every, fewest, often, shares_a_process, usual
 
 PROGRAMS = Path(__file__).parent / "programs"
 MEASURE = PROGRAMS / "strategies_measure.py"
+WRITTEN = [(name, framework) for name in workloads() for framework in workload(name).frameworks]
 
 
 def measured(environment: Environment, cases: list[Case], **variables: str) -> dict[str, Any]:
@@ -141,8 +142,7 @@ def test_a_batch_that_does_not_divide_is_unsupported() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("name", workloads())
+@pytest.mark.parametrize(("name", "framework"), WRITTEN)
 def test_every_strategy_is_right_and_proven(name: str, framework: str, environment: dict[str, Environment]) -> None:
     cases = [c for c in often(framework) if c.workload == name]
     check(measured(environment[framework], cases), cases)
@@ -150,8 +150,7 @@ def test_every_strategy_is_right_and_proven(name: str, framework: str, environme
 
 @pytest.mark.all_cells
 @pytest.mark.slow
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("name", workloads())
+@pytest.mark.parametrize(("name", "framework"), WRITTEN)
 def test_the_other_cells_are_right_and_proven(name: str, framework: str, environment: dict[str, Environment]) -> None:
     above = often(framework)
     cases = [c for c in every(framework) if c.workload == name and shares_a_process(c) and c not in above]
