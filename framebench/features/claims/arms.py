@@ -86,7 +86,10 @@ def each(
     frameworks: tuple[str, ...] = FRAMEWORKS,
     label: str = "",
 ) -> tuple[Arm, ...]:
-    """An arm for each place where the cases of `make(workload, framework)` exist; no workloads named: all whose references are confirmed."""
+    """Make an arm for each place where the cases of `make(workload, framework)` exist.
+
+    Where no workloads are named, they are all those whose references two frameworks confirm.
+    """
     named_measures = places(make, workloads or confirmed_names(), frameworks)
     return tuple(Arm(f"{name} {label}".strip(), measure, target) for name, measure in named_measures)
 
@@ -114,7 +117,8 @@ def planned(
     quantity: plans.Quantity = "peak",
 ) -> tuple[Arm, ...]:
     """The same at full size, as planned for a card that is not here."""
-    made = [(w, f, Planned(quantity, ref(w, f, change), _of(base, w, f))) for w in workloads or confirmed_names() for f in frameworks]
+    pairs = [(w, f) for w in workloads or confirmed_names() for f in frameworks]
+    made = [(w, f, Planned(quantity, ref(w, f, change), _of(base, w, f))) for w, f in pairs]
     return tuple(
         Arm(f"{w}/{f} {label} planned".replace("  ", " "), measure, target)
         for w, f, measure in made
