@@ -104,6 +104,10 @@ class Adapter(ABC):
         self.collections: Counter[str] = Counter()  # of Python's collector, by generation
         gc.enable()
         gc.unfreeze()
+        self.count_collections()
+
+    def count_collections(self) -> None:
+        """Have this adapter count what Python's collector does, in the place of any other."""
         gc.callbacks[:] = [c for c in gc.callbacks if not isinstance(getattr(c, "__self__", None), Adapter)]
         gc.callbacks.append(self.on_collection)
 

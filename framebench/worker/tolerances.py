@@ -13,6 +13,7 @@ computes something else.
 
 from __future__ import annotations
 
+import gc
 import math
 import statistics
 from collections.abc import Iterable, Mapping
@@ -145,12 +146,16 @@ def observe_perturbed(adapter: Adapter, seed: int, perturbation: float) -> tuple
 
 
 def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:
-    """Make the first steps from perturbed weights in another adapter of the same case."""
+    """Make the first steps from perturbed weights in another adapter of the same case, which is gone afterwards."""
     other = adapters.load(PerturbedCase.of_case(adapter.case, 0, perturbation))
     other.float64 = adapter.float64
     other.still = adapter.still
     other.build()
-    return first_steps(other)[1]
+    observed = first_steps(other)[1]
+    adapter.count_collections()  # the other one had taken this over, and would be kept by it
+    del other
+    gc.collect()  # proofs count what is in memory
+    return observed
 
 
 def update_tolerance(precision: str) -> float:
