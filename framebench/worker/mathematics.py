@@ -38,7 +38,9 @@ from framebench.worker.tolerances import RUNS, Tolerances, observe_perturbed, to
 from framebench.worker.verification import comparable, find_reference, mismatched_tensors, wrong_gradients
 from framebench.worker.worker import Emit, serve
 
-TOLERANCE = 1e-9  # relative to a tensor's norm; right steps are off by up to 1e-11
+# Relative to a tensor's norm. References are written where PyTorch and JAX agree to as much (`dev golden`). Right steps are off
+# by some 1e-11; Adafactor's by up to 4e-8, whose updates are scaled by entries that are nothing but rounding.
+TOLERANCE = 1e-7
 PERTURBATION = 2.0**-36  # of a user's weights, relative: 130,000 roundoffs of float64
 DETERMINED = 1e-3  # a tensor that rounding moves further, at float64's, has no digits that could be compared
 # Precisions whose arithmetic is the strategy itself: in float64 there would be nothing left of it.

@@ -21,11 +21,15 @@ Attend = Callable[[Array, Array, Array], Array]  # query, key, value, each (batc
 library: Attend = partial(jax.nn.dot_product_attention, is_causal=True)
 
 
-def written_out(q: Array, k: Array, v: Array) -> Array:
-    """Causal softmax(q k^T / sqrt(width)) v, the softmax in float32 or wider."""
+def written_out(q: Array, k: Array, v: Array, seen: Array | None = None) -> Array:
+    """Return softmax(q k^T / sqrt(width)) v, the softmax in float32 or wider.
+
+    `seen` (queries, keys) says which keys a query looks at; by default those up to its own.
+    """
     t, d = q.shape[1], q.shape[-1]
+    seen = jnp.tril(jnp.ones((t, t), bool)) if seen is None else seen
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.promote_types(q.dtype, jnp.float32)) / d**0.5
-    masked = jnp.where(jnp.tril(jnp.ones((t, t), bool)), scores, -jnp.inf)
+    masked = jnp.where(seen, scores, -jnp.inf)
     return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(masked).astype(v.dtype), v)
 
 

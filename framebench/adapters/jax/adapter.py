@@ -97,7 +97,8 @@ class JaxAdapter(Adapter):
     def make(self) -> None:
         if self.float64:
             self.recipe.width = np.float64
-            if hasattr(self.model_module, "written_out"):  # the library's softmax is in float32 whatever it is given
+            # the library's softmax is in float32 whatever it is given; a strategy's own attention stays
+            if hasattr(self.model_module, "written_out") and "attend" not in self.recipe.model_options:
                 self.recipe.model_options["attend"] = self.model_module.written_out
         parts = self.initial(self.config, self.recipe.training)
         self.graph = parts.graph

@@ -154,8 +154,9 @@ class TorchAdapter(Adapter):
 
     @contextlib.contextmanager
     def default_dtype(self) -> Iterator[None]:
-        """Have a user's file make float64 tensors where the step is in float64: `torch.zeros(n)`, for instance."""
-        if not self.float64 or self.case.workload != OWN:
+        """Have tensors of no named type made in float64 where the step is: those of a user's file, such as `torch.zeros(n)`,
+        and the count of steps that optimizers make their bias corrections of."""
+        if not self.float64:
             yield
             return
         before = torch.get_default_dtype()

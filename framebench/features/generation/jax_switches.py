@@ -24,7 +24,8 @@ switch = Switches()
 class Written:
     """Attention while a call of the model is traced: each layer writes its keys and values into the cache, in turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, written_out: Callable[..., Array]) -> None:
+        self.written_out = written_out
         self.old: list[tuple[Array, Array]] = []
         self.new: list[tuple[Array, Array]] = []
         self.start: Array | int = 0
@@ -36,6 +37,8 @@ class Written:
         )
         self.new.append((keys, values))
         seen = jnp.arange(keys.shape[1]) <= self.start + jnp.arange(q.shape[1])[:, None]
+        if q.dtype == jnp.float64:  # the library's softmax is in float32 whatever it is given
+            return self.written_out(q, keys, values, seen)
         return jax.nn.dot_product_attention(q, keys, values, mask=seen[None, None])
 
     def __call__(self, model: nnx.Module, tokens: Array, start: Array | int, cache: Tree) -> tuple[Array, Tree]:
@@ -52,7 +55,7 @@ class Generation:
     def __init__(self, run: JaxAdapter, cached: bool) -> None:
         self.run = run
         self.prompt = run.config.length - run.case.decoded
-        self.written = Written() if cached else None
+        self.written = Written(run.model_module.written_out) if cached else None
         self.cache: Tree = []
         self.loss_of_prompt: Any = 0.0
         self.calls = 0  # of the compiled program, in the last step

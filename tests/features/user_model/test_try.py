@@ -184,16 +184,6 @@ def with_dropout(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_second_survey_finds_what_the_first_did(
-    tmp_path: Path, environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a model that draws, whose references are made without chance: what the first found changes no key of the second."""
-    monkeypatch.setenv("FRAMEBENCH_OWN", str(tmp_path))
-    keys = run_inside(environment["jittor"], PROGRAMS / "survey_twice.py", str(with_dropout(tmp_path)), "jittor")
-    assert keys == [["mine/train/b4/still"]] * 2
-
-
-@pytest.mark.slow
 @pytest.mark.all_cells
 def test_jittor_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
     file = with_dropout(tmp_path)
