@@ -33,9 +33,7 @@ class Row(NamedTuple):
     ranks: Annotated[int, "", "processes or devices that share the step"]
     status: Annotated[str, "", "ok, oom, timeout, crashed, unsupported or wrong; only ok has numbers"]
     reason: Annotated[str | None, "", "why the status is not ok"]
-    verified: Annotated[
-        bool | None, "", "whether the results passed verification: against float64, or without such values as docs/gpu.md says"
-    ]
+    verified: Annotated[bool | None, "", "whether the results passed verification (docs/verification.md)"]
     worst_error: Annotated[float | None, "", "the largest of the verification's relative errors"]
     mathematics_error: Annotated[
         float | None, "", "the largest relative error of the strategy's step in float64; missing where it was not computed"
