@@ -59,7 +59,7 @@ class OnCard(Adapter):
     def __init__(self) -> None:
         self.case = parse("transformer/torch/eval/no_grad/b4/tiny")
         self.proofs, self.after_step, self.spent, self.steps = {}, [], defaultdict(float), 0
-        self.answers, self.outputs = Counter(), 0
+        self.answers, self.outputs, self.restored_at = Counter(), 0, 0
 
     def make(self) -> None: ...
     def put(self, x: np.ndarray, y: np.ndarray) -> Batch: ...  # type: ignore[empty-body]
