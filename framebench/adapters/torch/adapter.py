@@ -19,7 +19,7 @@ from framebench.adapters.torch.card import COUNTERS, PEAKS, CudaEvents, read
 from framebench.adapters.torch.elsewhere import addresses, attributes, every_tensor, storages
 from framebench.adapters.torch.known_faults import known_fault, of_norms
 from framebench.adapters.torch.libraries import mkl_bytes
-from framebench.adapters.torch.narrow import NarrowResults
+from framebench.adapters.torch.narrow import NarrowResults, WidenedCasts
 from framebench.adapters.torch.observe import BATCHED, Observed, asks_for_closure, dtypes, graph_nodes, parts, unique_bytes
 from framebench.adapters.torch.parts import Process, Readings, Recipe
 from framebench.adapters.torch.process import FUSED, set_up
@@ -162,7 +162,8 @@ class TorchAdapter(Adapter):
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         try:
-            yield
+            with WidenedCasts() if self.case.workload == OWN else contextlib.nullcontext():
+                yield
         finally:
             torch.set_default_dtype(before)
 

@@ -1,4 +1,4 @@
-"""Find operations that round to a narrower type than float64, whatever they are given."""
+"""A user's step in float64: casts to float32 that are written out, and operations that round to less all the same."""
 
 from __future__ import annotations
 
@@ -6,10 +6,26 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 NARROW = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class WidenedCasts(TorchFunctionMode):
+    """Make casts to float32 casts to float64.
+
+    People write `logits.float()` to leave a lower precision before a loss, not to come from a higher one.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the function, with float64 in the place of float32 among its arguments."""
+        if func is torch.Tensor.float:
+            return args[0].double()
+        widened = [torch.float64 if arg is torch.float32 else arg for arg in args]
+        named = {name: torch.float64 if arg is torch.float32 else arg for name, arg in (kwargs or {}).items()}
+        return func(*widened, **named)
 
 
 class NarrowResults(TorchDispatchMode):
