@@ -46,7 +46,9 @@ def check(arms: list[Arm], options: Options, on_phase: Callable[[Case, str], Non
             representatives[arm] = case
     for file, several in by_file(representatives, options).items():
         cases = list(dict.fromkeys(representatives[arm] for arm in several))
-        lines = compute_missing(file, cases, several[0].environment, options, on_phase)
+        # progress is told of the case that is asked for, and not of the one that stands for it
+        told = partial(on_phase, several[0].case)
+        lines = compute_missing(file, cases, several[0].environment, options, told)
         for arm in several:
             outcomes[arm] = lines[representatives[arm].id]
     return outcomes
@@ -114,7 +116,7 @@ def compute_missing(
     cases: list[Case],
     environment: Environment,
     options: Options,
-    on_phase: Callable[[Case, str], None],
+    on_phase: Callable[[str], None],
     baseline: Case | None = None,
 ) -> dict[str, Mathematics]:
     """Have the cases computed that the file lacks, and return all of its lines.
@@ -131,7 +133,7 @@ def compute_missing(
         variables = runner.worker_variables(environment, some[0], "time", options)
         log = file.with_suffix(f".{os.getpid()}.log")
         worker = Worker(environment, WORKER, orders, variables, log)
-        outcome = worker.end(partial(on_phase, some[0]), options.time_limit_s)
+        outcome = worker.end(on_phase, options.time_limit_s)
         log.unlink(missing_ok=True)
         lines = read_lines(file)
         lost = next((case for case in some if case.id not in lines), None)

@@ -44,6 +44,7 @@ class Process:
         self.started.append(orders["cases"])
 
     def end(self, on_phase: Any, limit_s: float) -> Outcome:
+        on_phase("mathematics in float64")
         for name in self.orders["cases"]:
             if name in self.deadly:
                 return Outcome("crashed", "ended by SIGSEGV")
@@ -80,6 +81,12 @@ def test_every_batch_and_size_of_a_strategy_has_the_answer_of_the_smallest(proce
     outcomes = check(arms(larger))
     assert {outcome["case"] for outcome in outcomes.values()} == {"transformer/torch/train/checkpoint/b4/tiny"}
     assert process.started == [["transformer/torch/train/checkpoint/b4/tiny"]]
+
+
+def test_progress_is_told_of_the_case_that_is_asked_for(process: type[Process]) -> None:
+    larger, told = parse("transformer/torch/train/checkpoint/b8/cpu"), []
+    mathematics.check(arms([larger]), Options(), lambda case, phase: told.append(case))
+    assert set(told) == {larger}
 
 
 def test_changed_code_is_checked_anew(process: type[Process], monkeypatch: pytest.MonkeyPatch) -> None:

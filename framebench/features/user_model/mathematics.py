@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from framebench.engine import mathematics
@@ -44,7 +45,8 @@ class Float64Checks:
         for environment, several in groups.items():
             small = {arm: replace(arm.case, batch=self.batch) for arm in several}
             baseline = replace(self.model.baseline, batch=self.batch)
-            lines = mathematics.compute_missing(file, list(small.values()), environment, options, on_phase, baseline)
+            told = partial(on_phase, several[0].case)
+            lines = mathematics.compute_missing(file, list(small.values()), environment, options, told, baseline)
             for arm, case in small.items():
                 outcomes[arm] = lines[case.id]
         return outcomes
