@@ -9,7 +9,7 @@ single batch norm is off by 3e-5. So one bound serves all, and no table of machi
 
 The suite's cases are computed at the smallest size and compared with the stored references, which two
 frameworks agree on. A user's model is compared with its own baseline in float64, at a small batch, and how far
-its tensors may be off is measured there too: the baseline is repeated from weights that are perturbed by a few
+its tensors may be off is measured there too: the baseline is repeated from weights that are perturbed by some
 hundred thousand roundoffs of float64. A gradient that is zero but for rounding is found so, and left out.
 
 A lower precision that the strategy asks for leaves float64 alone, so casts are not seen here, but by the coarse

@@ -23,6 +23,7 @@ import numpy as np
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
+from framebench.models.spec import OWN
 from framebench.suite.case import Case
 from framebench.suite.tensors import Summaries, distance, family
 from framebench.worker.observe import Observed, begin_again, first_steps
@@ -116,7 +117,7 @@ def observe_steps(adapter: Adapter) -> Verified:
     Perturbed steps come first where the adapter can go back to its first weights, so that the steps which
     follow continue from the canonical ones.
     """
-    precision = adapter.case.plan.precision
+    precision = rounding_precision(adapter.case)
     perturbation = PERTURBATION[precision]
     seconds: list[float] = []
     responses: list[Observed] = []
@@ -136,6 +137,14 @@ def observe_steps(adapter: Adapter) -> Verified:
     least = LEAST_OF_CODED_MOMENTS if precision == "8-bit moments" else perturbation
     tolerances = tolerances_from(observed, responses, perturbation, update_tolerance(precision), least)
     return Verified(seconds, observed, tolerances)
+
+
+def rounding_precision(case: Case) -> str:
+    """Return the precision that a case rounds in: the strategy's, or that of a user's file which casts by itself."""
+    precision = case.plan.precision
+    if case.workload == OWN and precision == "fp32" and case.spec.facts.get("narrow"):  # type: ignore[attr-defined]
+        return "bf16"
+    return precision
 
 
 def observe_perturbed(adapter: Adapter, seed: int, perturbation: float) -> tuple[list[float], Observed]:

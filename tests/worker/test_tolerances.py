@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.worker.observe import Observed
-from framebench.worker.tolerances import FACTOR, PERTURBATION, PerturbedCase, tolerances_from
+from framebench.worker.tolerances import FACTOR, PERTURBATION, PerturbedCase, rounding_precision, tolerances_from
 
 LEAST = 1e-4
 CASE = parse("transformer/torch/train/fp32/b4/tiny")
@@ -81,3 +84,14 @@ def test_each_seed_perturbs_otherwise_and_the_same_seed_alike() -> None:
     one, same, other = (PerturbedCase.of_case(CASE, seed, 2.0**-14).weights["wte.weight"] for seed in (0, 0, 1))
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("narrow", "strategy", "precision"), [(True, "fp32", "bf16"), (True, "amp_fp16", "fp16"), (False, "fp32", "fp32")]
+)
+def test_a_file_that_casts_by_itself_is_compared_as_bfloat16_is(
+    narrow: bool, strategy: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = SimpleNamespace(facts={"narrow": narrow})
+    monkeypatch.setattr(Case, "spec", property(lambda case: facts))
+    assert rounding_precision(Case("own", "torch", "train", strategy, 4, "mine")) == precision
