@@ -32,6 +32,9 @@ class Bench(Clone):
     def __init__(self, where: Path) -> None:
         super().__init__(where)
         self.variables |= {"PYTHONPATH": str(self.root), "FRAMEBENCH_MACHINE": "test"}
+        # a make that `make test` runs would say which folder it enters and leaves, and take over its settings
+        for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
+            self.variables.pop(name, None)
 
     def renew(self) -> None:
         """Take back what a test has done."""
