@@ -18,7 +18,7 @@ WIDEST := xeon-2core
 # and the one where releases were measured last
 UPGRADED := zen4-2core
 
-.PHONY: setup bench bench-gpu environments test test-all test-slurm mutants lint style project site report notebooks jupyter clean
+.PHONY: setup bench bench-gpu environments test test-all test-control test-slurm mutants lint style project site report notebooks jupyter clean
 
 setup: $(READY)
 
@@ -68,7 +68,11 @@ test: environments
 test-all: environments
 	$(PYTEST) -m "not slurm"
 
-# Runs over machines, against a Slurm that the test starts; skipped, with the reason, where there is none and none can be installed
+# The quick tests of what runs in the control environment: for the Pythons on which the frameworks are not tested
+test-control: $(READY)
+	$(PYTEST) --without-frameworks -m "not slow and not slurm and not all_cells" tests
+
+# Runs over machines, against a Slurm that the test starts; skipped, with the reason, where there is none
 test-slurm: $(READY)
 	$(BIN)/python -m pytest -m slurm tests/features/cluster/test_slurm.py
 

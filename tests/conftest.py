@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,19 @@ def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a developer's shell sets must not decide a test."""
     for name in ("FRAMEBENCH_PROFILE", "FRAMEBENCH_MACHINE", "FRAMEBENCH_SESSION", "FRAMEBENCH_ENV"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def framework_environments(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Skip each test that asks for a framework's environment, where the option says so."""
+
+    def skip(*arguments: object, **settings: object) -> Environment:
+        pytest.skip("--without-frameworks: it needs a framework's environment")
+
+    with pytest.MonkeyPatch.context() as patch:
+        if request.config.getoption("--without-frameworks"):
+            patch.setattr(environments, "ensure", skip)
+        yield
 
 
 @pytest.fixture
@@ -144,6 +157,11 @@ campaign: list[dict[str, object]] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--without-frameworks",
+        action="store_true",
+        help="skip what runs in a framework's environment: for the Pythons that only the control environment supports",
+    )
     parser.addoption(
         "--faults", type=Path, help="write what the fault campaign tried to this file, for framebench.features.study.faults"
     )

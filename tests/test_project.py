@@ -21,6 +21,7 @@ GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 FORMS = sorted(file for file in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if file.name != "config.yml")
 HOST = re.compile(r"https?://|\b[\w-]+\.(?:com|org|io|dev)\b")
+PINNED = re.compile(r"uses: [\w/-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+")
 TARGET = re.compile(r"^([a-z-]+):(?!=)", re.M)
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -61,16 +62,24 @@ def test_a_workflow_is_whole_and_asks_for_no_secret_and_no_host(file: Path) -> N
         assert job.get("needs") in (None, *found["jobs"])
     for step in steps(file):
         assert ("uses" in step) != ("run" in step), step
-        assert "@v" in step.get("uses", "@v")
-        if step.get("uses", "").startswith("actions/setup-python"):
-            assert step["with"]["python-version"] == "3.11"
+    for line in text.splitlines():
+        if "uses:" in line:
+            assert PINNED.search(line), f"an action is pinned by the hash of its commit, with its version beside it: {line}"
 
 
 def test_continuous_integration_runs_what_the_clone_has() -> None:
-    assert commands("ci.yml") == [".ci/run"]
+    assert commands("ci.yml") == [".ci/run", "make test-control"]
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     assert set(triggers("ci.yml")) == {"push", "pull_request"}
     assert parsed(GITHUB / "workflows" / "ci.yml")["jobs"]["ci"]["timeout-minutes"] == 90
+
+
+def test_continuous_integration_tests_every_python_that_is_supported() -> None:
+    jobs = parsed(GITHUB / "workflows" / "ci.yml")["jobs"]
+    (setup,) = (step for step in jobs["ci"]["steps"] if step.get("uses", "").startswith("actions/setup-python"))
+    tested = {setup["with"]["python-version"], *jobs["control"]["strategy"]["matrix"]["python"]}
+    classifiers = [line.rpartition(" :: ")[2] for line in project()["classifiers"] if "Python :: 3." in line]
+    assert tested == set(classifiers)
 
 
 def test_every_week_each_newest_release_is_compared() -> None:
