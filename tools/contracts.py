@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from graphlib import CycleError, TopologicalSorter
@@ -38,25 +37,6 @@ class NoCircles(Contract):
         output.print_error(" <- ".join(check.metadata["circle"]))
 
 
-class Hidden(Contract):
-    """Only modules `in_the_open` import what a text names, by `import_module` or `__import__`."""
-
-    in_the_open: Any = fields.SetField(subfield=fields.StringField())
-
-    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        ours = [module for module in graph.modules if not graph.is_module_squashed(module)]
-        hiding = {module for module in ours if hides(source_of(module))}
-        wrong = sorted(hiding ^ set(self.in_the_open))
-        return ContractCheck(kept=not wrong, metadata={"wrong": wrong, "hiding": hiding})
-
-    def render_broken_contract(self, check: ContractCheck) -> None:
-        for module in check.metadata["wrong"]:
-            complaint = (
-                "imports what a text names" if module in check.metadata["hiding"] else "is named in the contract for nothing"
-            )
-            output.print_error(f"{module} {complaint}")
-
-
 def source_of(module: str) -> str:
     """Its text; nothing is imported but for its outermost package."""
     package, *inner = module.split(".")
@@ -65,14 +45,6 @@ def source_of(module: str) -> str:
     assert spec.origin
     file = Path(spec.origin).parent.joinpath(*inner)
     return (file / "__init__.py" if file.is_dir() else file.with_suffix(".py")).read_text()
-
-
-def hides(source: str) -> bool:
-    return any(
-        isinstance(node, ast.Call)
-        and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("import_module", "__import__")
-        for node in ast.walk(ast.parse(source))
-    )
 
 
 class Leaves(Contract):

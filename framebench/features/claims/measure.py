@@ -18,7 +18,6 @@ from framebench import extensions
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
-from framebench.extensions import worker_module
 from framebench.features.claims import snippets
 from framebench.features.claims.needs import listing
 from framebench.features.claims.probed_record import Probed
@@ -46,13 +45,13 @@ def folder(results: Path, machine: str, probe: str) -> Path:
 
 def absent_names(names: tuple[str, ...], environment: Environment) -> dict[str, bool]:
     """Whether each of these attribute paths exists in the framework that is installed."""
-    printed = environments.run_module(environment, worker_module("claims", "probes.names"), environment.framework, *names)
+    printed = environments.run_module(environment, "framebench.features.claims.probes.names", environment.framework, *names)
     return {str(name): bool(there) for name, there in json.loads(printed.splitlines()[-1]).items()}
 
 
 def inputs() -> dict[str, list[float]]:
     """Bytes by which reading a data set grew a fresh process, from a list of arrays and from a memory-mapped file."""
-    return _by_key([json.loads(_own_module(worker_module("claims", "probes.inputs"))) for _ in range(ROUNDS)])
+    return _by_key([json.loads(_own_module("framebench.features.claims.probes.inputs")) for _ in range(ROUNDS)])
 
 
 def _by_key(rounds: list[dict[str, float]]) -> dict[str, list[float]]:
@@ -72,7 +71,7 @@ def monitor(case: Case, environment: Environment) -> dict[str, list[float]]:
 
 def _printed_by(environment: Environment, module: str, *arguments: str, **variables: str) -> dict[str, float]:
     """The last line that a module of the worker prints, in a process of its own on one thread."""
-    name = worker_module("claims", f"probes.{module}")
+    name = f"framebench.features.claims.probes.{module}"
     printed = environments.run_module(environment, name, *arguments, OMP_NUM_THREADS="1", **variables)
     numbers: dict[str, float] = json.loads(printed.splitlines()[-1])
     return numbers

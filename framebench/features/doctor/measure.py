@@ -12,14 +12,13 @@ import psutil
 
 from framebench.engine import environments, installed
 from framebench.engine.environments import SetupError
-from framebench.extensions import worker_module
 from framebench.features.doctor import cuda_check
 from framebench.instruments.host import MALLOC_ENV, HostPeak
 from framebench.records import provenance
 from framebench.records.store import calibration_file
 from framebench.suite.strategy import FRAMEWORKS
 
-WORKER, OVERHEAD = worker_module("doctor", "worker"), worker_module("doctor", "torch_overhead")
+WORKER, OVERHEAD = "framebench.features.doctor.worker", "framebench.features.doctor.torch_overhead"
 LIMITS = {"bias": 0.01, "spread": 0.01, "lost": 0.05, "overhead": 1.02, "busy": 0.25, "steal": 0.02}
 
 

@@ -7,7 +7,6 @@ from pydantic import ValidationError
 from framebench.engine import runner
 from framebench.engine.environments import Environment, SetupError, run_module
 from framebench.engine.runner import Options
-from framebench.extensions import worker_module
 from framebench.features.explain.record import Explanation
 from framebench.suite.case import Case
 
@@ -41,7 +40,7 @@ def explain(case: Case, environment: Environment) -> Explanation:
     variables = runner.worker_variables(environment, case, "memory", Options())
     variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # what is taken from a cache tells nothing of its plan
     try:
-        printed = run_module(environment, worker_module("explain", "worker"), case.id, **variables)
+        printed = run_module(environment, "framebench.features.explain.worker", case.id, **variables)
         return Explanation.model_validate_json(printed.splitlines()[-1])
     except SetupError as error:
         raise Unexplained(f"{case.id} in {environment.name}: {str(error).splitlines()[-1]}") from error

@@ -3,12 +3,13 @@ framework's environment. Prints one JSON object; `records.explanation.Explanatio
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
 from typing import Any
 
-from framebench import adapters, extensions
+from framebench import adapters
 from framebench.suite.hypothetical import named
 from framebench.worker.worker import own_stdout, peaks
 
@@ -16,7 +17,7 @@ from framebench.worker.worker import own_stdout, peaks
 def explain(case_id: str) -> dict[str, Any]:
     """The framework's account of a step, after two steps without it, of which the second one's peak is measured."""
     case = named(case_id)
-    module = extensions.of_framework("explain", "account", case.framework)
+    module = importlib.import_module(f"framebench.features.explain.{case.framework}_account")
     adapter = adapters.load(case)
     adapter.build()
     peaks(adapter)

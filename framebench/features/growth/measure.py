@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from framebench.engine import runner
 from framebench.engine.environments import Environment, SetupError, run_module
 from framebench.engine.runner import Options
-from framebench.extensions import worker_module
 from framebench.features.growth.record import Growth
 from framebench.instruments import host
 from framebench.suite.case import Case
@@ -37,7 +36,7 @@ def read(case: Case, environment: Environment, steps: int, file: Path | None = N
         raise NoReadings(f"{case.id}: {why}")
     variables = runner.worker_variables(environment, case, "memory", Options())
     arguments = [case.id, str(steps), *([str(file.absolute())] if file else [])]
-    return _answer(environment, "worker", case.id, arguments, variables)
+    return _answer(environment, "framebench.features.growth.worker", case.id, arguments, variables)
 
 
 def followable(script: Path) -> str:
@@ -59,7 +58,7 @@ def followable(script: Path) -> str:
 
 def followed(script: Path, arguments: list[str], environment: Environment, steps: int) -> Growth:
     """So many steps of a user's own script. Raises NoReadings."""
-    worker = f"{environment.framework}_script"
+    worker = f"framebench.features.growth.{environment.framework}_script"
     variables = host.MALLOC_ENV | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}  # what the script may import
     return _answer(environment, worker, script.name, [str(script.absolute()), str(steps), *arguments], variables)
 
@@ -67,7 +66,7 @@ def followed(script: Path, arguments: list[str], environment: Environment, steps
 def _answer(environment: Environment, worker: str, name: str, arguments: list[str], variables: dict[str, str]) -> Growth:
     """Raises NoReadings."""
     try:
-        reply = json.loads(run_module(environment, worker_module("growth", worker), *arguments, **variables).splitlines()[-1])
+        reply = json.loads(run_module(environment, worker, *arguments, **variables).splitlines()[-1])
         if "fault" in reply:
             raise NoReadings(reply["fault"])
         return Growth.model_validate(reply)

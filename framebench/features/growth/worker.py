@@ -8,6 +8,7 @@ JSON object; `records.growth.Growth` says what is in it.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from framebench import adapters, extensions
+from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.features.growth.leak_report import HALF, Program, leak_report
 from framebench.features.growth.meters import Meter, Readings, bytes_meters
@@ -63,14 +64,15 @@ def growth(case_id: str, steps: int, file: str | None) -> dict[str, Any]:
     function = _own_step(file) if file else None
     case = named(case_id)
     adapter = adapters.load(case)
-    of_framework = extensions.of_framework("growth", "counters", case.framework)
-    programs: list[Program] = of_framework.watch_compilations()
+    framework = importlib.import_module(f"framebench.features.growth.{case.framework}_counters")
+    programs: list[Program] = framework.watch_compilations()
     adapter.build()
     adapter.synchronize()
     step = partial(_called, function, adapter, file) if function and file else partial(_whole_step, adapter)
     for _ in range(WARM_UP):
         step()
-    meters, counted = bytes_meters(of_framework.live(adapter)), of_framework.counters(adapter, programs)
+    meters = bytes_meters(framework.live(adapter))
+    counted = framework.counters(adapter, programs)
     readings = read(step, meters | counted, steps)
     answer: dict[str, Any] = {
         "case": case.id,
@@ -79,7 +81,7 @@ def growth(case_id: str, steps: int, file: str | None) -> dict[str, Any]:
         "bytes": {name: readings[name] for name in meters},
         "counts": {name: readings[name] for name in counted},
         "watched": HALF,
-        "kept": leak_report(of_framework.storages(), step, programs),
+        "kept": leak_report(framework.storages(), step, programs),
     }
     return answer | {"versions": adapter.versions(), "device": adapter.device()}
 

@@ -14,7 +14,6 @@ from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome, Worker
-from framebench.extensions import worker_module
 from framebench.features.max_batch.order import UNDER, Order
 from framebench.suite.case import Case
 from framebench.suite.protocol import BatchReport
@@ -37,7 +36,7 @@ def carry_out(order: Order, environment: Environment, options: Options, progress
     case = Case.of(order.case)
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.worker_variables(environment, case, "memory", options) | environment.scratch(Path(scratch))
-        worker = Worker(environment, worker_module("max_batch", "worker"), order.as_dict(), variables, Path(scratch) / "log")
+        worker = Worker(environment, "framebench.features.max_batch.worker", order.as_dict(), variables, Path(scratch) / "log")
         outcome = worker.end(progress, options.time_limit_s)
     answer = Answer(outcome.status, outcome.reason, outcome.result, outcome.log, reports=worker.reports)
     if answer.status == "oom":

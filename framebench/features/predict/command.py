@@ -26,7 +26,6 @@ from framebench.cli.shared import (
 )
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
-from framebench.extensions import worker_module
 from framebench.suite import hypothetical
 from framebench.suite import selectors as named_cases
 from framebench.suite.case import Case
@@ -124,7 +123,7 @@ def by_fake_tensors(case: Case, environment: Environment | None = None) -> dict[
     if why := hypothetical.obstacle(case):
         return fake | {"note": why}
     environment = environment or environments.ensure("torch", say=say)
-    printed = environments.run_module(environment, worker_module("predict", "worker"), case.id, OMP_NUM_THREADS="1")
+    printed = environments.run_module(environment, "framebench.features.predict.worker", case.id, OMP_NUM_THREADS="1")
     answer = json.loads(printed.splitlines()[-1])
     if "fault" in answer:
         raise Fault(answer["fault"])

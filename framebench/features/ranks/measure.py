@@ -14,7 +14,6 @@ from framebench.engine.blocks import Run
 from framebench.engine.environments import Environment
 from framebench.engine.supervisor import Outcome, Worker
 from framebench.engine.timed_process import Arm
-from framebench.extensions import worker_module
 from framebench.features.ranks import predicted as predicted_rank
 from framebench.records.record import INSTRUMENTS, Record
 from framebench.suite.case import Case
@@ -65,7 +64,7 @@ def carry_out(part: str, arm: Arm, run: Run, scratch: Path) -> Outcome:
     variables = runner.worker_variables(arm.environment, arm.case, part, run.options) | arm.environment.scratch(scratch)
     variables |= {"TMPDIR": str(scratch)}  # PyTorch's launcher leaves a folder there
     task = run.options.task(arm.case, part).as_dict() | {"core": None}
-    worker = Worker(arm.environment, worker_module("ranks", "worker"), task, variables, scratch / f"{part}.log")
+    worker = Worker(arm.environment, "framebench.features.ranks.worker", task, variables, scratch / f"{part}.log")
     outcome = worker.end(partial(run.told.phase, arm.case), run.options.time_limit_s)
     outcome.seconds = time.monotonic() - started
     return outcome

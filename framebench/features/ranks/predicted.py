@@ -7,7 +7,6 @@ import json
 from pydantic import ValidationError
 
 from framebench.engine.environments import Environment, SetupError, run_module
-from framebench.extensions import worker_module
 from framebench.features.ranks.cases import obstacle
 from framebench.features.ranks.prediction import Prediction
 from framebench.suite.case import Case
@@ -24,7 +23,7 @@ def predict(case: Case, environment: Environment) -> Prediction:
     try:
         variables = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
         printed = json.loads(
-            run_module(environment, worker_module("ranks", "predicted_worker"), case.id, **variables).splitlines()[-1]
+            run_module(environment, "framebench.features.ranks.predicted_worker", case.id, **variables).splitlines()[-1]
         )
         if "error" in printed:
             raise Unpredicted(f"{case.id} in {environment.name}: {printed['error']}")

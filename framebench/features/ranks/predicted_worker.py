@@ -3,18 +3,18 @@ environment. Prints one JSON object: what the framework's `predicted_rank.predic
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
 
-from framebench import extensions
 from framebench.features.ranks.cases import over_ranks
 from framebench.worker.worker import own_stdout
 
 if __name__ == "__main__":
     out = own_stdout()
     case = over_ranks(sys.argv[1])
-    module = extensions.of_framework("ranks", "predicted", case.framework)
+    module = importlib.import_module(f"framebench.features.ranks.{case.framework}_predicted")
     try:
         print(json.dumps(module.predict(case)), file=out)
     except module.Gone as error:

@@ -18,7 +18,6 @@ from typing import Any
 
 from framebench import adapters, extensions
 from framebench.adapters.base import Adapter
-from framebench.extensions import worker_module
 from framebench.instruments import limits
 from framebench.suite.case import Case
 from framebench.suite.protocol import MemoryResult, Origin, Task, TimeResult
@@ -34,7 +33,7 @@ def _launch(case: Case) -> None:
     """Become the framework's launcher, unless it has started this process, or needs none."""
     if "RANK" in os.environ:
         return
-    again = ["-m", worker_module("ranks", "worker"), *sys.argv[1:]]
+    again = ["-m", "framebench.features.ranks.worker", *sys.argv[1:]]
     if case.framework in LAUNCHED:
         die_with_parent()
         os.execv(sys.executable, [sys.executable, "-m", *LAUNCHED[case.framework], str(case.ranks), *again])

@@ -18,7 +18,6 @@ from typing import Any
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.extensions import worker_module
 from framebench.models.spec import workload
 from framebench.records.pins import pinned_version
 from framebench.records.provenance import PACKAGE
@@ -42,7 +41,7 @@ def compute(name: str, environment: Environment, sizes: tuple[str, ...] | None =
         while len(computed_values := {key: value for line in lines(done) for key, value in line.items()}) > before:
             before = len(computed_values)
             arguments = (name, environment.framework, size, str(done), *computed_values, *but)
-            environments.run_module(environment, worker_module("references", "golden_worker"), *arguments)
+            environments.run_module(environment, "framebench.features.references.golden_worker", *arguments)
         golden_values |= {key: value for key, value in computed_values.items() if key not in but}
     return golden_values
 

@@ -23,7 +23,6 @@ from framebench.engine.groups import Group
 from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome, Worker
 from framebench.engine.timed_process import Arm
-from framebench.extensions import worker_module
 from framebench.features.user_model import strategies as applicable
 from framebench.features.user_model.look import compiles
 from framebench.features.user_model.spec import VARIABLE
@@ -132,7 +131,7 @@ def reference(model: UserModel, environment: Environment, options: Options, told
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.worker_variables(environment, case, "time", options) | environment.scratch(Path(scratch))
         orders: dict[str, object] = {"case": case.id}
-        worker = Worker(environment, worker_module("user_model", "reference"), orders, variables, Path(scratch) / "log")
+        worker = Worker(environment, "framebench.features.user_model.reference", orders, variables, Path(scratch) / "log")
         outcome = worker.end(told, options.time_limit_s)
     if outcome.status != "ok":
         raise Fault(in_words(model, outcome))

@@ -9,12 +9,15 @@ from pathlib import Path
 from framebench.cli.shared import err, needed, say
 from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.extensions import worker_module
 from framebench.features.user_model import measure as trial
 from framebench.features.user_model.measure import UserModel
 from framebench.suite.user_file import Fault
 
-FACTS = {"torch": "torch_facts", "jax": "flax_facts"}  # what looks into the file, by framework
+# the program that looks into the file, by framework
+FACTS = {
+    "torch": "framebench.features.user_model.torch_facts",
+    "jax": "framebench.features.user_model.flax_facts",
+}
 
 
 def fits(
@@ -44,8 +47,8 @@ def looked_into(model: UserModel, environment: Environment, folder: Path) -> Non
 
 def _facts(model: UserModel, environment: Environment) -> dict[str, object]:
     """Raises Fault."""
-    module = worker_module("user_model", FACTS[model.framework])
-    printed = environments.run_module(environment, module, str(model.batch), OMP_NUM_THREADS="1")
+    program = FACTS[model.framework]
+    printed = environments.run_module(environment, program, str(model.batch), OMP_NUM_THREADS="1")
     facts: dict[str, object] = json.loads(printed.splitlines()[-1])
     if "fault" in facts:
         raise Fault(str(facts["fault"]))

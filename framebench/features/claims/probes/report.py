@@ -3,15 +3,15 @@ environment."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
-
-from framebench import extensions
 
 
 def tried(framework: str, number: str) -> dict[str, float]:
     """The numbers that decide, by name: bytes, counts or values, as the report's function says."""
-    report_numbers: dict[str, float] = extensions.of_framework("claims", "reports", framework).REPORTS[number]()
+    module = importlib.import_module(f"framebench.features.claims.{framework}_reports")
+    report_numbers: dict[str, float] = module.REPORTS[number]()
     return report_numbers
 
 

@@ -13,7 +13,6 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from framebench.engine.environments import Environment, SetupError, run_module
-from framebench.extensions import worker_module
 from framebench.features.devices.judge.measured import Row
 from framebench.features.devices.judge.programs import Program
 from framebench.features.devices.plans.fingerprint import of_files, planner
@@ -21,7 +20,7 @@ from framebench.records import provenance
 from framebench.records.record import Bytes, Moment, Part
 
 FOLDER = Path("measured_elsewhere") / "predicted"
-WORKER = worker_module("devices", "judge.torch_worker")
+WORKER = "framebench.features.devices.judge.torch_worker"
 SOURCES = Path(__file__).parents[1]  # what predictions rest on
 
 

@@ -15,7 +15,6 @@ from packaging.version import Version
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.extensions import worker_module
 from framebench.features.devices.catalog import Device
 from framebench.records.pins import pinned_version
 from framebench.suite.case import Case
@@ -51,7 +50,7 @@ def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
     """What the framework's planner prints; `failed` with its last words where it prints nothing, or takes too long."""
     ours = {name: value for name, value in os.environ.items() if name not in FLAGS}
     paths = {**ours, **environment.variables(), **ALONE, "PYTHONPATH": environments.import_path()}
-    module = worker_module("devices", planner(environment))
+    module = f"framebench.features.devices.{planner(environment)}"
     command = [str(environment.python), "-P", "-m", module, case.id, device.name]
     process = subprocess.Popen(
         command, env=paths, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True

@@ -13,7 +13,6 @@ from pydantic import Field
 
 from framebench.analysis.comparison import Comparison, mib
 from framebench.engine.environments import Environment, run_module
-from framebench.extensions import worker_module
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.plans.fingerprint import FEATURE, of_files
 from framebench.features.devices.plans.process import ALONE
@@ -21,7 +20,7 @@ from framebench.records import provenance
 from framebench.records.record import Bytes, Moment, Part
 
 FOLDER = Path("planned_reports")
-WORKER = worker_module("devices", "releases.jax_reported")
+WORKER = "framebench.features.devices.releases.jax_reported"
 SOURCES = ("releases/jax_reported.py", "releases/jax_older.py", "xla/jax_target.py")
 REPORTED = {  # what each says
     "jax 27748": "recomputing blocks of a long scan saves nothing since 0.5 (117 GB without it; 22 GB with it in 0.4.13)",
