@@ -28,8 +28,6 @@ HOOKS = {
     "questions": "(rows of one machine) -> (name, function that draws, rows) of each figure",
     "figures": "(results, machines) -> (name, function that draws, rows) of each figure; of the first machine that has any",
     "pages": "(machine of the site) -> further pages of it, each a Page",
-    "strategies": "a module whose ROWS are of the catalog; workers read it as well: standard library only",
-    "switches": "a part, see `of_framework`: its `switch` turns those strategies on, for each framework that needs code",
     "workload": "() -> the workload `own`, which is a user's model",
     "case_over_ranks": "(case id) -> the case with any batch, over any number of ranks",
     "measure_over_ranks": "(case, environment, run): measure a case that several processes share",
@@ -74,16 +72,12 @@ class NoSuchHook(KeyError):
     """A feature adds something that nothing asks for; the message lists what can be added."""
 
 
-class NoSuchWorker(KeyError):
-    """A feature starts a module that it does not name among its workers; the message lists those that it does."""
-
-
 @dataclass(frozen=True)
 class Feature:
     """One folder's `FEATURE`. Modules are relative to the feature's package.
 
     `adds`: by hook, `module:function` or `module`. `workers`: what a framework's environment runs as a process of its own
-    (`worker_module`). `records`: by folder or file below a results folder, `module:class` of what lies there.
+    . `records`: by folder or file below a results folder, `module:class` of what lies there.
     """
 
     summary: str
@@ -110,26 +104,6 @@ def every(hook: str) -> Iterator[Any]:
             module, _, function = target.partition(":")
             feature_module = importlib.import_module(f"framebench.features.{name}.{module}")
             yield getattr(feature_module, function) if function else feature_module
-
-
-def of_framework(feature: str, part: str, framework: str) -> Any:
-    """A feature's module for one framework, imported now: `<framework>_<part>.py` in its folder."""
-    return importlib.import_module(f"framebench.features.{feature}.{framework}_{part}")
-
-
-def switches(framework: str) -> dict[str, Callable[..., Any]]:
-    """Those of features' strategies, by the name in a row's `how`; their modules are imported now."""
-    parts = {name: feature.adds["switches"] for name, feature in features().items() if "switches" in feature.adds}
-    having = {name: part for name, part in parts.items() if (FOLDER / name / f"{framework}_{part}.py").exists()}
-    return {how: run for name, part in having.items() for how, run in of_framework(name, part, framework).switch.items()}
-
-
-def worker_module(feature: str, name: str) -> str:
-    """The full name of a feature's worker, for `python -m`. Raises NoSuchWorker."""
-    workers = features()[feature].workers
-    if name not in workers:
-        raise NoSuchWorker(f"{feature} has no worker {name}; it names: {', '.join(workers)}")
-    return f"framebench.features.{feature}.{name}"
 
 
 def one(hook: str) -> Any | None:

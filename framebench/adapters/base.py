@@ -20,7 +20,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from framebench import extensions
 from framebench.adapters.holders import array_storage, globals_of, held
 from framebench.adapters.loading import Loader
 from framebench.adapters.parts import Hooks, Ledger
@@ -126,12 +125,10 @@ class Adapter(ABC):
 
     def switch(self, how: str) -> Switch:
         """What switches a part of a strategy on. Raises LookupError."""
-        if how in self.switches:
-            return self.switches[how]
-        if how not in (more := extensions.switches(self.case.framework)):
+        if how not in self.switches:
             folder = f"framebench/adapters/{self.case.framework}"
             raise LookupError(f"the catalog names {how!r}, and no function in {folder} has that name; add it there as a switch")
-        return more[how]
+        return self.switches[how]
 
     def step(self) -> None:
         """One unit of work of the scenario. May return before it is done."""

@@ -1,14 +1,24 @@
-"""The one table: every scenario, and from `catalog/` and features every strategy, with how a framework does it or why not."""
+"""The one table: every scenario, and from `catalog/` every strategy, with how a framework does it or why not."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from framebench import extensions
-from framebench.suite.catalog import checkpoint, claims, memory, offload, precision, quantized, scenarios, steps
+from framebench.suite.catalog import (
+    checkpoint,
+    claims,
+    generation,
+    memory,
+    offload,
+    precision,
+    quantized,
+    ranks,
+    scenarios,
+    steps,
+)
 from framebench.suite.strategy import Scenario, Strategy, combine
 
-_SCENARIOS = (
+SCENARIO_ROWS = (
     Scenario("train", "forward, backward and optimizer step", "fp32", "training"),
     Scenario("eval", "a forward pass in evaluation mode", "no_grad", "logits"),
     Scenario(
@@ -35,24 +45,18 @@ _SCENARIOS = (
         workloads=("transformer",), mathematics="train",
     ),
 )  # fmt: skip
-_OF_FEATURES: tuple[Strategy, ...] = tuple(row for module in extensions.every("strategies") for row in module.ROWS)
 # the parts of a combination stand in its name in this order
 _ROWS = (
     *precision.ROWS, *checkpoint.ROWS, *steps.ROWS, *offload.ROWS, *claims.PRECISION, *claims.STEPS, *memory.ROWS,
-    *claims.MEMORY, *quantized.ROWS, *scenarios.ROWS, *(row for row in _OF_FEATURES if not row.over_ranks), *claims.SCENARIOS,
+    *claims.MEMORY, *quantized.ROWS, *scenarios.ROWS, *generation.ROWS, *claims.SCENARIOS,
 )  # fmt: skip
-# what a feature does, it takes with it
-SCENARIOS: dict[str, Scenario] = {
-    s.name: s for s in _SCENARIOS if any(row.name == s.baseline and s.name in row.scenarios for row in _ROWS)
-}
+SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in SCENARIO_ROWS}
 BASELINES = {s.name: s.baseline for s in SCENARIOS.values()}  # what the ratios of a table refer to
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     (scenario, row.name): row for scenario in SCENARIOS for row in _ROWS if scenario in row.scenarios
 }
 # what several processes or devices do together: in no profile
-OVER_RANKS: dict[tuple[str, str], Strategy] = {
-    (scenario, row.name): row for row in _OF_FEATURES if row.over_ranks for scenario in row.scenarios
-}
+OVER_RANKS: dict[tuple[str, str], Strategy] = {(scenario, row.name): row for row in ranks.ROWS for scenario in row.scenarios}
 _KNOWN = STRATEGIES | OVER_RANKS
 
 # Combinations that are cases of every profile but the quick one. Any other sensible `a+b` can be asked for by name.

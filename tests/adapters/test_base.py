@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from framebench import extensions
 from framebench.adapters.base import Adapter
 from framebench.models.spec import Workload
 from framebench.suite.case import Case
@@ -16,7 +15,6 @@ def test_a_row_whose_function_is_missing_says_where_to_add_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Workload, "model", lambda workload, framework: None)
-    monkeypatch.setattr(extensions, "switches", lambda framework: {})  # those of features import the framework
 
     class Bare(Adapter):
         """With no method of its own."""

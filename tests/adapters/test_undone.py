@@ -70,11 +70,11 @@ TORCH = [
          "adapter.model.remat = adapter.recipe.block_runner"),
     Deed("static_cache", f"{GENERATE}/static_cache/b4/tiny", proven=True),
     Deed("static_cache, longer by each token", f"{GENERATE}/static_cache/b4/tiny",
-         "from framebench.features.generation.torch_switches import growing; generation = adapter.recipe.step.__self__; "
+         "from framebench.adapters.torch.generation import growing; generation = adapter.recipe.step.__self__; "
          "generation.cache = growing(adapter); generation.begin()"),
     Deed("growing_cache", f"{GENERATE}/growing_cache/b4/tiny", proven=True),
     Deed("growing_cache, of arrays that are there", f"{GENERATE}/growing_cache/b4/tiny",
-         "from framebench.features.generation.torch_switches import static; generation = adapter.recipe.step.__self__; "
+         "from framebench.adapters.torch.generation import static; generation = adapter.recipe.step.__self__; "
          "generation.cache = static(adapter, adapter.model); generation.begin()"),
     Deed("no_cache", f"{GENERATE}/no_cache/b4/tiny", proven=True),
     Deed("int8_weights", "transformer/torch/eval/int8_weights/b4/tiny", proven=True),

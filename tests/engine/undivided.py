@@ -16,7 +16,7 @@ from framebench.worker.worker import serve
 
 def undo(case: Case) -> None:
     if case.support.package == "deepspeed":
-        from framebench.features.ranks import torch_deepspeed as deepspeed
+        from framebench.adapters.torch import deepspeed
 
         attach = deepspeed.attach
         deepspeed.attach = lambda run, stage: attach(run, 0)
@@ -29,7 +29,7 @@ def undo(case: Case) -> None:
 
         torch.distributed.fsdp.fully_shard = fully_shard  # type: ignore[assignment]
     elif "processes" not in case.strategy:
-        from framebench.features.ranks import jax_switches as ours
+        from framebench.adapters.jax import ranks as ours
 
         ours.along = lambda mesh, shape: ours.NamedSharding(mesh, ours.PartitionSpec())  # type: ignore[assignment]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.bug import bug
 
-TORCH, JAX, JITTOR = (f"framebench/features/generation/{name}_switches.py" for name in ("torch", "jax", "jittor"))
-SHARED = "framebench/features/generation/caches.py"
+TORCH, JAX, JITTOR = (f"framebench/adapters/{name}/generation.py" for name in ("torch", "jax", "jittor"))
+SHARED = "framebench/adapters/caches.py"
 QUANTIZED = "framebench/adapters/torch/quantized.py"
 GPT, FUSED = "models/transformer/torch_model.py", "F.scaled_dot_product_attention(q, k, v, is_causal=True)"
 IN_TORCH, IN_JAX, IN_JITTOR = (f"transformer/{name}/generate/static_cache" for name in ("torch", "jax", "jittor"))

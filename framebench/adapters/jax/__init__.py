@@ -1,13 +1,19 @@
 """JAX with Flax NNX and optax: the adapter, and the switches of its strategies from one module per module of the catalog."""
 
 from framebench.adapters import common
-from framebench.adapters.jax import checkpoint, memory, offload, precision, scenarios, steps
+from framebench.adapters.jax import checkpoint, generation, memory, offload, precision, scenarios, steps
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.suite.case import Case
 
-MODULES = (common, precision, checkpoint, steps, offload, memory, scenarios)
+MODULES = (common, precision, checkpoint, steps, offload, memory, scenarios, generation)
 SWITCHES = {name: function for module in MODULES for name, function in module.switch.items()}
 
 
 def make(case: Case) -> JaxAdapter:
-    return JaxAdapter(case, SWITCHES)
+    """Return the adapter of the case."""
+    if case.ranks == 1:
+        return JaxAdapter(case, SWITCHES)
+    # what shares a step among ranks would add to the memory and the start of every other case
+    from framebench.adapters.jax import ranks
+
+    return JaxAdapter(case, SWITCHES | ranks.switch)

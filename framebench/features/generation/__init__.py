@@ -4,5 +4,5 @@ from framebench.extensions import Feature
 
 FEATURE = Feature(
     "Tokens computed one after the other: what is kept of those before, and what that takes.",
-    {"strategies": "catalog", "switches": "switches", "documents": "table:documents"},
+    {"documents": "table:documents"},
 )

@@ -5,8 +5,6 @@ from framebench.extensions import Feature
 FEATURE = Feature(
     "Cases that several processes share: measured, predicted, and advised on.",
     {
-        "strategies": "catalog",
-        "switches": "switches",
         "report": "table:of_machine",
         "documents": "sharding_tables:of_results",
         "case_over_ranks": "cases:over_ranks",

@@ -73,7 +73,7 @@ def whole_tensors(shapes: Shapes, ranks: int) -> int:
 
 
 def longest_axis(shapes: Shapes, ranks: int) -> int:
-    """`jax_switches.py` divides the longest axis that so many divide, and leaves whole what has none."""
+    """`adapters/jax/ranks.py` divides the longest axis that so many divide, and leaves whole what has none."""
     return sum(prod(shape) // (ranks if any(n % ranks == 0 for n in shape) else 1) for shape in shapes)
 
 
@@ -102,7 +102,7 @@ def parts_of_each(shapes: Shapes, ranks: int) -> int:
 
 
 def _sixteenth(shapes: Shapes, ranks: int) -> int:
-    """The bucket that `torch_deepspeed.py` asks for."""
+    """The bucket that `adapters/torch/deepspeed.py` asks for."""
     return everything(shapes, ranks) // 16
 
 

@@ -1,6 +1,6 @@
 """The peak of one rank, however many there are, without running: on fake tensors, in a fake group of processes.
 
-FSDP moves its parameters between storages that it resizes: PyTorch's own tracker follows those (`torch_private.py`). Where
+FSDP moves its parameters between storages that it resizes: PyTorch's own tracker follows those (`ranks_private.py`). Where
 every rank holds whole tensors, each storage is counted from its birth to its death, as for a single process.
 """
 
@@ -16,11 +16,11 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.tensor import DTensor
 
+from framebench.adapters.torch import ranks_private as private
 from framebench.adapters.torch.fake import FakeAdapter
+from framebench.adapters.torch.ranks import every_rank
+from framebench.adapters.torch.ranks_private import Gone as Gone
 from framebench.adapters.torch.storages import Storages
-from framebench.features.ranks import torch_private as private
-from framebench.features.ranks.torch_private import Gone as Gone
-from framebench.features.ranks.torch_switches import every_rank
 from framebench.suite.case import Case
 
 BESIDE = "no kernel's workspace, and nothing that a collective takes beside its buffers"

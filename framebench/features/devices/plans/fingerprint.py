@@ -47,8 +47,7 @@ def _code(framework: str, version: str, workload: str, switches: tuple[str, ...]
 def pool(framework: str) -> list[Path]:
     """The modules of which a plan reaches some definitions."""
     folders = [PACKAGE / "adapters", PACKAGE / "adapters" / framework, PACKAGE / "models"]
-    features = (PACKAGE / "features").glob(f"*/{framework}_switches.py")
-    return [*_of(framework, folders), *features, PACKAGE / "suite" / "trees.py"]
+    return [*_of(framework, folders), PACKAGE / "suite" / "trees.py"]
 
 
 def _of(framework: str, folders: Iterable[Path]) -> list[Path]:

@@ -1,5 +1,5 @@
 """How Jittor generates token by token with each kind of cache, and what proves it; what is the same in PyTorch is in
-`caches.py`."""
+`adapters/caches.py`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from jittor import Var, nn
 
 from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.caches import Generation, Growing, Static, computed_anew, computed_once
 from framebench.adapters.jittor.adapter import JittorAdapter
-from framebench.features.generation.caches import Generation, Growing, Static, computed_anew, computed_once
 
 switch = Switches()
 

@@ -1,4 +1,4 @@
-"""How PyTorch shares a step among ranks: the strategies of `catalog.py`, and what proves them. See `adapters/base.py`.
+"""How PyTorch switches on the strategies of `suite/catalog/ranks.py`, and what proves them. See `adapters/base.py`.
 
 Each rank is a process, and its group of processes is there before a switch is called. What a single process has no use for is
 imported where it is used: it would add to the memory and the start of every other case.
@@ -18,9 +18,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from framebench.adapters.base import Evidence, Proof, State, Switches
+from framebench.adapters.torch import ranks_private as private
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
 from framebench.adapters.torch.observe import unique_bytes
-from framebench.features.ranks import torch_private as private
 from framebench.models.spec import Optimizer
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
 
 @switch
 def deepspeed(run: TorchAdapter, stage: int) -> Proof:
-    from framebench.features.ranks import torch_deepspeed as its
+    from framebench.adapters.torch import deepspeed as its
 
     divide(run)
     run.where = torch.device("cpu")

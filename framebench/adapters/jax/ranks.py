@@ -1,4 +1,4 @@
-"""How JAX shares a step among devices: the strategies of `catalog.py`, and what proves them. See `adapters/base.py`.
+"""How JAX switches on the strategies of `suite/catalog/ranks.py`, and what proves them. See `adapters/base.py`.
 
 One program is written for all devices together; XLA divides it by where its arguments lie. One process has all devices, or each
 has one of its own.

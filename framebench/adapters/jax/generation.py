@@ -13,10 +13,10 @@ from flax import nnx
 from jax import Array
 
 from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.caches import bytes_by_formula
 from framebench.adapters.jax.accumulation import Tree
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import products, unique_bytes
-from framebench.features.generation.caches import bytes_by_formula
 
 switch = Switches()
 

@@ -1,5 +1,5 @@
 """How PyTorch generates token by token with each kind of cache, and what proves it; what is the same in Jittor is in
-`caches.py`."""
+`adapters/caches.py`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.caches import Generation, Growing, Static, computed_anew, computed_once
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import unique_bytes
-from framebench.features.generation.caches import Generation, Growing, Static, computed_anew, computed_once
 
 switch = Switches()
 
