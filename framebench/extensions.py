@@ -28,7 +28,6 @@ HOOKS = {
     "questions": "(rows of one machine) -> (name, function that draws, rows) of each figure",
     "figures": "(results, machines) -> (name, function that draws, rows) of each figure; of the first machine that has any",
     "pages": "(machine of the site) -> further pages of it, each a Page",
-    "workload": "() -> the workload `own`, which is a user's model",
     "case_over_ranks": "(case id) -> the case with any batch, over any number of ranks",
     "measure_over_ranks": "(case, environment, run): measure a case that several processes share",
     "predict_rank": "(selector, ranks, as_json): print what one rank of a case over ranks needs",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from framebench.features.user_model.functions import kind
+from framebench.adapters.user_functions import kind
 from framebench.suite.user_file import blamed
 from framebench.suite.without_numbers import in_words
 

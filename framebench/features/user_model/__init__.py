@@ -6,7 +6,6 @@ FEATURE = Feature(
     "A model of the user's own under every strategy that applies.",
     {
         "commands": "command",
-        "workload": "spec:own",
         "own_model": "opened:opened",
         "own_shapes": "opened:shaped",
         "documents": "tried:documents",

@@ -25,8 +25,8 @@ from framebench.engine.supervisor import Outcome, Worker
 from framebench.engine.timed_process import Arm
 from framebench.features.user_model import strategies as applicable
 from framebench.features.user_model.look import compiles
-from framebench.features.user_model.spec import VARIABLE
 from framebench.models.spec import OWN, workload
+from framebench.models.user_model import VARIABLE
 from framebench.records.pins import REQUIREMENTS
 from framebench.suite.case import Case
 from framebench.suite.registry import BASELINES

@@ -1,7 +1,7 @@
 """What is in a user's file, and what its float32 baseline computes: `python -m framebench.features.user_model.reference
 '{"case": ...}'`.
 
-Writes into $FRAMEBENCH_OWN what a workload's folder has (`framebench/features/user_model/spec.py`): what the harness must know
+Writes into $FRAMEBENCH_OWN what a workload's folder has (`models/user_model.py`): what the harness must know
 of the model, and the baseline's values and tensors, which its strategies are compared with in their own precision.
 """
 
@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from framebench import adapters
+from framebench.adapters import user_functions
 from framebench.adapters.base import Adapter
-from framebench.features.user_model import checks, functions
-from framebench.features.user_model.functions import UserFile, kind
-from framebench.features.user_model.spec import Own
+from framebench.adapters.user_functions import UserFile, kind
+from framebench.features.user_model import checks
 from framebench.instruments import limits
 from framebench.instruments.host import status_bytes
 from framebench.models.spec import OWN, workload
+from framebench.models.user_model import Own
 from framebench.suite.case import STILL, Case
 from framebench.suite.protocol import Reference
 from framebench.suite.tensors import errors
@@ -143,11 +144,11 @@ def within(budget: int | None, limit: int | None, emit: Emit) -> Iterator[None]:
     on_host = limits.card_bytes() is None
     if on_host and limit is not None:
         limits.limit_growth(limit if budget is None else min(budget + IMPORTS, limit))
-    functions.LISTENERS.append(lambda part: emit({"phase": part}))
+    user_functions.LISTENERS.append(lambda part: emit({"phase": part}))
     try:
         yield
     finally:
-        functions.LISTENERS.pop()
+        user_functions.LISTENERS.pop()
         if on_host and limit is not None:
             limits.limit_growth(limit)
 

@@ -19,9 +19,9 @@ from framebench.engine.runner import Options
 from framebench.engine.timed_process import CONTROL, Arm
 from framebench.features.user_model import command as cli
 from framebench.features.user_model import measure as own
-from framebench.features.user_model.strategies import why_not
 from framebench.features.user_model.table import lowest, named, within
 from framebench.models.spec import workload
+from framebench.models.user_model import why_not
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record

@@ -3,7 +3,7 @@ import os
 import sys
 from pathlib import Path
 
-from framebench.features.user_model import torch_model
+from framebench.adapters.torch import user_model
 from framebench.features.user_model.reference import survey
 from framebench.suite.case import Case
 from framebench.worker.worker import failure
@@ -13,7 +13,7 @@ for name, file in json.loads(sys.argv[1]).items():
     folder = Path(file).parent
     os.environ["FRAMEBENCH_OWN"] = str(folder)
     (folder / "own.json").write_text(json.dumps({"file": file, "framework": "torch", "batch": 4, "defined": []}))
-    torch_model.user.cache_clear()
+    user_model.user.cache_clear()
     try:
         survey(Case.of("own/torch/train/fp32/b4/mine"), lambda message: None)
         found = json.loads((folder / "own.json").read_text())

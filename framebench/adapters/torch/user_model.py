@@ -14,15 +14,15 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.utils._python_dispatch import _disable_current_modes
 
+from framebench.adapters import user_blocks
 from framebench.adapters.torch.observe import asks_for_closure
-from framebench.features.user_model import blocks
-from framebench.features.user_model.functions import UserFile, kind
-from framebench.features.user_model.torch_faults import cause as cause
+from framebench.adapters.torch.user_faults import cause as cause
+from framebench.adapters.user_functions import UserFile, kind
 from framebench.models.spec import OWN, workload
 from framebench.suite.trees import called, leaves, mapped
 from framebench.suite.user_file import DoesNotApply, Fault
 
-KIND = blocks.Kind(
+KIND = user_blocks.Kind(
     modules=lambda module: [m for m in module.modules() if not isinstance(m, ParametrizationList)],
     size=lambda module: sum(p.numel() for p in module.parameters()),
     containers=(nn.Sequential, nn.ModuleList, nn.ModuleDict),
@@ -87,7 +87,7 @@ def blocks_of(model: Any) -> list[nn.Module]:
 
 def blocks_in(model: nn.Module) -> list[nn.Module]:
     """Raises Fault."""
-    return blocks.blocks_in(model, user(), KIND)
+    return user_blocks.blocks_in(model, user(), KIND)
 
 
 def loss(output: Any, target: Any) -> Tensor:

@@ -10,13 +10,13 @@ import jittor as jt
 import numpy as np
 from jittor import Module, Var, nn
 
-from framebench.features.user_model import blocks
-from framebench.features.user_model.functions import UserFile, kind
+from framebench.adapters import user_blocks
+from framebench.adapters.user_functions import UserFile, kind
 from framebench.models.spec import OWN, workload
 from framebench.suite.trees import leaves, mapped
 from framebench.suite.user_file import Fault
 
-KIND = blocks.Kind(
+KIND = user_blocks.Kind(
     modules=lambda module: module.modules(),
     size=lambda module: sum(p.numel() for p in module.parameters()),
     containers=(nn.Sequential, nn.ModuleList),
@@ -68,7 +68,7 @@ def blocks_of(model: Module) -> list[Module]:
 
 def blocks_in(model: Module) -> list[Module]:
     """Raises Fault."""
-    return blocks.blocks_in(model, user(), KIND)
+    return user_blocks.blocks_in(model, user(), KIND)
 
 
 def loss(output: Any, target: Any) -> Var:

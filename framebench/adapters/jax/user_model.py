@@ -15,9 +15,9 @@ from flax import linen, nnx
 from flax.nnx import bridge
 from jax import Array
 
+from framebench.adapters import user_blocks
 from framebench.adapters.jax.states import keys
-from framebench.features.user_model import blocks
-from framebench.features.user_model.functions import UserFile, kind
+from framebench.adapters.user_functions import UserFile, kind
 from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, as_it_is
 from framebench.models.spec import OWN, SEED, workload
@@ -27,7 +27,7 @@ from framebench.suite.user_file import Fault
 
 ARRAYS = jax.Array | np.ndarray
 HOLDERS = (nnx.List, nnx.Dict)  # which cannot be called
-KIND = blocks.Kind(
+KIND = user_blocks.Kind(
     modules=lambda module: [m for _, m in nnx.iter_modules(module) if not isinstance(m, HOLDERS)],
     size=lambda module: sum(a.size for a in jax.tree.leaves(nnx.to_pure_dict(nnx.state(module, nnx.Param)))),
     containers=(nnx.Sequential,),
@@ -120,7 +120,7 @@ def draws() -> dict[str, Any]:
 
 def blocks_in(model: nnx.Module) -> list[Any]:
     """Raises Fault."""
-    return blocks.blocks_in(model, user(), KIND)
+    return user_blocks.blocks_in(model, user(), KIND)
 
 
 def loss(output: Any, target: Array) -> Array:

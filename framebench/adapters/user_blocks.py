@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from framebench.features.user_model.functions import UserFile
+from framebench.adapters.user_functions import UserFile
 from framebench.suite.user_file import Fault
 
 
