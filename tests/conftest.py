@@ -162,9 +162,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="skip what runs in a framework's environment: for the Pythons that only the control environment supports",
     )
-    parser.addoption(
-        "--faults", type=Path, help="write what the fault campaign tried to this file, for framebench.features.study.faults"
-    )
+    parser.addoption("--faults", type=Path, help="write the outcome of each planted fault to this file (studies/planted_bugs)")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

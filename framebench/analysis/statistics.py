@@ -9,10 +9,10 @@
   empirical Bayes methods", section 3), which count as `PRIOR` blocks at most; the interval is that of Student's t. Some pairs
   are noisier than most: the median of the variances is the prior, so that a few do not widen every interval, and a pair that is
   noisier than the prior explains keeps its own variance alone, so that its interval is not too narrow.
-- A ratio of fewer than `FEW` blocks has no interval, since fewer cover noisy pairs too seldom (docs/study.md); it is printed
+- A ratio of fewer than `FEW` blocks has no interval, since fewer cover noisy pairs too seldom (studies/noise); it is printed
   as `~1.23`, and decides nothing. One is undecided if its interval holds both faster and slower, and is wider than `WIDE`.
 
-Peaks repeat: they need no blocks. How often all this errs: docs/study.md.
+Peaks repeat: they need no blocks. How often all this errs: studies/noise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_INTERVAL = f"fewer than {FEW} blocks have no interval"
 WIDE = 0.05  # relative half-width from which on an interval around 1 tells nothing
 PRIOR = 4  # degrees of freedom that the variance of all other pairs has at most
 # of one process's peak, relative and in bytes: the kernel gives pages by the dozen, and equal processes of small peaks differ
-# by up to a quarter of a MiB (docs/study.md). Other instruments are exact
+# by up to a quarter of a MiB (studies/noise). Other instruments are exact
 RESOLUTION = {"host.rss": (0.005, 2**17)}
 WORK = 0.001  # relative: instructions of equal work repeat to a ten-thousandth, of other work they do not
 

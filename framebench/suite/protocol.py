@@ -22,7 +22,7 @@ from framebench.suite.tensors import Summaries
 # Raised whenever a change makes new numbers incomparable with old ones. 2: Jittor's views count as what they keep. 3: other
 # canonical values, verified tensor by tensor; garbage is collected before live bytes are read.
 VERSION = 3
-HELD = "study-memory"  # begins the names of the blocks of docs/study.md that are for memory
+HELD = "study-memory"  # begins the names of the blocks of studies/noise that are for memory
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def test_neither_calm_nor_noisy_pairs_have_intervals_that_mislead() -> None:
 
 
 def test_intervals_of_noisy_pairs_would_hold_less_of_fewer_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Why there is none of two; docs/study.md has these shares."""
+    """Why there is none of two; studies/noise has these shares."""
     monkeypatch.setattr("framebench.analysis.statistics.FEW", 2)
     assert 0.77 < coverage(2)[0] < 0.84
     assert 0.85 < coverage(3)[0] < 0.91

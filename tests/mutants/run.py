@@ -1,8 +1,9 @@
 """Tries the planted bugs: `python -m tests.mutants.run` (`make mutants`).
 
-All of them write results/study/mutants.json, as far as it goes; the next run takes up where one was interrupted, if the
-sources are still the same. A part of them (`--third`, or words that their names or cases contain) writes nothing. Exit code 1
-if a bug is not `wrong` and is not listed as equivalent or as a survivor that is known, or if a case is `wrong` without any bug.
+All of them write studies/planted_bugs/data/mutants.json, as far as it goes; the next run takes up where one was interrupted,
+if the sources are still the same. A part of them (`--third`, or words that their names or cases contain) writes nothing. Exit
+code 1 if a bug is not `wrong` and is not listed as equivalent or as a survivor that is known, or if a case is `wrong` without
+any bug.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from typing import Annotated
 import typer
 
 from framebench.engine import environments
-from framebench.features.study.mutants import MUTANTS, Campaign, Row, read
 from framebench.records import provenance
 from framebench.records.provenance import ROOT
 from framebench.suite.protocol import VERSION
 from tests.mutants.bug import Bug
+from tests.mutants.outcomes import MUTANTS, Campaign, Row, read
 from tests.mutants.planted import BUGS
 from tests.mutants.slot import SOURCES, STEPS, Slot
 

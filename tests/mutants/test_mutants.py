@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from framebench.engine.environments import Environment
-from framebench.features.study.mutants import Row, read
 from framebench.records.provenance import ROOT
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS
 from tests.mutants import judge, run, slot
 from tests.mutants.bug import Bug, Edit, TextIsGone
+from tests.mutants.outcomes import Row, read
 from tests.mutants.planted import BUGS
 
 TRIED = (  # scenarios and precisions of the framework that is quickest to start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from functools import cache
@@ -17,7 +16,6 @@ from framebench.analysis.reports.report import generated, of_records
 from framebench.analysis.results import Results
 from framebench.features.cluster.checks import check
 from framebench.features.ground_truth import table as ground_truth
-from framebench.features.study import mutants
 from framebench.records.record import ROUNDS
 from framebench.suite.registry import SCENARIOS, in_use
 from tests.campaign import believed, borne_out
@@ -46,20 +44,6 @@ def published() -> list[Generated]:
 def test_tables_in_documents_are_generated(document: str) -> None:
     text = (ROOT / document).read_text()
     assert refresh(text, published()) == text
-
-
-def test_the_planted_faults_lost_nothing() -> None:
-    found = json.loads((ROOT / "results/study/faults.json").read_text())
-    assert len(found["faults"]) > 20
-    assert all(f["passed"] for f in found["faults"])
-    assert [sum(f[count] for f in found["faults"]) for count in ("records_lost", "false_ok")] == [0, 0]
-
-
-def test_no_planted_bug_survived_that_is_not_known() -> None:
-    planted = mutants.read(mutants.MUTANTS)
-    assert len(planted.planted) >= 80
-    assert len({row.key for row in planted.bugs}) == len(planted.bugs)
-    assert [(row.bug, row.case) for row in planted.bugs if not row.as_wanted] == []
 
 
 def test_published_tables_are_generated() -> None:

@@ -21,7 +21,7 @@ from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, declared
 from framebench.suite.strategy import FRAMEWORKS, Unsupported
 
 # The smallest departures that matter: bytes by 1 %, as everywhere (framebench/analysis/statistics.py); times by 5 %, since two
-# processes on a shared machine differ by some per cent (docs/study.md); shares by two points of a hundred.
+# processes on a shared machine differ by some per cent (studies/noise); shares by two points of a hundred.
 BYTES, SECONDS, POINTS = 0.01, 0.05, 0.02
 LESS, MORE = Target(-1, 1.0, BYTES), Target(1, 1.0, BYTES)
 FASTER, SLOWER = Target(-1, 1.0, SECONDS), Target(1, 1.0, SECONDS)

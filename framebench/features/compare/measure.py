@@ -14,7 +14,7 @@ from framebench.engine.timed_process import Arm
 from framebench.records.record import Record
 from framebench.suite.case import Case
 
-BLOCKS = 6  # what they find, and what fewer would: docs/study.md
+BLOCKS = 6  # what they find, and what fewer would: studies/noise
 
 
 class Round(NamedTuple):

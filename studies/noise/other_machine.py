@@ -1,4 +1,4 @@
-"""How much of what one machine's tables say holds on another? docs/study.md."""
+"""How much of what one machine's tables say holds on another?"""
 
 from __future__ import annotations
 

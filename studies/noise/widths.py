@@ -1,4 +1,4 @@
-"""How wide are the intervals of the ratios of step times that the quick profile's tables show? docs/study.md."""
+"""How wide are the intervals of the ratios of step times that the quick profile's tables show?"""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from framebench.analysis.blocks import Blocks, timed
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.selection import of_one_version
 from framebench.analysis.statistics import FEW, WIDE, Ratio
-from framebench.features.study.repeatability import bases
 from framebench.records.record import Record
 from framebench.suite.profiles import profile
+from studies.noise.repeatability import bases
 
 HEAD = ("machine", "over", "ratios", f"within {WIDE:.0%}", "share", "wider", f"fewer than {FEW} blocks")
 

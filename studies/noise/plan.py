@@ -1,7 +1,4 @@
-"""Comparisons whose answer is known, for docs/study.md: equal processes of a case in one block, and some that differ.
-
-`python -m framebench.features.study.study` keeps the records, and the rule by which they are judged.
-"""
+"""Comparisons whose answer is known: equal processes of a case in one block, and some that differ."""
 
 from __future__ import annotations
 

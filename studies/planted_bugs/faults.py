@@ -1,6 +1,6 @@
-"""The fault campaign's count.
+"""Count the faults that tests planted.
 
-The tests that plant a fault enter its outcome; `pytest --faults results/study/faults.json` writes that down.
+The tests that plant a fault enter its outcome; `pytest --faults FILE` writes that down.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Do ratios of step times come out alike when they are measured another time? docs/study.md.
+"""Do ratios of step times come out alike when they are measured another time?
 
 The rule, fixed before anything was compared: a session is the runs of one command and what resumed them. Of each
 ratio the first and the last session count that have three blocks of it at least and began more than an hour apart; each one's

@@ -1,12 +1,11 @@
-"""How often do verdicts err? Real comparisons of equal arms, and of arms with a planted difference: docs/study.md.
+"""How often do verdicts err? Comparisons of equal arms, and of arms with a planted difference.
 
-`framebench dev study CONDITION` measures: in each block several equal processes of a case, and processes whose steps are
-longer by a known share; beside them processes that hold more memory. `python -m framebench.features.study.study CONDITION
-FOLDER` keeps the records in one file. `make report` judges them, as `framebench compare` judges two cases.
+In each block several equal processes of a case run next to processes whose steps are longer by a known share; of memory,
+processes that hold a known share more. They are judged as `framebench compare` judges two cases.
 
-The rule, fixed before anything was measured: a verdict is that of `framebench.analysis.statistics.verdict` on one pair of arms
-over all of its blocks, moderated by the machine's other pairs. *Found* is a planted difference that is called slower, or more
-memory. A *false alarm* is a pair of equal arms that is called different, either way. Undecided is neither. Equal arms are
+The rule was fixed before anything was measured. A verdict is that of `framebench.analysis.statistics.verdict` on one pair of
+arms over all of its blocks, moderated by the machine's other pairs. *Found* is a planted difference that is called slower, or
+more memory. A *false alarm* is a pair of equal arms that is called different, either way. Undecided is neither. Equal arms are
 paired so that no two pairs of them share a process.
 """
 
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,11 +26,10 @@ from framebench.analysis.comparison import Comparison
 from framebench.analysis.reports.verdicts import Verdict, of_memory, of_time
 from framebench.analysis.statistics import CONFIDENCE, PEAK, TIME, UNDECIDED, WIDE
 from framebench.records import store
-from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.suite.protocol import HELD
 
-WHERE = ROOT / "results/study"
+DATA = Path(__file__).parent / "data"
 GOALS = {  # the share that is to be found, by what was planted; of equal arms the share of false alarms that may be
     ("step time", 0.0): 0.05, ("step time", 0.05): 0.60, ("step time", 0.10): 0.90, ("peak memory", 0.0): 0.05,
     ("peak memory", 0.02): 1.0,
@@ -62,20 +59,22 @@ class Pair(NamedTuple):
 
 
 def gather(folder: Path, condition: str) -> Path:
-    """Keep the records below a results folder in one file, a line each."""
-    target = WHERE / f"{condition}.jsonl.gz"
+    """Write the records below a results folder into one data file, a line each. Return the file."""
+    target = DATA / f"{condition}.jsonl.gz"
     records = sorted(store.read_all(folder), key=lambda r: r.provenance.measured_at)
     lines = "".join(r.model_dump_json() + "\n" for r in records)
     target.write_bytes(gzip.compress(lines.encode(), mtime=0))
     return target
 
 
-def kept(where: Path = WHERE) -> dict[str, list[Record]]:
-    """The records of each condition."""
-    return {
-        path.name.split(".")[0]: [Record.model_validate_json(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-        for path in sorted(where.glob("*.jsonl.gz"))
-    }
+def load_records(folder: Path = DATA) -> dict[str, list[Record]]:
+    """Return the records of each condition, by its name."""
+    records = {}
+    for file in sorted(folder.glob("*.jsonl.gz")):
+        condition = file.name.removesuffix(".jsonl.gz")
+        lines = gzip.decompress(file.read_bytes()).splitlines()
+        records[condition] = [Record.model_validate_json(line) for line in lines]
+    return records
 
 
 def pairs(condition: str, records: Iterable[Record]) -> Iterator[Pair]:
@@ -185,11 +184,9 @@ def of_peaks(all_pairs: Iterable[Pair]) -> Comparison:
     return Comparison.of_text("Peaks of arms that hold more", caption, head, rows)
 
 
-def comparisons(where: Path = WHERE) -> list[Comparison]:
-    """All tables, from the records that are kept; without rows where nothing was measured under this rule."""
-    all_pairs = [pair for condition, records in kept(where).items() for pair in pairs(condition, records)]
+def comparisons(folder: Path = DATA) -> list[Comparison]:
+    """Return all tables of the records below a folder."""
+    all_pairs: list[Pair] = []
+    for condition, records in load_records(folder).items():
+        all_pairs += pairs(condition, records)
     return [rates(all_pairs), of_peaks(all_pairs), by_framework(all_pairs)]
-
-
-if __name__ == "__main__":
-    print(gather(Path(sys.argv[2]), sys.argv[1]))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from framebench.features.study import mutants
-from framebench.features.study.mutants import Campaign, Row
+from studies.planted_bugs import mutants
+from tests.mutants.outcomes import Campaign, Row, read
 
 
 def line(
@@ -80,4 +80,4 @@ def test_a_file_of_another_form_is_refused(change: dict[str, object], tmp_path: 
     rows = [json.loads(LINES[0].model_dump_json()) | change]
     file.write_text(json.dumps(ABOUT | {"cases": 1, "bugs": rows}))
     with pytest.raises(ValidationError, match=next(iter(change))):
-        mutants.read(file)
+        read(file)

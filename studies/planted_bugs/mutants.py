@@ -1,79 +1,13 @@
-"""The planted bugs' tables.
-
-`make mutants` plants the bugs and writes what came of each.
-"""
+"""Count and list the bugs that `make mutants` planted in the source."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from framebench.analysis.comparison import Comparison
-from framebench.records.provenance import ROOT
-from framebench.suite.case import Case
 from framebench.suite.strategy import FRAMEWORKS, TITLES
-
-MUTANTS = ROOT / "results/study/mutants.json"
-
-
-class Row(BaseModel):
-    """What came of a bug, or of a case without any: then `bug` is empty."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    bug: str
-    case: str
-    precision: str
-    equivalent: str  # why no verification could see it
-    status: str  # as of a record, and "not proven" for an `ok` whose strategy was not seen at work
-    by: str  # what was furthest off
-    margin: float | None  # by how many tolerances; None: what `by` says is no such number
-    reason: str
-    seconds: float
-    key: str  # of the bug and of the sources that it was tried with
-
-    @property
-    def framework(self) -> str:
-        return Case.of(self.case).framework
-
-    @property
-    def as_wanted(self) -> bool:
-        """A bug is `wrong`, unless it is equivalent; then, as without any bug, it must not be."""
-        unharmed = not self.bug or bool(self.equivalent)
-        return self.status in (("ok", "not proven") if unharmed else ("wrong",))
-
-
-class Campaign(BaseModel):
-    """A file of them. `cases` counts those that were to be tried."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    measured_at: datetime
-    commit: str | None
-    dirty: bool | None
-    machine: str
-    protocol: int
-    cases: int
-    bugs: tuple[Row, ...]
-
-    @property
-    def planted(self) -> list[Row]:
-        return [row for row in self.bugs if row.bug]
-
-    @property
-    def controls(self) -> list[Row]:
-        return [row for row in self.bugs if not row.bug]
-
-    @property
-    def where(self) -> str:
-        commit = f"at {(self.commit or 'no commit')[:10]}{' with uncommitted changes' if self.dirty else ''}"
-        return f"Protocol {self.protocol}, {self.machine}, {self.measured_at:%Y-%m-%d}, {commit}."
-
-
-def read(file: Path) -> Campaign:
-    """Raises OSError, or ValueError for a file of another form."""
-    return Campaign.model_validate_json(file.read_text())
+from tests.mutants.outcomes import Campaign, Row, read
 
 
 def comparisons(file: Path) -> list[Comparison]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from framebench.features.study import verified
 from framebench.records.record import Record, Verification
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
+from studies.planted_bugs import without_bugs
 from tests.handmade import provenance, record
 
 
@@ -27,7 +27,7 @@ def test_the_newest_record_of_each_case_counts() -> None:
         made("fp32", "wrong"), made("fp32", margin=0.5, hour=1), made("checkpoint"), made("amp_bf16", "oom"),
         made("accumulate", size="tiny"), made("compile", "wrong", protocol=VERSION - 1), made("compile", "wrong"),
     ]  # fmt: skip
-    table = verified.comparison(found)
+    table = without_bugs.comparison(found)
     ((machine, framework, cases, *counts),) = table.rows
     assert (machine, framework) == ("m", "torch")
     assert int(cases) > 100

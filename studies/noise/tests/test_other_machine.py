@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from framebench.features.study.machines import comparisons
 from framebench.records.record import Record
 from framebench.suite.case import Case
+from studies.noise.other_machine import comparisons
 from tests.handmade import blocks
 
 CASES = [

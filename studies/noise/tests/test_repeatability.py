@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from framebench.features.study.repeatability import comparison, twice
 from framebench.records.record import Record
 from framebench.suite.case import Case
+from studies.noise.repeatability import comparison, twice
 from tests.handmade import blocks
 
 MORNING = datetime(2026, 11, 22, 8, tzinfo=UTC)

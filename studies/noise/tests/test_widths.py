@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from framebench.features.study.widths import comparison
 from framebench.suite.case import Case
+from studies.noise.widths import comparison
 from tests.handmade import blocks
 
 BASE, CHECKPOINT = (Case("transformer", "torch", "train", strategy, 4, "cpu") for strategy in ("fp32", "checkpoint"))

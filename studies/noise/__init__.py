@@ -1,0 +1,1 @@
+"""How often verdicts err: real comparisons whose answer is known."""

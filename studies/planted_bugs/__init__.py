@@ -1,0 +1,1 @@
+"""Which planted faults and bugs the suite notices."""
