@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from framebench.features.devices.plans.planned import Origin, Planned
+from framebench.features.devices.plans.version import PLANNER_VERSION
 
 MIB = 2**20
 CASE = "transformer/jax/train/fp32/b1/tiny"
@@ -14,9 +15,13 @@ PARTS = {"arguments": 5 * MIB, "outputs": 4 * MIB, "temporaries": 7 * MIB, "alia
 
 def origin(**changes: Any) -> Origin:
     told: dict[str, Any] = {
-        "planned_at": datetime(2026, 11, 26, tzinfo=UTC), "command": "by hand", "commit": None, "dirty": None, "code": "c0de",
+        "planned_at": datetime(2026, 11, 26, tzinfo=UTC),
+        "command": "by hand",
+        "commit": None,
+        "dirty": None,
+        "code": str(PLANNER_VERSION),
         "wall_s": 1.0,
-    }  # fmt: skip
+    }
     return Origin(**(told | changes))
 
 

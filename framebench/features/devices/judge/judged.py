@@ -15,13 +15,12 @@ from pydantic import Field, ValidationError, model_validator
 from framebench.engine.environments import Environment, SetupError, run_module
 from framebench.features.devices.judge.measured import Row
 from framebench.features.devices.judge.programs import Program
-from framebench.features.devices.plans.fingerprint import of_files, planner
+from framebench.features.devices.plans.version import PLANNER_VERSION, is_current
 from framebench.records import provenance
 from framebench.records.record import Bytes, Moment, Part
 
 FOLDER = Path("measured_elsewhere") / "predicted"
 WORKER = "framebench.features.devices.judge.torch_worker"
-SOURCES = Path(__file__).parents[1]  # what predictions rest on
 
 
 class Judged(Part):
@@ -37,7 +36,7 @@ class Judged(Part):
     weights_bytes: Bytes | None = None  # of which xMem's first sample may have held some
     blas_otherwise_bytes: Bytes | None = None  # reserved where the program's `blas_takes` were the opposite
     failed: str | None = None
-    code: str  # fingerprint of the sources that predict
+    code: str  # version of the planners (see `plans/version.py`)
     predicted_at: Moment
     commit: str | None
     versions: dict[str, str] = Field(default={})
@@ -57,12 +56,6 @@ class Judged(Part):
         return by_quantity.get(str(self.program["quantity"]), self.reserved_bytes + beside)
 
 
-def code() -> str:
-    """A fingerprint of every source that a prediction rests on: of other code a row is predicted anew."""
-    judges = [SOURCES / "catalog.py", SOURCES / "judge/programs.py", *SOURCES.glob("judge/torch_*.py")]
-    return of_files(planner("torch") + judges)[:12]
-
-
 def predict(rows: Sequence[tuple[Row, Program]], environment: Environment) -> list[Judged]:
     """In one fresh process on one core; a failure is an answer, too."""
     said = [dataclasses.asdict(program) for _, program in rows]
@@ -72,7 +65,7 @@ def predict(rows: Sequence[tuple[Row, Program]], environment: Environment) -> li
         found = [json.loads(line) for line in lines]
     except (SetupError, ValueError) as error:
         found = [{"failed": str(error).strip().splitlines()[-1][-300:], "wall_s": 0}] * len(rows)
-    shared: dict[str, Any] = {"code": code(), "predicted_at": datetime.now(UTC), "commit": provenance.commit()}
+    shared: dict[str, Any] = {"code": str(PLANNER_VERSION), "predicted_at": datetime.now(UTC), "commit": provenance.commit()}
     return [
         Judged(row=row.key, source=row.source, model=row.model, program=dataclasses.asdict(program), **shared, **answer)
         for (row, program), answer in zip(rows, found, strict=True)
@@ -101,9 +94,8 @@ def read(results: Path, row: Row) -> Judged | None:
 
 
 def pending(results: Path, rows: list[tuple[Row, Program]], again: bool) -> Iterator[tuple[Row, Program]]:
-    """Rows without a prediction by this code."""
-    now = code()
+    """Yield the rows that have no prediction by the current version of the planners."""
     for row, program in rows:
         kept = read(results, row)
-        if again or kept is None or kept.code != now:
+        if again or kept is None or not is_current(kept.code):
             yield row, program

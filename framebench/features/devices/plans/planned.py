@@ -36,7 +36,7 @@ class Origin(Part):
     command: str
     commit: str | None
     dirty: bool | None
-    code: str  # fingerprint of the sources that decide the program; of other code a case is planned anew
+    code: str  # version of the planners (see `version.py`)
     python: str | None = None
     versions: dict[str, str] = Field(default={})
     wall_s: float  # that planning took, on whatever was there

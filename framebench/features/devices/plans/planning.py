@@ -17,9 +17,9 @@ from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, Say, SetupError
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.plans import process, store
-from framebench.features.devices.plans.fingerprint import fingerprint
 from framebench.features.devices.plans.naming import cases_of
 from framebench.features.devices.plans.planned import Origin, Planned, Source
+from framebench.features.devices.plans.version import PLANNER_VERSION, is_current
 from framebench.models import spec
 from framebench.records import provenance
 from framebench.records.pins import REQUIREMENTS, pinned_version, pins
@@ -110,16 +110,16 @@ def take_up(cases: Sequence[Case], device: Device, results: Path, version: str |
     for root in dict.fromkeys((results, store.own(results))):
         files = [store.file(root, device.name, f, version or pinned_version(f)) for f in frameworks]
         kept = {case: planned for file in files for case, planned in store.read(file).items()}
-        found |= {case: kept[case.id] for case in cases if case.id in kept and _good(kept[case.id], case, device)}
+        found |= {case: kept[case.id] for case in cases if case.id in kept and _is_reusable(kept[case.id], case)}
     return found
 
 
-def _good(kept: Planned, case: Case, device: Device) -> bool:
-    return (
-        case.workload != spec.OWN
-        and kept.outcome != "failed"
-        and kept.origin.code == fingerprint(case, device, kept.framework_version)
-    )
+def _is_reusable(cached: Planned, case: Case) -> bool:
+    """Return whether a cached prediction answers for the case.
+
+    A user's file may have changed, and what failed is tried again.
+    """
+    return case.workload != spec.OWN and cached.outcome != "failed" and is_current(cached.origin.code)
 
 
 def _now(
@@ -130,9 +130,7 @@ def _now(
     ready = {case.framework: environment for case in able} if environment else _ready(able, device, say, version)
     workers = 1 if device.kind == "tpu" else AT_ONCE
     with ended_as_by_hand(), ThreadPoolExecutor(workers) as pool:
-        # the fingerprint here: CPython 3.11's `ast` shares a counter between threads (python/cpython#106905)
-        tasks = [(case, device, ready.get(case.framework), version, fingerprint(case, device, version)) for case in cases]
-        waiting = [pool.submit(_one, *task) for task in tasks]
+        waiting = [pool.submit(_one, case, device, ready.get(case.framework), version) for case in cases]
         try:
             for done in as_completed(waiting):
                 planned = done.result()
@@ -168,7 +166,7 @@ def _ready(cases: Sequence[Case], device: Device, say: Say, version: str | None)
     return ready
 
 
-def _one(case: Case, device: Device, environment: Environment | SetupError | None, version: str | None, code: str) -> Planned:
+def _one(case: Case, device: Device, environment: Environment | SetupError | None, version: str | None) -> Planned:
     """What became of it; never raises for a planner's fault."""
     start = time.monotonic()
     if why := obstacle(case, device):
@@ -181,7 +179,7 @@ def _one(case: Case, device: Device, environment: Environment | SetupError | Non
     release = version or pinned_version(case.framework)
     told: dict[str, Any] = {
         "case": case.id, "device": device.name, "framework": case.framework, "framework_version": release,
-        "source": SOURCES.get(case.framework), "origin": _origin(code, versions, start),
+        "source": SOURCES.get(case.framework), "origin": _origin(versions, start),
     }  # fmt: skip
     try:
         return Planned(**told, **said)
@@ -189,8 +187,8 @@ def _one(case: Case, device: Device, environment: Environment | SetupError | Non
         return Planned(**told, outcome="failed", reason=f"the prediction does not hold: {process.short(str(error))}")
 
 
-def _origin(code: str, versions: dict[str, str], start: float) -> Origin:
+def _origin(versions: dict[str, str], start: float) -> Origin:
     return Origin(
         planned_at=datetime.now(UTC), command=provenance.command(), commit=provenance.commit(), dirty=provenance.dirty(),
-        code=code, versions=versions, wall_s=round(time.monotonic() - start, 1),
+        code=str(PLANNER_VERSION), versions=versions, wall_s=round(time.monotonic() - start, 1),
     )  # fmt: skip

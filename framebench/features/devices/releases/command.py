@@ -11,6 +11,7 @@ from framebench.cli.upkeep import dev
 from framebench.engine import runner
 from framebench.features.devices.catalog import find
 from framebench.features.devices.plans.planning import environment_of
+from framebench.features.devices.plans.version import is_current
 from framebench.features.devices.releases import reported
 
 
@@ -23,7 +24,7 @@ def reported_(
 ) -> None:
     """Plan programs that users reported, by the compilers of these releases of JAX."""
     target = find(device)
-    kept = {one.framework_version for one in reported.read(results, target.name) if one.code == reported.code()}
+    kept = {one.framework_version for one in reported.read(results, target.name) if is_current(one.code)}
     for name in version or ():
         if again or name not in kept:
             environment = environment_of("jax", target, name, say)

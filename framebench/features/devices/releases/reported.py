@@ -14,14 +14,13 @@ from pydantic import Field
 from framebench.analysis.comparison import Comparison, mib
 from framebench.engine.environments import Environment, run_module
 from framebench.features.devices.catalog import Device, find
-from framebench.features.devices.plans.fingerprint import FEATURE, of_files
 from framebench.features.devices.plans.process import ALONE
+from framebench.features.devices.plans.version import PLANNER_VERSION
 from framebench.records import provenance
 from framebench.records.record import Bytes, Moment, Part
 
 FOLDER = Path("planned_reports")
 WORKER = "framebench.features.devices.releases.jax_reported"
-SOURCES = ("releases/jax_reported.py", "releases/jax_older.py", "xla/jax_target.py")
 REPORTED = {  # what each says
     "jax 27748": "recomputing blocks of a long scan saves nothing since 0.5 (117 GB without it; 22 GB with it in 0.4.13)",
     "marin 5394": "temporaries of a step with experts from 15GiB in 0.8.0 to 54GiB in 0.9.2, eight H100s",
@@ -46,20 +45,16 @@ class Reported(Part):
     framework_version: str
     programs: dict[str, dict[str, Program]]  # by report and variant
     flags: dict[str, str] = Field(default={})
-    code: str  # fingerprint of the programs
+    code: str  # version of the planners (see `plans/version.py`)
     planned_at: Moment
     commit: str | None
-
-
-def code() -> str:
-    return of_files(FEATURE / name for name in SOURCES)[:16]
 
 
 def plan(device: Device, environment: Environment) -> Reported:
     """Raises SetupError with what the compiler printed."""
     printed = run_module(environment, WORKER, device.name, XLA_FLAGS="", **ALONE)
     return Reported(
-        device=device.name, framework_version=environment.version, code=code(), planned_at=datetime.now(UTC),
+        device=device.name, framework_version=environment.version, code=str(PLANNER_VERSION), planned_at=datetime.now(UTC),
         commit=provenance.commit(), **json.loads(printed.strip().splitlines()[-1]),
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""How many predictions are kept, and how many of them older code has made."""
+"""A table of how many predictions are cached, and how many of them are of an older version of the planners."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from framebench.analysis.comparison import Comparison
 from framebench.features.devices.catalog import DEVICES, find
-from framebench.features.devices.plans.fingerprint import fingerprint
 from framebench.features.devices.plans.planned import Planned
+from framebench.features.devices.plans.version import is_current
 from framebench.models import spec
+from framebench.records.record import case_of
 from framebench.suite.case import Case
 
 
@@ -22,11 +23,11 @@ def kept(predictions: Sequence[Planned], title: str = "Predictions kept") -> Com
     if not order:
         return None
     caption = (
-        f"{older.total()} of {count.total()} were made by older code of framebench, or with other figures of the device. "
+        f"{older.total()} of {count.total()} were made by an older version of the planners. "
         "Such a prediction is made again when `framebench predict CASES --device NAME` asks for it."
     )
     rows = tuple((*place, str(count[place]), str(older[place])) for place in order)
-    return Comparison.of_text(title, caption, ("device", "release", "cases", "by older code"), rows, left=2)
+    return Comparison.of_text(title, caption, ("device", "release", "cases", "older"), rows, left=2)
 
 
 def _place(planned: Planned) -> tuple[str, str]:
@@ -34,8 +35,10 @@ def _place(planned: Planned) -> tuple[str, str]:
 
 
 def current(planned: Planned) -> bool:
-    """Whether these sources would be answered with it; not if they do not know the case any more."""
+    """Return whether `predict` would reuse the prediction: not if the case or the device is gone."""
     try:
-        return planned.origin.code == fingerprint(Case.of(planned.case), find(planned.device), planned.framework_version)
+        case_of(planned.case)
+        find(planned.device)
     except (ValueError, KeyError):
         return False
+    return is_current(planned.origin.code)

@@ -12,6 +12,7 @@ import pytest
 from framebench.features.devices.judge import judged, measured, programs, table
 from framebench.features.devices.judge.judged import Judged
 from framebench.features.devices.judge.table import Held
+from framebench.features.devices.plans.version import PLANNER_VERSION
 from tests.features.devices.judge.test_rows import MIB, xmem
 from tests.processes import ROOT
 
@@ -20,7 +21,7 @@ def prediction(**changes: Any) -> Judged:
     row = xmem()
     told: dict[str, Any] = {
         "row": row.key, "source": row.source, "model": row.model, "program": asdict(programs.program(row)),
-        "allocated_bytes": 900 * MIB, "reserved_bytes": 1002 * MIB, "code": "c0de",
+        "allocated_bytes": 900 * MIB, "reserved_bytes": 1002 * MIB, "code": "0",
         "predicted_at": datetime(2026, 11, 26, tzinfo=UTC), "commit": None, "wall_s": 1.0,
     }  # fmt: skip
     return Judged(**(told | changes))
@@ -126,7 +127,7 @@ def test_a_row_is_predicted_anew_when_the_code_changed(tmp_path: Path) -> None:
     assert list(judged.pending(tmp_path, rows, again=False)) == rows
     judged.write(tmp_path, prediction(), row)
     assert list(judged.pending(tmp_path, rows, again=False)) == rows
-    judged.write(tmp_path, prediction(code=judged.code()), row)
+    judged.write(tmp_path, prediction(code=str(PLANNER_VERSION)), row)
     assert list(judged.pending(tmp_path, rows, again=False)) == []
     assert list(judged.pending(tmp_path, rows, again=True)) == rows
 

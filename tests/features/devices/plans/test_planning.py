@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from framebench.engine import environments, releases, runner
 from framebench.engine.environments import Environment, SetupError
 from framebench.features.devices.catalog import find
 from framebench.features.devices.plans import planning, process, store
-from framebench.features.devices.plans.fingerprint import fingerprint
+from framebench.features.devices.plans import version as planners
 from framebench.features.devices.plans.naming import cases_of
 from framebench.features.devices.plans.planned import Planned
 from framebench.records import provenance
@@ -89,10 +88,10 @@ def test_only_what_is_missing_is_planned(tmp_path: Path, playing: Playing) -> No
     assert asked.read_text() == "xx"
 
 
-def test_other_code_is_planned_anew(tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newer_version_of_the_planners_recomputes(tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = playing(f"print({json.dumps(ANSWER)!r})")
     plan(tmp_path)
-    monkeypatch.setattr(planning, "fingerprint", lambda *_: "other")
+    monkeypatch.setattr(planners, "PLANNER_VERSION", planners.PLANNER_VERSION + 1)
     plan(tmp_path)
     assert asked.read_text() == "xx"
 
@@ -159,13 +158,6 @@ def test_what_nothing_can_tell_has_its_reason(tmp_path: Path, case: str, device:
     assert (told.outcome, told.peak_bytes) == ("not planned", None)
     assert told.reason
     assert why in told.reason
-
-
-def test_the_fingerprint_is_of_what_decides_the_program() -> None:
-    fp32, checkpoint = Case.of(CASE), Case.of(CASE.replace("fp32", "checkpoint"))
-    told = {fingerprint(c, d) for c in (fp32, checkpoint) for d in (H100, find("a100-40gb"))}
-    assert len(told) == 4
-    assert fingerprint(fp32, H100) in told
 
 
 def test_selectors_name_many_cases_and_any_batch() -> None:
@@ -293,20 +285,6 @@ def test_one_peak_is_explained(tmp_path: Path, playing: Playing) -> None:
     assert json.loads(framebench("explain", CASE, *asked, "--json").stdout)["largest"][0]["count"] == 2
     many = framebench("explain", "transformer/jax/train/*/b4/tiny", *asked)
     assert (many.returncode, "explain is about one" in many.stderr) == (2, True)
-
-
-def test_sources_are_read_by_one_thread(tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
-    playing(f"print({json.dumps(ANSWER)!r})")
-    readers: list[str] = []
-
-    def read(*_: object) -> str:
-        readers.append(threading.current_thread().name)
-        return "sources"
-
-    monkeypatch.setattr(planning, "fingerprint", read)
-    plan(tmp_path, CASE, CASE.replace("/b1/", "/b2/"))
-    assert readers
-    assert set(readers) == {threading.main_thread().name}, "CPython 3.11's ast.parse fails now and then beside another thread's"
 
 
 @pytest.mark.parametrize(("version", "worker"), [("0.8.3", "jax_older"), ("0.9.0", "jax_plan"), ("0.10.2", "jax_plan")])

@@ -1,0 +1,26 @@
+"""Test that every published prediction can be read and answers for its case without being recomputed."""
+
+from __future__ import annotations
+
+from framebench.features.devices.catalog import find
+from framebench.features.devices.plans import store
+from framebench.features.devices.plans.planning import take_up
+from framebench.suite.case import Case
+from tests.processes import ROOT
+
+RESULTS = ROOT / "results"
+
+
+def test_every_published_prediction_is_reused() -> None:
+    files = sorted((RESULTS / store.FOLDER).glob("*/*.jsonl"))
+    lines = sum(len(file.read_text().splitlines()) for file in files)
+    assert lines > 1000
+    reused = 0
+    for file in files:
+        predictions = store.read(file)
+        (version,) = {one.framework_version for one in predictions.values()}
+        cases = [Case.of(case) for case in predictions]
+        found = take_up(cases, find(file.parent.name), RESULTS, version)
+        assert {case.id: one for case, one in found.items()} == predictions
+        reused += len(found)
+    assert reused == lines
