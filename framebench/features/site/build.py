@@ -49,8 +49,8 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
     writer.page("support.html", "support.html", comparisons=support.every_table())
     from framebench.analysis import figures  # takes seconds
 
-    with figures.processes() as pool:  # that draw while the pages are written here
-        pictures = [figures.started(pool, figures.questions(machine.shown, results)) for machine in everywhere]
+    with figures.drawing_pool() as pool:  # draws while the pages are written here
+        pictures = [figures.render_all(pool, figures.questions(machine.shown, results)) for machine in everywhere]
         drawn = [_write_machine(writer, machine, of_machine) for machine, of_machine in zip(everywhere, pictures)]
     _write_front(writer, everywhere, drawn[0])
     return sorted(target.rglob("*.html"))
