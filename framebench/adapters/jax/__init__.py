@@ -1,6 +1,7 @@
 """JAX with Flax NNX and optax: the adapter, and the switches of its strategies from one module per module of the catalog."""
 
 from framebench.adapters import common
+from framebench.adapters.base import Switch
 from framebench.adapters.jax import checkpoint, generation, memory, offload, precision, scenarios, steps
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.suite.case import Case
@@ -9,11 +10,16 @@ MODULES = (common, precision, checkpoint, steps, offload, memory, scenarios, gen
 SWITCHES = {name: function for module in MODULES for name, function in module.switch.items()}
 
 
-def make(case: Case) -> JaxAdapter:
-    """Return the adapter of the case."""
+def switches_of(case: Case) -> dict[str, Switch]:
+    """Return the switches that the case can need, by the name in a row's `how`."""
     if case.ranks == 1:
-        return JaxAdapter(case, SWITCHES)
+        return SWITCHES
     # what shares a step among ranks would add to the memory and the start of every other case
     from framebench.adapters.jax import ranks
 
-    return JaxAdapter(case, SWITCHES | ranks.switch)
+    return SWITCHES | ranks.switch
+
+
+def make(case: Case) -> JaxAdapter:
+    """Return the adapter of the case."""
+    return JaxAdapter(case, switches_of(case))

@@ -12,7 +12,7 @@ from jax import ShapeDtypeStruct
 from jax.sharding import Sharding
 
 from framebench.adapters.base import Batch
-from framebench.adapters.jax import SWITCHES
+from framebench.adapters.jax import switches_of
 from framebench.adapters.jax.accumulation import Tree
 from framebench.adapters.jax.adapter import JaxAdapter, Split
 from framebench.suite.case import Case
@@ -22,7 +22,7 @@ class ShapedAdapter(JaxAdapter):
     """For these devices, as many as the case has ranks; by default for those that are here."""
 
     def __init__(self, case: Case, devices: list[jax.Device] | None = None) -> None:
-        super().__init__(case, SWITCHES)
+        super().__init__(case, switches_of(case))
         self.declared = devices
 
     @property

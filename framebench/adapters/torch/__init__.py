@@ -1,6 +1,7 @@
 """PyTorch: the adapter, and the switches of its strategies from one module per module of the catalog."""
 
 from framebench.adapters import common
+from framebench.adapters.base import Switch
 from framebench.adapters.torch import checkpoint, generation, memory, offload, precision, quantized, scenarios, steps
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.suite.case import Case
@@ -9,11 +10,16 @@ MODULES = (common, precision, checkpoint, steps, offload, memory, quantized, sce
 SWITCHES = {name: function for module in MODULES for name, function in module.switch.items()}
 
 
-def make(case: Case) -> TorchAdapter:
-    """Return the adapter of the case."""
+def switches_of(case: Case) -> dict[str, Switch]:
+    """Return the switches that the case can need, by the name in a row's `how`."""
     if case.ranks == 1:
-        return TorchAdapter(case, SWITCHES)
+        return SWITCHES
     # what shares a step among ranks would add to the memory and the start of every other case
     from framebench.adapters.torch import ranks
 
-    return TorchAdapter(case, SWITCHES | ranks.switch)
+    return SWITCHES | ranks.switch
+
+
+def make(case: Case) -> TorchAdapter:
+    """Return the adapter of the case."""
+    return TorchAdapter(case, switches_of(case))

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from framebench.adapters.torch import SWITCHES
+from framebench.adapters.torch import switches_of
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.suite.case import Case
 
@@ -17,7 +17,7 @@ class FakeAdapter(TorchAdapter):
     """Weights and batches by shape alone, on the CPU."""
 
     def __init__(self, case: Case) -> None:
-        super().__init__(case, SWITCHES)
+        super().__init__(case, switches_of(case))
         self.where = torch.device("cpu")
 
     def canonical(self, config: Any) -> dict[str, np.ndarray]:
