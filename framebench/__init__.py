@@ -57,11 +57,8 @@ def planned(results: Path | str | None = None) -> pd.DataFrame:
     """What cases need on devices that are not here, as it was predicted: one row per case, device and release.
 
     Nothing in it is measured. The rows are what `framebench predict --device` kept in `results`, by default `folder()`.
-    docs/data.md has the columns. Raises LookupError where the feature `devices` was taken out.
+    docs/data.md has the columns.
     """
-    from framebench import extensions
+    from framebench.features.devices.tables import frame
 
-    if not (load_rows := extensions.one("planned_rows")):
-        raise LookupError("nothing predicts for devices here: the feature `devices` was taken out")
-    table: pd.DataFrame = load_rows(folder() if results is None else Path(results))
-    return table
+    return frame.load(folder() if results is None else Path(results))

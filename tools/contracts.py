@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from graphlib import CycleError, TopologicalSorter
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from grimp import ImportGraph
@@ -21,10 +18,7 @@ def whole(graph: ImportGraph, expressions: Any) -> set[str]:
 
 
 class NoCircles(Contract):
-    """No module imports itself through others. Import statements inside functions and for type checking count.
-
-    Calls by the hooks of `framebench.extensions` are no import statements, and are not seen.
-    """
+    """No module imports itself through others. Import statements inside functions and for type checking count."""
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         try:
@@ -35,46 +29,6 @@ class NoCircles(Contract):
 
     def render_broken_contract(self, check: ContractCheck) -> None:
         output.print_error(" <- ".join(check.metadata["circle"]))
-
-
-def source_of(module: str) -> str:
-    """Its text; nothing is imported but for its outermost package."""
-    package, *inner = module.split(".")
-    spec = find_spec(package)
-    assert spec
-    assert spec.origin
-    file = Path(spec.origin).parent.joinpath(*inner)
-    return (file / "__init__.py" if file.is_dir() else file.with_suffix(".py")).read_text()
-
-
-class Leaves(Contract):
-    """What lies in the folders of `folder` is imported, and its module named in a text, from inside of its own folder alone.
-
-    Calls by the hooks of `framebench.extensions` name no module, and are not seen.
-    """
-
-    folder: Any = fields.StringField()
-
-    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        leaves = {m: leaf for leaf in graph.find_children(self.folder) for m in {leaf} | graph.find_descendants(leaf)}
-        wrong = [
-            (importer, leaf)
-            for leaf in sorted(leaves)
-            for importer in sorted(graph.find_modules_that_directly_import(leaf))
-            if leaves.get(importer) != leaves[leaf]
-        ]
-        ours = [module for module in sorted(graph.modules) if not graph.is_module_squashed(module)]
-        wrong += [
-            (module, leaf)
-            for module in ours
-            for leaf in sorted(graph.find_children(self.folder))
-            if re.search(rf"[\"']{re.escape(leaf)}\b", source_of(module)) and leaves.get(module) != leaf
-        ]
-        return ContractCheck(kept=not wrong, metadata={"wrong": wrong})
-
-    def render_broken_contract(self, check: ContractCheck) -> None:
-        for importer, leaf in check.metadata["wrong"]:
-            output.print_error(f"{importer} -> {leaf}")
 
 
 class Reach(Contract):

@@ -8,7 +8,7 @@ import warnings
 import typer
 
 from framebench import extensions
-from framebench.cli import measuring, reading, report, upkeep  # noqa: F401  # importing a module adds its commands
+from framebench.cli import reading, report, run, upkeep  # noqa: F401  # importing a module adds its commands
 from framebench.cli.shared import app, fail, problem, say
 from framebench.engine.environments import SetupError
 from framebench.engine.session import Busy

@@ -20,7 +20,6 @@ from framebench.cli.shared import (
     folder_to_fill,
     machine_of,
     machines_of,
-    needed,
     out,
     say,
     writable,
@@ -80,7 +79,9 @@ def report(
     tracked = machine is None and (docs or ((figures or notebooks) and not to))
     folder = Folder.committed(results) if tracked else Folder(results)
     if notebooks:
-        return needed("run_notebooks", "notebooks")(notebooks, folder, machine_of(folder, machine), to)
+        from framebench.features.notebooks.run import run
+
+        return run(notebooks, folder, machine_of(folder, machine), to)
     if figures:
         return _draw(figures, folder, machine_of(folder, machine), to or FIGURES)
     machines = machines_of(folder, ALL if tracked else machine, has(folder, selectors))
@@ -94,7 +95,9 @@ def report(
 
 def _of_device(name: str, results: Path) -> None:
     """What was predicted before; nothing is planned now."""
-    made = needed("report_on_device", "devices")(name, results)
+    from framebench.features.devices.documents import of_named
+
+    made = of_named(name, results)
     if not made:
         fail(f"no tables for {name} under {results}; predict first: framebench predict CASES --device {name}", 1)
     for comparison in made:
@@ -138,7 +141,8 @@ def _summary(folder: Folder, machine: str) -> None:
 
 def site(shown: list[Record], folder: Folder, target: Path) -> None:
     """These records as pages that need neither network nor server."""
-    build = needed("build_site", "site")
+    from framebench.features.site.build import build
+
     writable(target)
     try:
         pages = build(folder, target, shown)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 import typer
 from rich.console import Console
 
-from framebench import extensions
 from framebench.engine.session import Session, alone
 from framebench.models.spec import names, workload
 from framebench.records import provenance
@@ -100,14 +99,6 @@ def chosen(
         raise UnknownCase(f"{selectors[texts.index('')]!r} names no case; `*` names all, framebench list prints them")
     among = profiles.profile(profile) if profile else None
     return list(dict.fromkeys(c for s in selectors for c in select(s, size, among, ranks=True)))
-
-
-def needed(hook: str, feature: str) -> Callable[..., Any]:
-    """What a feature adds under this hook. Ends the command where the feature is missing."""
-    if (added := extensions.one(hook)) is None:
-        fail(f"this needs the feature `{feature}`, which this copy of framebench does not have", 2)
-    function: Callable[..., Any] = added
-    return function
 
 
 @contextmanager

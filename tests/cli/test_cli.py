@@ -15,7 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from framebench.cli import measuring, shared
+from framebench.cli import run, shared
 from framebench.cli.__main__ import app
 from framebench.engine.environments import Environment
 from framebench.engine.session import Busy, Session, alone
@@ -116,8 +116,8 @@ def test_other_options_are_another_session(results: Path, monkeypatch: pytest.Mo
     def interrupted(*_: object) -> list[str]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(measuring.installed, "ready", lambda *_: {})
-    monkeypatch.setattr(measuring, "measure_all", interrupted)
+    monkeypatch.setattr(run.installed, "ready", lambda *_: {})
+    monkeypatch.setattr(run, "measure_all", interrupted)
     for options, unfinished in (([], 1), (["--threads", "2"], 2), (["--threads", "2"], 2)):
         done = CliRunner().invoke(app, ["run", CASE, "--results", str(results), *options])
         assert done.exit_code == 130
@@ -199,8 +199,8 @@ def test_what_was_measured_is_kept_is_said_only_where_it_was(
             store.write(record(case, provenance=provenance(session=opened.id, machine=machine_name())), where)
         raise end
 
-    monkeypatch.setattr(measuring.installed, "ready", lambda *_: {})
-    monkeypatch.setattr(measuring, "measure_all", one)
+    monkeypatch.setattr(run.installed, "ready", lambda *_: {})
+    monkeypatch.setattr(run, "measure_all", one)
     done = framebench("run", CASE, "--results", str(results))
     assert done.returncode == (130 if isinstance(end, KeyboardInterrupt) else 1)
     assert said in done.stderr

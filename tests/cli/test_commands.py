@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from framebench.analysis.results import Results as Folder
-from framebench.cli import measuring
+from framebench.cli import run
 from framebench.cli.shared import Parts, app, parts
 from framebench.features.advise import command as advice
 from framebench.features.claims import show
@@ -63,7 +63,7 @@ def test_the_examples_of_exit_codes(code: int, command: str, results: Path, monk
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(measuring.installed, "ready", interrupted)
+    monkeypatch.setattr(run.installed, "ready", interrupted)
     words = shlex.split(command)
     done = framebench(*words, *(["--results", str(results)] if words[0] == "run" else []))
     assert done.returncode == code, done.stderr

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from typer.testing import CliRunner
 
-from framebench.cli import measuring, reading
+from framebench.cli import reading, run
 from framebench.cli.__main__ import app
 from framebench.features.predict import command as command_of_predict
 from framebench.records import store
@@ -164,7 +164,7 @@ def test_results_that_cannot_be_read_are_not_called_empty(place: str, real: Path
 
 
 def test_where_nothing_can_be_written_nothing_is_measured(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring.installed, "ready", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr(run.installed, "ready", lambda *_: pytest.fail("work was begun"))
     closed = shared_folder / "results" / "records"
     closed.mkdir(parents=True)
     closed.chmod(0o555)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from grimp import ImportGraph
 
-from tools import contracts
-from tools.contracts import Leaves, NoCircles, Reach
+from tools.contracts import NoCircles, Reach
 
 
 def graph(*imports: str) -> ImportGraph:
@@ -45,13 +44,3 @@ def test_reach(options: dict[str, list[str]], chains: list[tuple[str, ...]]) -> 
     given.add_module("ours.a")
     check = Reach("", {"root_packages": ["ours"]}, options).check(given, verbose=False)
     assert (check.kept, check.metadata["chains"]) == (not chains, chains)
-
-
-def test_a_leaf_is_not_named_in_a_text_outside_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = graph("ours.f.one.m -> ours.core")
-    for module in ("ours.f", "ours.f.one", "ours.f.two", "ours.f.two.m"):
-        given.add_module(module)
-    texts = {"ours.core": 'run("ours.f.two.worker")', "ours.f.two.m": "run('ours.f.two.worker')"}
-    monkeypatch.setattr(contracts, "source_of", lambda module: texts.get(module, ""))
-    check = Leaves("", {"root_packages": ["ours"]}, {"folder": "ours.f"}).check(given, verbose=False)
-    assert check.metadata["wrong"] == [("ours.core", "ours.f.two")]

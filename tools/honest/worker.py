@@ -22,8 +22,8 @@ import torch._dynamo  # which optimizers import: once, before processes are fork
 from framebench import adapters
 from framebench.adapters import user_functions as functions
 from framebench.adapters.base import Adapter
-from framebench.features.user_model import strategies as applicable
-from framebench.features.user_model.reference import survey
+from framebench.features.user_file import strategies as applicable
+from framebench.features.user_file.reference import survey
 from framebench.models.user_model import VARIABLE
 from framebench.suite.case import Case
 from framebench.suite.user_file import defined

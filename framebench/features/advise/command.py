@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, cast
 
 import typer
 
-from framebench.cli.shared import BUDGET, AsJson, Machine, Results, answering, app, fail, needed, out, parse_bytes, parts, say
+from framebench.cli.shared import BUDGET, AsJson, Machine, Results, answering, app, fail, out, parse_bytes, parts, say
 from framebench.engine import runner
+from framebench.features.ranks.command import advise as advise_over_ranks
 from framebench.models import spec
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, UnknownCase
@@ -81,8 +82,9 @@ def advise(
     if device is not None:
         if have or machine or parameters or ranks:
             fail(NO_OTHER_MODEL + DESCRIBED * bool(parameters), 2)
-        on_device = needed("advise_on_device", "devices")
-        raise typer.Exit(on_device(given, device, parse_bytes(budget) if budget else None, results, as_json))
+        from framebench.features.devices.fit.advice import advise_on_device
+
+        raise typer.Exit(advise_on_device(given, device, parse_bytes(budget) if budget else None, results, as_json))
     if budget is None:
         fail("how much memory? --budget 16GiB, or --device a100-40gb for one that is not here", 2)
     workload, scenario = given.workload or "transformer", given.scenario or "train"
@@ -109,8 +111,7 @@ def _answer_over_ranks(
     if not batch:
         example = f"'{workload}/*/{scenario}/*/b8' --budget {budget} --ranks {ranks}"
         fail(f"--ranks needs the batch that is shared: framebench advise {example}", 2)
-    over_ranks = needed("advise_over_ranks", "ranks")
-    raise typer.Exit(over_ranks(workload, frameworks, scenario, batch, size, ranks, parse_bytes(budget), as_json))
+    raise typer.Exit(advise_over_ranks(workload, frameworks, scenario, batch, size, ranks, parse_bytes(budget), as_json))
 
 
 def _shape(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framebench import extensions
 from framebench.cli.measuring import Blocks, measure_all
 from framebench.cli.shared import BROKEN, READ, AsJson, Machine, Results, app, fail, machine_of, out, say, session
 from framebench.engine import environments, runner
 from framebench.engine.session import Session
+from framebench.features.devices.plans.planning import planned_for
 from framebench.records import provenance
 from framebench.suite import profiles
 from framebench.suite.case import DEFAULT_SIZE
@@ -120,8 +120,7 @@ def _plan(cases: list[Case], results: Path) -> list[str]:
     """For the card of the planned arms. Returns the ids of those that failed."""
     from framebench.features.claims.plans import CARD
 
-    planned_for = extensions.one("planned_for")
-    if not cases or planned_for is None:
+    if not cases:
         return []
     unseen = "; `framebench dev publish` puts them where claims read them" if results == runner.RESULTS else ""
     say(f"{len(cases)} cases are planned for {CARD}{unseen}")

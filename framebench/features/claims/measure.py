@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from framebench import extensions
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
@@ -22,6 +21,7 @@ from framebench.features.claims import snippets
 from framebench.features.claims.needs import listing
 from framebench.features.claims.probed_record import Probed
 from framebench.features.claims.store import SNIPPET
+from framebench.features.max_batch.oom_recovery import evaluator
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records import store
 from framebench.records.record import INSTRUMENTS
@@ -96,8 +96,6 @@ def reported(environment: Environment, number: str) -> dict[str, list[float]]:
 
 def halved(case: Case, environment: Environment, options: Options) -> dict[str, list[float]]:
     """An evaluation within half of what its first batch needs. Raises RuntimeError if it does not come to its end."""
-    if (evaluator := extensions.one("evaluator")) is None:
-        raise RuntimeError("this needs the feature `max_batch`, which this copy of framebench does not have")
     evaluate = evaluator(environment, options)
     whole = evaluate(case, case.batch, None)
     if whole.failure:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from framebench import extensions
 from framebench.features.claims.rule import Effect
+from framebench.features.devices.fit.kept import kept_plans
+from framebench.features.devices.plans.planned import Planned
 
 Quantity = Literal["peak", "added", "kept"]
 CARD = "h100-80gb"
@@ -35,14 +36,11 @@ class Plan:
 
 
 def kept(results: Path) -> dict[str, Plan]:
-    """By case; none without the feature that plans."""
-    kept_plans = extensions.one("kept_plans")
-    found = kept_plans(results, CARD) if kept_plans else {}
-    return {case: _plan(planned, path, error) for case, (planned, path, error) in found.items()}
+    """Return the published plans for the card, by case."""
+    return {case: _plan(planned, path, error) for case, (planned, path, error) in kept_plans(results, CARD).items()}
 
 
-def _plan(planned: Any, file: Path, error: float) -> Plan:
-    """Of a prediction by the feature `devices`."""
+def _plan(planned: Planned, file: Path, error: float) -> Plan:
     if planned.peak_bytes is None:
         return Plan(file, planned.framework_version, error, reason=f"{planned.outcome}: {planned.reason}")
     parts, peak = planned.parts, planned.peak_bytes

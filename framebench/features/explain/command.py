@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import MEASURE, AsJson, Env, Results, app, err, fail, file_to_write, measuring, needed, out, say
+from framebench.cli.shared import MEASURE, AsJson, Env, Results, app, err, fail, file_to_write, measuring, out, say
 from framebench.engine import environments, releases, runner
 from framebench.engine.environments import Environment
 from framebench.features.explain.measure import Unexplained, obstacle
 from framebench.features.explain.measure import explain as account
 from framebench.features.explain.record import Explanation
+from framebench.features.user_file.opening import open_model
 from framebench.suite import hypothetical
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.user_file import Fault
@@ -50,8 +51,9 @@ def explain(
     if device is not None:
         if against or to or version:
             fail("--device tells the parts of one case: leave --against, --to and --version out", 2)
-        needed("explain_on_device", "devices")(case, device, results, as_json)
-        return
+        from framebench.features.devices.show import explain_on_device
+
+        return explain_on_device(case, device, results, as_json)
     if to and to.suffix != ".svg":
         fail(f"--to {to}: the figure is an SVG file; name it {to.with_suffix('.svg')}", 2)
     if case.endswith(".py"):
@@ -80,11 +82,7 @@ def of_file(
     try:
         with (
             measuring(results),
-            needed("own_model", "user_model")(file, scenario, [strategy] if strategy else [], batch, env, results) as (
-                cases,
-                environment,
-                _,
-            ),
+            open_model(file, scenario, [strategy] if strategy else [], batch, env, results) as (cases, environment, _),
         ):
             explanation = account(cases[0], environment)
     except (Fault, Unexplained) as error:

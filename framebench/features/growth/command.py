@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import MEASURE, AsJson, Env, Results, app, err, fail, measuring, needed, out, say
+from framebench.cli.shared import MEASURE, AsJson, Env, Results, app, err, fail, measuring, out, say
 from framebench.engine import installed, runner
 from framebench.features.growth.measure import NoReadings, followable, followed, obstacle, read
 from framebench.features.growth.record import Growth
+from framebench.features.user_file.opening import open_model
 from framebench.suite import hypothetical
 from framebench.suite.user_file import Fault, defined
 
@@ -81,8 +82,7 @@ def is_model(file: Path) -> bool:
 
 def of_model(file: Path, steps: int, step: Path | None, env: str | None, results: Path) -> Growth:
     """Its baseline in training. Raises NoReadings and Fault."""
-    opened = needed("own_model", "user_model")(file, "train", [], 8, env, results)
-    with measuring(results), opened as (cases, environment, _):
+    with measuring(results), open_model(file, "train", [], 8, env, results) as (cases, environment, _):
         announce(steps)
         return read(cases[0], environment, steps, step)
 

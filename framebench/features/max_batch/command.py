@@ -9,11 +9,12 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import BUDGET, AsJson, Env, Results, app, err, fail, measuring, needed, out, parse_bytes, parts, say
+from framebench.cli.shared import BUDGET, AsJson, Env, Results, app, err, fail, measuring, out, parse_bytes, parts, say
 from framebench.engine import environments, installed, runner
 from framebench.engine.environments import SetupError
 from framebench.features.max_batch import measure as search
 from framebench.features.max_batch import oom_recovery
+from framebench.features.user_file.opening import open_model
 from framebench.models import spec
 from framebench.records.search import Fit
 from framebench.suite import selectors
@@ -60,7 +61,9 @@ def max_batch_(
         say(f"tried is the baseline, {SCENARIOS[stage].baseline}: name others, as in {workload}/*/{stage}/{{a,b}}")
     if device is not None:
         baseline = given._replace(strategy=given.strategy or SCENARIOS[stage].baseline, size=given.size or FULL_SIZE)
-        raise typer.Exit(needed("advise_on_device", "devices")(baseline, device, budget_bytes, results, as_json))
+        from framebench.features.devices.fit.advice import advise_on_device
+
+        raise typer.Exit(advise_on_device(baseline, device, budget_bytes, results, as_json))
     assert budget_bytes is not None
     fit_records: list[Fit] = []
     for case in search.chosen(workload, framework, stage, given.strategy, size):
@@ -112,7 +115,7 @@ def of_file(
         fail(f"how much memory? framebench max-batch {file} --budget 16GiB", 2)
     found, budget, named = list[Fit](), parse_bytes(asked), strategies.split(",") if strategies else []
     try:
-        opened = needed("own_model", "user_model")(file, scenario, named, 8, env, results)
+        opened = open_model(file, scenario, named, 8, env, results)
         with measuring(results), opened as (cases, environment, where), err.status(file.name) as status:
             for case in cases:
                 smallest = replace(case, batch=case.plan.micro_batches)

@@ -20,12 +20,15 @@ from framebench.cli.shared import (
     err,
     fail,
     machines_of,
-    needed,
     parse_bytes,
     say,
 )
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
+from framebench.features.devices.show import predict_on_device
+from framebench.features.max_batch.measure import fits
+from framebench.features.ranks.command import predict_rank
+from framebench.features.user_file.opening import open_shapes
 from framebench.suite import hypothetical
 from framebench.suite import selectors as named_cases
 from framebench.suite.case import Case
@@ -66,11 +69,9 @@ def predict(
         wanted = strategies.split(",") if strategies else []
         return of_file(Path(case), scenario, wanted, batch, parse_bytes(budget) if budget else None, env, as_json)
     if device is not None:
-        needed("predict_on_device", "devices")([case], device, results, as_json, again)
-        return
+        return predict_on_device([case], device, results, as_json, again)
     if ranks is not None or named_cases.asks_for_ranks(case):
-        needed("predict_rank", "ranks")(case, ranks, as_json)
-        return
+        return predict_rank(case, ranks, as_json)
     asked = hypothetical.named(case)
     prediction_rows = predictions(asked, machine, results)
     if as_json:
@@ -93,7 +94,7 @@ def of_file(
     """A user's own model, by fake tensors; within a budget it is also run, under that limit."""
     found: dict[str, list[dict[str, Any]]] = {}
     try:
-        with needed("own_shapes", "user_model")(file, scenario, strategies, batch, env) as (cases, left_out, environment):
+        with open_shapes(file, scenario, strategies, batch, env) as (cases, left_out, environment):
             for case in cases:
                 found[case.id] = [by_fake_tensors(case, environment)]
                 found[case.id] += [enforced(case, budget, environment)] if budget else []
@@ -111,7 +112,7 @@ def of_file(
 def enforced(case: Case, budget: int, environment: Environment) -> dict[str, Any]:
     """Two steps under the limit, in a fresh process."""
     with err.status(f"{case.id}: under the limit"):
-        probe = needed("fits_within", "max_batch")(case, budget, environment)
+        probe = fits(case, budget, environment)
     verdict = {"fits": "fits", "memory": "does not fit"}.get(probe.outcome, "failed")
     note = f"b{case.batch} {verdict} within {budget / 2**20:,.1f} MiB" + (f": {probe.reason}" if probe.reason else "")
     return {"method": "enforced", "instrument": probe.instrument, "bytes": probe.peak, "note": note, "budget_bytes": budget}

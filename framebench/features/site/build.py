@@ -19,17 +19,11 @@ from framebench.features.site import asv, casepage, front
 from framebench.features.site.links import case_page, machine_folder, slug
 from framebench.features.site.machine import Machine, all_cases, machines, of_workload
 from framebench.features.site.titles import figure_order, subject
-from framebench.features.site.writer import THIS_FOLDER, Writer
+from framebench.features.site.writer import THIS_FOLDER, Unbuildable, Writer, empty
 from framebench.records.record import Record
 
 if TYPE_CHECKING:
     from framebench.analysis.figures import Picture
-
-MARK = ".framebench-site"  # lies in every folder that a site was written to; no other is ever emptied
-
-
-class Unbuildable(ValueError):
-    """There is nothing to show, or the target holds something else; the message says what to do."""
 
 
 def build(results: Results, target: Path, shown: list[Record] | None = None) -> list[Path]:
@@ -87,16 +81,6 @@ def _write_asv(writer: Writer, results: Path) -> str:
         return none
     writer.page("asv/index.html", "asv.html", benchmarks=histories, without_asv="")
     return ""
-
-
-def empty(target: Path) -> None:
-    """Removes an earlier site; makes the folder and marks it as ours. Raises Unbuildable."""
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        if not (target / MARK).exists():
-            raise Unbuildable(f"{target} exists and holds no framebench site; remove it, or name another folder")
-        shutil.rmtree(target)
-    target.mkdir(parents=True, exist_ok=True)
-    (target / MARK).write_text("written by framebench report --html; the next one replaces this folder\n")
 
 
 def _write_machine(writer: Writer, machine: Machine, pictures: Iterable[Picture]) -> dict[str, Picture]:

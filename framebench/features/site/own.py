@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.figures import page
-from framebench.features.site.build import empty
-from framebench.features.site.writer import THIS_FOLDER, Writer
+from framebench.features.site.writer import THIS_FOLDER, Writer, empty
 
 
 def write(target: Path, tables: Sequence[Comparison], sentences: Sequence[str], figure: Figure | None) -> Path:

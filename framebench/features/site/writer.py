@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ from framebench.features.site.titles import case_title, figure_title, title, ver
 THIS_FOLDER = Path(__file__).parent
 STATUSES = ("oom", "timeout", "crashed", "unsupported", "wrong")
 NUMBER = re.compile(r"[+-]?\d")
+MARK = ".framebench-site"  # lies in every folder that a site was written to; no other is ever emptied
+
+
+class Unbuildable(ValueError):
+    """There is nothing to show, or the target holds something else; the message says what to do."""
 
 
 def numbers(comparison: Comparison) -> list[bool]:
@@ -43,6 +49,16 @@ HELPERS = {
 def figures(value: float) -> str:
     """Six significant figures, and all those before the point: 480,709,000 and 0.0123457."""
     return f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:,.6g}"
+
+
+def empty(target: Path) -> None:
+    """Removes an earlier site; makes the folder and marks it as ours. Raises Unbuildable."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        if not (target / MARK).exists():
+            raise Unbuildable(f"{target} exists and holds no framebench site; remove it, or name another folder")
+        shutil.rmtree(target)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / MARK).write_text("written by framebench report --html; the next one replaces this folder\n")
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What is in a user's file in JAX, its weights made on the host: `python -m framebench.features.user_model.flax_facts BATCH`.
+"""What is in a user's file in JAX, its weights made on the host: `python -m framebench.features.user_file.flax_facts BATCH`.
 
 Prints `user_model.facts` as JSON, or `{"fault": ...}`.
 """

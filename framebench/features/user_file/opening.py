@@ -10,14 +10,14 @@ from pathlib import Path
 from framebench.cli.shared import err, say
 from framebench.engine import runner
 from framebench.engine.environments import Environment
-from framebench.features.user_model import measure as trial
-from framebench.features.user_model import on_device
+from framebench.features.user_file import trial
+from framebench.features.user_file.shapes import look_into
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 
 
 @contextmanager
-def opened(
+def open_model(
     file: Path, scenario: str, strategies: list[str], batch: int, env: str | None, results: Path
 ) -> Iterator[tuple[list[Case], Environment, Path]]:
     """In here workers know the file: the cases of these strategies, or of its baseline, where they run, and where their records
@@ -38,7 +38,7 @@ def opened(
 
 
 @contextmanager
-def shaped(
+def open_shapes(
     file: Path, scenario: str, strategies: list[str], batch: int, env: str | None
 ) -> Iterator[tuple[list[Case], dict[str, str], Environment]]:
     """In here workers know the file, of which nothing was run: its cases, why others are left out, and where they would run.
@@ -54,6 +54,6 @@ def shaped(
     environment = trial.environment(model, env, say)
     with trial.known(model) as folder:
         with err.status(f"{file.name}: shapes"):
-            on_device.looked_into(model, environment, folder)
+            look_into(model, environment, folder)
         cases, left_out = trial.cases(model, strategies)
         yield [case for case in cases if case.strategy in strategies], left_out, environment

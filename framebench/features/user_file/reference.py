@@ -1,4 +1,4 @@
-"""What is in a user's file, and what its float32 baseline computes: `python -m framebench.features.user_model.reference
+"""What is in a user's file, and what its float32 baseline computes: `python -m framebench.features.user_file.reference
 '{"case": ...}'`.
 
 Writes into $FRAMEBENCH_OWN what a workload's folder has (`models/user_model.py`): what the harness must know
@@ -19,7 +19,7 @@ from framebench import adapters
 from framebench.adapters import user_functions
 from framebench.adapters.base import Adapter
 from framebench.adapters.user_functions import UserFile, kind
-from framebench.features.user_model import checks
+from framebench.features.user_file import checks
 from framebench.instruments import limits
 from framebench.instruments.host import status_bytes
 from framebench.models.spec import OWN, workload

@@ -1,4 +1,4 @@
-"""What is in a user's file, without a weight being made: `python -m framebench.features.user_model.torch_facts BATCH`.
+"""What is in a user's file, without a weight being made: `python -m framebench.features.user_file.torch_facts BATCH`.
 
 Prints `user_model.facts` as JSON, or `{"fault": ...}`.
 """

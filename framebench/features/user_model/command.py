@@ -24,7 +24,6 @@ from framebench.cli.shared import (
     file_to_write,
     folder_to_fill,
     measuring,
-    needed,
     out,
     parse_bytes,
     say,
@@ -34,11 +33,13 @@ from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.progress import CaseProgress
 from framebench.engine.timed_process import Arm
-from framebench.features.user_model import measure as trial
+from framebench.features.max_batch.measure import find
+from framebench.features.user_file import trial
+from framebench.features.user_file.trial import UserModel
 from framebench.features.user_model import on_device
 from framebench.features.user_model.look import FirstLook, compiles
 from framebench.features.user_model.mathematics import Float64Checks
-from framebench.features.user_model.measure import UserModel
+from framebench.features.user_model.measure import measure_blocks, notes
 from framebench.records.record import ROUNDS, Record
 from framebench.records.search import Fit
 from framebench.suite.case import Case
@@ -144,7 +145,7 @@ def measure(
     named = strategies.split(",") if strategies else None
     trial.cases(model, named)  # a strategy that does not exist is told before anything runs
     seen = surveyed(model, environment, options)
-    for line in (trial.in_short(model, seen["facts"]), *trial.notes(seen["facts"])):
+    for line in (trial.in_short(model, seen["facts"]), *notes(seen["facts"])):
         say(line)
     cases, left_out = trial.cases(model, named)
     if slow := {case.strategy: why for case in cases if blocks > 1 and (why := runner.too_slow(case))}:
@@ -157,7 +158,7 @@ def measure(
             look = FirstLook(run, began, seen["held"], looked)
             look.take([Arm(case, environment) for case in cases])
             if options.rounds:
-                trial.measure([Arm(case, environment) for case in cases], run, blocks, seconds, partial(decided, run))
+                measure_blocks([Arm(case, environment) for case in cases], run, blocks, seconds, partial(decided, run))
     except KeyboardInterrupt:
         if done := records():
             ended(done, left_out)
@@ -191,7 +192,7 @@ def largest(
 ) -> list[Fit]:
     """A search for each strategy that came out right."""
     cases = dict.fromkeys(record.parsed for record in records if record.usable)
-    searches, find = [], needed("largest_batch", "max_batch")
+    searches = []
     for case in cases:
         with err.status(case.id) as status:
             told = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
@@ -242,7 +243,8 @@ def show(
         elif figure:
             figure.write_text(page.svg(drawn))
         if html:
-            write = needed("page_of_model", "site")
+            from framebench.features.site.own import write
+
             say(f"wrote {write(html, tables, sentences, drawn)}")
     for sentence in sentences:
         say(sentence)

@@ -12,8 +12,8 @@ from framebench.engine import mathematics
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Arm
+from framebench.features.user_file.trial import UserModel
 from framebench.features.user_model.look import compiles
-from framebench.features.user_model.measure import UserModel
 from framebench.models.spec import workload
 from framebench.suite.case import Case
 from framebench.suite.protocol import Mathematics

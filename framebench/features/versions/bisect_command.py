@@ -8,10 +8,11 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from framebench.cli.shared import AsJson, Results, err, fail, needed, out, say, session
+from framebench.cli.shared import AsJson, Results, err, fail, out, say, session
 from framebench.engine import releases, runner
 from framebench.engine.progress import CaseProgress
 from framebench.engine.session import alone
+from framebench.features.user_file.opening import open_model
 from framebench.features.versions import bisect as search
 from framebench.features.versions import planned
 from framebench.features.versions.bisected_record import FLOOR, Bisected
@@ -77,7 +78,7 @@ def of_file(file: Path, batch: int, search_for: Search, results: Path, as_json: 
     """The baseline in training of a user's own model, which the pinned release computes right first."""
     names = search_for.release_names()
     try:
-        with alone(results), needed("own_model", "user_model")(file, "train", [], batch, None, results) as (cases, _, where):
+        with alone(results), open_model(file, "train", [], batch, None, results) as (cases, _, where):
             search_for.check(cases[0])
             answer = search_for.made(cases[0], where / "bisect", names)
     except Fault as error:

@@ -127,6 +127,7 @@ def compare_(
 
 def judge(machine_records: list[Record], base: str, change: str, threshold: str | None, results: Path, as_json: bool) -> None:
     """Print a verdict on each quantity; ends the command with the answer's exit code."""
+    from framebench.features.explain.table import causes
     from framebench.features.versions import judge as rule
     from framebench.features.versions import table as words
 
@@ -141,7 +142,7 @@ def judge(machine_records: list[Record], base: str, change: str, threshold: str 
     else:
         say(words.in_words(rows))
         few = len({row.case for row in rows}) == 1  # then all that was read is shown
-        words.table(rows, words.causes_in(results), () if few else words.FOLDED).terminal(out)
+        words.table(rows, causes(results), () if few else words.FOLDED).terminal(out)
     worse = [r for r in rows if r.verdict == rule.REGRESSION]
     for r in worse:
         more = f" {r.ratio - 1:+.1%}" if r.ratio is not None else ""

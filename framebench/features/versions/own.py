@@ -7,9 +7,10 @@ import secrets
 from pathlib import Path
 from typing import NamedTuple
 
-from framebench.cli.shared import err, fail, measuring, needed, say
+from framebench.cli.shared import err, fail, measuring, say
 from framebench.engine import releases, runner
 from framebench.engine.progress import CaseProgress
+from framebench.features.user_file.opening import open_model
 from framebench.features.versions import measure as versions
 from framebench.records import store
 from framebench.records.record import Record
@@ -37,9 +38,7 @@ def measure(base: str, change: str, asked: Asked, results: Path) -> list[Record]
     try:
         with measuring(results):
             ready = {version: releases.beside(framework, version, "", (), say) for version in (older, newer)}
-            opened = needed("own_model", "user_model")(
-                asked.file, asked.scenario, asked.strategies, asked.batch, str(ready[older].python), results
-            )
+            opened = open_model(asked.file, asked.scenario, asked.strategies, asked.batch, str(ready[older].python), results)
             with opened as (cases, _, where), CaseProgress(cases, where, err, asked.blocks * len(ready)) as progress:
                 versions.measure(cases, ready, asked.blocks, session, options, where, progress)
                 return [record for record in store.read_all(where) if record.provenance.session == session]

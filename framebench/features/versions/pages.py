@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from framebench.extensions import Page
+from framebench.features.explain.table import causes
 from framebench.features.versions.judge import successive
-from framebench.features.versions.table import causes_in, in_words, table
+from framebench.features.versions.table import in_words, table
 
 
 def pages(machine: Any) -> Iterator[Page]:
     """Each version of a framework against the one before it, where both have a case."""
     if pairs := list(successive(machine.records)):
-        cause = causes_in(machine.results.root)
+        cause = causes(machine.results.root)
         tables = [table(rows, cause) for rows in pairs]
         yield Page(
             "versions",

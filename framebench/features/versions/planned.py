@@ -11,8 +11,9 @@ import typer
 
 from framebench.analysis.comparison import MIB, Comparison, mib, number
 from framebench.analysis.statistics import PEAK
-from framebench.cli.shared import err, fail, needed, out, say
+from framebench.cli.shared import err, fail, out, say
 from framebench.engine import releases
+from framebench.features.devices.plans.planning import planned_for
 from framebench.features.versions.bisected_record import Tried
 
 REGRESSION, IMPROVEMENT, NONE, NO_PLAN = "regression", "improvement", "no difference", "no plan"
@@ -43,7 +44,6 @@ def compare(
     """Print both releases' plans of the cases. Returns the exit code."""
     if (framework := _framework(base)) != _framework(change):
         fail(f"{base} and {change} are releases of two frameworks, and their plans have nothing in common", 2)
-    planned_for = needed("planned_for", "devices")
     with err.status(f"{base} and {change}: {device}"):
         before, after = (planned_for(_named(selectors), device, results, say, release) for release in (base, change))
     rows = [_row(*pair) for pair in zip(before, after)]
@@ -65,16 +65,16 @@ def run(framework: str, wanted: list[str] | None, selectors: Sequence[str], devi
     chosen = [f"{framework}=={version}" for version in wanted or releases.listed(framework)[-LAST:]]
     for release in chosen:
         _framework(release)
-    on_device = needed("releases_on_device", "devices")
+    from framebench.features.devices.releases.table import on_device
+
     with err.status(f"{device}: {', '.join(chosen)}"):
-        made: Comparison = on_device(_named(selectors), device, chosen, results, say)
+        made = on_device(_named(selectors), device, chosen, results, say)
     made.terminal(out)
     return 3 if made.notes else 0
 
 
 def measure(case: str, device: str, results: Path) -> Callable[[str], Tried]:
     """What a bisection asks of a release: its plan, which is exact."""
-    planned_for = needed("planned_for", "devices")
     framework = case.split("/")[1]
 
     def tried(release: str) -> Tried:

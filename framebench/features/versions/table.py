@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from framebench import extensions
 from framebench.analysis.comparison import Comparison, number
 from framebench.analysis.reports import verdicts
 from framebench.analysis.statistics import FEW as BLOCKS
 from framebench.analysis.statistics import NO_INTERVAL, PEAK
+from framebench.features.explain import table as explanations
 from framebench.features.versions.judge import (
     APART,
     FEW,
@@ -41,12 +41,6 @@ Cause = Callable[[str, str, str], str | None]  # case, base and change, such as 
 
 def _unexplained(case: str, base: str, change: str) -> None:
     """Where no step was explained."""
-
-
-def causes_in(results: Path) -> Cause:
-    """What `framebench explain` has told of steps in these results, if it is there."""
-    of_results = extensions.one("causes")
-    return of_results(results) if of_results else _unexplained
 
 
 def table(rows: list[Row], cause: Cause = _unexplained, folded: Sequence[str] = FOLDED) -> Comparison:
@@ -161,7 +155,7 @@ def line(r: Row) -> tuple[str, ...]:
 
 def of_machine(records: Sequence[Record], results: Path) -> list[Comparison]:
     """What a report shows of versions; of single processes."""
-    return comparisons([r for r in records if r.parsed.ranks == 1], causes_in(results))
+    return comparisons([r for r in records if r.parsed.ranks == 1], explanations.causes(results))
 
 
 def comparisons(records: Iterable[Record], cause: Cause = _unexplained) -> list[Comparison]:

@@ -143,7 +143,7 @@ def test_missing_cases_are_measured_as_by_run(results: Path, monkeypatch: pytest
     monkeypatch.setattr(command.environments, "ensure", lambda framework, say: None)
     monkeypatch.setattr(command.environments, "warm", lambda *_: None)
     planned: list[Case] = []
-    monkeypatch.setattr(command.extensions, "one", lambda hook: lambda cases, *_: planned.extend(cases) or [])
+    monkeypatch.setattr(command, "planned_for", lambda cases, *_: planned.extend(cases) or [])
     monkeypatch.setattr("framebench.features.claims.plans.kept", lambda _: {})
     found = run("B5", "A6", "--run", "--size", "tiny", results=results)
     assert found.exit_code == 0, found.output

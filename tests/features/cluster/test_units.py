@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.cli import measuring
+from framebench.cli import run
 from framebench.engine import environments
 from framebench.engine.groups import groups
 from framebench.engine.runner import Options, unsupported
@@ -49,7 +49,7 @@ def test_the_units_of_a_block_have_each_case_once_and_the_same_arms_as_the_whole
 
 def test_a_units_command_says_what_the_run_was_asked_for(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
     taken: list[Asked] = []
-    monkeypatch.setattr(measuring, "measure_here", lambda wanted, _: taken.append(wanted) or [])
+    monkeypatch.setattr(run, "measure_here", lambda wanted, _: taken.append(wanted) or [])
     found = units(EVERYTHING, [c for s in EVERYTHING.selectors for c in select(s, ranks=True)])
     for unit in found:
         assert framebench(*unit.arguments(), "--results", str(results)).returncode == 0
@@ -83,8 +83,8 @@ def test_a_block_of_a_number_is_one_block(results: Path) -> None:
     "options", [("--slurm", "time=5"), ("--on", "slurm", "--block", "1"), ("--on", "slurm", "--beside-torch")], ids=" ".join
 )
 def test_an_option_that_would_be_passed_over_is_refused(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("measure_here", "needed"):
-        monkeypatch.setattr(measuring, name, lambda *_: pytest.fail("work was begun"))
+    for name in ("framebench.cli.run.measure_here", "framebench.features.cluster.command.run_on_slurm"):
+        monkeypatch.setattr(name, lambda *_: pytest.fail("work was begun"))
     done = framebench("run", "transformer/torch/train/fp32/b4/tiny", *options)
     assert done.returncode == 2
     assert "leave" in done.stderr

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from framebench.features.user_model import checks
+from framebench.features.user_file import checks
 from framebench.features.user_model.measure import notes
 from framebench.features.user_model.table import not_compiled
 from framebench.suite.case import Case

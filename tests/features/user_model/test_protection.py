@@ -8,8 +8,8 @@ import pytest
 
 from framebench.analysis.peaks import MARGIN
 from framebench.engine.environments import Environment
-from framebench.features.user_model import measure as own
-from framebench.features.user_model.measure import UserModel
+from framebench.features.user_file import trial as own
+from framebench.features.user_file.trial import UserModel
 from framebench.features.user_model.table import contradiction, holders, kept_by_libraries, needs
 from tests.processes import framebench
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from framebench.features.user_model.reference import GROWN, UNDETERMINED, _moved
+from framebench.features.user_file.reference import GROWN, UNDETERMINED, _moved
 from framebench.suite.tensors import summaries
 from framebench.worker.observe import Observed
 

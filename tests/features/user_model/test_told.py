@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from framebench.engine.environments import Environment
-from framebench.features.user_model import measure as own
+from framebench.features.user_file import trial as own
 from framebench.suite.user_file import Fault
 from tests.features.user_model.small_file import written
 from tests.processes import framebench, run_inside

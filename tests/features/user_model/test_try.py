@@ -17,8 +17,9 @@ from framebench.analysis.figures.page import finding_and_source as texts
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import CONTROL, Arm
+from framebench.features.user_file import trial as own
 from framebench.features.user_model import command as cli
-from framebench.features.user_model import measure as own
+from framebench.features.user_model import measure as blocks_of_own
 from framebench.features.user_model.table import lowest, named, within
 from framebench.models.spec import workload
 from framebench.models.user_model import why_not
@@ -98,7 +99,7 @@ def test_a_search_begins_at_the_smallest_batch(
 ) -> None:
     asked = []
     find = lambda case, *_, **__: asked.append(case.id) or SimpleNamespace(answer="")  # noqa: E731
-    monkeypatch.setattr(cli, "needed", lambda hook, feature: find)
+    monkeypatch.setattr(cli, "find", find)
     cli.largest([r for r in tried[1] if r.parsed.strategy == "checkpoint"], 1, environment["torch"], Options(), tmp_path)
     assert asked == ["own/torch/train/checkpoint/b1/cnn"]
     done = framebench("try", str(ROOT / "examples/cnn.py"), "--max-batch")
@@ -117,15 +118,15 @@ def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) ->
         records=lambda arm: [SimpleNamespace(usable=arm.case.strategy not in wrong, status="ok")] if asked else [],
         told=SimpleNamespace(skipped=lambda case: skipped.append(case.strategy)),
     )
-    monkeypatch.setattr(own.runner, "too_slow", lambda case: "no units" if case.plan.precision == "bf16" else None)
+    monkeypatch.setattr(blocks_of_own.runner, "too_slow", lambda case: "no units" if case.plan.precision == "bf16" else None)
     monkeypatch.setattr(
-        own.blocks, "measure_group",
+        blocks_of_own.blocks, "measure_group",
         lambda group, _, number: asked.append([str(number), *(arm.case.strategy for arm in (*group.always, *group.others))]),
     )  # fmt: skip
 
     def tried(seconds: float, blocks_it_takes: int = 5) -> list[list[str]]:
         asked.clear()
-        own.measure(arms, run, 3, seconds, lambda left: len(left) == 2 and len(asked) >= blocks_it_takes)  # type: ignore[arg-type]
+        blocks_of_own.measure_blocks(arms, run, 3, seconds, lambda left: len(left) == 2 and len(asked) >= blocks_it_takes)  # type: ignore[arg-type]
         return asked
 
     left = ["fp32", "checkpoint"]

@@ -23,10 +23,10 @@ import typer
 
 from framebench.engine import environments, installed, runner
 from framebench.engine.environments import Environment
+from framebench.features.user_file import trial
+from framebench.features.user_file.strategies import strategies
 from framebench.features.user_model import command
-from framebench.features.user_model import measure as trial
 from framebench.features.user_model.look import compiles
-from framebench.features.user_model.strategies import strategies
 from framebench.features.user_model.tried import RIGHT, UNPROVEN, UNSUPPORTED
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records import provenance

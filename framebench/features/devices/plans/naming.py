@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from framebench.cli.shared import needed
+from framebench.features.ranks.cases import over_ranks
 from framebench.suite import hypothetical
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.selectors import asks_for_ranks, select
@@ -29,4 +29,4 @@ def _cases(selector: str) -> list[Case]:
     except UnknownCase:
         if any(glob in selector for glob in "*?["):
             raise
-    return [needed("case_over_ranks", "ranks")(selector) if asks_for_ranks(selector) else hypothetical.named(selector)]
+    return [over_ranks(selector) if asks_for_ranks(selector) else hypothetical.named(selector)]

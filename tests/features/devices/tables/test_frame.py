@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import framebench
 from framebench.features.devices.plans import store
 from framebench.features.devices.tables.frame import COLUMNS, frame
@@ -46,9 +44,3 @@ def test_the_public_function_returns_what_is_kept(tmp_path: Path) -> None:
     assert list(df.columns) == [column.name for column in COLUMNS]
     assert df["case"].to_list() == ["transformer/torch/train/fp32/b8/full"]
     assert framebench.planned(tmp_path / "none").empty
-
-
-def test_without_the_feature_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("framebench.extensions.one", lambda hook: None)
-    with pytest.raises(LookupError, match="was taken out"):
-        framebench.planned()

@@ -14,7 +14,7 @@ import torch
 import torch._dynamo  # here, and not in each child: the first optimizer imports it
 
 from framebench import adapters
-from framebench.features.user_model import reference
+from framebench.features.user_file import reference
 from framebench.instruments import host
 from framebench.suite.case import Case
 from framebench.suite.trees import called

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from framebench import adapters
 from framebench.adapters.torch import checkpoint
-from framebench.features.user_model import reference
+from framebench.features.user_file import reference
 from framebench.suite.case import Case
 from framebench.worker.observe import first_steps
 

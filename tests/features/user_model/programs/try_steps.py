@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from framebench import adapters
-from framebench.features.user_model.reference import survey
+from framebench.features.user_file.reference import survey
 from framebench.models.spec import workload
 from framebench.suite.case import Case
 from framebench.suite.user_file import DoesNotApply

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from framebench.adapters.torch import user_model
-from framebench.features.user_model.reference import survey
+from framebench.features.user_file.reference import survey
 from framebench.suite.case import Case
 from framebench.worker.worker import failure
 
