@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 FOLDER = Path(__file__).parent / "features"
 # What a feature may add, and how it is called. A module's name alone means that importing it is enough.
 HOOKS = {
-    "commands": "a module that adds its commands to `framebench` when it is imported",
     "tables": "(rows) -> comparisons of them, which stand behind a workload's page on the site too",
     "report": "(records, results) -> comparisons of each machine, beside those of its strategies and frameworks",
     "documents": "(results) -> further tables that a document or a page may ask for",

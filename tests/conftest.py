@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+from framebench.cli.__main__ import COMMANDS, load_commands
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
@@ -24,6 +25,9 @@ from framebench.suite.selectors import parse
 from framebench.suite.strategy import FRAMEWORKS
 from tests.campaign import Tried, believed, borne_out
 from tests.processes import CHEAP_XLA, run_served
+
+for command in COMMANDS:  # tests call the application itself, of which a user's process imports one command
+    load_commands([command])
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -4,5 +4,5 @@ from framebench.extensions import Feature
 
 FEATURE = Feature(
     "Which strategies fit into a budget of memory, from records.",
-    {"commands": "command"},
+    {},
 )

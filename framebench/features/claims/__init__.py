@@ -5,7 +5,6 @@ from framebench.extensions import Feature
 FEATURE = Feature(
     "Articles' claims and trackers' reports, judged by the records.",
     {
-        "commands": "command",
         "documents": "show:tables",
         "pages": "pages:pages",
     },

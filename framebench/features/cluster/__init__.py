@@ -5,7 +5,6 @@ from framebench.extensions import Feature
 FEATURE = Feature(
     "Many machines: units of a run, Slurm, and records put together.",
     {
-        "commands": "command",
         "documents": "table:of_results",
         "run_on_slurm": "command:run_on_slurm",
     },

@@ -2,4 +2,4 @@
 
 from framebench.extensions import Feature
 
-FEATURE = Feature("Two cases as arms of the same blocks: is one slower, or does it need more memory?", {"commands": "command"})
+FEATURE = Feature("Two cases as arms of the same blocks: is one slower, or does it need more memory?", {})

@@ -5,7 +5,6 @@ from framebench.extensions import Feature
 FEATURE = Feature(
     "What a case needs on a device that is not here.",
     {
-        "commands": "command",
         "documents": "documents:documents",
         "figures": "figure:figures",
         "planned_rows": "tables.frame:load",

@@ -11,9 +11,6 @@ import typer
 from framebench.cli.shared import BUDGET, AsJson, Results, app, fail, out
 from framebench.engine import runner
 from framebench.features.devices.catalog import DEVICES
-from framebench.features.devices.judge import command as judge_command  # noqa: F401, which adds `dev judge`
-from framebench.features.devices.plans import command as publish_command  # noqa: F401, which adds `dev publish`
-from framebench.features.devices.releases import command as reported_command  # noqa: F401, which adds `dev reported`
 
 
 @app.command(rich_help_panel=BUDGET)

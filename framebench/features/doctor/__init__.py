@@ -4,6 +4,6 @@ from framebench.extensions import Feature
 
 FEATURE = Feature(
     "What this machine has and lacks, and how wrong its instruments are.",
-    {"commands": "command"},
+    {},
     workers=("worker", "torch_overhead"),
 )

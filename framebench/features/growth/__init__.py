@@ -4,6 +4,6 @@ from framebench.extensions import Feature
 
 FEATURE = Feature(
     "Whether memory grows from step to step, and what piles up.",
-    {"commands": "command"},
+    {},
     workers=("worker", "torch_script"),
 )

@@ -5,7 +5,6 @@ from framebench.extensions import Feature
 FEATURE = Feature(
     "The largest batch within a budget of memory.",
     {
-        "commands": "command",
         "figures": "figure:figures",
         "largest_batch": "measure:find",
         "fits_within": "measure:fits",

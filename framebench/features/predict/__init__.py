@@ -5,7 +5,6 @@ from framebench.extensions import Feature
 FEATURE = Feature(
     "The peak of a case without running it.",
     {
-        "commands": "command",
         "tables": "held_out:comparisons",
     },
     workers=("worker",),

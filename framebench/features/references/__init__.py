@@ -4,6 +4,6 @@ from framebench.extensions import Feature
 
 FEATURE = Feature(
     "Float64 references, which PyTorch makes and JAX confirms.",
-    {"commands": "command"},
+    {},
     workers=("golden_worker",),
 )

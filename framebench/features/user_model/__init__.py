@@ -5,7 +5,6 @@ from framebench.extensions import Feature
 FEATURE = Feature(
     "A model of the user's own under every strategy that applies.",
     {
-        "commands": "command",
         "documents": "tried:documents",
     },
 )

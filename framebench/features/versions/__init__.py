@@ -5,7 +5,6 @@ from framebench.extensions import Feature
 FEATURE = Feature(
     "Versions of a framework against each other.",
     {
-        "commands": "commands",
         "report": "table:of_machine",
         "documents": "bisected:documents",
         "figures": "figure:figures",

@@ -28,7 +28,7 @@ from framebench.cli.shared import (
 from framebench.engine import environments, runner
 from framebench.engine.progress import CaseProgress
 from framebench.features.versions import measure as versions
-from framebench.features.versions import own, planned
+from framebench.features.versions import own
 from framebench.records.record import Record
 
 versions_app = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
@@ -62,6 +62,8 @@ def run(
     Without cases and profile: training in fp32 and with checkpoints, evaluation, and a 3-D convolution in bf16.
     """
     if device is not None:
+        from framebench.features.versions import planned  # imports pandas
+
         raise typer.Exit(planned.run(framework, version, selectors or [], device, results))
     matrix, chosen = versions.matrix(framework, version), versions.selection(framework, selectors, profile)
     options = runner.Options(profile=profile, threads=threads, rounds=rounds, time_limit_s=time_limit)
@@ -115,6 +117,8 @@ def compare_(
         records = own.measure(base, change, own.Asked(file, batch, scenario, named, blocks, rounds), results)
         return judge(records, base, change, threshold, results, as_json)
     if device is not None:
+        from framebench.features.versions import planned  # imports pandas
+
         raise typer.Exit(planned.compare(base, change, selectors or [], device, results, fraction(threshold), as_json))
     if selectors:
         fail("cases are named with --device; without it every case counts that both versions have records of", 2)

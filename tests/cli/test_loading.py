@@ -1,0 +1,26 @@
+"""Commands are imported when they are asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from typer.main import get_command
+
+from framebench.cli.__main__ import COMMANDS
+from framebench.cli.shared import app
+
+
+def test_each_command_is_added_by_the_module_that_the_table_names() -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    assert commands.keys() == COMMANDS.keys()
+    functions = {name: command.callback for name, command in commands.items() if command.callback}
+    assert {name: function.__module__ for name, function in functions.items()} == {
+        name: COMMANDS[name][0] for name in functions
+    }
+
+
+def test_the_list_of_commands_waits_for_no_library_that_reads_or_draws() -> None:
+    program = "import sys; from framebench.cli.__main__ import load_commands; load_commands([]); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {"pandas", "matplotlib", "scipy", "jinja2"}.isdisjoint(done.stdout.split())
