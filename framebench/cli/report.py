@@ -107,7 +107,7 @@ def _of_device(name: str, results: Path) -> None:
 def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Path]) -> None:
     """Of some cases on the terminal; of whole machines a summary there, and all as files; then those of documents."""
     from framebench.analysis.reports.documents import NoSuchTable, refresh
-    from framebench.analysis.reports.report import generated, of_records
+    from framebench.publish.tables import generated, of_records
 
     if whole:
         writable(folder.root / "tables")
@@ -153,7 +153,7 @@ def site(shown: list[Record], folder: Folder, target: Path) -> None:
 
 def _draw(name: str, folder: Folder, machine: str, to: Path) -> None:
     """The figures of that name, or all, that one machine's records can fill: the same bytes for the same records."""
-    from framebench.analysis.figures import save
+    from framebench.publish.figures import save
 
     writable(to)
     try:

@@ -18,6 +18,7 @@ from matplotlib.text import Text
 from framebench.analysis import figures
 from framebench.analysis.figures import fronts
 from framebench.analysis.results import Results
+from framebench.publish import figures as published
 from framebench.suite.protocol import VERSION
 from tests.drawing import frame, made, named, origin, panels, places, texts
 from tests.material import MACHINE, RESULTS
@@ -31,7 +32,7 @@ def real() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def drawn(real: pd.DataFrame) -> dict[str, Figure]:
-    return figures.draw_all(real[real["workload"] == "transformer"], Results(RESULTS))
+    return published.draw_all(real[real["workload"] == "transformer"], Results(RESULTS))
 
 
 def dominated(point: tuple[float, float], others: list[tuple[float, float]]) -> bool:
@@ -105,7 +106,7 @@ def test_old_and_uncommitted_records_are_named_in_the_footer() -> None:
 def test_two_machines_are_refused() -> None:
     both = frame(made("fp32", 1), made("fp32", 1, provenance=origin("torch", machine="other")))
     with pytest.raises(ValueError, match="other"):
-        figures.draw_all(both)
+        published.draw_all(both)
 
 
 def test_text_from_records_is_no_mathematics(tmp_path: Path) -> None:
@@ -139,7 +140,7 @@ def test_numbers_in_titles_are_those_of_the_rows(real: pd.DataFrame) -> None:
 
 def test_the_same_rows_give_the_same_bytes(real: pd.DataFrame, tmp_path: Path) -> None:
     some = real[real["workload"] == "unet3d"]
-    first, second = (figures.save(some, tmp_path / name) for name in "ab")
+    first, second = (published.save(some, tmp_path / name) for name in "ab")
     assert [p.name for p in first] == [p.name for p in second]
     assert all(a.read_bytes() == b.read_bytes() for a, b in zip(first, second))
     assert not any("<dc:date>" in p.read_text() for p in first)

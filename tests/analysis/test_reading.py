@@ -7,7 +7,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from framebench.analysis import frames
-from framebench.analysis.reports.report import report_of
+from framebench.publish.tables import report_of
 from framebench.records import store
 from tests.material import RESULTS
 

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from framebench.analysis import terminal
 from framebench.analysis.comparison import Comparison
-from framebench.analysis.reports.report import for_documents
 from framebench.analysis.results import Results
+from framebench.publish.tables import for_documents
 from tests.material import RESULTS
 from tests.processes import ROOT
 

@@ -24,8 +24,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from framebench.analysis import frames, tables
-from framebench.analysis.reports.report import report_of
 from framebench.engine.environments import Environment
+from framebench.publish.tables import report_of
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case

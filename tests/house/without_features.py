@@ -67,9 +67,9 @@ def left(results: Path, site: Path | None) -> dict[str, Any]:
     from typer.main import get_command
 
     from framebench import extensions
-    from framebench.analysis.reports.report import for_documents
     from framebench.analysis.results import Results
     from framebench.cli.__main__ import app
+    from framebench.publish.tables import for_documents
     from framebench.suite.registry import OVER_RANKS, STRATEGIES
 
     found = Results(results)

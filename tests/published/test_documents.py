@@ -12,10 +12,10 @@ import pytest
 
 from framebench.analysis import frames
 from framebench.analysis.reports.documents import Generated, refresh
-from framebench.analysis.reports.report import generated, of_records
 from framebench.analysis.results import Results
 from framebench.features.cluster.checks import check
 from framebench.features.ground_truth import table as ground_truth
+from framebench.publish.tables import generated, of_records
 from framebench.records.record import ROUNDS
 from framebench.suite.registry import SCENARIOS, in_use
 from tests.campaign import believed, borne_out

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from framebench.extensions import Page
+from framebench.analysis.reports.page import Page
 from framebench.features.claims.entries import Entry
 from framebench.features.claims.ledger import ledger
 from framebench.features.claims.picture import LABEL, WIDTH, pictures

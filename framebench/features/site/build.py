@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from framebench import extensions
 from framebench.analysis import breakdown, tables
 from framebench.analysis.reports import support
 from framebench.analysis.results import Results
@@ -20,6 +19,7 @@ from framebench.features.site.links import case_page, machine_folder, slug
 from framebench.features.site.machine import Machine, all_cases, machines, of_workload
 from framebench.features.site.titles import figure_order, subject
 from framebench.features.site.writer import THIS_FOLDER, Unbuildable, Writer, empty
+from framebench.publish.tables import behind
 from framebench.records.record import Record
 
 if TYPE_CHECKING:
@@ -42,9 +42,10 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
     writer.common["without_asv"] = _write_asv(writer, results.root)
     writer.page("support.html", "support.html", comparisons=support.every_table())
     from framebench.analysis import figures  # takes seconds
+    from framebench.publish.figures import questions
 
     with figures.drawing_pool() as pool:  # draws while the pages are written here
-        pictures = [figures.render_all(pool, figures.questions(machine.shown, results)) for machine in everywhere]
+        pictures = [figures.render_all(pool, questions(machine.shown, results)) for machine in everywhere]
         drawn = [_write_machine(writer, machine, of_machine) for machine, of_machine in zip(everywhere, pictures)]
     _write_front(writer, everywhere, drawn[0])
     return sorted(target.rglob("*.html"))
@@ -57,7 +58,7 @@ def _write_front(writer: Writer, everywhere: list[Machine], pictures_of_first: d
     news = [
         (f"{machine_folder(machine.name)}/{page.name}.html", sentence)
         for machine in everywhere
-        for page in machine.of_features
+        for page in machine.more_pages
         for sentence in page.news
     ]
     of_first = [found[0] for found in everywhere[0].drawn.values() if found]
@@ -90,7 +91,7 @@ def _write_machine(writer: Writer, machine: Machine, pictures: Iterable[Picture]
     writer.page(f"{folder}/cases.html", "cases.html", machine=machine, comparison_table=all_cases(machine))
     for workload in machine.workloads:
         _write_workload(writer, machine, workload)
-    for page in machine.of_features:
+    for page in machine.more_pages:
         writer.page(f"{folder}/{page.name}.html", page.template, machine=machine, **page.context())
     bounds = {(r["case"], r["measured_at"]): r for _, r in breakdown.breakdown(machine.table).iterrows()}
     for case, line in machine.with_a_page.items():
@@ -115,16 +116,15 @@ def _write_workload(writer: Writer, machine: Machine, workload: str) -> None:
     """A page of pictures and one table, and one of what stands behind them."""
     folder = machine_folder(machine.name)
     rows = tables.used(machine.shown[machine.shown["workload"] == workload])
-    behind = [
-        *tables.frameworks(rows),
-        *(comparison for of_rows in extensions.every("tables") for comparison in of_rows(rows)),
-    ]
+    comparisons = [*tables.frameworks(rows), *behind(rows)]
     writer.page(
         f"{folder}/{workload}.html", "workload.html", machine=machine, workload=workload, drawn=machine.drawn[workload],
-        table=of_workload(machine, workload), behind=len(behind),
+        table=of_workload(machine, workload), behind=len(comparisons),
     )  # fmt: skip
-    if behind:
-        writer.page(f"{folder}/{workload}-behind.html", "behind.html", machine=machine, workload=workload, comparisons=behind)
+    if comparisons:
+        writer.page(
+            f"{folder}/{workload}-behind.html", "behind.html", machine=machine, workload=workload, comparisons=comparisons
+        )
 
 
 def _write_case(

@@ -7,14 +7,15 @@ from functools import cached_property
 
 import pandas as pd
 
-from framebench import extensions
 from framebench.analysis import frames, tables
 from framebench.analysis.comparison import Comparison, Shown
+from framebench.analysis.reports.page import Page
 from framebench.analysis.results import Results
 from framebench.analysis.selection import counting, measured_at, of_one_version
-from framebench.extensions import Page
+from framebench.features.claims import pages as claims
 from framebench.features.site import casepage, drawn, headlines
 from framebench.features.site.titles import SCENARIO_ORDER, TRYING, title
+from framebench.features.versions import pages as versions
 from framebench.models import spec
 from framebench.records.record import Record
 
@@ -87,7 +88,7 @@ class Machine:
         """File names without ending, and titles."""
         others = [
             ("figures", "Figures"),
-            *((page.name, page.title) for page in self.of_features if page.title),
+            *((page.name, page.title) for page in self.more_pages if page.title),
             ("cases", "All cases"),
         ]
         return [("index", "Summary"), *((w, title(w)) for w in self.workloads), *others]
@@ -98,9 +99,9 @@ class Machine:
         return {w: drawn.drawn(self.shown[self.shown["workload"] == w], SCENARIO_ORDER) for w in self.workloads}
 
     @cached_property
-    def of_features(self) -> list[Page]:
-        """The pages that features add."""
-        return [page for pages in extensions.every("pages") for page in pages(self)]
+    def more_pages(self) -> list[Page]:
+        """The pages of claims and of versions."""
+        return [*claims.pages(self), *versions.pages(self)]
 
     @property
     def side_by_side(self) -> tuple[Comparison, ...]:

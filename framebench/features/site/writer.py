@@ -10,11 +10,11 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from framebench import extensions
 from framebench.analysis.comparison import Comparison
 from framebench.features.site import drawn
 from framebench.features.site.links import anchors, case_page, machine_folder
 from framebench.features.site.titles import case_title, figure_title, title, verdict_class
+from framebench.records.provenance import PACKAGE
 
 THIS_FOLDER = Path(__file__).parent
 STATUSES = ("oom", "timeout", "crashed", "unsupported", "wrong")
@@ -69,7 +69,7 @@ class Writer:
     common: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        loader = FileSystemLoader([THIS_FOLDER / "templates", extensions.FOLDER])
+        loader = FileSystemLoader([THIS_FOLDER / "templates", PACKAGE / "features"])
         self.environment = Environment(
             loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from framebench.extensions import Page
+from framebench.analysis.reports.page import Page
 from framebench.features.explain.table import causes
 from framebench.features.versions.judge import successive
 from framebench.features.versions.table import in_words, table

@@ -1,10 +1,10 @@
 import sys
 
 import framebench
-from framebench.analysis import figures
+from framebench.publish import figures as published
 
 table = framebench.load(sys.argv[1])
-assert figures.draw_all(table[table["workload"] == "unet3d"])
+assert published.draw_all(table[table["workload"] == "unet3d"])
 assert not {"torch", "jax", "jittor"} & set(sys.modules)
 pyplot = sys.modules.get("matplotlib.pyplot")
 assert pyplot is None or not pyplot.get_fignums()

@@ -11,6 +11,7 @@ from framebench.features.figures.batches import curves
 from framebench.features.figures.peaks import parts, train_eval
 from framebench.features.figures.steps import first_steps, shares
 from framebench.features.figures.strategies import heat, support
+from framebench.publish import figures as published
 from framebench.records.record import Proof
 from framebench.suite import registry
 from tests.drawing import MIB, frame, lost, made, panels, places, texts
@@ -168,14 +169,14 @@ def test_what_is_undecided_has_no_colour_and_is_drawn_with_its_interval() -> Non
 
 
 def test_no_rows_give_the_support_matrix_alone() -> None:
-    assert list(figures.draw_all(frame())) == ["support"]
+    assert list(published.draw_all(frame())) == ["support"]
 
 
 def test_rows_without_numbers_give_the_support_matrix_alone() -> None:
-    assert list(figures.draw_all(frame(lost("fp32", "crashed"), lost("checkpoint"), lost("no_grad", scenario="eval")))) == [
+    assert list(published.draw_all(frame(lost("fp32", "crashed"), lost("checkpoint"), lost("no_grad", scenario="eval")))) == [
         "support"
     ]
 
 
 def test_a_single_case_breaks_no_figure() -> None:
-    assert set(figures.draw_all(frame(made("fp32", 200)))) == {"parts-transformer-train", "support"}
+    assert set(published.draw_all(frame(made("fp32", 200)))) == {"parts-transformer-train", "support"}

@@ -57,7 +57,7 @@ def test_a_claim_names_the_record_of_a_case_that_has_no_page_without_a_link(tmp_
     results = Results(tmp_path)
     (machine,) = machines(results.records, results)
     assert set(machine.with_a_page) == {names[0]}
-    (page,) = [page for page in machine.of_features if page.name == "claims/b11-peak"]
+    (page,) = [page for page in machine.more_pages if page.name == "claims/b11-peak"]
     assert {case for _, case in page.context()["records"]} == {"", names[0]}
 
 

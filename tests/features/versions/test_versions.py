@@ -14,7 +14,6 @@ import pytest
 from framebench.analysis import figures
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.reports import verdicts
-from framebench.analysis.reports.report import of_records
 from framebench.analysis.results import Results
 from framebench.analysis.selection import of_one_version
 from framebench.analysis.statistics import PEAK, TIME, Quantity
@@ -33,6 +32,8 @@ from framebench.features.versions.judge import (
     UNDECIDED,
     UnknownVersion,
 )
+from framebench.publish import figures as published
+from framebench.publish.tables import of_records
 from framebench.records import pins, store
 from framebench.records.record import Record
 from tests.processes import framebench
@@ -280,7 +281,7 @@ def test_the_site_has_the_cause_too(equal: list[Record], results: Path) -> None:
     for one in (explained_in("0.9.2", saved=40), explained_in("0.10.2+cpu", saved=50)):
         (results / "explained" / f"{one.versions['jax']}.json").write_text(one.model_dump_json())
     (machine,) = machines(plant(equal, "", originals(1)[0].case), Results(results))
-    (page,) = (page for page in machine.of_features if page.name == "versions")
+    (page,) = (page for page in machine.more_pages if page.name == "versions")
     (table,) = page.context()["comparisons"]
     assert "saved +10.0 MiB" in " ".join(table.notes)
 
@@ -328,8 +329,8 @@ def test_documents_have_the_versions_that_another_machine_measured(equal: list[R
     one = [changed(r, machine="one") for r in equal if r.framework_version == "0.10.2"]
     write([*one, *(changed(r, machine="two") for r in equal)], results)
     folder = Results(results)
-    assert not any(name.startswith("versions") for name in figures.draw_all(folder.table("one"), folder)), "its own alone"
-    (drawn,) = (path for path in figures.save(folder.table("one"), tmp_path, folder) if path.stem.startswith("versions"))
+    assert not any(name.startswith("versions") for name in published.draw_all(folder.table("one"), folder)), "its own alone"
+    (drawn,) = (path for path in published.save(folder.table("one"), tmp_path, folder) if path.stem.startswith("versions"))
     assert drawn.name == "versions-jax-0.10.2.svg"
     assert "Machine two" in drawn.read_text()
 

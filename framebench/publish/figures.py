@@ -1,0 +1,67 @@
+"""Which figures there are, drawn at once or written as files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from framebench.analysis.figures import Asked, drawing_pool, render_all
+from framebench.analysis.results import Results
+from framebench.features.devices import figure as devices
+from framebench.features.explain import figure as explain
+from framebench.features.figures.questions import of_rows
+from framebench.features.max_batch import figure as max_batch
+from framebench.features.versions import figure as versions
+
+
+def questions(df: pd.DataFrame, results: Results | None, others: Iterable[str] = ()) -> Iterator[Asked]:
+    """Yield every figure that there may be.
+
+    Releases that the machine has not measured are shown as the machines in `others` measured them.
+    Raises ValueError if there are rows of more than one machine.
+    """
+    machines = sorted(set(df["machine"]))
+    if len(machines) > 1:
+        raise ValueError(f"figures show one machine, and here are rows of {', '.join(machines)}; choose one of them")
+    yield from of_rows(df)
+    if results and machines:
+        for module in (devices, explain, max_batch, versions):
+            yield from module.figures(results, (*machines, *others))
+
+
+def draw_all(df: pd.DataFrame, results: Results | None = None) -> dict[str, Figure]:
+    """Return every figure that the rows can fill, by name.
+
+    `df` is what `framebench.load` returns. `results` has the searches and the records of all releases, without which figures
+    of those are left out. Raises ValueError if there are rows of more than one machine.
+    """
+    drawn = {}
+    for name, draw, rows in questions(df, results):
+        figure = draw(rows)
+        if figure is not None:
+            drawn[name] = figure
+    return drawn
+
+
+def save(df: pd.DataFrame, folder: Path, results: Results | None = None, pattern: str = "*") -> list[Path]:
+    """Write the figures whose names match `pattern` as `folder`/<name>.svg, and return the paths.
+
+    The same rows give the same bytes. Figures of releases may be of a machine other than that of `df`.
+    Raises OSError, and ValueError if no figure has such a name.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    every = list(questions(df, results, results.machines if results else ()))
+    asked = [one for one in every if fnmatchcase(one[0], pattern)]
+    if every and not asked:
+        raise ValueError(f"no figure {pattern!r}; there are: {', '.join(name for name, *_ in every)}, and all")
+    paths = []
+    with drawing_pool() as pool:
+        for picture in render_all(pool, asked):
+            path = folder / f"{picture.name}.svg"
+            path.write_text(picture.svg, encoding="utf-8")
+            paths.append(path)
+    return paths

@@ -1,0 +1,80 @@
+"""Everything that the records say, as tables: what `framebench report` prints and the documents show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from framebench.analysis import frames, tables
+from framebench.analysis.comparison import Comparison
+from framebench.analysis.reports import support
+from framebench.analysis.reports.documents import Generated
+from framebench.analysis.results import Results
+from framebench.analysis.selection import counting, of_one_version
+from framebench.features.claims import show as claims
+from framebench.features.cluster import table as blocks
+from framebench.features.devices import documents as devices
+from framebench.features.explain import tables as explain
+from framebench.features.generation import table as generation
+from framebench.features.ground_truth import table as ground_truth
+from framebench.features.parts import table as parts
+from framebench.features.predict import held_out
+from framebench.features.ranks import sharding_tables
+from framebench.features.ranks import table as ranks
+from framebench.features.readme import in_words as readme
+from framebench.features.user_model import tried as user_model
+from framebench.features.versions import bisected
+from framebench.features.versions import table as versions
+from framebench.records.record import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def report_of(table: pd.DataFrame) -> list[Comparison]:
+    """Every comparison that the rows of strategies in use give; of one version of each framework."""
+    table = tables.used(table)
+    return [*tables.strategies(table), *tables.frameworks(table), *behind(table)]
+
+
+def behind(table: pd.DataFrame) -> list[Comparison]:
+    """Return the tables that explain those of strategies and frameworks, of the same rows."""
+    return [*ground_truth.comparisons(table), *parts.comparisons(table), *held_out.comparisons(table)]
+
+
+def of_records(all_records: Sequence[Record], results: Path) -> list[Comparison]:
+    """The same of these records, the strategies only for claims, cases over ranks, and versions."""
+    table = frames.frame(of_one_version(counting(all_records)))
+    return [
+        *report_of(table),
+        *tables.claim_arms(table),
+        *ranks.of_machine(all_records, results),
+        *versions.of_machine(all_records, results),
+    ]
+
+
+def generated(results: Results, of_all: Sequence[Comparison] | None = None) -> list[Generated]:
+    """Everything that a document may ask for, of every machine. `of_all`: `of_records` of all, where they were made before."""
+    return [*for_documents(results, of_all), *readme.every(results)]
+
+
+def for_documents(results: Results, of_all: Sequence[Comparison] | None = None) -> list[Comparison]:
+    """The tables among them."""
+    caption = "Generated from framebench/analysis/frames.py. A ratio, a share and a text have no unit."
+    columns = Comparison.of_text(
+        "Columns of framebench.load()", caption, frames.Column._fields, frames.COLUMNS, left=len(frames.Column._fields)
+    )
+    return [
+        *(of_records(results.records, results.root) if of_all is None else of_all),
+        columns,
+        *support.every_table(),
+        *claims.tables(results),
+        *blocks.of_results(results),
+        *devices.documents(results),
+        *explain.documents(results),
+        *generation.documents(results),
+        *sharding_tables.of_results(results),
+        *user_model.documents(results),
+        *bisected.documents(results),
+    ]
