@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 LONGEST = [  # files below tests/
     "suite/test_strategies.py", "asv/test_asv.py", "suite/test_new_workload.py", "features/ranks/test_measure.py",
     "adapters/test_undone.py", "features/user_model/test_try.py", "features/max_batch/test_max_batch.py",
-    "features/user_model/test_protection.py", "house/test_features.py", "features/user_model/test_opened.py",
+    "features/user_model/test_protection.py", "features/user_model/test_opened.py",
     "suite/test_pairs.py", "features/user_model/test_steps.py", "instruments/test_crosschecks.py",
     "features/user_model/test_repository.py", "engine/test_faults.py", "engine/test_runner.py", "cli/test_cli.py",
     "features/explain/test_explain.py", "mutants/test_mutants.py", "features/user_model/test_flax_steps.py",
@@ -54,7 +54,7 @@ LONGEST = [  # files below tests/
     "features/growth/test_growth.py", "features/devices/simulation/test_torch_plan.py", "features/compare/test_compare.py",
     "engine/test_environments.py", "features/devices/xla/test_jax_plan.py", "published/test_notebooks.py",
     "features/user_model/test_on_device.py", "features/predict/test_predict.py", "features/devices/judge/test_models.py",
-    "house/test_wheel.py", "instruments/test_memory.py", "features/user_model/test_look.py",
+    "test_wheel.py", "instruments/test_memory.py", "features/user_model/test_look.py",
     "features/ranks/test_predicted.py", "features/devices/simulation/test_convolutions.py",
     "features/claims/test_snippets.py", "features/user_model/test_cases.py", "features/user_model/test_elsewhere.py",
     "features/user_model/test_told.py",

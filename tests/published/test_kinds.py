@@ -1,15 +1,37 @@
-"""Each committed file of a feature is a record of the kind that the feature names."""
+"""Each committed file is a record of the kind that belongs into its folder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from pydantic import BaseModel
 
-from tests.kinds import record_kinds
+from framebench.features.claims.probed_record import Probed
+from framebench.features.devices.judge.judged import Judged
+from framebench.features.devices.plans.planned import Planned
+from framebench.features.devices.releases.reported import Reported
+from framebench.features.explain.record import Explanation
+from framebench.features.max_batch.measure import Fit
+from framebench.features.ranks.prediction import Prediction
+from framebench.features.study.mutants import Campaign
+from framebench.features.versions.bisected_record import Bisected
 from tests.processes import ROOT
 
 RESULTS = ROOT / "results"
+# by the folder or file below a results folder, in which every feature keeps its own kind
+KINDS: dict[str, type[BaseModel]] = {
+    "claims": Probed,
+    "planned": Planned,
+    "planned_earlier": Planned,
+    "planned_reports": Reported,
+    "measured_elsewhere/predicted": Judged,
+    "explained": Explanation,
+    "fits": Fit,
+    "predicted": Prediction,
+    "study/mutants.json": Campaign,
+    "bisected": Bisected,
+}
 
 
 def texts(place: str) -> Iterator[str]:
@@ -21,7 +43,12 @@ def texts(place: str) -> Iterator[str]:
         yield from file.read_text().splitlines()
 
 
-@pytest.mark.parametrize("place", record_kinds())
+@pytest.mark.parametrize("place", KINDS)
 def test_what_lies_there_can_be_read(place: str) -> None:
     for text in texts(place):
-        record_kinds()[place].model_validate_json(text)
+        KINDS[place].model_validate_json(text)
+
+
+def test_each_kind_of_record_is_in_the_manual() -> None:
+    manual = (RESULTS / "README.md").read_text()
+    assert [place for place in KINDS if place.split("/")[0] not in manual] == []

@@ -1,5 +1,1 @@
 """Two cases as arms of the same blocks: is one slower, or does it need more memory?"""
-
-from framebench.extensions import Feature
-
-FEATURE = Feature("Two cases as arms of the same blocks: is one slower, or does it need more memory?", {})

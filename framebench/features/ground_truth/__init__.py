@@ -1,8 +1,1 @@
 """Figures that others published, beside ours."""
-
-from framebench.extensions import Feature
-
-FEATURE = Feature(
-    "Figures that others published, beside ours.",
-    {"tables": "table:comparisons"},
-)

@@ -23,7 +23,7 @@ def test_no_file_names_a_place_of_one_machine() -> None:
     )
     if found.returncode > 1:
         pytest.skip(f"no repository here: {found.stderr.strip()}")
-    lines = [line for line in found.stdout.splitlines() if not line.startswith("tests/house/test_paths.py")]
+    lines = [line for line in found.stdout.splitlines() if not line.startswith("tests/test_paths.py")]
     assert [line[:160] for line in lines if places(line.partition(":")[2])] == []
 
 
