@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from framebench.features.study.mutants import Campaign
 from pydantic import BaseModel
 
 from framebench.features.claims.probed_record import Probed
@@ -14,7 +15,6 @@ from framebench.features.devices.releases.reported import Reported
 from framebench.features.explain.record import Explanation
 from framebench.features.max_batch.measure import Fit
 from framebench.features.ranks.prediction import Prediction
-from framebench.features.study.mutants import Campaign
 from framebench.features.versions.bisected_record import Bisected
 from tests.processes import ROOT
 
