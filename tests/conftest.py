@@ -53,7 +53,7 @@ LONGEST = [  # files below tests/
     "features/site/test_visible.py", "analysis/test_figures.py", "published/test_documents.py", "engine/test_blocks.py",
     "features/growth/test_growth.py", "features/devices/simulation/test_torch_plan.py", "features/compare/test_compare.py",
     "engine/test_environments.py", "features/devices/xla/test_jax_plan.py", "published/test_notebooks.py",
-    "features/user_model/test_on_device.py", "features/predict/test_predict.py", "features/devices/judge/test_models.py",
+    "features/user_model/test_on_device.py", "features/predict/test_predict.py",
     "test_wheel.py", "instruments/test_memory.py", "features/user_model/test_look.py",
     "features/ranks/test_predicted.py", "features/devices/simulation/test_convolutions.py",
     "features/claims/test_snippets.py", "features/user_model/test_cases.py", "features/user_model/test_elsewhere.py",

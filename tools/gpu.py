@@ -199,7 +199,7 @@ def show(results: Path) -> bool:
     made = [subprocess.run(way, stdout=subprocess.DEVNULL).returncode == 0 for way in ways]
     seen = [
         [*framebench, "check-results", str(results)],
-        [sys.executable, "-m", "framebench.features.card.table", str(results)],
+        [sys.executable, "-m", "studies.gpu_session", str(results)],
     ]
     return all([*made, *(subprocess.run(command).returncode == 0 for command in seen)])
 

@@ -12,7 +12,7 @@ OURS = "framebench/features/**/"
 FILES = {  # what mypy's `exclude` in pyproject.toml keeps from the control environment
     "torch": (
         "framebench/adapters/torch/*.py", "framebench/models/*/torch_*.py", f"{OURS}torch_*.py",
-        "framebench/features/predict/worker.py",
+        "framebench/features/predict/worker.py", "studies/*/torch_*.py",
     ),
     "jax": (
         "framebench/adapters/jax/*.py", "framebench/models/*/flax_*.py", "framebench/models/flax_*.py",

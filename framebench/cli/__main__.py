@@ -27,7 +27,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "setup": ("framebench.cli.upkeep",),
     "dev": (
         "framebench.cli.upkeep",
-        "framebench.features.devices.judge.command",
         "framebench.features.devices.plans.command",
         "framebench.features.devices.releases.command",
         "framebench.features.doctor.command",

@@ -16,8 +16,6 @@ from framebench.features.claims import show as claims
 from framebench.features.cluster import table as blocks
 from framebench.features.devices import documents as devices
 from framebench.features.explain import tables as explain
-from framebench.features.generation import table as generation
-from framebench.features.ground_truth import table as ground_truth
 from framebench.features.parts import table as parts
 from framebench.features.predict import held_out
 from framebench.features.ranks import sharding_tables
@@ -40,7 +38,7 @@ def report_of(table: pd.DataFrame) -> list[Comparison]:
 
 def behind(table: pd.DataFrame) -> list[Comparison]:
     """Return the tables that explain those of strategies and frameworks, of the same rows."""
-    return [*ground_truth.comparisons(table), *parts.comparisons(table), *held_out.comparisons(table)]
+    return [*parts.comparisons(table), *held_out.comparisons(table)]
 
 
 def of_records(all_records: Sequence[Record], results: Path) -> list[Comparison]:
@@ -73,7 +71,6 @@ def for_documents(results: Results, of_all: Sequence[Comparison] | None = None) 
         *blocks.of_results(results),
         *devices.documents(results),
         *explain.documents(results),
-        *generation.documents(results),
         *sharding_tables.of_results(results),
         *user_model.documents(results),
         *bisected.documents(results),

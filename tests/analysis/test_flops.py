@@ -1,4 +1,4 @@
-"""Operations counted against published figures, and the utilisation of known cards."""
+"""Operations counted against published figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from math import prod
 import pytest
 
 from framebench.analysis.flops import forward, step_flops
-from framebench.features.card.cards import peak_tflops, utilisation
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 
@@ -42,23 +41,3 @@ def test_training_costs_three_forward_passes_and_checkpointing_no_more() -> None
     plain, again, evaluated = (case(f"resnet50/torch/{s}/b64") for s in ("train/fp32", "train/checkpoint", "eval/no_grad"))
     assert step_flops(plain) == step_flops(again) == 3 * (step_flops(evaluated) or 0)
     assert step_flops(case("resnet50/torch/pair/together/b64")) is None
-
-
-@pytest.mark.parametrize(
-    ("device", "precision", "peak"),
-    [
-        ("NVIDIA H200", "bf16", 989.5), ("NVIDIA A100-SXM4-80GB", "tf32", 156), ("NVIDIA A100-SXM4-80GB", "fp32", 19.5),
-        ("Tesla V100-SXM2-16GB", "fp16", 125), ("Tesla V100-SXM2-16GB", "bf16", None), ("Tesla V100-SXM2-16GB", "tf32", None),
-        ("NVIDIA L40S", "fp16", 362), ("NVIDIA L4", "fp16", 121), ("NVIDIA GeForce RTX 3090 Ti", "fp16", None),
-        ("NVIDIA H200 NVL", "bf16", None), ("NVIDIA Future 1", "fp32", None), ("cpu", "fp32", None), (None, "fp32", None),
-    ],
-)  # fmt: skip
-def test_peak_rates(device: str | None, precision: str, peak: float | None) -> None:
-    assert peak_tflops(device, precision) == peak
-
-
-def test_utilisation() -> None:
-    one = case("resnet50/torch/train/tf32/b64")
-    assert utilisation(one, 0.02, "NVIDIA A100-SXM4-80GB") == pytest.approx(64 * 3 * 8.178e9 / 0.02 / 156e12, rel=1e-3)
-    assert utilisation(one, 0.02, "unheard of") is None
-    assert utilisation(one, None, "NVIDIA A100-SXM4-80GB") is None

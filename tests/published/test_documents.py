@@ -10,11 +10,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from framebench.analysis import frames
 from framebench.analysis.reports.documents import Generated, refresh
 from framebench.analysis.results import Results
 from framebench.features.cluster.checks import check
-from framebench.features.ground_truth import table as ground_truth
 from framebench.publish.tables import generated, of_records
 from framebench.records.record import ROUNDS
 from framebench.suite.registry import SCENARIOS, in_use
@@ -96,12 +94,6 @@ def test_files_that_documents_name_exist() -> None:
         wanted = {path for path in named if path.split("/")[0] in folders and not re.search(r"[A-Z]{3,}", path)}
         beside = str(Path(document).parent)
         assert {path for path in wanted if path not in files and f"{beside}/{path}" not in files} == set(), document
-
-
-def test_ground_truth_has_each_of_its_tables() -> None:
-    keys = {c.key for c in ground_truth.comparisons(frames.frame(records()))}
-    text = (ROOT / "docs" / "ground-truth.md").read_text()
-    assert all(f"<!-- table: {key} -->" in text for key in keys)
 
 
 def test_published_records_are_borne_out_by_what_they_hold() -> None:

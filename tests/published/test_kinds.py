@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from framebench.features.study.mutants import Campaign
 from pydantic import BaseModel
 
 from framebench.features.claims.probed_record import Probed
-from framebench.features.devices.judge.judged import Judged
 from framebench.features.devices.plans.planned import Planned
 from framebench.features.devices.releases.reported import Reported
 from framebench.features.explain.record import Explanation
@@ -25,11 +23,9 @@ KINDS: dict[str, type[BaseModel]] = {
     "planned": Planned,
     "planned_earlier": Planned,
     "planned_reports": Reported,
-    "measured_elsewhere/predicted": Judged,
     "explained": Explanation,
     "fits": Fit,
     "predicted": Prediction,
-    "study/mutants.json": Campaign,
     "bisected": Bisected,
 }
 

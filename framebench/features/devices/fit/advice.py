@@ -17,7 +17,7 @@ from framebench.cli.shared import Parts, err, fail, out, say
 from framebench.engine.environments import Environment
 from framebench.features.devices.catalog import Device, find
 from framebench.features.devices.fit import advised
-from framebench.features.devices.fit.fitting import Offer, Search, errors
+from framebench.features.devices.fit.fitting import ALLOWED, Offer, Search
 from framebench.features.devices.plans import planning, store
 from framebench.features.devices.plans.planned import Planned
 from framebench.models.spec import OWN, workload
@@ -43,7 +43,7 @@ def advise_on_device(given: Parts, device: str, budget: int | None, results: Pat
         f"{_pace(card, results)}. What is kept is not planned again; without that it may take half an hour. At one batch: "
         f"framebench advise '{_asked(given)}' --device {device}"
     )
-    searches = [Search(case, card, errors(results)[case.framework], budget) for case in cases]
+    searches = [Search(case, card, ALLOWED[case.framework], budget) for case in cases]
     return _show(largest(searches, results), None, left_out, as_json)
 
 
@@ -67,7 +67,7 @@ def fit_on_device(
     environment: Environment | None = None,
 ) -> bool:  # fmt: skip
     """The same of these cases at one batch. `environment`: in the place of the pinned one. Raises UnknownDevice."""
-    card, allowed = find(device), errors(results)
+    card, allowed = find(device), ALLOWED
     kept = len(planning.take_up(cases, card, results))
     if kept < len(cases):
         pace = _pace(card, results)

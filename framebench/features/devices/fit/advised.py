@@ -13,7 +13,7 @@ from framebench.models.spec import OWN
 from framebench.suite.case import Case
 from framebench.suite.strategy import TITLES
 
-ASSUMED = "jax: what its plans may be off by rests on a few cases of one H200; docs/devices.md has each"
+ASSUMED = "jax: what its plans may be off by rests on a few cases of one H200; see docs/devices.md"
 HEAD = ("framework", "strategy", "batch", "peak MiB", "of memory", "answer")
 MORE = (
     "with `to` or `or more`: the search ended after several plans. The first number fits for certain, and what is beyond the "

@@ -20,7 +20,6 @@ from framebench.engine import runner
 from framebench.features.devices.plans.planned import Planned
 
 FOLDER, LOCK = "planned", ".planned.lock"
-EARLIER = "planned_earlier"  # the first predictions for a card that was measured later, as they were made
 PUBLISHED, OWN = runner.RESULTS, "own"
 
 

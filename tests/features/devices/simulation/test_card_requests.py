@@ -1,4 +1,4 @@
-"""The simulation's requests beside those that a real card's allocator got, one by one: results/histories."""
+"""The simulation's requests beside those that a real card's allocator got, one by one: studies/gpu_allocator/data/histories."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from framebench.engine.environments import Environment
-from framebench.features.devices.judge.replay import History, histories
 from framebench.features.devices.simulation.blocks import SMALL
-from framebench.records.provenance import ROOT
+from studies.gpu_allocator.replay import History, histories
 from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "card_requests.py"
-KEPT = list(histories(ROOT / "results"))
+KEPT = list(histories())
 Request = tuple[str, int, int]
 
 

@@ -1,1 +1,0 @@
-"""What a measurement on a card has told, as tables."""

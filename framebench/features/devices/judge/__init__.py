@@ -1,1 +1,0 @@
-"""Predictions held against memory that others measured on real cards: `framebench dev judge`, docs/devices.md."""

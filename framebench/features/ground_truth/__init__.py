@@ -1,1 +1,0 @@
-"""Figures that others published, beside ours."""

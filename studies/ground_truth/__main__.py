@@ -1,0 +1,33 @@
+"""Show published figures next to ours: `python -m studies.ground_truth`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from framebench.analysis import frames, tables
+from framebench.analysis.comparison import Comparison
+from framebench.analysis.results import Results
+from framebench.analysis.selection import counting, of_one_version
+from framebench.engine import runner
+from studies.ground_truth import formulas, generation
+from studies.tables import IntoReadme, show_tables
+
+STUDY = Path(__file__).parent
+
+
+def make_tables() -> list[Comparison]:
+    """Return the tables of the published records."""
+    records = Results(runner.RESULTS).records
+    rows = tables.used(frames.frame(of_one_version(counting(records))))
+    return [*formulas.comparisons(rows), generation.comparison(records)]
+
+
+def main(readme: IntoReadme = False) -> None:
+    """Print the tables, or write those that README.md shows into it."""
+    show_tables(make_tables(), STUDY, readme)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,1 @@
+"""Predictions compared with peaks that others measured on real GPUs and published."""
