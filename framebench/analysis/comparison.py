@@ -1,135 +1,253 @@
-"""A finished table: values, and how each column is printed, for a terminal, Markdown, a page or a notebook."""
+"""A finished table, and how it is rendered: on a terminal by rich, and in Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
+from textwrap import fill
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
-
-from framebench.analysis import terminal
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
+from rich.table import Table as Grid
+from rich.text import Text
 
 MIB = 2**20
 NOTES = 12  # below a table on a terminal; documents have them all
+LONGEST_WORD = 24  # characters: a longer word among others is code, and may be broken
+# Priorities of columns. On a narrow terminal those of the highest number are left out first, from right to left.
+ESSENTIAL, NORMAL, DETAIL = range(3)
 
 
-class Shown(NamedTuple):
-    """How a column is printed: its heading, and the format of a number (after it was multiplied) or a function of the value."""
+@dataclass(frozen=True)
+class Shown:
+    """A column of a table: its name, how its values are printed, what they mean, and how long it stays on a narrow terminal.
 
-    head: str
+    `form` is the format of a number, which is multiplied by `times` first, or a function of the value.
+    """
+
+    name: str
     form: str | Callable[[Any], str] = ""
     times: float = 1
+    unit: str = ""
+    meaning: str = ""
+    priority: int = NORMAL
+
+    @property
+    def heading(self) -> str:
+        """Return the name with the unit."""
+        return f"{self.name} {self.unit}".rstrip()
 
     def text(self, value: Any) -> str:
-        """Texts stay as they are, such as a status in the place of a number; what is missing is a dash."""
+        """Return a value as it is printed.
+
+        A text stays as it is, such as a status in the place of a number; a missing value is a dash.
+        """
         if isinstance(value, str):
             return value
         if missing(value):
             return "-"
-        return self.form(value) if callable(self.form) else format(value * self.times, self.form)
+        if callable(self.form):
+            return self.form(value)
+        return format(value * self.times, self.form)
 
 
 def missing(value: Any) -> bool:
-    """None, NaN, and pandas' NA."""
+    """Return whether a value is None, NaN or pandas' NA."""
     return bool(pd.api.types.is_scalar(value) and pd.isna(value))
 
 
 def number(value: float | None, form: str, times: float = 1) -> str:
+    """Return a number in this format after it was multiplied, or a dash if it is missing."""
     return Shown("", form, times).text(value)
 
 
 def mib(count: float | None, form: str = ",.1f") -> str:
-    """Bytes in MiB, without the unit."""
+    """Return bytes in MiB, without the unit."""
     return number(count, form, 1 / MIB)
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """`data` has a row for each row of the table; its columns named in `shown` are printed, in that order."""
+    """A table. `data` has its rows; the columns of `data` that `shown` names are printed, in that order."""
 
     title: str
     caption: str
     data: pd.DataFrame = field(repr=False)
     shown: Mapping[str, Shown]
-    left: int = 2  # the first columns are text, the others are aligned right
+    left: int = 2  # the first columns say what a row is about and are aligned left, the others are aligned right
     notes: tuple[str, ...] = ()
     machine: str = ""
     cases: tuple[str, ...] = ()  # the case of each row, where a row is one case
 
     @classmethod
-    def of_text(cls, title: str, caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], **more: Any) -> Comparison:
-        """One whose cells are text already."""
-        names = [f"{name}, {i}" if name in head[:i] else name for i, name in enumerate(head)]
-        return cls(title, caption, pd.DataFrame(list(rows), columns=names), dict(zip(names, map(Shown, head))), **more)
+    def of_text(
+        cls,
+        title: str,
+        caption: str,
+        head: Sequence[str | Shown],
+        rows: Sequence[Sequence[str]],
+        *,
+        left: int = 2,
+        notes: tuple[str, ...] = (),
+        machine: str = "",
+    ) -> Comparison:
+        """Return a table of cells that are text already. `head` has the columns, or only their headings."""
+        shown: dict[str, Shown] = {}
+        for place, column in enumerate(head):
+            described = Shown(column) if isinstance(column, str) else column
+            # two columns may have the same heading
+            name = described.heading if described.heading not in shown else f"{described.heading}, {place}"
+            shown[name] = described
+        data = pd.DataFrame(list(rows), columns=list(shown))
+        return cls(title, caption, data, shown, left=left, notes=notes, machine=machine)
 
     @property
     def key(self) -> str:
-        """How documents ask for it: `xeon-2core: transformer train, batch 4, size cpu`."""
+        """Return the name by which documents ask for it: `xeon-2core: transformer train, batch 4, size cpu`."""
         return f"{self.machine}: {self.title}" if self.machine else self.title
 
     @property
     def head(self) -> tuple[str, ...]:
-        return tuple(column.head for column in self.shown.values())
+        """Return the headings."""
+        return tuple(column.heading for column in self.shown.values())
 
     @cached_property
     def rows(self) -> tuple[tuple[str, ...], ...]:
-        """The cells as text."""
-        columns = ([column.text(value) for value in self.data[name].tolist()] for name, column in self.shown.items())
+        """Return the cells of each row as text."""
+        columns = [list(map(column.text, self.data[name].tolist())) for name, column in self.shown.items()]
         return tuple(zip(*columns))
 
     def terminal(self, console: Console) -> None:
-        console.print(self.key, style="italic", markup=False, highlight=False)
-        without = terminal.draw(console, self.head, self.rows, self.left)
-        if without:
-            message = f"No room in {console.width} columns for: {', '.join(without)}"
-            console.print(message, style="italic", markup=False, highlight=False)
-        if self.caption:
-            console.print(self.caption, style="dim italic", markup=False, highlight=False)
-        for note in self.notes[:NOTES]:
-            console.print(f"- {note}", markup=False, highlight=False)
-        if (more := len(self.notes) - NOTES) > 0:
-            console.print(f"- {more} more: ask for fewer cases to see all of their notes", highlight=False)
-        console.print()
+        """Print the table."""
+        render_terminal(self, console)
 
     def markdown(self) -> str:
-        """GitHub's table syntax; what comes from files cannot break out of its cell."""
+        """Return the table in Markdown."""
+        return render_markdown(self)
 
-        def line(cells: Sequence[str]) -> str:
-            return f"| {' | '.join(cells)} |"
 
-        rule = ["---" if i < self.left else "---:" for i in range(len(self.head))]
-        body = [line([_safe(c) for c in self.head]), line(rule), *(line([_safe(c) for c in row]) for row in self.rows)]
-        notes = "\n".join(f"- {_safe(note)}" for note in self.notes)
-        return "\n\n".join(filter(None, (f"### {self.title}", "\n".join(body), notes, _safe(self.caption)))) + "\n"
+@dataclass(frozen=True)
+class PrintedColumn:
+    """A column as text, with the widths between which it can be laid out."""
+
+    heading: str
+    cells: tuple[str, ...]
+    priority: int
+    is_label: bool  # one of the left columns, which say what a row is about
+
+    @cached_property
+    def minimum(self) -> int:
+        """Return the width that breaks no word but long ones of code."""
+        return max(map(minimum_width, (self.heading, *self.cells)))
+
+    @cached_property
+    def natural(self) -> int:
+        """Return the width that needs no second line, but for the heading."""
+        return max(map(len, (*self.cells, " " * self.minimum)))
 
     @property
-    def style(self) -> Styler:
-        """For notebooks. The site has templates instead: a Styler has no place for `scope`, links and badges, and gives every
-        cell classes that make a page half as long again."""
-        styler = (
-            self.data[list(self.shown)]
-            .style.hide(axis=0)
-            .set_caption(escape(self.title))
-            .set_uuid(f"{crc32(self.key.encode()):x}")
+    def constant(self) -> str:
+        """Return ` (VALUE in every row)` if all rows have the same short value, or else nothing."""
+        values = set(self.cells) - {"-"} or {"-"}
+        (value, *others) = values
+        if len(self.cells) < 2 or others or len(value) > LONGEST_WORD:
+            return ""
+        return f" ({value} in every row)"
+
+
+def minimum_width(cell: str) -> int:
+    """Return the width of a cell without spaces, such as the id of a case; of others that of the longest word."""
+    words = cell.split()
+    if len(words) < 2:
+        return max(len(cell), 1)
+    return min(max(map(len, words)), LONGEST_WORD)
+
+
+def render_terminal(table: Comparison, console: Console) -> None:
+    """Print a table as wide as the console at most, with its caption and notes, and name the columns that have no room."""
+
+    def say(text: str, style: str = "") -> None:
+        console.print(text, style=style, markup=False, highlight=False)
+
+    columns = printed_columns(table)
+    shown = choose_columns(columns, console.width)
+    say(table.key, "italic")
+    console.print(lay_out(shown, console.width))
+    hidden = [f"{column.heading}{column.constant}" for column in columns if column not in shown]
+    if hidden:
+        say(f"No room in {console.width} columns for: {', '.join(hidden)}", "italic")
+    if table.caption:
+        say(table.caption, "dim italic")
+    for note in table.notes[:NOTES]:
+        say(f"- {note}")
+    if len(table.notes) > NOTES:
+        say(f"- {len(table.notes) - NOTES} more: ask for fewer cases to see all of their notes")
+    say("")
+
+
+def printed_columns(table: Comparison) -> list[PrintedColumn]:
+    """Return the columns of a table as text."""
+    columns = []
+    for place, column in enumerate(table.shown.values()):
+        cells = tuple(row[place] for row in table.rows)
+        columns.append(PrintedColumn(column.heading, cells, column.priority, place < table.left))
+    return columns
+
+
+def choose_columns(columns: Sequence[PrintedColumn], width: int) -> list[PrintedColumn]:
+    """Return the columns that have room at their minimum widths: the first, and of the others those that matter most."""
+    shown = list(columns)
+    while len(shown) > 1 and sum(column.minimum for column in shown) > room(shown, width):
+        least = max(column.priority for column in shown[1:])
+        place = max(i for i in range(1, len(shown)) if shown[i].priority == least)
+        del shown[place]
+    return shown
+
+
+def room(columns: Sequence[PrintedColumn], width: int) -> int:
+    """Return the characters that borders and padding leave for the cells."""
+    return width - 1 - 3 * len(columns)
+
+
+def lay_out(columns: Sequence[PrintedColumn], width: int) -> Grid:
+    """Return the grid that rich prints: each column as wide as it needs, or all of them narrower by the same share."""
+    spare = room(columns, width) - sum(column.minimum for column in columns)
+    wanted = sum(column.natural - column.minimum for column in columns)
+    share = min(1.0, max(spare, 0) / wanted) if wanted else 1.0
+    grid = Grid()
+    for column in columns:
+        column_width = column.minimum + int(share * (column.natural - column.minimum))
+        grid.add_column(
+            Text(fill(column.heading, column_width, break_long_words=False)),
+            justify="left" if column.is_label else "right",
+            overflow="fold",
+            width=column_width if spare >= 0 else None,
         )
-        printers: Any = {name: column.text for name, column in self.shown.items()}
-        styler = styler.format(printers, escape="html").relabel_index(list(self.head), axis=1)
-        numbers: list[Any] = list(self.shown)[self.left :]
-        return styler.set_properties(subset=numbers, **{"text-align": "right"})
-
-    def _repr_html_(self) -> str:
-        return str(self.style.to_html())
+    for cells in zip(*(column.cells for column in columns)):
+        grid.add_row(*map(Text, cells))
+    return grid
 
 
-def _safe(text: str) -> str:
-    for char, escaped in (("\\", r"\\"), ("|", r"\|"), ("<", "&lt;"), ("\n", " "), ("`", r"\`"), ("[", r"\["), ("*", r"\*")):
-        text = text.replace(char, escaped)
+def render_markdown(table: Comparison) -> str:
+    """Return a table in GitHub's syntax; text from files cannot break out of its cell."""
+    rule = ["---" if place < table.left else "---:" for place in range(len(table.head))]
+    lines = [markdown_line(map(escape, table.head)), markdown_line(rule)]
+    lines += [markdown_line(map(escape, row)) for row in table.rows]
+    notes = [f"- {escape(note)}" for note in table.notes]
+    parts = [f"### {table.title}", "\n".join(lines), "\n".join(notes), escape(table.caption)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def markdown_line(cells: Iterable[str]) -> str:
+    """Return one row of a table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def escape(text: str) -> str:
+    """Return the text without anything that Markdown or HTML would take for markup."""
+    replacements = {"\\": r"\\", "|": r"\|", "<": "&lt;", "\n": " ", "`": r"\`", "[": r"\[", "*": r"\*"}
+    for character, escaped in replacements.items():
+        text = text.replace(character, escaped)
     return text

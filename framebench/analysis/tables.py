@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.comparison import MIB, Comparison, Shown, missing, number
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown, missing, number
 from framebench.analysis.frames import ratios
 from framebench.models import spec
 from framebench.suite.registry import BASELINES, find
@@ -48,30 +48,33 @@ def in_short(df: pd.DataFrame) -> list[str]:
 
 SHORT = {
     "framework": Shown("framework"),
-    "strategy": Shown("strategy"),
-    "shared_bytes": Shown("peak MiB", ",.1f", 1 / MIB),
-    "step_ratio": Shown("peak x base", ".2f"),
-    "relative": Shown("step x base"),
+    "strategy": Shown("strategy", priority=ESSENTIAL),
+    "shared_bytes": Shown("peak MiB", ",.1f", 1 / MIB, priority=ESSENTIAL),
+    "step_ratio": Shown("peak x base", ".2f", priority=ESSENTIAL),
+    "relative": Shown("step x base", priority=ESSENTIAL),
     "throughput": Shown("throughput"),
 }
 DETAILS = {
-    "step_time_s": Shown("step ms", ",.1f", 1e3),
-    "range": Shown("range"),
-    "blocks": Shown("blocks", ".0f"),
-    "reference_share": Shown("of reference", ".0%"),
-    "first_step_s": Shown("first s", ".1f"),
-    "worst_error": Shown("verified", ".0e"),
+    "step_time_s": Shown("step ms", ",.1f", 1e3, priority=ESSENTIAL),
+    "range": Shown("range", priority=DETAIL),
+    "blocks": Shown("blocks", ".0f", priority=DETAIL),
+    "reference_share": Shown("of reference", ".0%", priority=DETAIL),
+    "first_step_s": Shown("first s", ".1f", priority=DETAIL),
+    "worst_error": Shown("verified", ".0e", priority=DETAIL),
     "effect_proven": Shown("effect", mark),
-    "peak_bytes": Shown("own counter MiB", ",.1f", 1 / MIB),
-    "cold_peak_bytes": Shown("cold MiB", ",.1f", 1 / MIB),
-    "peak_instrument": Shown("own counter"),
+    "peak_bytes": Shown("own counter MiB", ",.1f", 1 / MIB, priority=DETAIL),
+    "cold_peak_bytes": Shown("cold MiB", ",.1f", 1 / MIB, priority=DETAIL),
+    "peak_instrument": Shown("own counter", priority=DETAIL),
 }
 SHOWN = SHORT | DETAILS
 # on a card the peak is the whole process's, so what a strategy saves of a step is told by the framework's own counter; and a
 # product on the host is no reference
-ON_CARD = {"shared_bytes": Shown("card MiB", ",.1f", 1 / MIB), "step_ratio": Shown("in use x base", ".2f")}
+ON_CARD = {
+    "shared_bytes": Shown("card MiB", ",.1f", 1 / MIB, priority=ESSENTIAL),
+    "step_ratio": Shown("in use x base", ".2f", priority=ESSENTIAL),
+}
 NOT_ON_CARD = ("reference_share",)
-SHARES = {"wait_share": Shown("waiting", ".1%"), "collector_share": Shown("collector", ".1%")}
+SHARES = {"wait_share": Shown("waiting", ".1%", priority=DETAIL), "collector_share": Shown("collector", ".1%", priority=DETAIL)}
 
 
 def cells(df: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from framebench.analysis import rows, tables
 from framebench.analysis.answers import compared, saving, time_of, timed_elsewhere, with_price
-from framebench.analysis.comparison import MIB, Comparison, Shown
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown
 from framebench.analysis.selection import measured_at
 from framebench.records.record import Record
 from framebench.suite.registry import SCENARIOS
@@ -23,10 +23,10 @@ SHOWN = {
     "workload": Shown("workload"),
     "framework": Shown("framework"),
     "base": Shown("base MiB", ",.0f", 1 / MIB),
-    "least": Shown("least MiB", ",.0f", 1 / MIB),
-    "strategy": Shown("saved most memory"),
-    "time": Shown("step x base"),
-    "throughput": Shown("base throughput"),
+    "least": Shown("least MiB", ",.0f", 1 / MIB, priority=ESSENTIAL),
+    "strategy": Shown("saved most memory", priority=ESSENTIAL),
+    "time": Shown("step x base", priority=ESSENTIAL),
+    "throughput": Shown("base throughput", priority=DETAIL),
 }
 MORE = (
     "what fits a budget: `framebench advise 'transformer/*/train' --budget 200MiB`; every strategy: "

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
 from framebench.models import spec
 from framebench.suite.case import Case
 from framebench.suite.registry import OVER_RANKS, SCENARIOS, STRATEGIES, claims_only, find, in_use
 from framebench.suite.strategy import FRAMEWORKS, TITLES, AlwaysOn, Cell, Scenario, Strategy
 
-SUPPORT = ("strategy", "what it does", "workloads", *FRAMEWORKS, "proof of effect")
+FRAMEWORK_COLUMNS = [Shown(name, priority=ESSENTIAL) for name in FRAMEWORKS]
+SUPPORT = (
+    Shown("strategy", priority=ESSENTIAL),
+    Shown("what it does", priority=DETAIL),
+    Shown("workloads", priority=DETAIL),
+    *FRAMEWORK_COLUMNS,
+    Shown("proof of effect", priority=DETAIL),
+)
 FEW = 12  # strategies of a framework: of more the mechanism is left out, since it fills a screen
 GENERATED = "Generated from framebench/suite/registry.py."
 

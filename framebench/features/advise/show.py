@@ -8,16 +8,25 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.comparison import MIB, Comparison, mib
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown, mib
 from framebench.analysis.frames import Row
 from framebench.analysis.peaks import MARGIN
 from framebench.analysis.tables import conditions, relative
 from framebench.features.advise.advice import Advice, Change, Offer, calibrated
 
 HEAD = (
-    "framework", "strategy", "batch", "peak MiB", "needs MiB", "throughput", "x torch", "judged by", "measured at",
-    "of budget", "kept MiB",
-)  # fmt: skip
+    "framework",
+    Shown("strategy", priority=ESSENTIAL),
+    "batch",
+    Shown("peak MiB", priority=ESSENTIAL),
+    Shown("needs MiB", priority=ESSENTIAL),
+    "throughput",
+    "x torch",
+    Shown("judged by", priority=DETAIL),
+    Shown("measured at", priority=DETAIL),
+    Shown("of budget", priority=DETAIL),
+    Shown("kept MiB", priority=DETAIL),
+)
 FEW = 5  # rows of a table, unless all are asked for
 BATCH_NORM = "batch norm sees one micro-batch, or one rank's part, for another gradient"
 CAPTION = (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import shorten
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
 from framebench.analysis.results import Results
 from framebench.features.claims.entries import Entry, Line, counted
 from framebench.features.claims.ledger import ledger
@@ -16,11 +16,17 @@ from framebench.features.claims.rule import DECIDED, MEASURED, NOT_MEASURED, UNM
 from framebench.features.claims.store import device
 from framebench.suite.case import FULL_SIZE, Case
 
-HEAD = ("id", "claim", "claimed", "measured", "verdict", "what to do")
+HEAD = ("id", "claim", "claimed", Shown("measured", priority=ESSENTIAL), Shown("verdict", priority=ESSENTIAL), "what to do")
 REPORTS = "What users report"  # the title of their table, beside that of the articles' claims
-IN_SHORT = ("id", "claim", "measured", "verdict")
+IN_SHORT = ("id", "claim", Shown("measured", priority=ESSENTIAL), Shown("verdict", priority=ESSENTIAL))
 SAYS = 72  # characters of a claim's sentence in a list: some three lines at 80 columns
-LINES = ("arm", "decides", "measured", "verdict", "records")
+LINES = (
+    "arm",
+    "decides",
+    Shown("measured", priority=ESSENTIAL),
+    Shown("verdict", priority=ESSENTIAL),
+    Shown("records", priority=DETAIL),
+)
 CAPTION = (
     "Measured is the median of the arms that decide; brackets hold the lowest and the highest end of their intervals. "
     "Where arms disagree, the lowest and the highest arm stand alone. A change is against the base of its arm. "

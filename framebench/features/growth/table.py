@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from framebench.analysis.comparison import Comparison, Shown
+from framebench.analysis.comparison import ESSENTIAL, Comparison, Shown
 from framebench.features.growth.record import Growth
 
 SEGMENTS = 13
@@ -102,7 +102,7 @@ def table(measured_growth: Growth) -> Comparison:
         for name, line in slopes(measured_growth).items()
     ]
     shown = {
-        "instrument": Shown("instrument"), "verdict": Shown("verdict"), "value": Shown("per step", size),
+        "instrument": Shown("instrument"), "verdict": Shown("verdict", priority=ESSENTIAL), "value": Shown("per step", size),
         "low": Shown("from", size), "high": Shown("to", size), "least": Shown("can tell from", size),
     }  # fmt: skip
     steps = len(next(iter(measured_growth.bytes.values())))
@@ -137,7 +137,7 @@ def kept(measured_growth: Growth) -> Comparison:
     """What the watched steps left behind."""
     shown = {
         "what": Shown("what"), "made_at": Shown("made at"), "kind": Shown("kind"), "note": Shown("held"),
-        "per_step": Shown("per step", ",.1f"), "bytes_per_step": Shown("bytes per step", size),
+        "per_step": Shown("per step", ",.1f"), "bytes_per_step": Shown("bytes per step", size, priority=ESSENTIAL),
     }  # fmt: skip
     data = pd.DataFrame([row.model_dump() for row in measured_growth.kept], columns=list(shown))
     return Comparison(

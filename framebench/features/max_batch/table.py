@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from framebench.analysis.comparison import Comparison, number
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, number
 from framebench.records.search import MIB, Fit, Probe
 
-HEAD = ("batch", "outcome", "instrument", "peak MiB", "kept MiB", "step ms")
+HEAD = (
+    "batch",
+    "outcome",
+    "instrument",
+    Shown("peak MiB", priority=ESSENTIAL),
+    Shown("kept MiB", priority=DETAIL),
+    Shown("step ms", priority=ESSENTIAL),
+)
 CAPTION = (
     "Each line is a fresh process. Step times are those of an allocator that returns memory at once; speed and correctness of "
     "the strategy are what `framebench run` measures and verifies: here the loss was only seen to be finite. "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from framebench.analysis.breakdown import lower_bound_of
-from framebench.analysis.comparison import MIB, Comparison, Shown, mib, missing
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown, mib, missing
 from framebench.analysis.predict import Line, fit
 from framebench.analysis.tables import conditions
 from framebench.suite.strategy import FRAMEWORKS
@@ -57,15 +58,15 @@ BYTES = Shown("", ",.1f", 1 / MIB)
 SHOWN = {
     "workload": Shown("workload"),
     "framework": Shown("framework"),
-    "strategy": Shown("strategy"),
+    "strategy": Shown("strategy", priority=ESSENTIAL),
     "known": Shown("from batches", lambda batches: ", ".join(map(str, batches))),
     "batch": Shown("batch"),
-    "fixed": BYTES._replace(head="fixed"),
+    "fixed": replace(BYTES, name="fixed"),
     "per_sample": Shown("per sample", ",.2f", 1 / MIB),
-    "predicted": BYTES._replace(head="predicted"),
-    "interval": Shown("95 % interval"),
-    "peak_bytes": BYTES._replace(head="measured"),
-    "error": Shown("error", "+.1%"),
+    "predicted": replace(BYTES, name="predicted", priority=ESSENTIAL),
+    "interval": Shown("95 % interval", priority=DETAIL),
+    "peak_bytes": replace(BYTES, name="measured", priority=ESSENTIAL),
+    "error": Shown("error", "+.1%", priority=ESSENTIAL),
     "error_over_bound": Shown("error, lower bound known", "+.1%"),
     "peak_instrument": Shown("instrument"),
 }

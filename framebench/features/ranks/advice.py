@@ -7,12 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from framebench.analysis.comparison import Comparison, mib
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, mib
 from framebench.analysis.peaks import MARGIN
 from framebench.features.ranks.prediction import Prediction
 from framebench.suite.case import Case
 
-HEAD = ("framework", "strategy", "ranks", "batch of a rank", "needs MiB", "of budget", "judged by", "peak MiB")
+HEAD = (
+    "framework",
+    Shown("strategy", priority=ESSENTIAL),
+    "ranks",
+    "batch of a rank",
+    Shown("needs MiB", priority=ESSENTIAL),
+    Shown("of budget", priority=DETAIL),
+    Shown("judged by", priority=DETAIL),
+    Shown("peak MiB", priority=ESSENTIAL),
+)
 CAPTION = (
     f"MiB = 2^20 bytes, of the fullest rank. needs = {MARGIN:.2f} x the peak that `framebench predict` computes without "
     "running; it knows of no kernel's workspace. Speed is not predicted."

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 import pandas as pd
 
-from framebench.analysis.comparison import MIB, Comparison, Shown
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown
 from framebench.analysis.frames import rows
 from framebench.analysis.selection import counting, of_one_version, select_cases
 from framebench.records.record import Record
@@ -21,16 +22,16 @@ YES = Shown("", lambda said: "yes" if said else "NO")
 SHOWN = {
     "workload": Shown("workload"),
     "framework": Shown("framework"),
-    "strategy": Shown("strategy"),
+    "strategy": Shown("strategy", priority=ESSENTIAL),
     "batch": Shown("batch"),
     "ranks": Shown("ranks"),
-    **{name: SIZE._replace(head=name) for name in HELD},
-    "fullest_rank_bytes": SIZE._replace(head="fullest peak"),
-    "emptiest_rank_bytes": SIZE._replace(head="emptiest peak"),
-    "predicted_bytes": SIZE._replace(head="predicted"),
+    **{name: replace(SIZE, name=name) for name in HELD},
+    "fullest_rank_bytes": replace(SIZE, name="fullest peak"),
+    "emptiest_rank_bytes": replace(SIZE, name="emptiest peak"),
+    "predicted_bytes": replace(SIZE, name="predicted"),
     "off": Shown("predicted / measured - 1", "+.1%"),
-    "verified": YES._replace(head="verified"),
-    "effect_proven": YES._replace(head="effect"),
+    "verified": replace(YES, name="verified", priority=DETAIL),
+    "effect_proven": replace(YES, name="effect", priority=DETAIL),
     "peak_instrument": Shown("instrument"),
 }
 CAPTION = (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.comparison import Comparison, Shown, mib, missing, number
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, mib, missing, number
 from framebench.analysis.frames import decided
 from framebench.analysis.peaks import MARGIN
 from framebench.analysis.tables import SHOWN, cells, conditions, timing
@@ -18,12 +18,15 @@ from framebench.records.search import Fit
 from framebench.suite.registry import BASELINES
 
 # by the framework's own counter, which sees what a model of a few MiB changes; host.rss does not
-PEAKS = {"peak_bytes": Shown("peak MiB", ",.1f", 1 / 2**20), "peak_ratio": Shown("peak x base", ".2f")}
+PEAKS = {
+    "peak_bytes": Shown("peak MiB", ",.1f", 1 / 2**20, priority=ESSENTIAL),
+    "peak_ratio": Shown("peak x base", ".2f", priority=ESSENTIAL),
+}
 SAVED = {"activation_bytes": Shown("saved MiB", ",.1f", 1 / 2**20)}
 MEANING = "; saved = what the forward pass keeps for the backward pass"
 GRAPH = "; Jittor's graph of the step, which holds no tensors, is part of both"
-ELSEWHERE = {"elsewhere_bytes": Shown("held elsewhere MiB", ",.1f", 1 / 2**20)}
-LIBRARIES = {"library_bytes": Shown("libraries MiB", ",.1f", 1 / 2**20)}
+ELSEWHERE = {"elsewhere_bytes": Shown("held elsewhere MiB", ",.1f", 1 / 2**20, priority=DETAIL)}
+LIBRARIES = {"library_bytes": Shown("libraries MiB", ",.1f", 1 / 2**20, priority=DETAIL)}
 SHOWN_FROM = 2**20 / 20  # bytes: what is less is 0.0 MiB in a table
 TIMES = ("step_time_s", "range", "relative", "first_step_s")
 NAMED = 5  # holders in a note

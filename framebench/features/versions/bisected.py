@@ -6,7 +6,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from framebench.analysis.comparison import Comparison, number
+from framebench.analysis.comparison import ESSENTIAL, Comparison, Shown, number
 from framebench.analysis.results import Results
 from framebench.features.versions.bisected_record import FLOOR, Bisected, Tried
 
@@ -33,10 +33,18 @@ def table(bisection: Bisected) -> Comparison:
         f"either "
         f"differ (at least {FLOOR:.1%}). Named is the "
         "first that answered as the newest does. What cannot be installed, run or verified is stepped over.",
-        (bisection.framework, f"{bisection.quantity} ({unit})", "processes", "noise", "change", "verdict", "beside it"),
+        (
+            bisection.framework,
+            f"{bisection.quantity} ({unit})",
+            "processes",
+            "noise",
+            "change",
+            Shown("verdict", priority=ESSENTIAL),
+            "beside it",
+        ),
         rows,
         left=1,
-    )  # fmt: skip
+    )
 
 
 def row(one: Tried, base: Tried | None, minimum: float, factor: float, framework: str) -> tuple[str, ...]:

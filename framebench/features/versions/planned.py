@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from framebench.analysis.comparison import MIB, Comparison, mib, number
+from framebench.analysis.comparison import ESSENTIAL, MIB, Comparison, Shown, mib, number
 from framebench.analysis.statistics import PEAK
 from framebench.cli.shared import err, fail, out, say
 from framebench.engine import releases
@@ -126,7 +126,7 @@ def table(base: str, change: str, device: str, rows: Sequence[Row], minimum: flo
     return Comparison.of_text(
         f"What {change} plans for one {device} against {base}",
         f"{told} A regression is {minimum:.0%} more or above.",
-        ("case", f"{base} MiB", f"{change} MiB", "bytes", "change", "verdict"),
+        ("case", f"{base} MiB", f"{change} MiB", "bytes", "change", Shown("verdict", priority=ESSENTIAL)),
         lines,
         left=1,
         notes=tuple(f"{row.case}: {row.why}" for row in rows if row.why),

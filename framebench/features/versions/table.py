@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from framebench.analysis.comparison import Comparison, number
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, number
 from framebench.analysis.reports import verdicts
 from framebench.analysis.statistics import FEW as BLOCKS
 from framebench.analysis.statistics import NO_INTERVAL, PEAK
@@ -27,7 +27,18 @@ from framebench.records.record import Record
 from framebench.suite.strategy import TITLES
 
 FOLDED = (UNDECIDED, FEW)  # counted below a table, not shown
-HEAD = ("case", "quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "blocks", "verdict")
+HEAD = (
+    "case",
+    "quantity",
+    "base",
+    "change",
+    Shown("ratio", priority=ESSENTIAL),
+    Shown("95 % interval", priority=DETAIL),
+    Shown("minimum", priority=DETAIL),
+    Shown("p", priority=DETAIL),
+    Shown("blocks", priority=DETAIL),
+    Shown("verdict", priority=ESSENTIAL),
+)
 RULE = (
     "Ratio: change over base; above 1 is worse. Ratios of times come from paired rounds of a block, so they can differ from "
     "the quotient of the columns. A difference is claimed if it exceeds the minimum and chance gives it in at most 5 %, "

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.analysis import terminal
+from framebench.analysis.comparison import choose_columns, printed_columns
 from framebench.analysis.frames import Row
 from framebench.analysis.peaks import evidence_about, expected
 from framebench.analysis.results import NoRecords, Results
@@ -77,7 +77,7 @@ def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
 def test_a_narrow_terminal_shows_what_the_offers_are_ranked_by() -> None:
     rows, _ = evidence_about(RESULTS, MACHINE, "unet3d", "train")
     (table,) = show.tables(advise([rows], Question("unet3d", "train", 256 * MIB), Results(RESULTS).searches))
-    shown = {table.head[i] for i in terminal.fitting(list(zip(table.head, *table.rows)), table.left, 80)}
+    shown = {column.heading for column in choose_columns(printed_columns(table), 80)}
     assert {"framework", "strategy", "batch", "throughput", "x torch", "needs MiB"} <= shown
 
 
