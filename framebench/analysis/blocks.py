@@ -1,6 +1,6 @@
-"""Ratios of step times from the records of live blocks. Arms that share no block have no ratio.
+"""Ratios of step times from the records of live blocks. Two variants that share no block have no ratio.
 
-An arm is a case in one version of its framework, on one machine; all its blocks count, of whatever session.
+A variant is a case in one version of its framework, on one machine; all its blocks count, of whatever session.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from framebench.analysis.statistics import Pool, Ratio, of_block, over_blocks, pooled
+from framebench.analysis.statistics import Pool, Ratio, compare_blocks, compare_rounds, pool_variances
 from framebench.records.record import Record
 
 
-class Arm(NamedTuple):
+class Variant(NamedTuple):
     """What repeats from block to block."""
 
     machine: str
@@ -22,56 +22,82 @@ class Arm(NamedTuple):
     version: str  # empty where a process ended before it could tell
 
 
-def _arm_of(r: Record) -> Arm:
-    return Arm(r.provenance.machine, r.case, r.framework_version or "")
+class Process(NamedTuple):
+    """One of the processes of a variant in a block: they are numbered from 0, as a case may be compared with itself."""
+
+    variant: Variant
+    number: int
+
+
+Pair = tuple[Process, Process]  # sorted
+
+
+def variant_of(record: Record) -> Variant:
+    """Return the variant that a record is of."""
+    return Variant(record.provenance.machine, record.case, record.framework_version or "")
 
 
 def timed(records: Iterable[Record]) -> list[Record]:
-    """Those whose times count."""
-    return [r for r in records if r.timed]
+    """Return the records whose times count."""
+    return [record for record in records if record.timed]
 
 
-def _by_round(r: Record) -> dict[int, float]:
-    """Seconds of a step in each round."""
-    return dict(zip(r.turns_taken.round, r.step_s, strict=True))
+def place_in_block(record: Record) -> int:
+    """Return the number of a timed record's process in its block."""
+    return record.turns_taken.arm
 
 
-def blocks_of_both(base: Iterable[Record], change: Iterable[Record]) -> list[tuple[Record, Record]]:
-    """Of each block that both sides were in, the two records; of a case against itself, the block's first two processes."""
-    one, other = grouped(base), grouped(change)
-    pairs = (
-        next(((b, c) for b in one[block] for c in other[block] if place(b) != place(c)), None)
-        for block in sorted(one.keys() & other.keys())
-    )
-    return [pair for pair in pairs if pair]
+def seconds_by_round(record: Record) -> dict[int, float]:
+    """Return the seconds of a step in each round."""
+    return dict(zip(record.turns_taken.round, record.step_s, strict=True))
 
 
-def log_ratios(base: Iterable[Record], change: Iterable[Record]) -> list[float]:
-    """Of each block that both sides were in: the log ratio of step times, change over base."""
-    logs = (of_block(_by_round(b), _by_round(c)) for b, c in blocks_of_both(base, change))
-    return [log for log in logs if log is not None]
-
-
-def grouped(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """By block, in the order of its arms."""
+def group_by_block(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Return the timed records of each block, in the order of its processes."""
     groups: dict[str, list[Record]] = defaultdict(list)
-    for r in sorted(timed(records), key=place):
-        groups[r.turns_taken.block].append(r)
+    for record in sorted(timed(records), key=place_in_block):
+        groups[record.turns_taken.block].append(record)
     return groups
 
 
-def place(r: Record) -> int:
-    return r.turns_taken.arm
+def blocks_of_both(base: Iterable[Record], candidate: Iterable[Record]) -> list[tuple[Record, Record]]:
+    """Return the two records of each block that both sides were in.
+
+    Of a case against itself they are those of the block's first two processes.
+    """
+    base_blocks, candidate_blocks = group_by_block(base), group_by_block(candidate)
+    pairs = []
+    for block in sorted(base_blocks.keys() & candidate_blocks.keys()):
+        pair = first_pair(base_blocks[block], candidate_blocks[block])
+        if pair:
+            pairs.append(pair)
+    return pairs
 
 
-Pair = tuple[tuple[Arm, int], tuple[Arm, int]]  # sorted; processes of one arm in one block are numbered
+def first_pair(base: Sequence[Record], candidate: Sequence[Record]) -> tuple[Record, Record] | None:
+    """Return the first two records that are of different processes, or None."""
+    for one in base:
+        for other in candidate:
+            if place_in_block(one) != place_in_block(other):
+                return one, other
+    return None
+
+
+def log_ratios(base: Iterable[Record], candidate: Iterable[Record]) -> list[float]:
+    """Return the log ratio of step times, candidate over base, of each block that both sides were in."""
+    logs = []
+    for one, other in blocks_of_both(base, candidate):
+        log = compare_rounds(seconds_by_round(one), seconds_by_round(other))
+        if log is not None:
+            logs.append(log)
+    return logs
 
 
 class Blocks:
-    """The blocks among some records, such as all of one machine: gives the ratio of any two arms that share blocks.
+    """The blocks among some records, such as all of one machine: gives the ratio of two variants that share blocks.
 
-    How blocks differ is learnt from all pairs together: each arm against the baseline of its framework, and baselines, or where
-    a block has none, against the first arm. The pair that is asked for is left out of what it is moderated by.
+    How much blocks differ is learnt from all pairs together: each variant against the baseline of its framework, and baselines,
+    or where a block has none, against the first variant. The pair that is asked for is not among those that moderate it.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -79,53 +105,68 @@ class Blocks:
 
     @cached_property
     def pairs(self) -> dict[Pair, list[float]]:
-        """Log ratios by block of the pairs that are pooled."""
+        """Return the log ratios by block of all pairs."""
         logs: dict[Pair, list[float]] = defaultdict(list)
-        for members in grouped(self.records).values():
-            for key, log in _of_pairs(members).items():
-                logs[key].append(log)
+        for members in group_by_block(self.records).values():
+            for pair, log in compare_with_anchors(members).items():
+                logs[pair].append(log)
         return logs
 
-    def others(self, base: Arm, change: Arm) -> Pool:
-        """What all other pairs of the machine tell of how blocks differ."""
-        return pooled(
-            logs
-            for ((one, _), (other, _)), logs in self.pairs.items()
-            if one.machine == base.machine and {one, other} != {base, change}
-        )
+    def others(self, base: Variant, candidate: Variant) -> Pool:
+        """Return how much blocks differ by all other pairs of the machine."""
+        logs_of_others = []
+        for (one, other), logs in self.pairs.items():
+            is_asked = {one.variant, other.variant} == {base, candidate}
+            if one.variant.machine == base.machine and not is_asked:
+                logs_of_others.append(logs)
+        return pool_variances(logs_of_others)
 
-    def ratio(self, base: Sequence[Record], change: Sequence[Record]) -> Ratio | None:
-        """Step time of `change` over that of `base`, each records of one arm. None if they share no block."""
-        logs = log_ratios(base, change)
-        return over_blocks(logs, self.others(_arm_of(base[0]), _arm_of(change[0]))) if logs else None
+    def ratio(self, base: Sequence[Record], candidate: Sequence[Record]) -> Ratio | None:
+        """Return the step time of `candidate` over that of `base`, each the records of one variant.
 
-    def of_cases(self, base: str, change: str) -> Ratio | None:
-        """The same by the cases' ids, among records of one machine and of one version of each framework."""
-        one, other = ([r for r in self.records if r.case == case] for case in (base, change))
-        return self.ratio(one, other) if one and other else None
+        Returns None if they share no block.
+        """
+        logs = log_ratios(base, candidate)
+        if not logs:
+            return None
+        return compare_blocks(logs, self.others(variant_of(base[0]), variant_of(candidate[0])))
+
+    def of_cases(self, base: str, candidate: str) -> Ratio | None:
+        """Return the ratio by the ids of the cases, among records of one machine and of one version of each framework."""
+        base_records = [record for record in self.records if record.case == base]
+        candidate_records = [record for record in self.records if record.case == candidate]
+        if not base_records or not candidate_records:
+            return None
+        return self.ratio(base_records, candidate_records)
 
 
-def _of_pairs(members: Sequence[Record]) -> dict[Pair, float]:
-    """The log ratio of each arm of a block to its anchor, by their names in their order."""
-    names = {id(m): name(m, members) for m in members}
-    logs = {}
-    for r in members:
-        one, other = sorted((_anchor(r, members), r), key=lambda m: names[id(m)])
-        if one is not other and (log := of_block(_by_round(one), _by_round(other))) is not None:
-            logs[names[id(one)], names[id(other)]] = log
+def compare_with_anchors(members: Sequence[Record]) -> dict[Pair, float]:
+    """Return the log ratio of each process of a block to its anchor."""
+    logs: dict[Pair, float] = {}
+    for record in members:
+        anchor = find_anchor(record, members)
+        if anchor is record:
+            continue
+        processes = {process_of(anchor, members): anchor, process_of(record, members): record}
+        first, second = sorted(processes)
+        log = compare_rounds(seconds_by_round(processes[first]), seconds_by_round(processes[second]))
+        if log is not None:
+            logs[first, second] = log
     return logs
 
 
-def _anchor(r: Record, members: Sequence[Record]) -> Record:
-    """What an arm is set against to learn how blocks differ."""
-    same_framework = [
-        m for m in members if m.parsed.framework == r.parsed.framework and m.framework_version == r.framework_version
-    ]
-    base = next((m for m in same_framework if m.parsed.strategy == m.parsed.stage.baseline), members[0])
-    return members[0] if base is r else base
+def find_anchor(record: Record, members: Sequence[Record]) -> Record:
+    """Return the record of a block that this one is set against, to learn how much blocks differ."""
+    for member in members:
+        is_alike = member.parsed.framework == record.parsed.framework
+        is_alike = is_alike and member.framework_version == record.framework_version
+        if is_alike and member.parsed.strategy == member.parsed.stage.baseline:
+            return members[0] if member is record else member
+    return members[0]
 
 
-def name(r: Record, members: Sequence[Record]) -> tuple[Arm, int]:
-    """The same in every block."""
-    alike = [place(m) for m in members if _arm_of(m) == _arm_of(r)]
-    return _arm_of(r), alike.index(place(r))
+def process_of(record: Record, members: Sequence[Record]) -> Process:
+    """Return the name of a record's process, which is the same in every block."""
+    variant = variant_of(record)
+    places = [place_in_block(member) for member in members if variant_of(member) == variant]
+    return Process(variant, places.index(place_in_block(record)))

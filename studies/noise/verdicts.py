@@ -23,7 +23,7 @@ from scipy import stats
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.comparison import Comparison
-from framebench.analysis.reports.verdicts import Verdict, of_memory, of_time
+from framebench.analysis.reports.verdicts import Verdict, compare_memory, compare_times
 from framebench.analysis.statistics import CONFIDENCE, PEAK, TIME, UNDECIDED, WIDE
 from framebench.records import store
 from framebench.records.record import Record
@@ -87,10 +87,10 @@ def pairs(condition: str, records: Iterable[Record]) -> Iterator[Pair]:
         framework = case.split("/")[1]
         held = [r for r in case_records if r.turns and f"/{HELD}/" in r.turns.block]
         for share, base, change in _matched([r for r in case_records if r.timed and r not in held], "spin"):
-            if verdict := of_time(base, change, blocks):
+            if verdict := compare_times(base, change, blocks):
                 yield Pair(condition, framework, case, TIME.name, share, verdict)
         for share, base, change in _matched([seen for r in held if (seen := _by_host(r)).peaks], "extra"):
-            if verdict := of_memory(base, change):
+            if verdict := compare_memory(base, change):
                 yield Pair(condition, framework, case, PEAK.name, share, verdict)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from framebench.analysis.blocks import Blocks, log_ratios
-from framebench.analysis.reports.verdicts import of_instructions
+from framebench.analysis.reports.verdicts import compare_instructions
 from framebench.analysis.statistics import (
     FEW,
     NONE,
@@ -21,12 +21,12 @@ from framebench.analysis.statistics import (
     UNDECIDED,
     Pool,
     Ratio,
-    holm,
-    of_block,
-    of_peaks,
-    over_blocks,
-    pooled,
-    verdict,
+    compare_blocks,
+    compare_peaks,
+    compare_rounds,
+    correct_by_holm,
+    decide,
+    pool_variances,
 )
 from framebench.suite.case import Case
 from tests.handmade import blocks, record
@@ -51,10 +51,10 @@ def seconds(logs: np.ndarray) -> dict[int, float]:
 def page(logs: np.ndarray, truth: np.ndarray) -> list[Ratio]:
     """Every arm against the first, which has no effect; all of one page."""
     made = [
-        [of_block(seconds(base), seconds(change + effect)) or 0.0 for base, change in zip(logs[0], arm)]
+        [compare_rounds(seconds(base), seconds(change + effect)) or 0.0 for base, change in zip(logs[0], arm)]
         for arm, effect in zip(logs[1:], truth)
     ]
-    return [over_blocks(own, pooled(other for other in made if other is not own)) for own in made]
+    return [compare_blocks(own, pool_variances(other for other in made if other is not own)) for own in made]
 
 
 @pytest.mark.parametrize(("of_blocks", "arms"), [(3, 2), (3, 4), (3, 6), (5, 2), (5, 6)])
@@ -74,7 +74,7 @@ def test_ratios_that_need_no_blocks_in_common_would_be_wrong() -> None:
     """What the blocks are for: the same steps, but the arms of different blocks, miss the truth far more often."""
     logs = simulated(np.random.default_rng(3), 300, 2, 5)
     apart = [
-        over_blocks([of_block(seconds(b), seconds(c)) or 0.0 for b, c in zip(page[0], np.roll(page[1], 1, axis=0))])
+        compare_blocks([compare_rounds(seconds(b), seconds(c)) or 0.0 for b, c in zip(page[0], np.roll(page[1], 1, axis=0))])
         for page in logs
     ]
     together = [page(found, np.zeros(1))[0] for found in logs]
@@ -89,7 +89,7 @@ pools = st.builds(Pool, st.floats(0, 1), st.integers(0, 9))
 @settings(deadline=None)
 @given(logs_of_blocks, pools)
 def test_swapped_arms_invert_the_ratio(logs: list[float], pool: Pool) -> None:
-    one, other = over_blocks(logs, pool), over_blocks([-x for x in logs], pool)
+    one, other = compare_blocks(logs, pool), compare_blocks([-x for x in logs], pool)
     assert other.value == pytest.approx(1 / one.value)
     assert other.p == (one.p if one.p is None else pytest.approx(one.p))
     if one.low is not None and one.high is not None:
@@ -101,7 +101,7 @@ def test_swapped_arms_invert_the_ratio(logs: list[float], pool: Pool) -> None:
 @settings(deadline=None)
 @given(st.lists(st.floats(-1, 1), min_size=FEW, max_size=6))
 def test_alone_it_is_students_interval(logs: list[float]) -> None:
-    found = over_blocks(logs)
+    found = compare_blocks(logs)
     error = stats.sem(logs)
     if error > 1e-9:
         ends = np.exp(stats.t.interval(0.95, len(logs) - 1, np.mean(logs), error))
@@ -111,34 +111,34 @@ def test_alone_it_is_students_interval(logs: list[float]) -> None:
 
 def test_few_blocks_borrow_from_other_pairs() -> None:
     logs, own = [0.10, 0.11, 0.12], 0.0001  # their variance
-    alone, moderated = over_blocks(logs), over_blocks(logs, Pool(0.0004, 10))
+    alone, moderated = compare_blocks(logs), compare_blocks(logs, Pool(0.0004, 10))
     assert alone.value == moderated.value
     by_hand = math.sqrt((4 * 0.0004 + 2 * own) / 6 / 3)
     assert math.log((moderated.high or 0) / moderated.value) == pytest.approx(stats.t.ppf(0.975, 6) * by_hand)
-    few = over_blocks(logs, Pool(0.0004, 1))
+    few = compare_blocks(logs, Pool(0.0004, 1))
     assert math.log((few.high or 0) / few.value) == pytest.approx(stats.t.ppf(0.975, 3) * math.sqrt((0.0004 + 2 * own) / 3 / 3))
 
 
 @pytest.mark.parametrize("logs", [[0.1], [0.10, 0.11]])
 def test_too_few_blocks_have_no_interval_whatever_is_known_of_others(logs: list[float]) -> None:
-    found = over_blocks(logs, Pool(0.0001, 10))
+    found = compare_blocks(logs, Pool(0.0001, 10))
     assert found == Ratio(math.exp(sum(logs) / len(logs)), blocks=len(logs))
     assert not found.decided
-    assert verdict(found, TIME) == UNDECIDED
+    assert decide(found, TIME) == UNDECIDED
 
 
 def test_a_pair_that_is_noisier_than_others_stands_alone() -> None:
     noisy = [0.1, -0.2, 0.3]
-    assert over_blocks(noisy, Pool(0.0001, 20)) == over_blocks(noisy)
-    assert over_blocks(noisy, Pool(0.0, 20)) == over_blocks(noisy), "nor do others without any spread make it sure"
+    assert compare_blocks(noisy, Pool(0.0001, 20)) == compare_blocks(noisy)
+    assert compare_blocks(noisy, Pool(0.0, 20)) == compare_blocks(noisy), "nor do others without any spread make it sure"
 
 
 def test_the_prior_is_the_variance_of_most_pairs() -> None:
     drawn = np.random.default_rng(0).normal(0, 0.02, (2001, 3))
-    assert pooled(drawn.tolist()).variance == pytest.approx(0.0004, rel=0.06)
+    assert pool_variances(drawn.tolist()).variance == pytest.approx(0.0004, rel=0.06)
     drawn[:400] *= 10
-    assert pooled(drawn.tolist()).variance == pytest.approx(0.0004, rel=0.5), "a fifth are far noisier"
-    assert pooled([[0.1], [0.2]]) == Pool()
+    assert pool_variances(drawn.tolist()).variance == pytest.approx(0.0004, rel=0.5), "a fifth are far noisier"
+    assert pool_variances([[0.1], [0.2]]) == Pool()
 
 
 def coverage(of_blocks: int) -> tuple[float, float]:
@@ -147,7 +147,7 @@ def coverage(of_blocks: int) -> tuple[float, float]:
     for _ in range(250):
         logs = rng.normal(0, np.where(np.arange(20) < 4, 0.08, 0.02)[:, None], (20, of_blocks))
         for i in (0, 1, 10, 15):
-            found = over_blocks(logs[i].tolist(), pooled(np.delete(logs, i, axis=0).tolist()))
+            found = compare_blocks(logs[i].tolist(), pool_variances(np.delete(logs, i, axis=0).tolist()))
             held[i < 4].append((found.low or 0) <= 1 <= (found.high or 0))
     return float(np.mean(held[True])), float(np.mean(held[False]))
 
@@ -166,26 +166,26 @@ def test_intervals_of_noisy_pairs_would_hold_less_of_fewer_blocks(monkeypatch: p
 
 
 def test_without_spread_the_interval_is_a_point() -> None:
-    assert over_blocks([0.0, 0.0, 0.0]) == Ratio(1.0, 1.0, 1.0, 1.0, 3)
-    same = over_blocks([0.1, 0.1, 0.1])
+    assert compare_blocks([0.0, 0.0, 0.0]) == Ratio(1.0, 1.0, 1.0, 1.0, 3)
+    same = compare_blocks([0.1, 0.1, 0.1])
     assert (same.low, same.high, same.p) == pytest.approx((same.value, same.value, 0.0))
 
 
 @pytest.mark.parametrize("logs", [[], [math.nan], [0.1, math.inf]])
 def test_what_is_no_number_is_refused(logs: list[float]) -> None:
     with pytest.raises(ValueError, match="must be numbers"):
-        over_blocks(logs)
+        compare_blocks(logs)
 
 
 @pytest.mark.parametrize("wrong", [math.nan, 0.0, -1.0, math.inf])
 def test_times_that_are_none_are_refused(wrong: float) -> None:
     with pytest.raises(ValueError, match="positive"):
-        of_block({0: 1.0, 1: wrong}, {0: 1.0, 1: 1.0})
+        compare_rounds({0: 1.0, 1: wrong}, {0: 1.0, 1: 1.0})
 
 
 def test_only_common_rounds_are_compared() -> None:
-    assert of_block({0: 1.0, 1: 9.0}, {0: 2.0, 2: 1.0}) == pytest.approx(math.log(2))
-    assert of_block({0: 1.0}, {1: 1.0}) is None
+    assert compare_rounds({0: 1.0, 1: 9.0}, {0: 2.0, 2: 1.0}) == pytest.approx(math.log(2))
+    assert compare_rounds({0: 1.0}, {1: 1.0}) is None
 
 
 def test_a_wide_interval_is_undecided() -> None:
@@ -195,9 +195,9 @@ def test_a_wide_interval_is_undecided() -> None:
 
 
 def test_holm_is_as_in_the_book() -> None:
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
-    assert holm([]) == []
+    assert correct_by_holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert correct_by_holm([0.9, 0.8]) == [1.0, 1.0]
+    assert correct_by_holm([]) == []
 
 
 @pytest.mark.parametrize(
@@ -213,41 +213,41 @@ def test_holm_is_as_in_the_book() -> None:
     ],
 )
 def test_verdicts_on_times(ratio: Ratio, said: str) -> None:
-    assert verdict(ratio, TIME) == said
+    assert decide(ratio, TIME) == said
 
 
 def test_many_tests_on_a_page_are_corrected_for() -> None:
     found = Ratio(1.06, 1.01, 1.11, 0.03)
-    assert verdict(found, TIME) == "slower"
-    assert verdict(found, TIME, holm([0.03, 0.9])[0]) == UNDECIDED
+    assert decide(found, TIME) == "slower"
+    assert decide(found, TIME, correct_by_holm([0.03, 0.9])[0]) == UNDECIDED
 
 
 def test_peaks_are_as_exact_as_their_instrument() -> None:
-    exact = of_peaks([100, 100], [102, 102], "allocator.in_use")
+    exact = compare_peaks([100, 100], [102, 102], "allocator.in_use")
     assert (exact.value, exact.low, exact.high) == pytest.approx((1.02, 1.02, 1.02))
-    assert verdict(exact, PEAK) == "more memory"
-    read = of_peaks([2**28], [2**28], "host.rss")
+    assert decide(exact, PEAK) == "more memory"
+    read = compare_peaks([2**28], [2**28], "host.rss")
     assert (read.low, read.high) == pytest.approx((0.993, 1.007), abs=1e-3)
-    assert verdict(read, PEAK) == NONE
-    assert verdict(of_peaks([2**28], [2**28 * 1.02], "host.rss"), PEAK) == "more memory"
-    assert verdict(of_peaks([2**28 * 1.02], [2**28], "host.rss"), PEAK) == "less memory"
-    pages = of_peaks([300 * 2**10], [316 * 2**10], "host.rss")
-    assert verdict(pages, PEAK) == UNDECIDED, "four pages more, of a peak of a few dozen"
+    assert decide(read, PEAK) == NONE
+    assert decide(compare_peaks([2**28], [2**28 * 1.02], "host.rss"), PEAK) == "more memory"
+    assert decide(compare_peaks([2**28 * 1.02], [2**28], "host.rss"), PEAK) == "less memory"
+    pages = compare_peaks([300 * 2**10], [316 * 2**10], "host.rss")
+    assert decide(pages, PEAK) == UNDECIDED, "four pages more, of a peak of a few dozen"
     with pytest.raises(ValueError, match="positive"):
-        of_peaks([], [1.0], "host.rss")
+        compare_peaks([], [1.0], "host.rss")
 
 
 def test_instructions_tell_equal_work() -> None:
     """How fast it was they do not tell."""
 
     def judged(*change: int) -> str:
-        found = of_instructions([record(instructions=[1_000_000])], [record(instructions=list(change))])
+        found = compare_instructions([record(instructions=[1_000_000])], [record(instructions=list(change))])
         assert found
         return found.verdict
 
     assert judged(1_000_100) == judged(1_000_000, 1_000_100, 2_000_000) == "same work"
     assert judged(1_010_000) == judged(990_000) == "other work"
-    assert of_instructions([record()], [record(instructions=[1])]) is None
+    assert compare_instructions([record()], [record(instructions=[1])]) is None
 
 
 def test_records_are_paired_by_block_and_round() -> None:
@@ -284,10 +284,10 @@ def test_blocks_learn_from_all_pairs_but_the_one_that_is_asked_for() -> None:
     known = Blocks(found)
     base, one, other = (of_case(found, case) for case in times)
     ratio = known.ratio(base, one)
-    assert ratio == over_blocks(log_ratios(base, one), pooled([log_ratios(base, other)]))
+    assert ratio == compare_blocks(log_ratios(base, one), pool_variances([log_ratios(base, other)]))
     between = known.ratio(one, other)  # no pair of the pool: all of it tells
-    assert between == over_blocks(log_ratios(one, other), pooled([log_ratios(base, one), log_ratios(base, other)]))
-    assert Blocks([*base, *one]).ratio(base, one) == over_blocks(log_ratios(base, one)), "nothing else to learn from"
+    assert between == compare_blocks(log_ratios(one, other), pool_variances([log_ratios(base, one), log_ratios(base, other)]))
+    assert Blocks([*base, *one]).ratio(base, one) == compare_blocks(log_ratios(base, one)), "nothing else to learn from"
 
 
 def test_the_order_of_arms_does_not_matter() -> None:

@@ -1,4 +1,4 @@
-"""What a comparison says: verdicts on two arms from the blocks that both were in, and cautions."""
+"""What a comparison says: verdicts on a candidate against its base from the blocks that both were in, and cautions."""
 
 from __future__ import annotations
 
@@ -7,29 +7,33 @@ from statistics import geometric_mean, median
 from typing import Any, NamedTuple
 
 from framebench.analysis.blocks import Blocks, blocks_of_both
-from framebench.analysis.comparison import Comparison, number
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, number
 from framebench.analysis.selection import measured_at
-from framebench.analysis.statistics import (
-    NO_INTERVAL,
-    PEAK,
-    TIME,
-    WORK,
-    Quantity,
-    Ratio,
-    of_peaks,
-    verdict,
-)
+from framebench.analysis.statistics import NO_INTERVAL, PEAK, TIME, WORK, Quantity, Ratio, compare_peaks, decide
 from framebench.analysis.tables import READING
 from framebench.records.record import Record
 
 INSTRUCTIONS = Quantity("instructions", "", WORK, "other work", "other work")
 SAME_WORK = "same work"
 FACTORS = {"s": (1e3, "ms"), "bytes": (2**-20, "MiB"), "": (1e-6, "million")}  # for people
+COLUMNS = (
+    "quantity",
+    "base",
+    "change",
+    Shown("ratio", priority=ESSENTIAL),
+    Shown("95 % interval", priority=DETAIL),
+    Shown("minimum", priority=DETAIL),
+    Shown("p", priority=DETAIL),
+    Shown("verdict", priority=ESSENTIAL),
+)
 
 
 class Verdict(NamedTuple):
-    """Change against base, in the quantity's unit. Values of times are geometric means over the blocks that the ratio is of,
-    and so agree with it; of peaks they are the largest, of instructions medians over processes."""
+    """A change against its base, in the quantity's unit.
+
+    Values of times are geometric means over the blocks that the ratio is of, and so agree with it; of peaks they are the
+    largest, of instructions medians over processes.
+    """
 
     quantity: str
     unit: str
@@ -45,118 +49,212 @@ class Verdict(NamedTuple):
     instrument: str | None = None  # of the peaks
 
 
-def of(base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks | None = None) -> list[Verdict]:
-    """One verdict for each quantity that both arms have; times need blocks in common, and peaks one instrument. `known` are the
-    machine's blocks, from which is learnt how blocks differ."""
+def compare(base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks | None = None) -> list[Verdict]:
+    """Return one verdict for each quantity that both sides have: times need shared blocks, and peaks one instrument.
+
+    From `machine_blocks`, the machine's, is learnt how much blocks differ.
+    """
     machine_blocks = machine_blocks or Blocks([*base, *change])
-    verdicts = [of_time(base, change, machine_blocks), of_memory(base, change), of_instructions(base, change)]
-    return [one for one in verdicts if one]
+    verdicts = [
+        compare_times(base, change, machine_blocks),
+        compare_memory(base, change),
+        compare_instructions(base, change),
+    ]
+    return [verdict for verdict in verdicts if verdict is not None]
 
 
-def of_time(
-    base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks, quantity: Quantity = TIME
+def compare_times(
+    base: Sequence[Record],
+    change: Sequence[Record],
+    machine_blocks: Blocks,
+    quantity: Quantity = TIME,
 ) -> Verdict | None:
-    if (ratio := machine_blocks.ratio(base, change)) is None:
+    """Return the verdict on step times; None if the two share no block."""
+    ratio = machine_blocks.ratio(base, change)
+    if ratio is None:
         return None
-    pairs = [(b.step_time_s, c.step_time_s) for b, c in blocks_of_both(base, change) if b.step_time_s and c.step_time_s]
-    return judged(quantity, ratio, *map(geometric_mean, zip(*pairs)))
+    base_times, change_times = [], []
+    for one, other in blocks_of_both(base, change):
+        if one.step_time_s and other.step_time_s:
+            base_times.append(one.step_time_s)
+            change_times.append(other.step_time_s)
+    return make_verdict(quantity, ratio, geometric_mean(base_times), geometric_mean(change_times))
 
 
-def of_memory(base: Sequence[Record], change: Sequence[Record], quantity: Quantity = PEAK) -> Verdict | None:
-    """None where two instruments read the peaks, or nothing did."""
-    read = [[r for r in arm if r.status == "ok" and r.peaks] for arm in (base, change)]
-    together = {r.provenance.session for r in read[0]} & {r.provenance.session for r in read[1]}
-    (one, first), (other, second) = (peaks([r for r in arm if r.provenance.session in together] or arm) for arm in read)
-    if not first or not second or one != other:
+class Peaks(NamedTuple):
+    """The peaks of some processes in bytes; none without an instrument."""
+
+    instrument: str
+    bytes: list[int]
+
+
+def compare_memory(
+    base: Sequence[Record],
+    change: Sequence[Record],
+    quantity: Quantity = PEAK,
+) -> Verdict | None:
+    """Return the verdict on peaks; None where two instruments read them, or nothing did."""
+    base, change = with_peaks(base), with_peaks(change)
+    shared_sessions = sessions(base) & sessions(change)
+    if shared_sessions:  # peaks of one session are the fairest comparison
+        base = in_sessions(base, shared_sessions)
+        change = in_sessions(change, shared_sessions)
+    base_peaks, change_peaks = newest_peaks(base), newest_peaks(change)
+    if not base_peaks.bytes or not change_peaks.bytes:
         return None
-    return judged(quantity, of_peaks(first, second, one), max(first), max(second))._replace(instrument=one)
-
-
-def peaks(read: Sequence[Record]) -> tuple[str, list[int]]:
-    """Instrument and peaks of the newest session's processes."""
-    if not read:
-        return "", []
-    newest = max(read, key=measured_at)
-    instrument, session = newest.peak_instrument or "", newest.provenance.session
-    return instrument, [r.peaks[instrument] for r in read if r.provenance.session == session and instrument in r.peaks]
-
-
-def of_instructions(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
-    """Of all that were counted: two processes are enough."""
-    counts = [[median(r.instructions) for r in arm if r.status == "ok" and r.instructions] for arm in (base, change)]
-    if not all(counts):
+    if base_peaks.instrument != change_peaks.instrument:
         return None
-    one, other = (median(arm_counts) for arm_counts in counts)
-    verdict_text = SAME_WORK if abs(other / one - 1) <= WORK else INSTRUCTIONS.more
-    return judged(INSTRUCTIONS, Ratio(other / one, blocks=min(map(len, counts))), one, other)._replace(verdict=verdict_text)
+    ratio = compare_peaks(base_peaks.bytes, change_peaks.bytes, base_peaks.instrument)
+    verdict = make_verdict(quantity, ratio, max(base_peaks.bytes), max(change_peaks.bytes))
+    return verdict._replace(instrument=base_peaks.instrument)
 
 
-def judged(quantity: Quantity, ratio: Ratio, base: float, change: float, p: float | None = None) -> Verdict:
-    """`p` in the place of the ratio's own: corrected for other tests on the page."""
-    shown = ratio if p is None else ratio._replace(p=p)
+def with_peaks(records: Sequence[Record]) -> list[Record]:
+    """Return the records that have peaks."""
+    return [record for record in records if record.status == "ok" and record.peaks]
+
+
+def sessions(records: Sequence[Record]) -> set[str]:
+    """Return the sessions that the records were measured in."""
+    return {record.provenance.session for record in records}
+
+
+def in_sessions(records: Sequence[Record], named: set[str]) -> list[Record]:
+    """Return the records of these sessions."""
+    return [record for record in records if record.provenance.session in named]
+
+
+def newest_peaks(records: Sequence[Record]) -> Peaks:
+    """Return the peaks of the newest session's processes, by the instrument of the newest."""
+    if not records:
+        return Peaks("", [])
+    newest = max(records, key=measured_at)
+    instrument = newest.peak_instrument or ""
+    of_session = in_sessions(records, {newest.provenance.session})
+    return Peaks(instrument, [record.peaks[instrument] for record in of_session if instrument in record.peaks])
+
+
+def compare_instructions(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
+    """Return whether a step makes as many instructions; None where they were not counted. Two processes are enough."""
+    base_counts, change_counts = median_instructions(base), median_instructions(change)
+    if not base_counts or not change_counts:
+        return None
+    one, other = median(base_counts), median(change_counts)
+    ratio = Ratio(other / one, blocks=min(len(base_counts), len(change_counts)))
+    is_same = abs(ratio.value - 1) <= WORK
+    return make_verdict(INSTRUCTIONS, ratio, one, other)._replace(verdict=SAME_WORK if is_same else INSTRUCTIONS.more)
+
+
+def median_instructions(records: Sequence[Record]) -> list[float]:
+    """Return the median number of instructions of a step, of each process that counted them."""
+    return [median(record.instructions) for record in records if record.status == "ok" and record.instructions]
+
+
+def make_verdict(quantity: Quantity, ratio: Ratio, base: float, change: float) -> Verdict:
+    """Return the verdict on a ratio. `base` and `change` are the values that people read."""
     return Verdict(
-        quantity.name, quantity.unit, base, change, ratio.value, ratio.low, ratio.high, shown.p, quantity.minimum, ratio.blocks,
-        verdict(shown, quantity),
-    )  # fmt: skip
-
-
-def cautions(base: Sequence[Record], change: Sequence[Record], all_verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Reasons why there are no verdicts, or none to be had."""
-    times = next((v for v in all_verdicts if v.quantity == TIME.name), None)
-    if times is None:
-        yield "no timed block has both cases, so their times have no ratio"
-    elif times.low is None:
-        yield NO_INTERVAL
-    instruments = {r.peak_instrument for r in (*base, *change) if r.peaks}
-    if len(instruments) > 1:
-        yield f"peaks were read by different instruments ({', '.join(sorted(map(str, instruments)))}) and are not compared"
-
-
-def as_json(base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks | None = None) -> dict[str, Any]:
-    """For programs: the verdicts, and under which conditions they were measured. Seconds and bytes."""
-    all_verdicts, proof = of(base, change, machine_blocks), base[0].provenance
-    return {
-        "base": base[0].case,
-        "change": change[0].case,
-        "verdicts": [v._asdict() for v in all_verdicts],
-        "cautions": list(cautions(base, change, all_verdicts)),
-        "session": proof.session,
-        "commit": proof.commit,
-        "dirty": proof.dirty,
-        "machine": proof.machine,
-        "versions": {**proof.versions, **change[0].provenance.versions},
-        "threads": proof.threads,
-        "core": proof.core,
-        "protocol": proof.protocol,
-    }
-
-
-def table(base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks | None = None) -> Comparison:
-    """The verdicts for people."""
-    all_verdicts, proof = of(base, change, machine_blocks), base[0].provenance
-    counts = "Instruction counts show whether the work changed, not how fast it ran. " if of_instructions(base, change) else ""
-    return Comparison.of_text(
-        f"{change[0].case} against {base[0].case}",
-        f"ratio: change over base, of times that of paired rounds. A difference is claimed if it exceeds the minimum and p is "
-        f"at most 5 %. {counts}{READING} Machine {proof.machine}, core {'-' if proof.core is None else proof.core}.",
-        ("quantity", "base", "change", "ratio", "95 % interval", "minimum", "p", "verdict"),
-        tuple(line(v) for v in all_verdicts),
-        left=1,
-        notes=tuple(f"caution: {text}" for text in cautions(base, change, all_verdicts)),
+        quantity=quantity.name,
+        unit=quantity.unit,
+        base=base,
+        change=change,
+        ratio=ratio.value,
+        low=ratio.low,
+        high=ratio.high,
+        p=ratio.p,
+        minimum=quantity.minimum,
+        blocks=ratio.blocks,
+        verdict=decide(ratio, quantity),
     )
 
 
-def value(x: float, unit: str) -> str:
-    factor, shown = FACTORS[unit]
-    return f"{x * factor:,.2f} {shown}"
+def list_cautions(
+    base: Sequence[Record],
+    change: Sequence[Record],
+    verdicts: Sequence[Verdict],
+) -> Iterator[str]:
+    """Yield the reasons why there is no verdict on times or peaks, or none to be had."""
+    times = [verdict for verdict in verdicts if verdict.quantity == TIME.name]
+    if not times:
+        yield "no timed block has both cases, so their times have no ratio"
+    elif times[0].low is None:
+        yield NO_INTERVAL
+    instruments = {str(record.peak_instrument) for record in (*base, *change) if record.peaks}
+    if len(instruments) > 1:
+        yield f"peaks were read by different instruments ({', '.join(sorted(instruments))}) and are not compared"
 
 
-def between(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"{low:.3f} to {high:.3f}"
+def as_json(
+    base: Sequence[Record],
+    change: Sequence[Record],
+    machine_blocks: Blocks | None = None,
+) -> dict[str, Any]:
+    """Return for programs the verdicts in seconds and bytes, and the conditions under which they were measured."""
+    verdicts = compare(base, change, machine_blocks)
+    origin = base[0].provenance
+    return {
+        "base": base[0].case,
+        "change": change[0].case,
+        "verdicts": [verdict._asdict() for verdict in verdicts],
+        "cautions": list(list_cautions(base, change, verdicts)),
+        "session": origin.session,
+        "commit": origin.commit,
+        "dirty": origin.dirty,
+        "machine": origin.machine,
+        "versions": {**origin.versions, **change[0].provenance.versions},
+        "threads": origin.threads,
+        "core": origin.core,
+        "protocol": origin.protocol,
+    }
 
 
-def line(v: Verdict) -> tuple[str, ...]:
-    values = value(v.base, v.unit), value(v.change, v.unit)
+def make_table(
+    base: Sequence[Record],
+    change: Sequence[Record],
+    machine_blocks: Blocks | None = None,
+) -> Comparison:
+    """Return the verdicts for people."""
+    verdicts = compare(base, change, machine_blocks)
+    origin = base[0].provenance
+    about_instructions = ""
+    if any(verdict.quantity == INSTRUCTIONS.name for verdict in verdicts):
+        about_instructions = "Instruction counts show whether the work changed, not how fast it ran. "
+    core = "-" if origin.core is None else origin.core
+    caption = (
+        "ratio: change over base, of times that of paired rounds. A difference is claimed if it exceeds the minimum and p is "
+        f"at most 5 %. {about_instructions}{READING} Machine {origin.machine}, core {core}."
+    )
+    return Comparison.of_text(
+        f"{change[0].case} against {base[0].case}",
+        caption,
+        COLUMNS,
+        [format_row(verdict) for verdict in verdicts],
+        left=1,
+        notes=tuple(f"caution: {caution}" for caution in list_cautions(base, change, verdicts)),
+    )
+
+
+def format_row(verdict: Verdict) -> tuple[str, ...]:
+    """Return a verdict's cells."""
     return (
-        v.quantity, *values, f"{v.ratio:.3f}", between(v.low, v.high), f"{v.minimum * 100:g} %", number(v.p, ".3f"), v.verdict
-    )  # fmt: skip
+        verdict.quantity,
+        format_value(verdict.base, verdict.unit),
+        format_value(verdict.change, verdict.unit),
+        f"{verdict.ratio:.3f}",
+        format_interval(verdict.low, verdict.high),
+        f"{verdict.minimum * 100:g} %",
+        number(verdict.p, ".3f"),
+        verdict.verdict,
+    )
+
+
+def format_value(value: float, unit: str) -> str:
+    """Return a value in the unit that people read: seconds in ms, bytes in MiB."""
+    factor, shown_unit = FACTORS[unit]
+    return f"{value * factor:,.2f} {shown_unit}"
+
+
+def format_interval(low: float | None, high: float | None) -> str:
+    """Return `0.950 to 1.020`, or a dash without an interval."""
+    if low is None or high is None:
+        return "-"
+    return f"{low:.3f} to {high:.3f}"

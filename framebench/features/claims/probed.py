@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Callable
 
-from framebench.analysis.statistics import over_blocks
+from framebench.analysis.statistics import compare_blocks
 from framebench.features.claims.measures import Nothing
 from framebench.features.claims.rule import Effect
 from framebench.features.claims.samples import mean
@@ -19,7 +19,7 @@ def _of_rounds(ratios: list[float]) -> Effect:
     """Mean of the logarithms over rounds, each of a fresh process, with Student's interval. Raises Nothing."""
     if min(ratios) <= 0:
         raise Nothing(f"{min(ratios):g} is no ratio")
-    mean_ratio = over_blocks([math.log(ratio) for ratio in ratios])
+    mean_ratio = compare_blocks([math.log(ratio) for ratio in ratios])
     if mean_ratio.low is None or mean_ratio.high is None:
         return Effect(mean_ratio.value, -math.inf, math.inf)
     return Effect(mean_ratio.value, mean_ratio.low, mean_ratio.high)

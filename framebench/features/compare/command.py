@@ -66,4 +66,4 @@ def compare_(
     if as_json:
         typer.echo(json.dumps(verdicts.as_json(*arms, machine_blocks)))
     else:
-        verdicts.table(*arms, machine_blocks).terminal(out)
+        verdicts.make_table(*arms, machine_blocks).terminal(out)

@@ -10,7 +10,7 @@ import pandas as pd
 from framebench.analysis.answers import compared, saving
 from framebench.analysis.comparison import Comparison, Shown
 from framebench.analysis.frames import ratios
-from framebench.analysis.statistics import PEAK, TIME, holm, verdict
+from framebench.analysis.statistics import PEAK, TIME, correct_by_holm, decide
 from framebench.analysis.tables import conditions, relative, repeats
 from framebench.features.site.titles import title
 from framebench.models import spec
@@ -71,10 +71,10 @@ def _of_scenario(scenario: str, machine: str, size: str, group: pd.DataFrame) ->
 def faster(group: pd.DataFrame) -> pd.Series:
     """Whether a row's steps are shorter than the baseline's, its p corrected for the number of them."""
     tested = group["time_ratio_p"].notna()
-    corrected = pd.Series(holm(group["time_ratio_p"][tested].tolist()), group.index[tested], dtype=float)
+    corrected = pd.Series(correct_by_holm(group["time_ratio_p"][tested].tolist()), group.index[tested], dtype=float)
     indexed_ratios = zip(group.index, ratios(group))
     verdicts = [
-        i in corrected and ratio is not None and verdict(ratio, TIME, corrected[i]) == TIME.less for i, ratio in indexed_ratios
+        i in corrected and ratio is not None and decide(ratio, TIME, corrected[i]) == TIME.less for i, ratio in indexed_ratios
     ]
     return pd.Series(verdicts, group.index, dtype=bool)
 

@@ -22,7 +22,17 @@ from framebench.analysis.blocks import Blocks, blocks_of_both
 from framebench.analysis.reports import verdicts
 from framebench.analysis.reports.verdicts import INSTRUCTIONS, SAME_WORK, Verdict
 from framebench.analysis.selection import counting, measured_at
-from framebench.analysis.statistics import CONFIDENCE, NO_INTERVAL, PEAK, TIME, Quantity, Ratio, holm, over_blocks, verdict
+from framebench.analysis.statistics import (
+    CONFIDENCE,
+    NO_INTERVAL,
+    PEAK,
+    TIME,
+    Quantity,
+    Ratio,
+    compare_blocks,
+    correct_by_holm,
+    decide,
+)
 from framebench.records.record import Record
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -106,10 +116,10 @@ def corrected(rows: list[Row]) -> list[Row]:
     """Verdicts by p that were corrected for the number of tests among these rows."""
     tested = [i for i, r in enumerate(rows) if r.p is not None]
     corrected_rows = list(rows)
-    for i, p in zip(tested, holm([rows[i].p or 0.0 for i in tested])):
+    for i, p in zip(tested, correct_by_holm([rows[i].p or 0.0 for i in tested])):
         r = rows[i]
         quantity = Quantity(r.quantity, r.unit, r.minimum or 0.0, REGRESSION, IMPROVEMENT)
-        corrected_rows[i] = r._replace(p=p, verdict=verdict(Ratio(r.ratio or 0.0, r.low, r.high, p, r.blocks), quantity))
+        corrected_rows[i] = r._replace(p=p, verdict=decide(Ratio(r.ratio or 0.0, r.low, r.high, p, r.blocks), quantity))
     return corrected_rows
 
 
@@ -159,12 +169,12 @@ def _quantity_row(blank: Row, quantity: Quantity, base: list[Record], change: li
     """One quantity of one case."""
     row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=quantity.minimum)
     if quantity.name == PEAK.name:
-        named = sorted({name for arm in (base, change) if (name := verdicts.peaks([r for r in arm if r.peaks])[0])})
+        named = sorted({name for arm in (base, change) if (name := verdicts.newest_peaks([r for r in arm if r.peaks])[0])})
         if len(named) > 1:
             return row._replace(verdict=INCOMPARABLE, reason=f"read by different instruments: {', '.join(named)}")
-        comparison = verdicts.of_memory(base, change, quantity)
+        comparison = verdicts.compare_memory(base, change, quantity)
     elif quantity.name == TIME.name:
-        comparison = verdicts.of_time(base, change, blocks, quantity)
+        comparison = verdicts.compare_times(base, change, blocks, quantity)
     else:
         comparison = _of_first_steps(base, change, quantity)
     if comparison is None:
@@ -178,13 +188,13 @@ def _of_first_steps(base: Sequence[Record], change: Sequence[Record], quantity: 
     times = [(b.first_step_s, c.first_step_s) for b, c in pairs if b.first_step_s and c.first_step_s]
     if not times:
         return None
-    ratio = over_blocks([math.log(c / b) for b, c in times])
-    return verdicts.judged(quantity, ratio, *map(geometric_mean, zip(*times)))
+    ratio = compare_blocks([math.log(c / b) for b, c in times])
+    return verdicts.make_verdict(quantity, ratio, *map(geometric_mean, zip(*times)))
 
 
 def _work_row(blank: Row, base: list[Record], change: list[Record]) -> list[Row]:
     """Whether a step still makes the same instructions, where the processor counts them."""
-    comparison = verdicts.of_instructions(base, change)
+    comparison = verdicts.compare_instructions(base, change)
     return (
         [_filled(blank._replace(quantity=INSTRUCTIONS.name, minimum=INSTRUCTIONS.minimum), comparison, {})]
         if comparison

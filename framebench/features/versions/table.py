@@ -132,7 +132,7 @@ def in_words(rows: list[Row]) -> str:
 
 def _both(r: Row) -> str:
     """`75.11 to 100.30 MiB by compiler.plan`."""
-    (base, unit), (change, _) = (verdicts.value(x or 0.0, r.unit).split() for x in (r.base_value, r.change_value))
+    (base, unit), (change, _) = (verdicts.format_value(x or 0.0, r.unit).split() for x in (r.base_value, r.change_value))
     instrument = f" by {r.instrument}" if r.instrument else ""
     return f"{base} to {change} {unit}{instrument}"
 
@@ -158,10 +158,10 @@ def held(rows: list[Row]) -> str:
 
 
 def line(r: Row) -> tuple[str, ...]:
-    values = ("-" if x is None else verdicts.value(x, r.unit) for x in (r.base_value, r.change_value))
+    values = ("-" if x is None else verdicts.format_value(x, r.unit) for x in (r.base_value, r.change_value))
     minimum = "-" if r.minimum is None else f"{r.minimum * 100:g} %"
     ratio, p = number(r.ratio, ".3f"), number(r.p, ".3f")
-    return r.case, r.quantity, *values, ratio, verdicts.between(r.low, r.high), minimum, p, str(r.blocks), r.verdict
+    return r.case, r.quantity, *values, ratio, verdicts.format_interval(r.low, r.high), minimum, p, str(r.blocks), r.verdict
 
 
 def of_machine(records: Sequence[Record], results: Path) -> list[Comparison]:

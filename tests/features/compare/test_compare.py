@@ -135,7 +135,7 @@ def test_compare_as_a_user_meets_it(impostor: Environment, results: Path) -> Non
     assert found["cautions"] == ["fewer than 3 blocks have no interval"]
     assert {v["quantity"] for v in found["verdicts"]} >= {"step time", "peak memory"}
     kept = list(store.read_all(results))
-    judged = verdicts.of(*arms(kept, CASE.id, other))
+    judged = verdicts.compare(*arms(kept, CASE.id, other))
     assert json.loads(json.dumps([v._asdict() for v in judged])) == found["verdicts"]
     assert len(kept) == 4
     assert all(record in kept for record in first)

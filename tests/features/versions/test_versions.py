@@ -118,7 +118,7 @@ def test_two_points_decide_nothing_about_time(results: Path) -> None:
 def test_many_tests_on_a_page_are_corrected_for() -> None:
     """A p of 3 % is worth telling of one case, and not of the most striking of twenty."""
     alone = [row for row in judge.rows_of(equal_rounds(), OLD, NEW) if row.quantity == TIME.name]
-    by_hand = {row.case: verdicts.of_time(*sides(row.case), Blocks(equal_rounds())) for row in alone}
+    by_hand = {row.case: verdicts.compare_times(*sides(row.case), Blocks(equal_rounds())) for row in alone}
     assert all((found.p or 0) <= (row.p or 0) for row in alone if (found := by_hand[row.case]))
     least = min(by_hand.values(), key=lambda found: found.p if found and found.p is not None else 1)
     assert least
