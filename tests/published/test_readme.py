@@ -42,16 +42,6 @@ def test_what_readme_calls_least_is_least_where_more_strategies_were_measured() 
     assert [place for place, found in least.items() if len(set(found.values())) != 1 or len(found) != 2] == []
 
 
-def test_its_tables_have_six_columns_at_most() -> None:
-    assert all(line.count("|") - 1 <= 6 for line in README.splitlines() if line.startswith("|"))
-
-
-def test_its_first_screen_has_the_picture_the_findings_and_the_two_commands() -> None:
-    places = [README.index(text) for text in ("](docs/figures/", f"{SHOWN}: in words", "make bench", "make test", "## Five")]
-    assert places == sorted(places)
-    assert README.count("**", 0, places[3]) >= 6, "three findings"
-
-
 @pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     """To files that exist, and to headings that they have."""
@@ -67,10 +57,9 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}, target
 
 
-def test_the_plot_about_the_data_is_six_lines_and_draws_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plot_of_the_page_about_the_data_draws_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "data.md").read_text(), re.S)
     (code,) = (one for one in found if "relplot" in one)
-    assert len(list(filter(None, code.splitlines()))) == 6
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FRAMEBENCH_MACHINE", SHOWN)  # else it draws what this machine has measured, if it has
     plt.close("all")
