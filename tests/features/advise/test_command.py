@@ -100,7 +100,8 @@ def test_the_command_waits_for_no_heavy_import() -> None:
     """What draws and what tests takes longer to import than the answer takes."""
     code = """
 import sys
-from framebench.cli.__main__ import app
+from framebench.cli.__main__ import app, load_commands
+load_commands(["advise"])
 app(["advise", "--budget", "8GiB", *sys.argv[1:]], standalone_mode=False)
 sys.exit(str(heavy) if (heavy := {"seaborn", "matplotlib", "scipy.stats"} & sys.modules.keys()) else 0)
 """
