@@ -8,6 +8,7 @@ import pandas as pd
 
 from framebench.analysis.lower_bound import LowerBound, lower_bound
 from framebench.models import spec
+from framebench.records.record import case_of
 from framebench.suite.hypothetical import named
 
 EXPLAINED = "docs/reading.md#where-the-peak-goes"
@@ -21,7 +22,9 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
     all activations and no gradient. `rest` is everything else in the measured peak: workspaces, gradients of activations,
     fragmentation, and what the framework keeps beyond the least. Rows of workloads that declare no `layers` are left out.
     """
-    counted = table["workload"].isin([name for name in spec.names() if spec.workload(name).layers])
+    with_layers = [name for name in spec.names() if spec.workload(name).layers]
+    known = pd.Series([case_of(case).known for case in table["case"]], table.index, dtype=bool)
+    counted = known & table["workload"].isin(with_layers)
     measured = table[counted & (table["status"] == "ok") & table["step_bytes"].notna()].reset_index(drop=True)
     bounds = [lower_bound_of(case) for case in measured["case"]]
     for part in PARTS:

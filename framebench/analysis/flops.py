@@ -40,7 +40,8 @@ def forward(case: Case) -> int:
 
 
 def step_flops(case: Case) -> int | None:
-    """Of one step in `train` or `eval`; None where a step is something else, or where the workload declares no layers."""
-    if case.scenario not in ("train", "eval") or case.plan.mathematics or not case.spec.layers:
+    """Of one step in `train` or `eval`; None where a step is something else, or where the workload declares no layers, and of a
+    case that this version does not have."""
+    if not case.known or case.scenario not in ("train", "eval") or case.plan.mathematics or not case.spec.layers:
         return None
     return forward(case) * (1 + BACKWARD * case.stage.trains)

@@ -241,6 +241,7 @@ def _memory(read: Record) -> dict[str, Any]:
 def _times(m: Measured) -> dict[str, Any]:
     """Over all of its blocks."""
     case = m.newest.parsed
+    work = work_of(case)
     times = [one.step_time_s for one in m.timed if one.step_time_s is not None]
     counted = [median(one.instructions) for one in m.timed if one.instructions]
     first_steps = (one.first_step_s for one in reversed(m.timed) if one.first_step_s is not None)
@@ -252,8 +253,8 @@ def _times(m: Measured) -> dict[str, Any]:
         "samples": sum(len(one.step_s) for one in m.timed),
         "instructions_per_step": median(counted) if counted else None,
         "reference_share": reference_share(m.timed),
-        "throughput": work_of(case) / median(times) if times else None,
-        "unit": case.spec.unit,
+        "throughput": work / median(times) if work and times else None,
+        "unit": case.spec.unit if case.known else "",
         "first_step_s": next(first_steps, m.newest.first_step_s),
         "collector_share": m.timed[-1].shares.get("collector") if m.timed else None,
         "wait_share": m.timed[-1].shares.get("wait") if m.timed else None,

@@ -16,7 +16,7 @@ import pandas as pd
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown, missing, number
 from framebench.analysis.frames import ratios
 from framebench.models import spec
-from framebench.suite.registry import BASELINES, find
+from framebench.suite.registry import baseline_of, look_up
 from framebench.suite.strategy import FRAMEWORKS
 
 PLACE = ["workload", "size", "batch"]
@@ -121,7 +121,7 @@ def strategies(df: pd.DataFrame) -> Iterator[Comparison]:
     the quick profile, also a table of these alone, without what a framework does not have."""
     for title, group in _titled(df):
         yield _of_strategies(title, group)
-        quick = [find(*place).quick and "+" not in place[1] for place in zip(group["scenario"], group["strategy"])]
+        quick = [look_up(*place).quick and "+" not in place[1] for place in zip(group["scenario"], group["strategy"])]
         short = group[(group["status"] != "unsupported") & pd.Series(quick, group.index, dtype=bool)]
         if short["baseline"].any() and len(short) < len(group):
             whole = _of_strategies(f"{title}, in short", short)
@@ -150,7 +150,7 @@ def _titled(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 def _briefly(group: pd.DataFrame) -> str:
     """The caption of a table that stands among prose."""
     first = group.iloc[0]
-    base = f"base: {BASELINES[first['scenario']]} of the same framework."
+    base = f"base: {baseline_of(first['scenario'])} of the same framework."
     return f"{base} {read_by(group)} Machine {first['machine']}, {first['cpu']}.{_uncalibrated(group)} {READING}"
 
 
@@ -166,7 +166,7 @@ def _of_strategies(title: str, group: pd.DataFrame) -> Comparison:
     told = [f"{r.framework} {r.strategy}: {r.status}: {r.reason}" for r in lost.itertuples()]
     return Comparison(
         title,
-        f"base: {BASELINES[first['scenario']]} of the same framework. {read_by(group)} {repeats(group)} {conditions(group)}",
+        f"base: {baseline_of(first['scenario'])} of the same framework. {read_by(group)} {repeats(group)} {conditions(group)}",
         cells(group),
         columns(group, SHOWN) | {name: column for name, column in SHARES.items() if (group[name] > 0.01).any()},
         notes=tuple(dict.fromkeys(told)),
@@ -189,7 +189,7 @@ def frameworks(df: pd.DataFrame) -> Iterator[Comparison]:
         columns = {f"{kind} {f}": Shown(f"{f} {kinds[kind][0]}", *kinds[kind][1:]) for kind, f in present}
         places = {name: Shown(name) for name in PLACE}
         yield Comparison(
-            f"Frameworks side by side, {scenario} ({BASELINES[str(scenario)]})",
+            f"Frameworks side by side, {scenario} ({baseline_of(str(scenario))})",
             f"MiB: peak by host.rss. x torch: step time over PyTorch's. {repeats(group)} {conditions(group)}",
             wide[present].set_axis(list(columns), axis=1).reset_index(),
             places | columns,
@@ -262,7 +262,7 @@ def _typed_in_short(command: str) -> str:
 def precisions(df: pd.DataFrame) -> str:
     """The precision of the rows' baseline, and the strategies that have another."""
     scenario = str(df["scenario"].iloc[0])
-    default = find(scenario, BASELINES[scenario]).precision
-    strategy_precisions = sorted((find(scenario, name).precision, name) for name in df["strategy"].unique())
+    default = look_up(scenario, baseline_of(scenario)).precision
+    strategy_precisions = sorted((look_up(scenario, name).precision, name) for name in df["strategy"].unique())
     others = [f"{strategy} {precision}" for precision, strategy in strategy_precisions if precision != default]
     return f"Precision {default}; {', '.join(others)}." if others else f"Precision {default}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from datetime import UTC, datetime
 from functools import cache
@@ -9,7 +10,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from framebench.models.spec import OWN
 from framebench.records.provenance import as_machine
 from framebench.suite.case import Case
 from framebench.suite.strategy import FRAMEWORKS
@@ -171,27 +171,26 @@ class Provenance(Part):
 ROUNDS = 3  # that the times of a block take: a block of fewer was measured for its peaks
 
 
+NAME = re.compile(r"[\w+-]+")  # of a workload, scenario, strategy or size
+
+
 @cache  # reading thousands of records asks for the same cases again and again
 def case_of(text: str) -> Case:
-    """The case with this id, declared in a profile or not. Raises ValueError if this version of framebench cannot know it."""
+    """Return the case with this id, be it one that this version of framebench has (`Case.known`) or not: records outlive the
+    catalog. Raises ValueError for what is no such id."""
     try:
         case = Case.of(text)
     except ValueError:
         raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size") from None
-    try:
-        everywhere = case.workload != OWN and case.stage.suits(case.spec) and case.plan.suits(case.spec)
-        of_workload = everywhere or (case.workload == OWN and case.spec.knows(case.plan))
-        valid = case.framework in FRAMEWORKS and of_workload and case.spec.units(case.config) > 0
-    except (KeyError, ValueError):
-        valid = False
-    if not valid:
-        raise ValueError(f"{text!r} is no case that this version of framebench knows")
+    if case.framework not in FRAMEWORKS or not all(map(NAME.fullmatch, text.split("/"))):
+        raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size")
     return case
 
 
 @cache
-def work_of(case: Case) -> int:
-    return case.work
+def work_of(case: Case) -> int | None:
+    """Return the samples or tokens of one step, or None of a case that this version does not have."""
+    return case.work if case.known else None
 
 
 class Record(Part):
@@ -227,7 +226,7 @@ class Record(Part):
 
     @field_validator("case")
     @classmethod
-    def known(cls, text: str) -> str:
+    def is_an_id(cls, text: str) -> str:
         case_of(text)
         return text
 
@@ -289,10 +288,10 @@ class Record(Part):
     @property
     def throughput(self) -> float | None:
         """Samples (or tokens that are no padding) per second."""
-        case = self.parsed
-        if self.step_time_s is None:
+        work = work_of(self.parsed)
+        if self.step_time_s is None or work is None:
             return None
-        return work_of(case) / self.step_time_s
+        return work / self.step_time_s
 
     @property
     def verified(self) -> bool | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from framebench.models import spec
 from framebench.models.spec import Optimizer
-from framebench.suite.registry import SCENARIOS, find
+from framebench.suite.registry import GONE, SCENARIOS, find, look_up, look_up_scenario
 from framebench.suite.strategy import TITLES, AlwaysOn, Cell, Scenario, Strategy, Unsupported
 
 DEFAULT_SIZE = "cpu"
@@ -59,16 +60,24 @@ class Case:
 
     @property
     def stage(self) -> Scenario:
-        return SCENARIOS[self.scenario]
+        return look_up_scenario(self.scenario)
 
     @property
     def plan(self) -> Strategy:
-        return find(self.scenario, self.strategy)
+        return look_up(self.scenario, self.strategy)
+
+    @property
+    def known(self) -> bool:
+        """Whether this version has its scenario, strategy, workload and size, and they go together.
+
+        An archived record may be of a case that is not known. It has a name, a stage and a plan, and no more.
+        """
+        return _is_known(self)
 
     @property
     def parts(self) -> tuple[Strategy, ...]:
         """The rows to switch on: those of the strategy, and the scenario's baseline where they say nothing on its axis."""
-        parts, baseline = self.plan.parts, find(self.scenario, self.stage.baseline)
+        parts, baseline = self.plan.parts, look_up(self.scenario, self.stage.baseline)
         return parts if baseline.axis in {p.axis for p in parts} else (baseline, *parts)
 
     @property
@@ -110,7 +119,7 @@ class Case:
     @property
     def same_mathematics(self) -> bool:
         """Whether it computes what its scenario's baseline does: the same reference values hold."""
-        return self.golden_key == replace(self, strategy=self.stage.baseline, ranks=1).golden_key
+        return self.known and self.golden_key == replace(self, strategy=self.stage.baseline, ranks=1).golden_key
 
     @property
     def still(self) -> bool:
@@ -124,6 +133,8 @@ class Case:
     @property
     def support(self) -> Cell:
         """The table's cell, refined by what the workload allows."""
+        if self.workload != spec.OWN and self.workload not in spec.folders():
+            return Unsupported(GONE)
         cell = self.plan.cells[self.framework]
         if self.workload != spec.OWN and self.framework not in self.spec.frameworks:
             return Unsupported(f"not written for {TITLES[self.framework]}: {self.spec.file(self.framework)}")
@@ -155,6 +166,16 @@ class Case:
     def weights(self) -> dict[str, np.ndarray]:
         """Canonical float32 weights and buffers by name."""
         return self.spec.weights(self.config)
+
+
+@cache  # reading thousands of records asks for the same cases again and again
+def _is_known(case: Case) -> bool:
+    try:
+        stage, plan = SCENARIOS[case.scenario], find(case.scenario, case.strategy)
+        fits = case.spec.knows(plan) if case.workload == spec.OWN else stage.suits(case.spec) and plan.suits(case.spec)
+        return fits and case.spec.units(case.config) > 0
+    except (KeyError, ValueError):
+        return False
 
 
 def declared(case: Case) -> bool:

@@ -16,7 +16,7 @@ from framebench.suite.catalog import (
     scenarios,
     steps,
 )
-from framebench.suite.strategy import Scenario, Strategy, combine
+from framebench.suite.strategy import IncompatibleStrategies, Scenario, Strategy, Unsupported, combine, everywhere
 
 SCENARIO_ROWS = (
     Scenario("train", "forward, backward and optimizer step", "fp32", "training"),
@@ -107,3 +107,25 @@ def find(scenario: str, name: str) -> Strategy:
     parts = [_KNOWN[scenario, part] for part in name.split("+")]
     order = list(_KNOWN.values())
     return combine(tuple(sorted(parts, key=order.index)), SCENARIOS[scenario])
+
+
+GONE = "this version of framebench does not have it"
+
+
+@cache
+def look_up(scenario: str, name: str) -> Strategy:
+    """Return the strategy, or a stand-in for one that this version does not have: archived records name such."""
+    try:
+        return find(scenario, name)
+    except (KeyError, IncompatibleStrategies):
+        return Strategy(name, (scenario,), "archived", GONE, GONE, everywhere(Unsupported(GONE)))
+
+
+def look_up_scenario(name: str) -> Scenario:
+    """Return the scenario, or a stand-in without a baseline for one that this version does not have."""
+    return SCENARIOS.get(name) or Scenario(name, GONE, baseline="", observes="loss")
+
+
+def baseline_of(scenario: str) -> str:
+    """Return the name of the scenario's baseline; empty for a scenario that this version does not have."""
+    return look_up_scenario(scenario).baseline

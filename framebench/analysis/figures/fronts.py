@@ -12,7 +12,7 @@ from framebench.analysis import rows
 from framebench.analysis.answers import compared, cost, least
 from framebench.analysis.figures import page
 from framebench.analysis.tables import timing
-from framebench.suite.registry import BASELINES, find
+from framebench.suite.registry import baseline_of, look_up
 
 BEYOND = 4.0  # what takes so many times the baseline's peak is named below instead of drawn: nobody saves memory by it
 NOTE = (
@@ -62,7 +62,7 @@ def _notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
     far = rated[rated["step_ratio"] >= BEYOND]
     beyond = [f"{r.framework} {r.strategy} {rows.times(r.step_ratio)} at {rows.times(r.speed)}" for r in rows.each(far)]
     apart = [f"{r.framework} {r.strategy}" for r in rows.each(group[group["usable"] & ~group.index.isin(rated.index)])]
-    base = BASELINES[group["scenario"].iloc[0]]
+    base = baseline_of(group["scenario"].iloc[0])
     return [
         f"{NOTE.format(base)} {timing(group)} {rows.batches(rated)}",
         f"Beyond the right edge (peak at throughput): {rows.shortened(beyond)}." if beyond else "",
@@ -73,7 +73,7 @@ def _notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
 def ratios(group: pd.DataFrame) -> pd.DataFrame:
     """Rows of the same model with both ratios, that of times with its interval; `speed` is throughput over the baseline's, from
     `slowest` to `fastest`, `changes` the strategy's axis."""
-    axes = [find(*place).axis for place in zip(group["scenario"], group["strategy"])]
+    axes = [look_up(*place).axis for place in zip(group["scenario"], group["strategy"])]
     changes = [axis if axis in page.MARKERS else "other settings" for axis in axes]
     of_times = {"speed": "time_ratio", "slowest": "time_ratio_high", "fastest": "time_ratio_low"}
     made = group.assign(**{name: 1 / group[column] for name, column in of_times.items()}, changes=changes)

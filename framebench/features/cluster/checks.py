@@ -201,14 +201,14 @@ def _agrees(v: Verification, name: str) -> bool:
 
 def _foreign(case: Case, v: Verification) -> bool:
     """Whether `golden` has values that golden.json has otherwise. What it lacks is not judged."""
-    values = case.spec.golden.get(case.golden_key, {})
+    values = case.spec.golden.get(case.golden_key, {}) if case.known else {}
     return any(name in values and abs(values[name] - given) > 1e-9 * abs(given) for name, given in v.golden.items())
 
 
 def memory(r: Record) -> Iterator[str]:
     """Between the parameters' bytes and what the machine has."""
     most = r.provenance.hardware.get("memory_bytes")
-    least = 0 if r.parsed.ranks > 1 else held(r.parsed)
+    least = held(r.parsed) if r.parsed.known and r.parsed.ranks == 1 else 0
     for name, peak in r.peaks.items():
         if name in INSTRUMENTS and peak < least:
             yield f"a peak of {peak:,} bytes by {name}, and its parameters alone have {least:,}"
@@ -322,6 +322,9 @@ def notes(records: Iterable[Record]) -> Iterator[str]:
     counts = {
         f"of an older protocol than {VERSION}, whose numbers are in no table with newer ones": [
             r for r in all_records if r.provenance.protocol < VERSION
+        ],
+        "of cases that this framebench does not have, whose numbers were not compared with its models": [
+            r for r in all_records if not r.parsed.known
         ],
         "by code that differs from its commit": [r for r in all_records if r.provenance.dirty],
         "on a machine whose instruments were not calibrated (framebench doctor)": [

@@ -13,7 +13,7 @@ from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
 from framebench.analysis.figures.fronts import front
 from framebench.analysis.tables import timing
-from framebench.suite.registry import find
+from framebench.suite.registry import look_up
 
 NOTE = "Up and left is better. Bars: the range over blocks. Named: the baselines, and what nothing beats in its framework."
 
@@ -43,7 +43,7 @@ def memory_and_speed(df: pd.DataFrame) -> Figure | None:
 
 def timed(group: pd.DataFrame) -> pd.DataFrame:
     """With `mib`, the ends of the throughput over blocks, and the strategy's family in `changes`."""
-    axes = [find(*place).axis for place in zip(group["scenario"], group["strategy"])]
+    axes = [look_up(*place).axis for place in zip(group["scenario"], group["strategy"])]
     work = group["throughput"] * group["step_time_s"]
     made = group.assign(
         mib=group["shared_bytes"] / MIB, slowest=work / group["step_high_s"], fastest=work / group["step_low_s"],

@@ -16,7 +16,7 @@ from framebench.analysis.comparison import mib, missing, number
 from framebench.analysis.figures import fronts
 from framebench.analysis.tables import in_short, relative
 from framebench.features.site.titles import TRYING, at
-from framebench.suite.registry import BASELINES
+from framebench.suite.registry import baseline_of
 
 WIDTH, HEIGHT = 380, 250  # of a panel, in CSS pixels
 LEFT, RIGHT, TOP, BOTTOM = 40, 12, 10, 34
@@ -110,7 +110,7 @@ class Drawn:
 
     @property
     def baseline(self) -> str:
-        return BASELINES[self.scenario]
+        return baseline_of(self.scenario)
 
     @property
     def undrawn(self) -> int:

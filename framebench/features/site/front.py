@@ -20,7 +20,7 @@ from framebench.analysis.tables import of_card
 from framebench.features.site.links import case_page
 from framebench.features.site.machine import Machine
 from framebench.features.site.titles import TRYING, at, title
-from framebench.suite.registry import BASELINES, find
+from framebench.suite.registry import baseline_of, look_up
 
 FILE = "static/data.js"
 
@@ -49,7 +49,7 @@ def _about(first: pd.Series) -> dict[str, str]:
 def _constant(group: pd.DataFrame) -> dict[str, Any]:
     """What all rows share. They are ranked by their ratio to PyTorch's baseline where all that were timed have one."""
     paired = group["torch_ratio"].notna() == group["throughput"].notna()
-    base = BASELINES[str(group["scenario"].iloc[0])]
+    base = baseline_of(str(group["scenario"].iloc[0]))
     whole = f"what {base} has in use" if of_card(group) else f"{base}'s peak"
     return {
         "unit": str(group["unit"].iloc[0]), "peak": rows.peak_label(group), "whole": whole, "paired": bool(paired.all())
@@ -60,7 +60,7 @@ def _points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """A row for each strategy, without what is absent."""
     smallest = {found[0].case for _, found in least(group) if found}
     for r in rows.each(group):
-        axis = find(r.scenario, r.strategy).axis
+        axis = look_up(r.scenario, r.strategy).axis
         point = {
             "framework": r.framework, "strategy": r.strategy, "family": axis if axis in page.MARKERS else "other settings",
             "mib": round(r.shared_bytes / MIB, 1), "share": round(r.step_ratio, 3), "base": bool(r.baseline),

@@ -14,7 +14,7 @@ from framebench.analysis.statistics import PEAK, TIME, correct_by_holm, decide
 from framebench.analysis.tables import conditions, relative, repeats
 from framebench.features.site.titles import title
 from framebench.models import spec
-from framebench.suite.registry import BASELINES
+from framebench.suite.registry import baseline_of
 from framebench.suite.strategy import FRAMEWORKS
 
 MAIN = ("train", "eval")  # the scenarios that everyone asks for
@@ -58,7 +58,7 @@ def _of_scenario(scenario: str, machine: str, size: str, group: pd.DataFrame) ->
     titles = {column: [title(row[column]) for row in rows] for column in ("workload", "framework")}
     return Comparison(
         f"{title(scenario)}, size {size}: least memory and shortest step",
-        f"Strategies that compute what {BASELINES[scenario]} of the same framework does, and were seen at work. A difference "
+        f"Strategies that compute what {baseline_of(scenario)} of the same framework does, and were seen at work. A difference "
         f"counts from {PEAK.minimum:.0%} of the peak and {TIME.minimum:.0%} of the step on, if chance gives it in at most 5 %. "
         f"{repeats(group)} {conditions(group)}",
         pd.DataFrame(rows, columns=list(SHOWN)).assign(**titles),

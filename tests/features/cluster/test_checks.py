@@ -129,7 +129,7 @@ TAMPERED: dict[str, tuple[Change, str]] = {
     "more threads than a float has": (lambda r: r["provenance"].update(threads=10**400), "provenance.threads"),
     "before the first year": (lambda r: r["provenance"].update(measured_at="0001-01-01T00:00:00+14:00"), "measured_at"),
     "memory in words": (lambda r: r["provenance"]["hardware"].update(memory_bytes="16 GiB"), "memory_bytes is a number"),
-    "a scenario of another workload": (lambda r: r.update(case="resnet50/torch/varlen/padded/b4/cpu"), "is no case"),
+    "a scenario of another workload": (lambda r: r.update(case="resnet50/torch/varlen/padded/b4/cpu"), "lies under the case"),
     "a batch that nobody has memory for": (
         lambda r: r.update(case="transformer/torch/varlen/padded/b9999999/cpu"), "lies under the case"
     ),

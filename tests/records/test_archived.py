@@ -1,0 +1,84 @@
+"""A record of a case that this version does not have any more is read, and keeps its name."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import framebench
+from framebench.analysis.results import Results
+from framebench.features.cluster.checks import check
+from framebench.features.site.build import build
+from framebench.publish.figures import draw_all
+from framebench.records.record import case_of
+from tests.material import RESULTS
+from tests.processes import framebench as command
+
+MACHINE = "xeon-2core"
+GONE = [  # a strategy, a scenario, a workload, and a size that no version has
+    "transformer/torch/train/folded/b4/cpu",
+    "transformer/torch/dream/checkpoint/b4/cpu",
+    "vgg/torch/train/checkpoint/b4/cpu",
+    "transformer/torch/train/checkpoint/b4/pocket",
+]
+
+
+def archive(tmp_path: Path, gone: str) -> Path:
+    """A results folder whose records of checkpointing say that they are of another case."""
+    kept = "transformer/torch/train/fp32/b4/cpu"
+    changed = "transformer/torch/train/checkpoint/b4/cpu"
+    for case, name in ((kept, kept), (changed, gone)):
+        where = Path("records", MACHINE, "torch-2.13.0")
+        shutil.copytree(RESULTS / where / case.replace("/", "."), tmp_path / where / name.replace("/", "."))
+    for file in tmp_path.rglob("*.json"):
+        file.write_text(file.read_text().replace(changed, gone))
+    return tmp_path
+
+
+@pytest.mark.parametrize("gone", GONE)
+def test_load_keeps_its_name_and_its_numbers(gone: str, tmp_path: Path) -> None:
+    table = framebench.load(archive(tmp_path, gone)).set_index("case")
+    row = table.loc[gone]
+    assert not case_of(gone).known
+    assert row["strategy"] == gone.split("/")[3]
+    assert row["usable"]
+    assert row["peak_bytes"] > 0
+    assert row["step_time_s"] > 0
+    assert not row["same_mathematics"]
+    assert pd.isna(row["throughput"])
+
+
+def test_a_strategy_that_is_gone_is_still_compared_with_its_baseline(tmp_path: Path) -> None:
+    table = framebench.load(archive(tmp_path, GONE[0])).set_index("case")
+    assert 0 < table.loc[GONE[0], "peak_ratio"] < 1
+    assert table.loc[GONE[0], "time_ratio"] > 1
+
+
+@pytest.mark.parametrize("gone", GONE)
+def test_check_results_notes_it_and_finds_no_fault(gone: str, tmp_path: Path) -> None:
+    found = check(archive(tmp_path, gone))
+    assert not found.problems
+    assert any("that this framebench does not have" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("gone", GONE)
+def test_tables_figures_and_pages_are_made(gone: str, tmp_path: Path) -> None:
+    results = Results(archive(tmp_path / "results", gone))
+    printed = command("report", "--results", str(results.root))
+    assert printed.returncode == 0, printed.stderr
+    assert gone.split("/")[3] in (results.root / "tables" / f"{MACHINE}.md").read_text()
+    assert draw_all(results.table(MACHINE), results)
+    assert build(results, tmp_path / "site")
+    shown = command("show", "--results", str(results.root), "--json")
+    assert gone in shown.stdout
+
+
+@pytest.mark.parametrize(
+    "text", ["a/torch/b/c/b4", "a/numpy/b/c/b4/d", "a/torch/b/c/b0/d", "a/torch/b/../b4/d", "a/torch/b/<c>/b4/d"]
+)
+def test_what_is_no_name_of_a_case_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no case"):
+        case_of(text)
