@@ -47,7 +47,7 @@ def of_records(all_records: Sequence[Record], results: Path) -> list[Comparison]
     return [
         *report_of(table),
         *tables.claim_arms(table),
-        *ranks.of_machine(all_records, results),
+        *ranks.comparisons(all_records),
         *versions.of_machine(all_records, results),
     ]
 
@@ -68,10 +68,10 @@ def for_documents(results: Results, of_all: Sequence[Comparison] | None = None) 
         columns,
         *support.every_table(),
         *claims.tables(results),
-        *blocks.of_results(results),
+        *blocks.comparisons(results.records),
         *devices.documents(results),
         *explain.documents(results),
-        *sharding_tables.of_results(results),
+        *sharding_tables.comparisons(results.root),
         *user_model.documents(results),
         *bisected.documents(results),
     ]

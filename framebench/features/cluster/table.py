@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from framebench.analysis.comparison import Comparison, number
-from framebench.analysis.results import Results
 from framebench.records.record import Record
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -26,11 +25,6 @@ def comparisons(records: Sequence[Record]) -> Iterator[Comparison]:
     if any(timed.values()):
         (machine, protocol), blocks = max(timed.items(), key=lambda each: len(each[1]))
         yield _cost(machine, protocol, blocks)
-
-
-def of_results(results: Results) -> Iterator[Comparison]:
-    """The same, of all records."""
-    return comparisons(results.records)
 
 
 def _cost(machine: str, protocol: int, blocks: Sequence[Block]) -> Comparison:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from framebench.analysis.comparison import Comparison, mib, number
 from framebench.analysis.lower_bound import adjusted_bytes
-from framebench.analysis.results import Results
 from framebench.features.ranks import sharding
 from framebench.features.ranks.prediction import Prediction
 from framebench.features.ranks.sharding import Shapes
@@ -160,10 +159,6 @@ def order(case: Case) -> tuple[object, ...]:
     return FRAMEWORKS.index(case.framework), case.size != "cpu", list(sharding.STRATEGIES).index(case.strategy), case.ranks
 
 
-def of_results(results: Results) -> list[Comparison]:
-    """Formulas, and predictions beside them, for documents."""
-    return comparisons(results.root)
-
-
 def comparisons(root: Path) -> list[Comparison]:
+    """Return the formulas, and the predictions that are kept in this results folder."""
     return [_formulas(), *(counted(size) for size in SIZES[:2]), _unevenness(), *predictions(root)]

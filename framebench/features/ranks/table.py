@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 
 import pandas as pd
 
@@ -55,11 +54,6 @@ def comparisons(records: Iterable[Record]) -> Iterator[Comparison]:
             f"Over ranks: {scenario}, size {size}", f"{CAPTION}Machine {machine}; {versions}.", _with_status(table), SHOWN,
             left=3, machine=str(machine), cases=tuple(table["case"]),
         )  # fmt: skip
-
-
-def of_machine(records: Sequence[Record], results: Path) -> list[Comparison]:
-    """What a report shows of cases over ranks."""
-    return [*comparisons(records)]
 
 
 def place(row: dict[str, object]) -> tuple[object, ...]:
