@@ -92,7 +92,7 @@ class Results:
     def answering(self, machines: Sequence[str]) -> pd.DataFrame:
         """A row for each case, from the first of these machines that can answer (`answers.answering`)."""
         every = [frames.rows(r for r in select(self.of_machine(name)) if r.parsed.ranks == 1) for name in machines]
-        return frames.of_rows(answers.answering(every))
+        return frames.frame_of_rows(answers.answering(every))
 
     @cached_property
     def searches(self) -> Searches:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,7 +108,7 @@ def show(
     kept_records = kept(selectors, machines, folder)
     if as_json:  # a row's ratios are to other cases
         every = rows(r for r in folder.records if r.provenance.machine in machines)
-        chosen_rows = [row._asdict() for row in every if wanted(row.case)]
+        chosen_rows = [asdict(row) for row in every if wanted(row.case)]
         typer.echo(json.dumps(chosen_rows, indent=1, default=lambda moment: moment.isoformat()))
         return
     if not kept_records:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from framebench.analysis import frames, rows
 from framebench.analysis.answers import answering, compared, least, with_price
 from framebench.analysis.frames import Row
@@ -66,12 +68,12 @@ def test_advice_is_ranked_by_speeds_of_one_machine_that_has_timed_most() -> None
 
 def test_speeds_of_a_cpu_rank_nothing_for_a_card() -> None:
     card = of("here", ("fp32", MIB // 2, 0.1), ("checkpoint", MIB // 4, 0.1), device="a card")
-    untimed = [r._replace(throughput=None) for r in card]
+    untimed = [replace(r, throughput=None) for r in card]
     assert {o.throughput for o in advise([untimed, OTHER], QUESTION).fitting} == {0}
 
 
 def test_the_least_memory_is_of_all_proven_strategies() -> None:
-    table = frames.of_rows([r._replace(time_ratio=None) if r.strategy == "checkpoint" else r for r in OTHER])
+    table = frames.frame_of_rows([replace(r, time_ratio=None) if r.strategy == "checkpoint" else r for r in OTHER])
     ((framework, found),) = least(compared(rows.shown(table)))
     assert (framework, [row.strategy for row in found]) == ("PyTorch", ["checkpoint", "accumulate"])
     unproven = table.assign(usable=table["usable"] & (table["strategy"] != "checkpoint"))
@@ -81,51 +83,51 @@ def test_the_least_memory_is_of_all_proven_strategies() -> None:
 
 def test_the_answer_is_of_sizes_in_earnest_and_names_them_where_there_are_several() -> None:
     def sized(size: str) -> list[Row]:
-        return [r._replace(size=size, case=r.case.replace("tiny", size)) for r in OTHER]
+        return [replace(r, size=size, case=r.case.replace("tiny", size)) for r in OTHER]
 
-    assert [row[0] for row in answer(frames.of_rows(sized("tiny"))).rows] == ["transformer"]
-    assert [row[0] for row in answer(frames.of_rows([*sized("tiny"), *sized("cpu")])).rows] == ["transformer"]
-    both = answer(frames.of_rows([*sized("full"), *sized("cpu")])).rows
+    assert [row[0] for row in answer(frames.frame_of_rows(sized("tiny"))).rows] == ["transformer"]
+    assert [row[0] for row in answer(frames.frame_of_rows([*sized("tiny"), *sized("cpu")])).rows] == ["transformer"]
+    both = answer(frames.frame_of_rows([*sized("full"), *sized("cpu")])).rows
     assert {row[0] for row in both} == {"transformer cpu", "transformer full"}
 
 
 def test_the_answer_says_a_fault_once_and_what_was_not_timed() -> None:
     broken = [died(strategy) for strategy in ("amp_bf16", "keep_grads", "foreach")]
-    found = answer(frames.of_rows([*(r._replace(time_ratio=None) for r in OTHER), *frames.rows(broken)]))
+    found = answer(frames.frame_of_rows([*(replace(r, time_ratio=None) for r in OTHER), *frames.rows(broken)]))
     (row,) = found.rows
     assert row[4:6] == ("checkpoint", "not timed")
     assert [note for note in found.notes if "SIGKILL" in note] == [
         "transformer/torch/train/amp_bf16/b4/tiny and 2 more: crashed: SIGKILL"
     ]
-    (nothing,) = answer(frames.of_rows([r for r in OTHER if r.baseline])).rows
+    (nothing,) = answer(frames.frame_of_rows([r for r in OTHER if r.baseline])).rows
     assert nothing[4] == "nothing"
-    (lost,) = answer(frames.of_rows(frames.rows(broken[:1]))).rows
+    (lost,) = answer(frames.frame_of_rows(frames.rows(broken[:1]))).rows
     assert lost[2] == "not measured"
 
 
 TIMES = {"fp32": 1.0, "accumulate": 1.2}
-PRICED = [r._replace(time_ratio=TIMES.get(r.strategy)) for r in OTHER]
+PRICED = [replace(r, time_ratio=TIMES.get(r.strategy)) for r in OTHER]
 
 
 def test_the_least_memory_has_a_price_beside_it() -> None:
-    table = frames.of_rows(PRICED)
+    table = frames.frame_of_rows(PRICED)
     ((_, found),) = least(compared(rows.shown(table)))
     assert [row.strategy for row in with_price(found)] == ["checkpoint", "accumulate"]
-    ((_, timed),) = least(compared(rows.shown(frames.of_rows([r._replace(time_ratio=1.5) for r in OTHER]))))
+    ((_, timed),) = least(compared(rows.shown(frames.frame_of_rows([replace(r, time_ratio=1.5) for r in OTHER]))))
     assert [row.strategy for row in with_price(timed)] == ["checkpoint"]
     assert [row.strategy for row in with_price(found[:1])] == ["checkpoint"]
     assert with_price([]) == []
 
 
 def test_the_answer_has_a_row_for_the_least_and_one_for_the_least_that_was_timed() -> None:
-    made_of = answer(frames.of_rows(PRICED))
+    made_of = answer(frames.frame_of_rows(PRICED))
     assert [*made_of.data["strategy"]] == ["checkpoint", "accumulate"]
     first, second = made_of.data["time"]
     assert (first, second) == ("not timed", "~1.20")
-    timed = frames.of_rows([r._replace(time_ratio=1.5) for r in OTHER])
+    timed = frames.frame_of_rows([replace(r, time_ratio=1.5) for r in OTHER])
     assert len(answer(timed).data) == 1
-    assert [*answer(frames.of_rows(PRICED), {"another": timed}).data["time"]] == ["~1.50 on another", "~1.20"]
+    assert [*answer(frames.frame_of_rows(PRICED), {"another": timed}).data["time"]] == ["~1.50 on another", "~1.20"]
     card = timed.assign(device="a card")
-    assert [*answer(frames.of_rows(PRICED), {"another": card}).data["time"]] == ["not timed", "~1.20"], (
+    assert [*answer(frames.frame_of_rows(PRICED), {"another": card}).data["time"]] == ["not timed", "~1.20"], (
         "a CPU's row has no price of it"
     )

@@ -45,7 +45,7 @@ def comparisons(records: Iterable[Record]) -> Iterator[Comparison]:
     """A table for each machine, scenario and size that has any."""
     kept = [r for r in of_one_version(counting(records)) if r.parsed.ranks > 1]
     measured = {(m.newest.provenance.machine, m.newest.case): m.read for m in select_cases(kept)}
-    every = [row._asdict() | held(measured[row.machine, row.case]) for row in rows(kept)]
+    every = [vars(row) | held(measured[row.machine, row.case]) for row in rows(kept)]
     for (machine, scenario, size), group in groupby(sorted(every, key=place), key=lambda row: place(row)[:3]):
         table = pd.DataFrame(list(group))
         table["off"] = table["predicted_bytes"].astype(float) / table["fullest_rank_bytes"].astype(float) - 1

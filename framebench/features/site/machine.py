@@ -74,7 +74,7 @@ class Machine:
                 ("cases by status", {str(k): int(v) for k, v in states.items()}),
                 ("records", len(proofs)),
                 ("measured (UTC)", f"{min(p.measured_at for p in proofs):%Y-%m-%d} to {newest.measured_at:%Y-%m-%d}"),
-                ("calibration", frames.calibrated(newest.calibration)),
+                ("calibration", frames.describe_calibration(newest.calibration)),
                 ("threads", newest.threads),
             ],
         )

@@ -251,7 +251,7 @@ def show(
     if as_json:
         for why, names in report.by_reason(left_out).items():
             say(f"left out: {', '.join(names)}: {why}")
-        typer.echo(json.dumps([r._asdict() for r in frames.rows(records)], indent=1, default=lambda moment: moment.isoformat()))
+        typer.echo(json.dumps([vars(row) for row in frames.rows(records)], indent=1, default=lambda moment: moment.isoformat()))
         return
     for table in tables:
         table.terminal(out)

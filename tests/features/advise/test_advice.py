@@ -284,7 +284,7 @@ def test_a_tie_is_not_called_a_victory(second: tuple[float | None, float | None]
     fitting = asked([made("torch", name, 4, MIB // 2, 1.0) for name in ("fp32", "checkpoint", "accumulate")]).fitting
     ends = {"fp32": (0.97, 1.01), "checkpoint": second}
     timed = [
-        replace(o, speed=o.speed._replace(torch_ratio_low=ends[o.case.strategy][0], torch_ratio_high=ends[o.case.strategy][1]))
+        replace(o, speed=replace(o.speed, torch_ratio_low=ends[o.case.strategy][0], torch_ratio_high=ends[o.case.strategy][1]))
         if o.speed and o.case.strategy in ends else replace(o, speed=None)
         for o in sorted(fitting, key=lambda o: ("fp32", "checkpoint", "accumulate").index(o.case.strategy))
     ]  # fmt: skip

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, NamedTuple, get_type_hints
 
 import pandas as pd
 
 from framebench.analysis.comparison import Comparison
-from framebench.analysis.frames import Column, column
+from framebench.analysis.frames import Column, column, describe_columns
 from framebench.features.devices.catalog import BY_NAME, DEVICES
 from framebench.features.devices.plans.planned import Planned
 from framebench.features.devices.plans.store import every
@@ -19,34 +18,35 @@ from framebench.suite.case import Case
 from framebench.suite.registry import names
 
 
-class Row(NamedTuple):
-    """One case on one device, flat. Annotated with type, unit and meaning, for `COLUMNS`."""
+@dataclass(frozen=True)
+class Row:
+    """One case on one device, flat."""
 
-    case: Annotated[str, "", "workload/framework/scenario/strategy/bN/size"]
-    workload: Annotated[str, "", "the model"]
-    framework: Annotated[str, "", "torch or jax; Jittor is not planned"]
-    scenario: Annotated[str, "", "train or eval"]
-    strategy: Annotated[str, "", "how memory is saved"]
-    batch: Annotated[int, "samples", "in one step"]
-    size: Annotated[str, "", "of model and input"]
-    ranks: Annotated[int, "", "devices that share the step; bytes are those of one"]
-    device: Annotated[str, "", "as `framebench devices` names it"]
-    device_bytes: Annotated[int, "bytes", "of its memory that a program can have"]
-    framework_version: Annotated[str, "", "release whose step was planned"]
-    pinned: Annotated[bool, "", "whether it is the release that the suite measures"]
-    source: Annotated[str | None, "", "compiler.plan: XLA's own plan; allocator.simulated: a simulated step of PyTorch"]
-    outcome: Annotated[str, "", "planned, refused (does not fit), not planned (nothing can tell) or failed"]
-    reason: Annotated[str | None, "", "why there is no prediction, or why it does not fit"]
-    used_bytes: Annotated[int | None, "bytes", "JAX: the plan; PyTorch: the most in use at once"]
-    reserved_bytes: Annotated[int | None, "bytes", "what the framework takes: JAX the plan; PyTorch what its allocator holds"]
-    needs_bytes: Annotated[int | None, "bytes", "that it would take, where it does not fit and that is known"]
-    temporary_bytes: Annotated[int | None, "bytes", "of JAX's plan: neither argument nor result"]
-    ratio: Annotated[float | None, "", "used_bytes over the baseline's: same device, release, framework, batch and size"]
-    baseline: Annotated[bool, "", "whether it is the scenario's baseline"]
-    commit: Annotated[str | None, "", "of framebench, which planned it"]
+    case: str = column("", "workload/framework/scenario/strategy/bN/size")
+    workload: str = column("", "the model")
+    framework: str = column("", "torch or jax; Jittor is not planned")
+    scenario: str = column("", "train or eval")
+    strategy: str = column("", "how memory is saved")
+    batch: int = column("samples", "in one step")
+    size: str = column("", "of model and input")
+    ranks: int = column("", "devices that share the step; bytes are those of one")
+    device: str = column("", "as `framebench devices` names it")
+    device_bytes: int = column("bytes", "of its memory that a program can have")
+    framework_version: str = column("", "release whose step was planned")
+    pinned: bool = column("", "whether it is the release that the suite measures")
+    source: str | None = column("", "compiler.plan: XLA's own plan; allocator.simulated: a simulated step of PyTorch")
+    outcome: str = column("", "planned, refused (does not fit), not planned (nothing can tell) or failed")
+    reason: str | None = column("", "why there is no prediction, or why it does not fit")
+    used_bytes: int | None = column("bytes", "JAX: the plan; PyTorch: the most in use at once")
+    reserved_bytes: int | None = column("bytes", "what the framework takes: JAX the plan; PyTorch what its allocator holds")
+    needs_bytes: int | None = column("bytes", "that it would take, where it does not fit and that is known")
+    temporary_bytes: int | None = column("bytes", "of JAX's plan: neither argument nor result")
+    ratio: float | None = column("", "used_bytes over the baseline's: same device, release, framework, batch and size")
+    baseline: bool = column("", "whether it is the scenario's baseline")
+    commit: str | None = column("", "of framebench, which planned it")
 
 
-COLUMNS = tuple(column(name, annotated) for name, annotated in get_type_hints(Row, include_extras=True).items())
+COLUMNS = describe_columns(Row)
 
 
 def columns() -> Comparison:
@@ -65,7 +65,8 @@ def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
     kept = list(predictions)
     used = {_place(one, one.case): used_bytes(one) for one in kept}
     rows = sorted((_row(one, used) for one in kept), key=_order)
-    return pd.DataFrame(rows, columns=Row._fields).astype({c.name: c.dtype for c in COLUMNS})
+    table = pd.DataFrame([vars(row) for row in rows], columns=[column.name for column in COLUMNS])
+    return table.astype({column.name: column.dtype for column in COLUMNS})
 
 
 def used_bytes(planned: Planned) -> int | None:
@@ -90,9 +91,26 @@ def _row(planned: Planned, used: Mapping[tuple[str, str, str], int | None]) -> R
     baseline = replace(case, strategy=case.stage.baseline)
     own, base = used_bytes(planned), used.get(_place(planned, baseline.id))
     return Row(
-        planned.case, case.workload, case.framework, case.scenario, case.strategy, case.batch, case.size, case.ranks,
-        planned.device, BY_NAME[planned.device].memory_bytes, planned.framework_version,
-        planned.framework_version == pinned_version(planned.framework), planned.source, planned.outcome, planned.reason,
-        own, planned.peak_bytes, planned.needs_bytes, planned.parts.get("temporaries"),
-        own / base if own and base else None, case == baseline, planned.origin.commit,
-    )  # fmt: skip
+        case=planned.case,
+        workload=case.workload,
+        framework=case.framework,
+        scenario=case.scenario,
+        strategy=case.strategy,
+        batch=case.batch,
+        size=case.size,
+        ranks=case.ranks,
+        device=planned.device,
+        device_bytes=BY_NAME[planned.device].memory_bytes,
+        framework_version=planned.framework_version,
+        pinned=planned.framework_version == pinned_version(planned.framework),
+        source=planned.source,
+        outcome=planned.outcome,
+        reason=planned.reason,
+        used_bytes=own,
+        reserved_bytes=planned.peak_bytes,
+        needs_bytes=planned.needs_bytes,
+        temporary_bytes=planned.parts.get("temporaries"),
+        ratio=own / base if own and base else None,
+        baseline=case == baseline,
+        commit=planned.origin.commit,
+    )
