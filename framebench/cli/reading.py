@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
@@ -72,11 +71,13 @@ def _strategies(cases: Sequence[Case], as_json: bool) -> None:
     if as_json:
         every = [(s, name) for s in SCENARIOS for name in (*names(s), *(name for where, name in OVER_RANKS if where == s))]
         places = dict.fromkeys((c.scenario, c.strategy) for c in cases) or every
-        rows = [{"scenario": s, **dict(zip(support.SUPPORT, support.supported(SCENARIOS[s], name)))} for s, name in places]
+        rows = [
+            {"scenario": s, **dict(zip(support.HEADINGS, support.describe_strategy(SCENARIOS[s], name)))} for s, name in places
+        ]
         typer.echo(json.dumps(rows, indent=1))
         return
-    in_full = support.every_table if out.width >= WIDE else support.in_short
-    for part in support.of_cases(cases) if cases else in_full():
+    in_full = support.make_tables if out.width >= WIDE else support.make_summaries
+    for part in support.describe_cases(cases) if cases else in_full():
         part.terminal(out)
     out.print("docs/strategies.md says which combine, and has those that only test an article's sentence.", highlight=False)
 
@@ -108,7 +109,7 @@ def show(
     kept_records = kept(selectors, machines, folder)
     if as_json:  # a row's ratios are to other cases
         every = rows(r for r in folder.records if r.provenance.machine in machines)
-        chosen_rows = [asdict(row) for row in every if wanted(row.case)]
+        chosen_rows = [vars(row) for row in every if wanted(row.case)]
         typer.echo(json.dumps(chosen_rows, indent=1, default=lambda moment: moment.isoformat()))
         return
     if not kept_records:

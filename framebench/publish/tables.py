@@ -66,7 +66,7 @@ def for_documents(results: Results, of_all: Sequence[Comparison] | None = None) 
     return [
         *(of_records(results.records, results.root) if of_all is None else of_all),
         columns,
-        *support.every_table(),
+        *support.make_tables(),
         *claims.tables(results),
         *blocks.comparisons(results.records),
         *devices.documents(results),

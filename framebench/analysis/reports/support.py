@@ -10,129 +10,174 @@ from framebench.suite.case import Case
 from framebench.suite.registry import OVER_RANKS, SCENARIOS, STRATEGIES, claims_only, find, in_use
 from framebench.suite.strategy import FRAMEWORKS, TITLES, AlwaysOn, Cell, Scenario, Strategy
 
-FRAMEWORK_COLUMNS = [Shown(name, priority=ESSENTIAL) for name in FRAMEWORKS]
-SUPPORT = (
+COLUMNS = (
     Shown("strategy", priority=ESSENTIAL),
     Shown("what it does", priority=DETAIL),
     Shown("workloads", priority=DETAIL),
-    *FRAMEWORK_COLUMNS,
+    *(Shown(framework, priority=ESSENTIAL) for framework in FRAMEWORKS),
     Shown("proof of effect", priority=DETAIL),
 )
+HEADINGS = tuple(column.name for column in COLUMNS)
 FEW = 12  # strategies of a framework: of more the mechanism is left out, since it fills a screen
 GENERATED = "Generated from framebench/suite/registry.py."
 
 
-def support() -> list[Comparison]:
-    """The support matrix: every strategy in every framework, with how or why not. A table for each scenario, and one of what
-    only tests an article's sentence."""
-    over_ranks = [_matrix_over_ranks()] if OVER_RANKS else []
-    return [*(matrix(scenario) for scenario in SCENARIOS), *over_ranks, _matrix_of_claims()]
+def make_tables() -> list[Comparison]:
+    """Return what documents can show without any record."""
+    tables = [make_matrix(scenario) for scenario in SCENARIOS]
+    if OVER_RANKS:
+        tables.append(make_matrix_over_ranks())
+    return [*tables, make_matrix_of_claims(), list_exclusions()]
 
 
-def matrix(scenario: str) -> Comparison:
+def make_matrix(scenario: str) -> Comparison:
+    """Return the strategies of a scenario in every framework, with how it has each, or why not."""
     stage = SCENARIOS[scenario]
-    rows = tuple(supported(stage, name) for name in in_use(scenario))
-    caption = f"One step: {stage.summary}. Baseline: {stage.baseline}. {GENERATED}"
-    return Comparison.of_text(f"Strategies: {scenario}", caption, SUPPORT, rows, left=len(SUPPORT))
+    return Comparison.of_text(
+        f"Strategies: {scenario}",
+        f"One step: {stage.summary}. Baseline: {stage.baseline}. {GENERATED}",
+        COLUMNS,
+        [describe_strategy(stage, name) for name in in_use(scenario)],
+        left=len(COLUMNS),
+    )
 
 
-def _matrix_over_ranks() -> Comparison:
-    rows = tuple((scenario, *supported(SCENARIOS[scenario], name)) for scenario, name in OVER_RANKS)
+def make_matrix_over_ranks() -> Comparison:
+    """Return the strategies of several processes or devices."""
     caption = (
         f"What several processes or devices do together; a case says how many: b4x2, a batch of 4 over 2 ranks. {GENERATED}"
     )
-    return Comparison.of_text("Strategies over ranks", caption, ("scenario", *SUPPORT), rows, left=len(SUPPORT) + 1)
+    rows = [(scenario, *describe_strategy(SCENARIOS[scenario], name)) for scenario, name in OVER_RANKS]
+    head: tuple[str | Shown, ...] = ("scenario", *COLUMNS)
+    return Comparison.of_text("Strategies over ranks", caption, head, rows, left=len(head))
 
 
-def _matrix_of_claims() -> Comparison:
-    rows = tuple((name, *supported(stage, strategy)) for name, stage in SCENARIOS.items() for strategy in claims_only(name))
+def make_matrix_of_claims() -> Comparison:
+    """Return the strategies that only test an article's sentence."""
     caption = f"What tests an article's sentence, or shows what a default is worth. {GENERATED}"
-    return Comparison.of_text("Strategies only for claims", caption, ("scenario", *SUPPORT), rows, left=len(SUPPORT) + 1)
+    rows = []
+    for scenario, stage in SCENARIOS.items():
+        rows += [(scenario, *describe_strategy(stage, name)) for name in claims_only(scenario)]
+    head: tuple[str | Shown, ...] = ("scenario", *COLUMNS)
+    return Comparison.of_text("Strategies only for claims", caption, head, rows, left=len(head))
 
 
-def supported(stage: Scenario, name: str) -> tuple[str, ...]:
-    """One row of the support matrix."""
+def describe_strategy(stage: Scenario, name: str) -> tuple[str, ...]:
+    """Return a strategy's cells in the support matrix."""
     strategy = find(stage.name, name)
-    cells = [strategy.cells[f] for f in FRAMEWORKS]
-    texts = [f"{c.kind}: {c.why}" + f" (undone on a CPU: {c.undone_on_cpu})" * bool(c.undone_on_cpu) for c in cells]
     exceptions = [f"{where}: {why}" for where, why in strategy.exceptions.items()]
-    does = "; ".join([strategy.summary, *exceptions])
-    return strategy.name, does, _where_it_exists(strategy, stage), *texts, strategy.effect
+    return (
+        strategy.name,
+        "; ".join([strategy.summary, *exceptions]),
+        list_workloads(strategy, stage),
+        *(describe_cell(strategy.cells[framework]) for framework in FRAMEWORKS),
+        strategy.effect,
+    )
 
 
-def _where_it_exists(strategy: Strategy, stage: Scenario) -> str:
+def describe_cell(cell: Cell) -> str:
+    """Return how a framework has a strategy, or why not."""
+    text = f"{cell.kind}: {cell.why}"
+    if cell.undone_on_cpu:
+        text += f" (undone on a CPU: {cell.undone_on_cpu})"
+    return text
+
+
+def list_workloads(strategy: Strategy, stage: Scenario) -> str:
     """Return the workloads that have the strategy in this scenario."""
     published = spec.confirmed_names()
-    having = [w for w in published if stage.suits(spec.workload(w)) and strategy.suits(spec.workload(w))]
+    having = []
+    for name in published:
+        workload = spec.workload(name)
+        if stage.suits(workload) and strategy.suits(workload):
+            having.append(name)
     return "all" if tuple(having) == published else ", ".join(having)
 
 
-def _exclusions() -> Comparison:
-    """Which strategies cannot be combined: those of one axis, and single pairs with their reasons."""
+def list_exclusions() -> Comparison:
+    """Return which strategies cannot be combined: those of one axis, and single pairs with their reasons."""
     axes: dict[str, list[str]] = {}
     pairs: list[tuple[str, str]] = []
-    for strategy in {row.name: row for row in STRATEGIES.values()}.values():
+    by_name = {strategy.name: strategy for strategy in STRATEGIES.values()}  # in several scenarios it is the same
+    for strategy in by_name.values():
         axes.setdefault(strategy.axis, []).append(strategy.name)
-        pairs += [(f"{strategy.name} + {other}", why) for other, why in strategy.clashes.items()]
-    changing = [name for (scenario, name), row in STRATEGIES.items() if scenario == "train" and row.mathematics]
+        for other, why in strategy.clashes.items():
+            pairs.append((f"{strategy.name} + {other}", why))
+    changing = []
+    for (scenario, name), strategy in STRATEGIES.items():
+        if scenario == "train" and strategy.mathematics:
+            changing.append(name)
     pairs.append((" + ".join(changing), "each changes what a step computes"))
-    rows = [
-        (", ".join(strategy_names), f"alternatives: {axis}") for axis, strategy_names in axes.items() if len(strategy_names) > 1
-    ] + pairs
+    alternatives = [(", ".join(names), f"alternatives: {axis}") for axis, names in axes.items() if len(names) > 1]
     caption = f"All others of one scenario may be combined as a+b. {GENERATED}"
-    return Comparison.of_text("Meaningless combinations", caption, ("strategies", "why"), tuple(rows))
+    return Comparison.of_text("Meaningless combinations", caption, ("strategies", "why"), alternatives + pairs)
 
 
-def in_short() -> Iterator[Comparison]:
-    """For a narrow terminal: what each framework has, without how or why."""
+def make_summaries() -> Iterator[Comparison]:
+    """Yield for a narrow terminal what each framework has, without how or why: a table for each scenario."""
     caption = "How, or why not: framebench list --strategies '*/jittor', or docs/strategies.md."
+    head = ("strategy", *FRAMEWORKS, "what it does")
     for scenario, stage in SCENARIOS.items():
-        full = (supported(stage, name) for name in in_use(scenario))
-        rows = [(name, *(text.partition(":")[0] for text in cells), does) for name, does, _, *cells, _ in full]
-        head = ("strategy", *FRAMEWORKS, "what it does")
+        rows = []
+        for strategy in in_use(scenario):
+            name, does, _, *cells, _ = describe_strategy(stage, strategy)
+            kinds = [cell.partition(":")[0] for cell in cells]
+            rows.append((name, *kinds, does))
         yield Comparison.of_text(f"Strategies: {scenario}", caption, head, rows, left=len(head))
 
 
-def of_cases(cases: Iterable[Case]) -> Iterator[Comparison]:
-    """What each framework has of the strategies of these cases, and why it lacks the others. Combinations, and what only tests
-    an article's sentence, are shown where nothing else was named."""
+def describe_cases(cases: Iterable[Case]) -> Iterator[Comparison]:
+    """Yield what each framework has of the strategies of these cases, and why it lacks the others.
+
+    Combinations, and what only tests an article's sentence, are shown where nothing else was named.
+    """
     places: dict[tuple[str, str, str], list[Case]] = {}
     for case in cases:
         places.setdefault((case.framework, case.scenario, case.strategy), []).append(case)
-    usual = {place: same for place, same in places.items() if "+" not in place[2] and not same[0].plan.only_for_claims}
+    usual = {}
+    for place, same in places.items():
+        if "+" not in place[2] and not same[0].plan.only_for_claims:
+            usual[place] = same
+    shown = usual or places
     for framework in FRAMEWORKS:
-        yield from _of_framework(framework, [same for place, same in (usual or places).items() if place[0] == framework])
+        of_framework = [same for place, same in shown.items() if place[0] == framework]
+        yield from describe_framework(framework, of_framework)
 
 
-def _of_framework(framework: str, places: Sequence[list[Case]]) -> Iterator[Comparison]:
-    """Each of `places` has the cases of one strategy in one scenario."""
-    there: dict[str, dict[str, list[str]]] = {}
-    lacking: dict[str, dict[str, None]] = {}
-    for same in places:
-        cell = _cell(same)
+def describe_framework(framework: str, strategies: Sequence[list[Case]]) -> Iterator[Comparison]:
+    """Yield what a framework has and what it lacks. Each of `strategies` has the cases of one strategy in one scenario."""
+    supported: dict[str, dict[str, list[str]]] = {}  # strategies by how they are done and scenario
+    lacking: dict[str, list[str]] = {}  # strategies by the reason
+    for cases in strategies:
+        cell = find_cell(cases)
+        case = cases[0]
         if cell.supported:
-            how = f"{cell.kind}: {cell.why}" if len(places) <= FEW else cell.kind
-            there.setdefault(how, {}).setdefault(same[0].scenario, []).append(same[0].strategy)
-        else:
-            lacking.setdefault(cell.why, {})[same[0].strategy] = None
-    if there:
-        example = next(iter(next(iter(there.values())).values()))[-1]
-        told = f"How one is done: framebench list --strategies '*/{framework}/*/{example}'. Words: docs/strategies.md."
-        caption = told if len(places) > FEW else ""
-        rows = [("; ".join(f"{s}: {', '.join(found)}" for s, found in each.items()), how) for how, each in there.items()]
+            how = f"{cell.kind}: {cell.why}" if len(strategies) <= FEW else cell.kind
+            supported.setdefault(how, {}).setdefault(case.scenario, []).append(case.strategy)
+        elif case.strategy not in lacking.setdefault(cell.why, []):
+            lacking[cell.why].append(case.strategy)
+    if supported:
+        caption = ""
+        if len(strategies) > FEW:
+            first = next(iter(supported.values()))
+            example = next(iter(first.values()))[-1]
+            caption = f"How one is done: framebench list --strategies '*/{framework}/*/{example}'. Words: docs/strategies.md."
+        rows = []
+        for how, scenarios in supported.items():
+            names = "; ".join(f"{scenario}: {', '.join(found)}" for scenario, found in scenarios.items())
+            rows.append((names, how))
         yield Comparison.of_text(f"{TITLES[framework]} has", caption, ("strategies", "how"), rows)
     if lacking:
-        absent = [(", ".join(found), why) for why, found in lacking.items()]
-        yield Comparison.of_text(f"{TITLES[framework]} does not have", "", ("strategies", "why"), absent)
+        rows = [(", ".join(found), why) for why, found in lacking.items()]
+        yield Comparison.of_text(f"{TITLES[framework]} does not have", "", ("strategies", "why"), rows)
 
 
-def _cell(same: Sequence[Case]) -> Cell:
-    """The strategy's, unless none of these cases can have it: then why not there."""
-    cell = same[0].plan.cells[same[0].framework]
-    refused = not isinstance(cell, AlwaysOn) and not any(case.support.supported for case in same)
-    return same[0].support if cell.supported and refused else cell
+def find_cell(cases: Sequence[Case]) -> Cell:
+    """Return how the framework has the strategy of these cases.
 
-
-def every_table() -> list[Comparison]:
-    """What documents can show without any record."""
-    return [*support(), _exclusions()]
+    Where none of them can have it, it is the reason why not there.
+    """
+    case = cases[0]
+    cell = case.plan.cells[case.framework]
+    is_refused = not isinstance(cell, AlwaysOn) and not any(one.support.supported for one in cases)
+    return case.support if cell.supported and is_refused else cell

@@ -40,7 +40,7 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
     shutil.copytree(THIS_FOLDER / "static", target / "static")
     writer = Writer(target, {"machines": everywhere, "results": results.root.name})
     writer.common["without_asv"] = _write_asv(writer, results.root)
-    writer.page("support.html", "support.html", comparisons=support.every_table())
+    writer.page("support.html", "support.html", comparisons=support.make_tables())
     from framebench.analysis import figures  # takes seconds
     from framebench.publish.figures import questions
 
