@@ -16,7 +16,7 @@ FILES = {  # what mypy's `exclude` in pyproject.toml keeps from the control envi
     ),
     "jax": (
         "framebench/adapters/jax/*.py", "framebench/models/*/flax_*.py", "framebench/models/flax_*.py",
-        f"{OURS}jax_*.py", f"{OURS}flax_*.py", "tools/honest/foreign/models/flax_*.py",
+        f"{OURS}jax_*.py", f"{OURS}flax_*.py", "studies/foreign_models/models/flax_*.py",
     ),
     "jittor": ("framebench/adapters/jittor/*.py", "framebench/models/*/jittor_*.py", f"{OURS}jittor_*.py"),
 }  # fmt: skip

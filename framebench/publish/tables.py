@@ -21,7 +21,6 @@ from framebench.features.predict import held_out
 from framebench.features.ranks import sharding_tables
 from framebench.features.ranks import table as ranks
 from framebench.features.readme import in_words as readme
-from framebench.features.user_model import tried as user_model
 from framebench.features.versions import bisected
 from framebench.features.versions import table as versions
 from framebench.records.record import Record
@@ -72,6 +71,5 @@ def for_documents(results: Results, of_all: Sequence[Comparison] | None = None) 
         *devices.documents(results),
         *explain.documents(results),
         *sharding_tables.comparisons(results.root),
-        *user_model.documents(results),
         *bisected.documents(results),
     ]

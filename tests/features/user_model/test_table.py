@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from framebench.features.user_model.table import checked_in_float64
+from framebench.features.user_model.table import beside, checked_in_float64, table, with_libraries
 from framebench.records.record import Mathematics, Record, Verification
 from framebench.suite.case import Case
-from tests.handmade import record
+from tests.handmade import RIGHT, frame, record
 
 
 def checked(strategy: str, reason: str = "") -> Record:
@@ -33,3 +33,12 @@ def test_the_newest_record_of_a_strategy_counts() -> None:
 
 def test_records_without_the_check_have_no_sentence() -> None:
     assert checked_in_float64([record(verification=Verification(passed=True))]) == []
+
+
+def test_a_table_without_times_has_no_columns_for_them() -> None:
+    case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+    for times, shown in (({}, False), ({"step_s": [0.1]}, True)):
+        found = record(case, peaks={"host.rss": 2**20}, **times, **RIGHT)
+        told = beside([found])
+        heads = table(with_libraries(frame(found), told), {}, told).head
+        assert ("step ms" in heads, "verified" in heads) == (shown, True)

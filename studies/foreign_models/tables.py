@@ -1,25 +1,11 @@
-"""The tables of docs/try.md: right models that were tried with other seeds, bugs planted in them, and peaks of other people's
-models beside a plain loop (`tools/honest`)."""
+"""The table of other people's models: their peaks by two instruments, and what came of each strategy."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from itertools import groupby
 from typing import Any
 
 from framebench.analysis.comparison import Comparison, mib
-from framebench.analysis.results import Results
 
-HEAD = (
-    "model",
-    "verdicts",
-    "wrong",
-    "tensors compared",
-    "nearest to wrong, fp32",
-    "nearest to wrong, bf16",
-    "not tried, or otherwise",
-)
 ALLOWED = 0.03
 RIGHT, UNPROVEN, UNSUPPORTED = "right", "right, effect not proven", "left out"
 FOREIGN_HEAD = (
@@ -27,19 +13,6 @@ FOREIGN_HEAD = (
     "packages",
 )  # fmt: skip
 FRAMEWORK_PACKAGES = "torch", "jax", "optax", "jittor"
-BUG_HEAD = "bug", "fp32", "amp_bf16", "accumulate"
-
-
-def documents(results: Results) -> Iterator[Comparison]:
-    """From the record, if it was made."""
-    file = results.root / "study/own_models.json"
-    if file.exists():
-        found = json.loads(file.read_text())
-        yield models(found)
-        yield bugs(found)
-    file = results.root / "study/foreign_models.json"
-    if file.exists():
-        yield foreign(json.loads(file.read_text())["rows"])
 
 
 def foreign(rows: list[dict[str, Any]]) -> Comparison:
@@ -97,42 +70,3 @@ def verdicts(found: dict[str, str]) -> tuple[str, ...]:
     others = {name: verdict for name, verdict in found.items() if verdict not in (RIGHT, UNPROVEN, UNSUPPORTED)}
     wrong = "; ".join(f"{name}: {verdict[:90]}" for name, verdict in others.items())
     return str(len(found) - counted[2]), *map(str, counted), wrong or "0"
-
-
-def models(found: dict[str, Any]) -> Comparison:
-    """A row for each model, and their sum."""
-    rows = [row(one) for one in found["models"]]
-    verdicts, wrong = (sum(size(one[name]) for one in found["models"]) for name in ("verdicts", "wrong"))
-    tensors = sum(one["tensors"] for one in found["models"])
-    total = ("all", f"{verdicts:,}", str(wrong), f"{tensors:,}", "", "", "")
-    caption = (
-        f"{len(found['models'])} models with {found['seeds']} seeds of weights and batch each, under every default strategy "
-        f"that compiles nothing. nearest to wrong: the largest error over its tolerance; 1 is wrong. {about(found)}"
-    )
-    return Comparison.of_text("Right models that were tried", caption, HEAD, (*rows, total), left=1)
-
-
-def size(counted: Any) -> int:
-    return counted if isinstance(counted, int) else len(counted)
-
-
-def row(one: dict[str, Any]) -> tuple[str, ...]:
-    margins = ["-" if one["margin"][kind] is None else f"{one['margin'][kind]:.2f}" for kind in ("fp32", "bf16")]
-    accumulation = f"accumulation: {one['accumulation']}" if one["accumulation"] else ""
-    beside = "; ".join(filter(None, [accumulation, *(text[:90] for text in one["other"])]))
-    return one["what"], f"{one['verdicts']:,}", str(len(one["wrong"])), f"{one['tensors']:,}", *margins, beside
-
-
-def bugs(found: dict[str, Any]) -> Comparison:
-    """Seen of planted, by strategy."""
-    rows = []
-    for name, each in groupby(found["bugs"], key=lambda one: one["bug"]):
-        seen = {one["strategy"]: f"{one['wrong']} of {one['planted']}" for one in each}
-        rows.append((name.replace("_", " "), *(seen.get(strategy, "-") for strategy in BUG_HEAD[1:])))
-    caption = f"Called wrong, of those that were planted in the models above, in the step of a strategy. {about(found)}"
-    return Comparison.of_text("Bugs that were planted in right models", caption, BUG_HEAD, rows, left=1)
-
-
-def about(found: dict[str, Any]) -> str:
-    commit = (found["commit"] or "no commit")[:10]
-    return f"PyTorch {found['torch']} on {found['machine']}, {found['measured_at'][:10]}, at {commit}."

@@ -1,11 +1,7 @@
-"""Tries other people's models beside a plain loop: `python -m tools.honest.foreign --torch PYTHON --jax PYTHON`.
+"""Try other people's models next to a plain loop: `python -m studies.foreign_models --help`.
 
 Each file of `models` has a model of a package as it is, with its dropout. The process by which `framebench try` reads the
-baseline's peak is run, and `plain.py` reads it in a fresh process by another instrument. Writes
-results/study/foreign_models.json, one model after the other; `framebench report --docs docs/try.md` shows it. With
-`--verdicts` every default strategy that compiles nothing is tried instead, for models that have none yet. With `--compiled`
-it is those that compile, each for a minute or more. The interpreters need the packages that the files import, which no
-environment here pins; a model whose package is missing keeps its row.
+baseline's peak is run, and `plain.py` reads it in a fresh process by another instrument.
 """
 
 from __future__ import annotations
@@ -27,24 +23,34 @@ from framebench.features.user_file import trial
 from framebench.features.user_file.strategies import strategies
 from framebench.features.user_model import command
 from framebench.features.user_model.look import compiles
-from framebench.features.user_model.tried import RIGHT, UNPROVEN, UNSUPPORTED
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records import provenance
-from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.suite.user_file import Fault, imported
+from studies.foreign_models import tables
+from studies.foreign_models.tables import RIGHT, UNPROVEN, UNSUPPORTED
+from studies.tables import IntoReadme, show_tables
 
 HERE = Path(__file__).parent
 MODELS = HERE / "models"
-RECORD = ROOT / "results/study/foreign_models.json"
+RECORD = HERE / "data/foreign_models.json"
 BATCH = 4
 LONGEST_S = 1800
 OWN = {"jittor": "allocator.in_use"}  # what `try` shows
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 Row = dict[str, Any]
+app = typer.Typer(add_completion=False)
 
 
-def main(
+@app.callback(invoke_without_command=True)
+def show(context: typer.Context, readme: IntoReadme = False) -> None:
+    """Print the table, or write it into README.md."""
+    if context.invoked_subcommand is None:
+        show_tables([tables.foreign(json.loads(RECORD.read_text())["rows"])], HERE, readme)
+
+
+@app.command()
+def measure(
     torch: Annotated[str | None, typer.Option(help="an interpreter with the packages that the PyTorch files import")] = None,
     jax: Annotated[str | None, typer.Option(help="one with those that the Flax files import")] = None,
     models: Annotated[str | None, typer.Option(help="some, such as hf_bert,tv_swin")] = None,
@@ -53,7 +59,11 @@ def main(
     compiled: Annotated[bool, typer.Option(help="verdicts of what compiles alone, likewise, beside the others")] = False,
     to: Annotated[Path, typer.Option(help="the record")] = RECORD,
 ) -> None:
-    """Each model in each scenario; what the record has of others stays. So what was interrupted goes on."""
+    """Measure each model in each scenario, one after the other; what the record has of others stays.
+
+    With --verdicts every default strategy that compiles nothing is tried instead, for models that have none yet; with
+    --compiled those that compile, each for a minute or more. A model whose package is missing keeps its row.
+    """
     pythons = {"torch": torch, "jax": jax}
     rows: dict[str, Row] = {key(row): row for row in json.loads(to.read_text())["rows"]} if to.exists() else {}
     for scenario in scenarios.split(","):
@@ -171,4 +181,4 @@ def printed(command: list[str], variables: dict[str, str]) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

@@ -1,7 +1,6 @@
-"""Tries right models with other seeds, and bugs planted in them: `python -m tools.honest`; `make report` shows what came of it.
+"""Try right models with other seeds, and bugs planted in them: `python -m studies.user_models --help`.
 
-No right model may be called wrong, and no bug right. Writes results/study/own_models.json, or where `--to` says. It takes some
-twenty minutes of one core. `--compile` adds the strategies that compile, each a minute or two.
+No right model may be called wrong, and no bug right.
 """
 
 from __future__ import annotations
@@ -19,19 +18,32 @@ import typer
 from framebench.engine import environments
 from framebench.records import provenance
 from framebench.records.provenance import ROOT
+from studies.tables import IntoReadme, show_tables
+from studies.user_models import tables
 
-MODELS = Path(__file__).parent / "models"
-RECORD = ROOT / "results/study/own_models.json"
+STUDY = Path(__file__).parent
+MODELS = STUDY / "models"
+RECORD = STUDY / "data/own_models.json"
+app = typer.Typer(add_completion=False)
 
 
-def main(
+@app.callback(invoke_without_command=True)
+def show(context: typer.Context, readme: IntoReadme = False) -> None:
+    """Print the tables, or write those that README.md shows into it."""
+    if context.invoked_subcommand is None:
+        found = json.loads(RECORD.read_text())
+        show_tables([tables.models(found), tables.bugs(found)], STUDY, readme)
+
+
+@app.command()
+def measure(
     seeds: Annotated[int, typer.Option(min=1, help="of weights and batch, for each model")] = 10,
     bug_seeds: Annotated[int, typer.Option(min=0, help="with so many of them bugs are planted, too")] = 2,
     models: Annotated[str | None, typer.Option(help="some, such as gnn,vae")] = None,
-    compile: Annotated[bool, typer.Option(help="with the strategies that compile")] = False,
+    compile: Annotated[bool, typer.Option(help="with the strategies that compile, each a minute or two")] = False,
     to: Annotated[Path, typer.Option(help="the record")] = RECORD,
 ) -> None:
-    """Every model with every seed under every default strategy, in one process after the other."""
+    """Verify every model with every seed under every default strategy. It takes some twenty minutes of one core."""
     named = models.split(",") if models else sorted(file.stem for file in MODELS.glob("*.py"))
     orders = {
         "files": [str(MODELS / f"{name}.py") for name in named],
@@ -51,7 +63,7 @@ def main(
 
 
 def lines(python: Path, orders: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    command = [str(python), "-m", "tools.honest.worker", json.dumps(orders)]
+    command = [str(python), "-m", "studies.user_models.worker", json.dumps(orders)]
     variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables) as worker:
         assert worker.stdout
@@ -101,4 +113,4 @@ def of_model(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

@@ -1,4 +1,4 @@
-"""Every model given, with every seed, under every strategy that applies: `python -m tools.honest.worker ORDERS`.
+"""Every model given, with every seed, under every strategy that applies: `python -m studies.user_models.worker ORDERS`.
 
 Runs in PyTorch's environment and prints a line of JSON for each verdict. Each model and seed has a process of its own, forked
 before anything was computed.
@@ -30,7 +30,7 @@ from framebench.suite.user_file import defined
 from framebench.worker import mathematics
 from framebench.worker.tolerances import observe_steps
 from framebench.worker.verification import verify
-from tools.honest.bugs import BUGS
+from studies.user_models.bugs import BUGS
 
 BATCH = 8
 PLAIN = "fp32", "amp_bf16", "accumulate"  # what bugs are planted in: each kind of rounding

@@ -1,6 +1,6 @@
 """What a plain loop of a file takes, as the kernel counts it: `python plain.py FRAMEWORK FILE SCENARIO BATCH`, a fresh process.
 
-The other instrument of `python -m tools.honest.foreign`. It imports nothing of framebench, so that nothing is shared but the
+The other instrument of `python -m studies.foreign_models`. It imports nothing of framebench, so that nothing is shared but the
 user's file. It prints a line of JSON.
 
 The process's rest is read after the whole loop was once run and thrown away: code, kernels and what compilers keep are in
