@@ -17,7 +17,6 @@ from framebench.features.cluster import table as blocks
 from framebench.features.devices import documents as devices
 from framebench.features.explain import tables as explain
 from framebench.features.parts import table as parts
-from framebench.features.predict import held_out
 from framebench.features.ranks import sharding_tables
 from framebench.features.ranks import table as ranks
 from framebench.features.readme import in_words as readme
@@ -37,7 +36,7 @@ def report_of(table: pd.DataFrame) -> list[Comparison]:
 
 def behind(table: pd.DataFrame) -> list[Comparison]:
     """Return the tables that explain those of strategies and frameworks, of the same rows."""
-    return [*parts.comparisons(table), *held_out.comparisons(table)]
+    return [*parts.comparisons(table)]
 
 
 def of_records(all_records: Sequence[Record], results: Path) -> list[Comparison]:

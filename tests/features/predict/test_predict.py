@@ -17,14 +17,13 @@ from framebench.analysis.predict import TooFew, fit
 from framebench.analysis.searches import Searches
 from framebench.analysis.selection import select
 from framebench.engine.environments import Environment
-from framebench.features.predict.held_out import comparisons, held_out
 from framebench.instruments.host import HostPeak
 from framebench.records.record import Record
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import named, obstacle
 from tests.conftest import Steady
 from tests.features.conftest import Predicted
-from tests.handmade import RIGHT, frame, provenance, record
+from tests.handmade import RIGHT, provenance, record
 from tests.material import MACHINE, RESULTS
 from tests.processes import framebench
 from tests.suite.cells import every, fewest
@@ -75,25 +74,6 @@ def test_the_interval_of_fixed_and_slope_is_the_textbooks() -> None:
     half = stats.t.ppf(0.975, 3) * np.array([other.intercept_stderr, other.stderr])
     assert line.fixed == pytest.approx((other.intercept, other.intercept - half[0], other.intercept + half[0]))
     assert line.per_sample == pytest.approx((other.slope, other.slope - half[1], other.slope + half[1]))
-
-
-def test_the_largest_batch_is_predicted_from_the_smaller() -> None:
-    table = frame(*(made(b, 80e6 + 40e6 * b) for b in BATCHES), *(made(b, 1e9 + 1e6 * b * b, "jax") for b in BATCHES))
-    found = held_out(table).set_index("framework")
-    assert found.loc["torch", "error"] == pytest.approx(0, abs=1e-6)
-    assert found.loc["torch", "known"] == (1, 2, 4, 8)
-    assert found.loc["jax", "error"] < -0.05
-    (comparison,) = comparisons(table)
-    assert [row[1] for row in comparison.rows] == ["torch", "jax"]
-    assert comparison.rows[0][3:5] == ("1, 2, 4, 8", "16")
-    assert "error" in comparison.markdown()
-
-
-def test_two_batches_hold_nothing_out() -> None:
-    table = frame(made(4, 1e8), made(8, 2e8))
-    assert held_out(table).empty
-    assert list(comparisons(table)) == []
-    assert list(comparisons(frames.frame([]))) == []
 
 
 def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:

@@ -1,0 +1,33 @@
+"""Show predicted peaks of the largest batch next to measured ones: `python -m studies.batch_lines`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from framebench.analysis import frames
+from framebench.analysis.comparison import Comparison
+from framebench.analysis.results import Results
+from framebench.analysis.selection import counting, of_one_version
+from framebench.analysis.tables import used
+from framebench.engine import runner
+from studies.batch_lines import held_out
+from studies.tables import IntoReadme, show_tables
+
+STUDY = Path(__file__).parent
+
+
+def make_tables() -> list[Comparison]:
+    """Return a table for each machine, scenario and size of the published records."""
+    records = Results(runner.RESULTS).records
+    return list(held_out.comparisons(used(frames.frame(of_one_version(counting(records))))))
+
+
+def main(readme: IntoReadme = False) -> None:
+    """Print the tables, or write those that README.md shows into it."""
+    show_tables(make_tables(), STUDY, readme)
+
+
+if __name__ == "__main__":
+    typer.run(main)
