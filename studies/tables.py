@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from rich.console import Console
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.reports.documents import refresh
 
+WIDTH = 250  # columns of a file or a pipe
 IntoReadme = Annotated[bool, typer.Option("--readme", help="Write the tables that README.md shows into it.")]
 
 
@@ -24,6 +26,7 @@ def show_tables(tables: Sequence[Comparison], study: Path, into_readme: bool = F
         readme = study / "README.md"
         readme.write_text(refresh(readme.read_text(), tables))
         return
-    console = Console()
+    width = None if sys.stdout.isatty() else WIDTH
+    console = Console(width=width)
     for table in tables:
         table.terminal(console)
