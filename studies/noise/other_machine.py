@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -16,66 +17,99 @@ from framebench.suite.case import Case
 from framebench.suite.profiles import profile
 from framebench.suite.selectors import parse
 
-PEAK, TIME = 0.01, 0.10  # two machines' numbers that differ by no more say the same
+PEAK_LIMIT, TIME_LIMIT = 0.01, 0.10  # numbers of two machines that differ by no more say the same
 FRAMEWORKS, REDUCED, STRATEGIES = "frameworks", "strategies in bfloat16", "strategies in float32"
 
 
-class Side(NamedTuple):
+@dataclass(frozen=True)
+class TableEntry:
     """What a machine's tables have of a case."""
 
-    peak: float
+    peak: float  # bytes
     instrument: str
-    time: Ratio | None  # over the baseline; of a baseline over PyTorch's
+    time: Ratio | None  # over the framework's baseline; of a baseline over PyTorch's
+
+
+Entries = dict[str, TableEntry]  # by case id
 
 
 def comparisons(records: Iterable[Record], machines: list[str]) -> list[Comparison]:
-    """Of each machine beside the first, which is the published one: the quick profile's cases that both have numbers of."""
-    every = frame(of_one_version(records))
-    quick = every[every["case"].isin([case.id for case in profile("quick")]) & (every["status"] == "ok")]
-    published, *others = [(machine, _sides(quick[quick["machine"] == machine])) for machine in machines] or [("", {})]
-    return [table(published, other) for other in others]
+    """Compare each machine with the first one, which is the published one.
+
+    Compared are the quick profile's cases that both machines have numbers of.
+    """
+    if not machines:
+        return []
+    rows = frame(of_one_version(records))
+    quick_cases = [case.id for case in profile("quick")]
+    rows = rows[rows["case"].isin(quick_cases) & (rows["status"] == "ok")]
+    entries = {machine: collect_entries(rows[rows["machine"] == machine]) for machine in machines}
+    published, *others = machines
+    return [compare(published, entries[published], other, entries[other]) for other in others]
 
 
-def _sides(df: pd.DataFrame) -> dict[str, Side]:
-    times = [None if alone else of_torch if base else of_baseline for alone, base, of_baseline, of_torch in zip(
-        df["baseline"] & (df["framework"] == "torch"), df["baseline"], ratios(df), ratios(df, "torch_ratio")
-    )]  # fmt: skip
-    return {case: Side(*side) for case, *side in zip(df["case"], df["peak_bytes"], df["peak_instrument"], times)}
+def collect_entries(rows: pd.DataFrame) -> Entries:
+    """Return what the tables have of each case of one machine."""
+    times = []
+    columns = rows["baseline"], rows["framework"], ratios(rows), ratios(rows, "torch_ratio")
+    for is_baseline, framework, over_baseline, over_torch in zip(*columns):
+        if not is_baseline:
+            times.append(over_baseline)
+        elif framework != "torch":
+            times.append(over_torch)
+        else:
+            times.append(None)  # all else is measured against PyTorch's baseline
+    entries = {}
+    for case, peak, instrument, time in zip(rows["case"], rows["peak_bytes"], rows["peak_instrument"], times):
+        entries[case] = TableEntry(peak, instrument, time)
+    return entries
 
 
-def kind(case: Case) -> str:
+def classify(case: Case) -> str:
+    """Return the group of ratios that a case's step time belongs to."""
     if case.strategy == case.stage.baseline:
         return FRAMEWORKS
     return REDUCED if "bf16" in case.strategy else STRATEGIES
 
 
-def table(published: tuple[str, dict[str, Side]], other: tuple[str, dict[str, Side]]) -> Comparison:
-    (one, first), (two, second) = published, other
-    pairs = {case: (side, second[case]) for case, side in first.items() if case in second}
-    peaks = {case: b.peak / a.peak - 1 for case, (a, b) in pairs.items() if a.instrument == b.instrument}
-    times = {case: b.time.value / a.time.value - 1 for case, (a, b) in pairs.items() if a.time and b.time}
-    of_kind = {
-        name: [x for case, x in times.items() if kind(parse(case)) == name] for name in (STRATEGIES, REDUCED, FRAMEWORKS)
-    }
-    near = ", ".join(f"{within(apart, TIME)} of {name}" for name, apart in of_kind.items() if apart)
-    return Comparison.of_text(
-        f"{two} beside {one}",
-        f"Peaks are in MiB by one instrument: {within(peaks.values(), PEAK)} are within {PEAK:.0%} of each other. "
-        f"Step times are over the baseline's, and of other frameworks' baselines over PyTorch's: within {TIME:.0%} are {near}. "
-        "~ = of fewer than 3 blocks.",
-        ("case", f"peak, {one}", f"peak, {two}", "apart", f"time, {one}", f"time, {two}", "apart"),
-        [
-            (
-                case, mib(a.peak), mib(b.peak), number(peaks.get(case), "+.1%"),
-                *("-" if side.time is None else side.time.text for side in (a, b)), number(times.get(case), "+.0%"),
-            )
-            for case, (a, b) in pairs.items()
-        ],
-        left=1,
-    )  # fmt: skip
+def compare(published: str, published_entries: Entries, other: str, other_entries: Entries) -> Comparison:
+    """Return the table of two machines, with a row for each case that both have."""
+    rows = []
+    peak_differences: list[float] = []
+    time_differences: dict[str, list[float]] = defaultdict(list)
+    for case, first in published_entries.items():
+        if case not in other_entries:
+            continue
+        second = other_entries[case]
+        peak_difference = time_difference = None
+        if first.instrument == second.instrument:
+            peak_difference = second.peak / first.peak - 1
+            peak_differences.append(peak_difference)
+        if first.time and second.time:
+            time_difference = second.time.value / first.time.value - 1
+            time_differences[classify(parse(case))].append(time_difference)
+        peaks = mib(first.peak), mib(second.peak), number(peak_difference, "+.1%")
+        times = show_ratio(first.time), show_ratio(second.time), number(time_difference, "+.0%")
+        rows.append((case, *peaks, *times))
+    near = []
+    for group in (STRATEGIES, REDUCED, FRAMEWORKS):
+        if time_differences[group]:
+            near.append(f"{count_within(time_differences[group], TIME_LIMIT)} of {group}")
+    caption = (
+        f"Peaks are in MiB by one instrument: {count_within(peak_differences, PEAK_LIMIT)} are within {PEAK_LIMIT:.0%} of each "
+        f"other. Step times are over the baseline's, and of other frameworks' baselines over PyTorch's: within "
+        f"{TIME_LIMIT:.0%} are {', '.join(near)}. ~ = of fewer than 3 blocks."
+    )
+    head = ("case", f"peak, {published}", f"peak, {other}", "apart", f"time, {published}", f"time, {other}", "apart")
+    return Comparison.of_text(f"{other} beside {published}", caption, head, rows, left=1)
 
 
-def within(apart: Iterable[float], limit: float) -> str:
-    """`60 of 64`."""
-    sizes = [abs(x) for x in apart]
-    return f"{sum(size <= limit for size in sizes)} of {len(sizes)}"
+def show_ratio(ratio: Ratio | None) -> str:
+    """Return the ratio as tables print it."""
+    return "-" if ratio is None else ratio.text
+
+
+def count_within(differences: list[float], limit: float) -> str:
+    """Return how many differences are within the limit, such as `60 of 64`."""
+    near = [difference for difference in differences if abs(difference) <= limit]
+    return f"{len(near)} of {len(differences)}"

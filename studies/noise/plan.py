@@ -23,8 +23,13 @@ EXTRAS = (0.01, 0.02, 0.05)  # and by which they hold more memory
 # 3-D networks at a published size would take a quarter of an hour.
 LONG = (("transformer", "train", "fp32"), ("transformer", "eval", "no_grad"))
 SHORT = (
-    *((name, *place) for name in ("resnet50", "unet3d") for place in (("train", "fp32"), ("eval", "no_grad"))),
-    *((name, "train", "checkpoint") for name in ("resnet50", "unet3d", "transformer")),
+    ("resnet50", "train", "fp32"),
+    ("resnet50", "eval", "no_grad"),
+    ("unet3d", "train", "fp32"),
+    ("unet3d", "eval", "no_grad"),
+    ("resnet50", "train", "checkpoint"),
+    ("unet3d", "train", "checkpoint"),
+    ("transformer", "train", "checkpoint"),
     ("transformer", "train", "accumulate"),
 )
 BLOCKS = 5
@@ -39,49 +44,56 @@ EQUAL_IN_MEMORY = 8
 
 
 def cases(size: str = "cpu") -> list[Case]:
-    """The long ones of this size, the short ones of the smallest; each at the size's base batch."""
-    sized = [(place, size) for place in LONG] + [(place, "tiny") for place in SHORT]
-    return [
-        Case(workload, framework, scenario, strategy, spec.workload(workload).preset(size).base, size)
-        for framework in FRAMEWORKS
-        for (workload, scenario, strategy), size in sized
-    ]
+    """Return the cases whose step times are compared: long steps of this size, short ones of the smallest."""
+    cases = []
+    for framework in FRAMEWORKS:
+        cases += make_cases(framework, LONG, size)
+        cases += make_cases(framework, SHORT, "tiny")
+    return cases
 
 
 def larger_cases(size: str = "cpu") -> list[Case]:
-    """Those whose memory is read."""
-    return [
-        Case(workload, framework, scenario, strategy, spec.workload(workload).preset(size).base, size)
-        for framework in FRAMEWORKS
-        for workload, scenario, strategy in IN_MEMORY
-    ]
+    """Return the cases whose memory is compared."""
+    cases = []
+    for framework in FRAMEWORKS:
+        cases += make_cases(framework, IN_MEMORY, size)
+    return cases
+
+
+def make_cases(framework: str, places: Iterable[tuple[str, str, str]], size: str) -> list[Case]:
+    """Return a framework's cases of workload, scenario and strategy, at the size's base batch."""
+    cases = []
+    for workload, scenario, strategy in places:
+        batch = spec.workload(workload).preset(size).base
+        cases.append(Case(workload, framework, scenario, strategy, batch, size))
+    return cases
 
 
 def timed(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
-    """Equal processes and slowed ones: all of a case must be in one block, whatever memory it takes."""
-    return [Group(f"study/{case.id}", tuple(_arms(case, ready[case.framework]))) for case in chosen]
-
-
-def _arms(case: Case, environment: Environment) -> Iterator[Arm]:
-    for _ in range(EQUAL):
-        yield Arm(case, environment)
-    for spin in SPINS:
-        yield Arm(case, environment, spin=spin)
+    """Return a group of equal and slowed processes for each case. They share a block, whatever memory it takes."""
+    groups = []
+    for case in chosen:
+        environment = ready[case.framework]
+        equal = [Arm(case, environment) for _ in range(EQUAL)]
+        slowed = [Arm(case, environment, spin=share) for share in SPINS]
+        groups.append(Group(f"study/{case.id}", (*equal, *slowed)))
+    return groups
 
 
 def held(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
-    """Equal processes, and such that hold more memory."""
-    shares = (*(0.0,) * EQUAL_IN_MEMORY, *EXTRAS)
-    environments_by_case = {case: ready[case.framework] for case in chosen}
-    return [
-        Group(f"{HELD}/{c.id}", tuple(Arm(c, where, extra=share) for share in shares))
-        for c, where in environments_by_case.items()
-    ]
+    """Return a group of equal processes and of such that hold more memory for each case."""
+    groups = []
+    for case in chosen:
+        environment = ready[case.framework]
+        equal = [Arm(case, environment, extra=0.0) for _ in range(EQUAL_IN_MEMORY)]
+        larger = [Arm(case, environment, extra=share) for share in EXTRAS]
+        groups.append(Group(f"{HELD}/{case.id}", (*equal, *larger)))
+    return groups
 
 
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """So many other processes that compute all the time, free to run on every core."""
+    """Keep so many other processes computing on any core until the context ends."""
     busy_processes = [multiprocessing.Process(target=compute, args=(os.getpid(),), daemon=True) for _ in range(processes)]
     for process in busy_processes:
         process.start()
@@ -94,6 +106,6 @@ def busy(processes: int) -> Iterator[None]:
 
 
 def compute(parent: int) -> None:
-    """Until it is ended, or whoever started it is gone."""
+    """Compute until this process is ended, or its parent is gone."""
     while os.getppid() == parent:
         sum(range(10**6))

@@ -14,10 +14,11 @@ from __future__ import annotations
 import gzip
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import TypeVar
 
 from scipy import stats
 
@@ -30,13 +31,19 @@ from framebench.records.record import Record
 from framebench.suite.protocol import HELD
 
 DATA = Path(__file__).parent / "data"
-GOALS = {  # the share that is to be found, by what was planted; of equal arms the share of false alarms that may be
-    ("step time", 0.0): 0.05, ("step time", 0.05): 0.60, ("step time", 0.10): 0.90, ("peak memory", 0.0): 0.05,
-    ("peak memory", 0.02): 1.0,
-}  # fmt: skip
+# the share that is to be found, by what was planted; of equal arms the share of false alarms that may be
+GOALS = {
+    (TIME.name, 0.0): 0.05,
+    (TIME.name, 0.05): 0.60,
+    (TIME.name, 0.10): 0.90,
+    (PEAK.name, 0.0): 0.05,
+    (PEAK.name, 0.02): 1.0,
+}
+Key = TypeVar("Key", bound=Hashable)
 
 
-class Pair(NamedTuple):
+@dataclass(frozen=True)
+class Pair:
     """Two arms that were compared."""
 
     condition: str  # of the machine, such as quiet
@@ -47,15 +54,27 @@ class Pair(NamedTuple):
     verdict: Verdict
 
     @property
-    def counts(self) -> bool:
-        """Of a planted difference, whether it was found; of equal arms, whether there was a false alarm."""
-        more, either = (TIME.more, PEAK.more), (TIME.more, TIME.less, PEAK.more, PEAK.less)
-        return self.verdict.verdict in (more if self.planted else either)
+    def is_found(self) -> bool:
+        """Whether a planted difference was found; of equal arms, whether there was a false alarm."""
+        if self.planted:
+            return self.verdict.verdict in (TIME.more, PEAK.more)
+        return self.verdict.verdict in (TIME.more, TIME.less, PEAK.more, PEAK.less)
 
     @property
-    def covered(self) -> bool:
+    def is_covered(self) -> bool:
         """Whether the interval holds what was planted."""
-        return (self.verdict.low or 0.0) <= 1 + self.planted <= (self.verdict.high or float("inf"))
+        low = self.verdict.low or 0.0
+        high = self.verdict.high or math.inf
+        return low <= 1 + self.planted <= high
+
+
+@dataclass(frozen=True)
+class MatchedArms:
+    """The records of two arms of a case, and the share that was planted in the second one."""
+
+    planted: float
+    base: list[Record]
+    change: list[Record]
 
 
 def gather(folder: Path, condition: str) -> Path:
@@ -77,54 +96,76 @@ def load_records(folder: Path = DATA) -> dict[str, list[Record]]:
     return records
 
 
-def pairs(condition: str, records: Iterable[Record]) -> Iterator[Pair]:
-    """Every comparison of a condition, times, and the peaks of what is held. Of equal arms the first
-    two, the next two, and so on; each planted arm with an equal arm of its own."""
+def compare_arms(condition: str, records: Iterable[Record]) -> list[Pair]:
+    """Return every comparison of a condition: of times, and of the peaks of arms that hold more.
+
+    Of equal arms the first two are compared, the next two, and so on; each planted arm with an equal arm of its own.
+    """
     good = [r for r in records if r.status == "ok" and r.turns]
     blocks = Blocks(good)
+    pairs = []
     for case in sorted({r.case for r in good}):
-        case_records = [r for r in good if r.case == case]
+        of_case = [r for r in good if r.case == case]
         framework = case.split("/")[1]
-        held = [r for r in case_records if r.turns and f"/{HELD}/" in r.turns.block]
-        for share, base, change in _matched([r for r in case_records if r.timed and r not in held], "spin"):
-            if verdict := compare_times(base, change, blocks):
-                yield Pair(condition, framework, case, TIME.name, share, verdict)
-        for share, base, change in _matched([seen for r in held if (seen := _by_host(r)).peaks], "extra"):
-            if verdict := compare_memory(base, change):
-                yield Pair(condition, framework, case, PEAK.name, share, verdict)
+        of_memory_half = [r for r in of_case if r.turns and f"/{HELD}/" in r.turns.block]
+        of_time_half = [r for r in of_case if r.timed and r not in of_memory_half]
+        for arms in match_arms(of_time_half, "spin"):
+            verdict = compare_times(arms.base, arms.change, blocks)
+            if verdict:
+                pairs.append(Pair(condition, framework, case, TIME.name, arms.planted, verdict))
+        by_host = [keep_host_peak(r) for r in of_memory_half]
+        for arms in match_arms([r for r in by_host if r.peaks], "extra"):
+            verdict = compare_memory(arms.base, arms.change)
+            if verdict:
+                pairs.append(Pair(condition, framework, case, PEAK.name, arms.planted, verdict))
+    return pairs
 
 
-def _by_host(r: Record) -> Record:
-    """With the peaks of `host.rss` alone: a compiler's plan does not know what is held beside the program, and exact counters
-    would make it easy."""
-    return r.model_copy(update={"peaks": {name: peak for name, peak in r.peaks.items() if name == "host.rss"}})
+def keep_host_peak(record: Record) -> Record:
+    """Return the record with its peak by `host.rss` alone.
+
+    A compiler's plan does not know what is held next to the program, and exact counters would make it easy.
+    """
+    peaks = {name: peak for name, peak in record.peaks.items() if name == "host.rss"}
+    return record.model_copy(update={"peaks": peaks})
 
 
-def _matched(case_records: list[Record], plant: str) -> Iterator[tuple[float, list[Record], list[Record]]]:
-    """What was planted, and the records of both arms."""
+def match_arms(records: list[Record], plant: str) -> list[MatchedArms]:
+    """Pair the arms of one case. `plant`: what was planted, `spin` or `extra`."""
     arms: dict[tuple[str, int], list[Record]] = defaultdict(list)
-    for r in case_records:
+    for r in records:
         if r.turns and r.provenance.planted.keys() <= {plant}:
-            arms[_group_of(r.turns.block), r.turns.arm].append(r)
-    shares = {arm: arm_records[0].provenance.planted.get(plant, 0.0) for arm, arm_records in sorted(arms.items())}
-    equal, other = [arm for arm in shares if not shares[arm]], [arm for arm in shares if shares[arm]]
-    for one, two in zip(equal[::2], equal[1::2]):
-        yield 0.0, arms[one], arms[two]
-    for one, two in zip(equal, other):
-        yield shares[two], arms[one], arms[two]
+            group = r.turns.block.rpartition("/")[0]  # SESSION/study/CASE of SESSION/study/CASE/NUMBER.LOT
+            arms[group, r.turns.arm].append(r)
+    equal, planted = [], []
+    for _, arm in sorted(arms.items()):
+        share = arm[0].provenance.planted.get(plant, 0.0)
+        if share:
+            planted.append((share, arm))
+        else:
+            equal.append(arm)
+    matched = [MatchedArms(0.0, base, change) for base, change in zip(equal[::2], equal[1::2])]
+    matched += [MatchedArms(share, base, change) for base, (share, change) in zip(equal, planted)]
+    return matched
 
 
-def _group_of(block: str) -> str:
-    """What the blocks of one group of arms share: `SESSION/study/CASE` of `SESSION/study/CASE/NUMBER.LOT`."""
-    return block.rpartition("/")[0]
+def group_pairs(pairs: Iterable[tuple[Key, Pair]]) -> list[tuple[Key, list[Pair]]]:
+    """Return the pairs of each key, in the keys' order."""
+    groups: dict[Key, list[Pair]] = defaultdict(list)
+    for key, pair in pairs:
+        groups[key].append(pair)
+    return sorted(groups.items())  # type: ignore[type-var]
 
 
-def rates(all_pairs: Iterable[Pair]) -> Comparison:
-    """By condition and what was planted: how many comparisons, and how many were called different, with the exact interval."""
-    groups: dict[tuple[str, str, float], list[Pair]] = defaultdict(list)
-    for pair in all_pairs:
-        groups[pair.condition, pair.quantity, pair.planted].append(pair)
-    rows = [row(*key, groups[key]) for key in sorted(groups, key=lambda key: (key[1], key[0], key[2]))]
+def show_share(planted: float) -> str:
+    """Return what was planted as tables print it."""
+    return f"+{planted:.0%}" if planted else "nothing"
+
+
+def show_rates(pairs: Iterable[Pair]) -> Comparison:
+    """Count, by condition and what was planted, how many comparisons were called different."""
+    groups = group_pairs(((p.quantity, p.condition, p.planted), p) for p in pairs)
+    rows = [make_rate_row(condition, quantity, planted, group) for (quantity, condition, planted), group in groups]
     return Comparison.of_text(
         "How often verdicts err",
         "Each comparison is one pair of arms over all its blocks. Found: what was planted was called slower, or more memory; "
@@ -135,50 +176,59 @@ def rates(all_pairs: Iterable[Pair]) -> Comparison:
     )
 
 
-def row(condition: str, quantity: str, share: float, group: list[Pair]) -> tuple[str, ...]:
-    count, total = sum(pair.counts for pair in group), len(group)
-    low, high = stats.binomtest(count, total).proportion_ci(CONFIDENCE, method="exact")
-    goal = GOALS.get((quantity, share))
-    goal_text = "-" if goal is None else f"{'at least' if share else 'at most'} {goal:.0%}"
-    undecided = sum(pair.verdict.verdict == UNDECIDED for pair in group)
+def make_rate_row(condition: str, quantity: str, planted: float, group: list[Pair]) -> tuple[str, ...]:
+    """Return the cells of one condition and planted share, with the exact interval of the share that was found."""
+    total = len(group)
+    found = sum(p.is_found for p in group)
+    undecided = sum(p.verdict.verdict == UNDECIDED for p in group)
+    covered = sum(p.is_covered for p in group)
+    low, high = stats.binomtest(found, total).proportion_ci(CONFIDENCE, method="exact")
+    counts = str(total), str(found), f"{found / total:.0%}", f"{low:.0%} to {high:.0%}"
     return (
-        quantity, condition, f"+{share:.0%}" if share else "nothing", str(total), str(count), f"{count / total:.0%}",
-        f"{low:.0%} to {high:.0%}", goal_text, str(undecided), f"{sum(pair.covered for pair in group) / total:.0%}",
-    )  # fmt: skip
+        quantity,
+        condition,
+        show_share(planted),
+        *counts,
+        show_goal(quantity, planted),
+        str(undecided),
+        f"{covered / total:.0%}",
+    )
 
 
-def by_framework(all_pairs: Iterable[Pair]) -> Comparison:
-    """The equal arms' times: how wide the intervals are, and how far the ratios stray."""
-    groups: dict[tuple[str, str], list[Pair]] = defaultdict(list)
-    for pair in all_pairs:
-        if pair.quantity == TIME.name and not pair.planted:
-            groups[pair.condition, pair.framework].append(pair)
+def show_goal(quantity: str, planted: float) -> str:
+    """Return the share of comparisons that is to be found, or of equal arms may be."""
+    goal = GOALS.get((quantity, planted))
+    if goal is None:
+        return "-"
+    return f"at least {goal:.0%}" if planted else f"at most {goal:.0%}"
+
+
+def show_equal_times(pairs: Iterable[Pair]) -> Comparison:
+    """Show how wide the intervals of equal arms' step times are, and how far the ratios stray."""
+    equal = [p for p in pairs if p.quantity == TIME.name and not p.planted]
     rows = []
-    for (condition, framework), group in sorted(groups.items()):
-        off = [abs(math.log(pair.verdict.ratio)) for pair in group]
-        half = [math.log(pair.verdict.high / pair.verdict.ratio) for pair in group if pair.verdict.high]
-        rows.append((
-            condition, framework, str(len(group)), f"{median(off):.1%}", f"{max(off):.1%}",
-            f"{median(half):.1%}" if half else "-", f"{sum(h <= math.log(1 + WIDE) for h in half) / len(group):.0%}",
-            str(min(pair.verdict.blocks for pair in group)),
-        ))  # fmt: skip
+    for (condition, framework), group in group_pairs(((p.condition, p.framework), p) for p in equal):
+        errors = [abs(math.log(p.verdict.ratio)) for p in group]
+        half_widths = [math.log(p.verdict.high / p.verdict.ratio) for p in group if p.verdict.high]
+        narrow = sum(width <= math.log(1 + WIDE) for width in half_widths)
+        middle = f"{median(half_widths):.1%}" if half_widths else "-"
+        blocks = min(p.verdict.blocks for p in group)
+        off = f"{median(errors):.1%}", f"{max(errors):.1%}"
+        rows.append((condition, framework, str(len(group)), *off, middle, f"{narrow / len(group):.0%}", str(blocks)))
     caption = "Ratios of step times between equal arms: how far from 1, and the half-width of their intervals."
     head = ("machine", "framework", "comparisons", "off, median", "off, largest", "half-width, median", "within 5 %", "blocks")
     return Comparison.of_text("Step times of equal arms", caption, head, rows)
 
 
-def of_peaks(all_pairs: Iterable[Pair]) -> Comparison:
-    """By framework and what was planted: which ratios of peaks were seen."""
-    groups: dict[tuple[str, str, float], list[Pair]] = defaultdict(list)
-    for pair in all_pairs:
-        if pair.quantity == PEAK.name:
-            groups[pair.condition, pair.framework, pair.planted].append(pair)
+def show_peaks(pairs: Iterable[Pair]) -> Comparison:
+    """Show the ratios of peaks that were seen, by framework and what was planted."""
+    of_peaks = [p for p in pairs if p.quantity == PEAK.name]
     rows = []
-    for (condition, framework, share), group in sorted(groups.items()):
-        ratios = sorted(pair.verdict.ratio for pair in group)
-        planted_text = f"+{share:.0%}" if share else "nothing"
-        seen = (f"{ratio - 1:+.1%}" for ratio in (ratios[0], median(ratios), ratios[-1]))
-        rows.append((condition, framework, planted_text, str(len(group)), str(sum(pair.counts for pair in group)), *seen))
+    for (condition, framework, planted), group in group_pairs(((p.condition, p.framework, p.planted), p) for p in of_peaks):
+        ratios = [p.verdict.ratio for p in group]
+        found = sum(p.is_found for p in group)
+        seen = [f"{ratio - 1:+.1%}" for ratio in (min(ratios), median(ratios), max(ratios))]
+        rows.append((condition, framework, show_share(planted), str(len(group)), str(found), *seen))
     caption = "Ratios of peaks by host.rss to those of equal processes; found as above."
     head = ("machine", "framework", "planted", "comparisons", "found", "least", "median", "most")
     return Comparison.of_text("Peaks of arms that hold more", caption, head, rows)
@@ -186,7 +236,7 @@ def of_peaks(all_pairs: Iterable[Pair]) -> Comparison:
 
 def comparisons(folder: Path = DATA) -> list[Comparison]:
     """Return all tables of the records below a folder."""
-    all_pairs: list[Pair] = []
+    pairs: list[Pair] = []
     for condition, records in load_records(folder).items():
-        all_pairs += pairs(condition, records)
-    return [rates(all_pairs), of_peaks(all_pairs), by_framework(all_pairs)]
+        pairs += compare_arms(condition, records)
+    return [show_rates(pairs), show_peaks(pairs), show_equal_times(pairs)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 
 from framebench.analysis.blocks import Blocks, timed
 from framebench.analysis.comparison import Comparison
@@ -10,43 +10,45 @@ from framebench.analysis.selection import of_one_version
 from framebench.analysis.statistics import FEW, WIDE, Ratio
 from framebench.records.record import Record
 from framebench.suite.profiles import profile
-from studies.noise.repeatability import bases
+from studies.noise.repeatability import find_bases
 
 HEAD = ("machine", "over", "ratios", f"within {WIDE:.0%}", "share", "wider", f"fewer than {FEW} blocks")
 
 
-def _shown(records: Iterable[Record]) -> Iterator[tuple[str, Ratio]]:
-    """Each ratio of one machine, and whether it is one over a baseline of the same framework or over PyTorch's."""
-    blocks = Blocks(records)
-    for case in profile("quick"):
-        for base in bases(case):
-            if ratio := blocks.of_cases(base.id, case.id):
-                yield "its baseline" if base.framework == case.framework else "PyTorch", ratio
-
-
-def rows(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
-    every = timed(of_one_version(records))
-    for machine in sorted({r.provenance.machine for r in every}):
-        ratios = [*_shown(r for r in every if r.provenance.machine == machine)]
-        for over in dict.fromkeys(name for name, _ in ratios):
-            matching_ratios = [ratio for name, ratio in ratios if name == over]
-            few, narrow = sum(r.low is None for r in matching_ratios), sum(r.narrow for r in matching_ratios)
-            counts = (
-                len(matching_ratios),
-                narrow,
-                f"{narrow / len(matching_ratios):.0%}",
-                len(matching_ratios) - few - narrow,
-                few,
-            )
-            yield machine, over, *map(str, counts)
-
-
 def comparison(records: Iterable[Record]) -> Comparison:
+    """Count, for each machine, how many ratios have an interval that is narrow enough to tell a difference."""
+    records = list(timed(of_one_version(records)))
+    rows = []
+    for machine in sorted({r.provenance.machine for r in records}):
+        of_machine = [r for r in records if r.provenance.machine == machine]
+        for base, ratios in collect_ratios(of_machine).items():
+            rows.append((machine, base, *count_widths(ratios)))
     return Comparison.of_text(
         "Intervals of step times that tables show",
         f"Of the quick profile's cases, the ratios of step times over their framework's baseline, and those of baselines over "
         f"PyTorch's: how many have an interval of {WIDE:.0%} or better to each side.",
         HEAD,
-        [*rows(records)],
+        rows,
         left=2,
     )
+
+
+def collect_ratios(records: Sequence[Record]) -> dict[str, list[Ratio]]:
+    """Return the ratios that one machine's tables show, by what they are over."""
+    blocks = Blocks(records)
+    ratios: dict[str, list[Ratio]] = {}
+    for case in profile("quick"):
+        for base in find_bases(case):
+            ratio = blocks.of_cases(base.id, case.id)
+            if ratio:
+                name = "its baseline" if base.framework == case.framework else "PyTorch"
+                ratios.setdefault(name, []).append(ratio)
+    return ratios
+
+
+def count_widths(ratios: Sequence[Ratio]) -> tuple[str, ...]:
+    """Return the cells of a row: all ratios, the narrow ones and their share, the wide ones, those without an interval."""
+    few = sum(ratio.low is None for ratio in ratios)
+    narrow = sum(ratio.narrow for ratio in ratios)
+    wide = len(ratios) - few - narrow
+    return str(len(ratios)), str(narrow), f"{narrow / len(ratios):.0%}", str(wide), str(few)

@@ -42,7 +42,7 @@ def planted(found: list[Record], group: str, what: str, shares: list[float]) -> 
 
 
 def test_each_pair_is_compared_once_and_equal_ones_share_no_process() -> None:
-    found = list(verdicts.pairs("quiet", measured(CASE, 0.005, 0)))
+    found = list(verdicts.compare_arms("quiet", measured(CASE, 0.005, 0)))
     by = {(p.quantity, p.planted): [q for q in found if (q.quantity, q.planted) == (p.quantity, p.planted)] for p in found}
     assert {key: len(own) for key, own in by.items()} == {
         ("step time", 0.0): 2, ("peak memory", 0.0): 2, **{("step time", s): 1 for s in SPINS},
@@ -54,28 +54,28 @@ def test_each_pair_is_compared_once_and_equal_ones_share_no_process() -> None:
 
 
 def test_what_is_planted_is_found_and_nothing_else() -> None:
-    found = [p for seed, case in enumerate((CASE, OTHER)) for p in verdicts.pairs("quiet", measured(case, 0.002, seed))]
-    assert {(p.quantity, p.planted) for p in found if p.counts} >= {
+    found = [p for seed, case in enumerate((CASE, OTHER)) for p in verdicts.compare_arms("quiet", measured(case, 0.002, seed))]
+    assert {(p.quantity, p.planted) for p in found if p.is_found} >= {
         ("step time", 0.05), ("step time", 0.10), ("step time", 0.20), ("peak memory", 0.02), ("peak memory", 0.05),
     }  # fmt: skip
-    assert not [p for p in found if p.counts and not p.planted]
+    assert not [p for p in found if p.is_found and not p.planted]
     assert {p.framework for p in found} == {"torch", "jax"}
 
 
 def test_noise_is_undecided_and_no_alarm() -> None:
-    found = [p for seed in range(10) for p in verdicts.pairs("loaded", measured(CASE, 0.3, seed))]
+    found = [p for seed in range(10) for p in verdicts.compare_arms("loaded", measured(CASE, 0.3, seed))]
     equal = [p for p in found if p.quantity == "step time" and not p.planted]
-    assert sum(p.counts for p in equal) <= stats.binom.ppf(0.999, len(equal), 0.05)
-    assert all(p.verdict.verdict == "undecided" for p in equal if not p.counts)
+    assert sum(p.is_found for p in equal) <= stats.binom.ppf(0.999, len(equal), 0.05)
+    assert all(p.verdict.verdict == "undecided" for p in equal if not p.is_found)
 
 
 def test_the_table_has_exact_intervals() -> None:
-    found = [p for seed in range(3) for p in verdicts.pairs("quiet", measured(CASE, 0.002, seed))]
-    rows = {(row[0], row[2]): row for row in verdicts.rates(found).rows}
+    found = [p for seed in range(3) for p in verdicts.compare_arms("quiet", measured(CASE, 0.002, seed))]
+    rows = {(row[0], row[2]): row for row in verdicts.show_rates(found).rows}
     row = rows["step time", "+10%"]
     assert row[3:8] == ("3", "3", "100%", "29% to 100%", "at least 90%"), "Clopper and Pearson's for 3 of 3"
     assert rows["step time", "nothing"][3:8] == ("6", "0", "0%", "0% to 46%", "at most 5%")
-    (beside,) = verdicts.by_framework(found).rows
+    (beside,) = verdicts.show_equal_times(found).rows
     assert beside[:3] == ("quiet", "torch", "6")
 
 
@@ -87,5 +87,5 @@ def test_the_records_are_kept_in_one_file(tmp_path: Path, monkeypatch: pytest.Mo
     kept = verdicts.gather(tmp_path / "measured", "quiet")
     assert kept.read_bytes() == verdicts.gather(tmp_path / "measured", "quiet").read_bytes()
     assert {name: len(records) for name, records in verdicts.load_records(tmp_path).items()} == {"quiet": len(found)}
-    assert len(verdicts.rates(verdicts.pairs("quiet", verdicts.load_records(tmp_path)["quiet"])).rows) == 9
+    assert len(verdicts.show_rates(verdicts.compare_arms("quiet", verdicts.load_records(tmp_path)["quiet"])).rows) == 9
     assert [c.rows for c in verdicts.comparisons(tmp_path / "nowhere")] == [(), (), ()]
