@@ -128,9 +128,10 @@ def steady(environment: dict[str, Environment], tmp_path_factory: pytest.TempPat
         with FileLock(f"{file}.lock"):
             found = json.loads(file.read_text()) if file.exists() else []
             while len(found) < processes:
-                done = runner.Memory(case, environment[case.framework], Options(), folder).end(lambda _: None)
+                done = runner.MemoryProcess(case, environment[case.framework], Options(), folder).end(lambda _: None)
                 assert done.status == "ok", done.reason
-                file.write_text(json.dumps([*found, done.result["peaks"]]))
+                assert done.result.memory
+                file.write_text(json.dumps([*found, done.result.memory.peaks]))
                 found = json.loads(file.read_text())
         return found[:processes]
 

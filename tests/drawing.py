@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from framebench.analysis import figures, frames
-from framebench.records.record import Proof, Record, Verification
+from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
+from framebench.suite.result import StrategyEffect, Verification
 from tests.handmade import in_blocks, provenance, record
 
 MIB = 2**20
@@ -32,7 +33,7 @@ def made(
     case = Case("transformer", framework, scenario, strategy, batch, "cpu")
     fields: dict[str, Any] = {
         "peaks": {"host.rss": peak * MIB}, "step_s": [step], "first_step_s": 2.0, "verification": RIGHT,
-        "effect": Proof(proven=True, evidence={}), "provenance": origin(framework),
+        "effect": StrategyEffect(proven=True, evidence={}), "provenance": origin(framework),
     }  # fmt: skip
     return record(case, **(fields | more))
 

@@ -11,12 +11,16 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis import frames
-from framebench.records.record import ROUNDS, Proof, Provenance, Record, Turns, Verification
+from framebench.records.record import ROUNDS, Provenance, Record, Turns
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
+from framebench.suite.result import StrategyEffect, Verification
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
-RIGHT = {"verification": Verification(passed=True, relative_error={"loss": 1e-8}), "effect": Proof(proven=True, evidence={})}
+RIGHT = {
+    "verification": Verification(passed=True, relative_error={"loss": 1e-8}),
+    "effect": StrategyEffect(proven=True, evidence={}),
+}
 
 
 def provenance(**changes: Any) -> Provenance:

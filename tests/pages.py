@@ -14,8 +14,9 @@ import pytest
 
 from framebench.features.site.links import slug
 from framebench.records import store
-from framebench.records.record import Proof, Record, Verification
+from framebench.records.record import Record
 from framebench.suite.case import Case
+from framebench.suite.result import StrategyEffect, Verification
 from tests.handmade import provenance, record
 
 EVIL = """"'><script>window.harmed = 1</script><img src=x onerror="window.harmed = 1">{{ 7 * 7 }}"""
@@ -29,7 +30,7 @@ def made(strategy: str, peak: int, seconds: list[float], day: int = 1, batch: in
     where = {"machine": "lab", "versions": {"torch": "2.13.0"}, "measured_at": datetime(2026, 1, day, tzinfo=UTC)}
     where |= changes.pop("where", {})
     fields = {"peaks": {"host.rss": peak}, "peak_samples": [{"host.rss": peak}], "step_s": seconds, "first_step_s": 1.0}
-    fields |= {"verification": RIGHT, "effect": Proof(proven=True, evidence={"blocks": 2})} | changes
+    fields |= {"verification": RIGHT, "effect": StrategyEffect(proven=True, evidence={"blocks": 2})} | changes
     return record(Case("transformer", "torch", "train", strategy, batch, "tiny"), provenance=provenance(**where), **fields)
 
 
@@ -44,7 +45,7 @@ def everything() -> Iterator[Record]:
     yield made("accumulate", 0, [], status="oom", reason="memory ran out", **nothing)
     yield made("keep_grads", 0, [], status="crashed", reason="signal 11", log_tail="last words", **nothing)
     evil = {"machine": EVIL_MACHINE, "hardware": {"cpu": EVIL, EVIL: EVIL}, "command": EVIL, "environment": {EVIL: EVIL}}
-    proof = Proof(proven=False, evidence={EVIL: EVIL})
+    proof = StrategyEffect(proven=False, evidence={EVIL: EVIL})
     yield made("fp32", 2**20, [1.0, 1.0], reason=EVIL, log_tail=EVIL, effect=proof, where=evil | {"versions": {"torch": EVIL}})
 
 

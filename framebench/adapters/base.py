@@ -26,6 +26,7 @@ from framebench.adapters.parts import Hooks, Ledger
 from framebench.instruments import host, limits
 from framebench.models.spec import OWN
 from framebench.suite.case import Case
+from framebench.suite.result import StrategyEffect
 
 Evidence = dict[str, Any]
 Proof = Callable[[Evidence], bool]
@@ -52,14 +53,6 @@ class Events(Protocol):
     def stop(self) -> None: ...
 
     def seconds(self) -> float: ...
-
-
-@dataclass(frozen=True)
-class Effect:
-    """Proof, by something other than memory, that the strategy was on: `evidence` is what was counted."""
-
-    proven: bool
-    evidence: Evidence
 
 
 @dataclass(frozen=True)
@@ -169,11 +162,13 @@ class Adapter(ABC):
             self.spent["collector"] += time.perf_counter() - self.collection_started
             self.collections[f"generation {info['generation']}"] += 1
 
-    def effect(self) -> Effect:
+    def effect(self) -> StrategyEffect:
         """Observe one more step, and ask every part of the strategy for its proof."""
         evidence = self.observe()
         proven = {name: bool(proof(evidence)) for name, proof in self.proofs.items()}
-        return Effect(all(proven.values()), evidence | ({} if len(proven) == 1 else {"proven": proven}))
+        if len(proven) > 1:
+            evidence["proven"] = proven
+        return StrategyEffect(all(proven.values()), evidence)
 
     inputs: Batch  # set by make()
     stream: list[Batch]  # `varlen`: set by make()

@@ -1,8 +1,12 @@
-"""Times that can be compared: the arms of a block are processes that are alive at once on one core, and take turns.
+"""Measure cases in blocks, so that their times can be compared.
 
-Equal processes that run one after the other differ by tens of per cent, since a machine drifts; in turn they differ by a few.
-So a ratio is taken within a round of a block, and judged over several blocks, each of fresh processes. A case whose memory was
-not yet measured in the session has a process of its own for that when the block's rounds are over.
+The arms of a block are processes that are alive at once on one core, and take turns. Equal processes that run one after
+the other differ by tens of per cent, since a machine drifts; in turn they differ by a few. So a ratio is taken within a
+round of a block, and judged over several blocks, each of fresh processes. When the rounds are over, a case whose memory
+was not yet measured in the session has a process of its own for that.
+
+From `measure` down: `measure_group` asks for the mathematics of the arms (`mathematics.py`), `run_block` starts their
+processes and goes through the rounds, and `finish_block` measures the memory and writes the records.
 """
 
 from __future__ import annotations
@@ -13,37 +17,41 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from framebench.engine import mathematics, pending, references, runner
+from framebench.engine import mathematics, recording, references, runner
 from framebench.engine import page_cache as pages
 from framebench.engine.capacity import Capacity, fits, free_memory
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
-from framebench.engine.runner import RESULTS, Memory, Options
-from framebench.engine.supervisor import Outcome
-from framebench.engine.timed_process import Arm, ReferenceProduct, Timed, TimedProcess
+from framebench.engine.recording import Context
+from framebench.engine.runner import RESULTS, CaseOutcome, MemoryProcess, Options
+from framebench.engine.timed_process import Arm, ReferenceMatmul, TimedProcess
 from framebench.instruments import nvml
 from framebench.records import provenance, store
 from framebench.records.record import Record, Turns
 from framebench.suite.case import Case
-from framebench.suite.protocol import Mathematics
+from framebench.suite.protocol import Reference
+from framebench.suite.result import Mathematics
 
 Item = TypeVar("Item")
 MathematicsCheck = Callable[[list[Arm], Options, Callable[[Case, str], None]], dict[Arm, Mathematics]]
 
 
 class Listener:
-    """Who wants to know how it goes; here nobody."""
+    """No-op progress listener; subclass to receive events."""
 
-    def phase(self, case: Case, what: str) -> None: ...
+    def phase(self, case: Case, what: str) -> None:
+        """Hear what is done for a case now."""
 
-    def done(self, record: Record) -> None: ...
+    def done(self, record: Record) -> None:
+        """Hear that a case is measured."""
 
-    def skipped(self, case: Case) -> None: ...
+    def skipped(self, case: Case) -> None:
+        """Hear that no more of a case will be measured."""
 
 
 NOBODY = Listener()
@@ -51,7 +59,7 @@ NOBODY = Listener()
 
 @dataclass
 class Run:
-    """One run of the suite, as far as it measures: where records go, and what was compiled in it."""
+    """One run of the suite, as far as it measures: where records go, and what was compiled in it. Use as a context."""
 
     id: str
     options: Options
@@ -70,78 +78,127 @@ class Run:
 
     @property
     def without_times(self) -> bool:
-        """Only what a loaded machine does not change: whether cases are right, and their memory."""
+        """Say whether only what a loaded machine does not change is measured: whether cases are right, and their memory."""
         return not self.options.rounds
 
     @property
     def compiles_alone(self) -> bool:
+        """Say whether nothing may be built next to what compiles, since the time of its first step is recorded."""
         return self.options.first_alone and not self.without_times
 
+    def folder(self, arm: Arm) -> Path:
+        """Return the folder of the arm's records."""
+        return store.folder(self.results, provenance.machine_name(), arm.environment.name, arm.case)
+
     def records(self, arm: Arm) -> list[Record]:
-        """What this session has of an arm by now, oldest first."""
-        where = store.folder(self.results, provenance.machine_name(), arm.environment.name, arm.case)
-        return [r for r in store.all_of_session(where, self.id) if r.provenance.planted == arm.planted]
+        """Return what this session has of an arm by now, oldest first."""
+        session_records = store.all_of_session(self.folder(arm), self.id)
+        return [record for record in session_records if record.provenance.planted == arm.planted]
+
+    def unfinished(self, arm: Arm) -> list[Record]:
+        """Return the records of this session and arm whose memory is still to be measured."""
+        finished = [(record.turns.block, record.turns.arm) for record in self.records(arm) if record.turns]
+        unfinished = []
+        for record in store.read_unfinished(self.folder(arm)):
+            place = (record.turns_taken.block, record.turns_taken.arm)
+            is_ours = record.provenance.session == self.id and record.provenance.planted == arm.planted
+            if is_ours and place not in finished:
+                unfinished.append(record)
+        return unfinished
+
+    def write(self, record: Record, arm: Arm) -> None:
+        """Write a record and report that it is done. Raises OSError."""
+        store.write(record, self.folder(arm))
+        if record.turns is not None:
+            store.unfinished_file(record, self.folder(arm)).unlink(missing_ok=True)
+        self.told.done(record)
 
     def scratch_of(self, arm: Arm) -> Path:
-        """Where the arm's programs lie once they are compiled."""
+        """Return where the arm's programs lie once they are compiled."""
         return self.scratch / arm.environment.name / arm.case.id.replace("/", ".")
 
     def can_share(self, arm: Arm) -> bool:
-        """Whether it may be built beside another: it has been compiled, or may compile there."""
+        """Say whether it may be built next to another: it has been compiled, or may compile there."""
         return not self.compiles_alone or self.scratch_of(arm).exists()
 
-    def write(self, record: Record, arm: Arm) -> None:
-        store.write(record, store.folder(self.results, record.provenance.machine, arm.environment.name, arm.case))
-        self.told.done(record)
+    def context(self, arm: Arm, load: float | None) -> Context:
+        """Return what a record of the arm tells of the circumstances. `load`: the load average before it was measured."""
+        return Context(arm.case, arm.environment, self.options, self.id, self.results, load, arm.planted)
 
 
 def measure(groups: list[Group], run: Run, blocks: int = 1) -> None:
-    """So many blocks of each group, but for what the session has already: the first of every group, then the second.
+    """Measure so many blocks of each group: the first of every group, then the second, and so on.
 
-    Raises OSError if a record cannot be written.
+    What the session has already is not measured again. Raises OSError if a record cannot be written.
     """
+    if run.without_times:
+        groups = [join_groups(groups)]
     for number in range(blocks):
-        for group in [_in_any_order(groups)] if run.without_times else groups:
+        for group in groups:
             measure_group(group, run, number)
 
 
-def _in_any_order(groups: list[Group]) -> Group:
-    """All as one, where nothing is compared: what others are verified against comes first, and processes wait for nobody
-    else."""
-    arms = dict.fromkeys([arm for group in groups for arm in group.always] + [arm for g in groups for arm in g.others])
-    return Group("without-times", (), tuple(arms))
+def join_groups(groups: list[Group]) -> Group:
+    """Join groups whose times are not compared: then processes need not wait for those of another group.
+
+    What others are verified against comes first.
+    """
+    first = [arm for group in groups for arm in group.always]
+    others = [arm for group in groups for arm in group.others]
+    return Group("without-times", (), tuple(dict.fromkeys(first + others)))
 
 
 def measure_group(group: Group, run: Run, number: int = 0) -> None:
-    """The group's block of this number, or where memory does not suffice for one, several."""
+    """Measure the group's block of this number, or several where memory does not suffice for one.
+
+    What the session has of it is not measured again: what an interruption left is finished first.
+    """
     name = f"{run.id}/{group.name}/{number}"
-    if waiting := pending.read(run.results, name):
-        _complete(waiting, run)
-    records = {arm: run.records(arm) for arm in (*group.always, *group.others)}
-    blocks = {arm: {r.turns.block for r in records[arm] if r.turns} for arm in records}
-    taken = {block for arm_blocks in blocks.values() for block in arm_blocks if block.startswith(f"{name}.")}
-    left = [arm for arm in records if taken.isdisjoint(blocks[arm])]
+    arms = list(dict.fromkeys([*group.always, *group.others]))
+    for arm in arms:
+        interrupted = [record for record in run.unfinished(arm) if block_of(record).startswith(f"{name}.")]
+        finish_block([TimedArm(arm, record) for record in interrupted], run)
+    blocks_by_arm = {arm: {block_of(record) for record in run.records(arm) if record.turns} for arm in arms}
+    taken = {block for blocks in blocks_by_arm.values() for block in blocks if block.startswith(f"{name}.")}
+    left = [arm for arm in arms if taken.isdisjoint(blocks_by_arm[arm])]
     if run.without_times:  # nothing is compared: what is in another group's block of this number need not be in this one's
-        left = [arm for arm in left if number not in map(_number_of, blocks[arm])]
+        left = [arm for arm in left if number not in map(number_of, blocks_by_arm[arm])]
     left = without_wrong_mathematics(left, run)
-    sub_block = 1 + max((int(block.rpartition(".")[2]) for block in taken), default=-1)
+    sub_block = 1 + max(map(sub_block_of, taken), default=-1)
     while left:
-        arms, later = together(group, left, run)
-        timed, left, crowded = _one_block(f"{name}.{sub_block}", arms, len(group.always), run)
-        left += later
-        for arm in crowded:  # memory ran out among others: the answer is what it does alone
+        wanted, later = choose_arms(group, left, run)
+        block = run_block(f"{name}.{sub_block}", wanted, len(group.always), run)
+        timed = block.timed
+        for arm in block.crowded:  # memory ran out next to others: the answer is what it does alone
             sub_block += 1
-            timed += _one_block(f"{name}.{sub_block}", [arm], 1, run)[0]
+            timed += run_block(f"{name}.{sub_block}", [arm], 1, run).timed
         sub_block += 1
-        pending.write(run.results, name, timed)
-        _complete(timed, run)
+        for each in timed:
+            store.write_unfinished(each.record, run.folder(each.arm))
+        finish_block(timed, run)
+        left = block.left + later
+
+
+def block_of(record: Record) -> str:
+    """Return the name of a record's block, such as `SESSION/GROUP/NUMBER.SUB_BLOCK`."""
+    return record.turns_taken.block
+
+
+def number_of(block: str) -> int:
+    """Return the number in a block's name."""
+    return int(block.rpartition("/")[2].partition(".")[0])
+
+
+def sub_block_of(block: str) -> int:
+    """Return the number of the part of a block in its name."""
+    return int(block.rpartition(".")[2])
 
 
 def check_mathematics(arms: list[Arm], run: Run) -> None:
     """Have the mathematics of these arms checked in float64, unless the run knows of them."""
     unknown = [arm for arm in arms if arm not in run.mathematics_by_arm]
     if unknown:
-        run.mathematics_by_arm |= run.check_mathematics(unknown, run.options, run.told.phase)
+        run.mathematics_by_arm.update(run.check_mathematics(unknown, run.options, run.told.phase))
 
 
 def without_wrong_mathematics(arms: list[Arm], run: Run) -> list[Arm]:
@@ -153,208 +210,259 @@ def without_wrong_mathematics(arms: list[Arm], run: Run) -> list[Arm]:
     measurable = []
     for arm in arms:
         outcome = run.mathematics_by_arm.get(arm)
-        if outcome is None or outcome["passed"]:
+        if outcome is None or outcome.passed:
             measurable.append(arm)
         elif not run.records(arm):
-            run.write(joined(arm, {}, run), arm)
+            run.write(recording.make_wrong_record(run.context(arm, None), outcome), arm)
     return measurable
 
 
-def _number_of(block: str) -> int:
-    return int(block.rpartition("/")[2].partition(".")[0])
+def choose_arms(group: Group, left: list[Arm], run: Run) -> tuple[list[Arm], list[Arm]]:
+    """Return the arms of the next block and those that wait for another.
 
-
-def together(group: Group, left: list[Arm], run: Run) -> tuple[list[Arm], list[Arm]]:
-    """The arms of the next block and those that wait for another. Without times nothing is compared: then as many as there are
-    cores, so that little is lost by an interruption."""
+    Without times nothing is compared: then as many as there are cores, so that little is lost by an interruption.
+    """
     if run.without_times:
         at_once = len(run.options.cores())
         return left[:at_once], left[at_once:]
     return [*group.always, *(arm for arm in group.others if arm in left)], []
 
 
-def _one_block(block: str, arms: list[Arm], first: int, run: Run) -> tuple[list[Timed], list[Arm], list[Arm]]:
-    """A block of as many arms as fit, of which the `first` and one more are tried in any case: what became of each, the arms
-    that did not fit, and those that ran out of memory beside others."""
-    options, load, lives, files = run.options, runner.load_average(), list[TimedProcess](), set[Path]()
+@dataclass
+class TimedArm:
+    """An arm whose process for the time has ended, with its record so far: what may be missing is its memory."""
+
+    arm: Arm
+    record: Record
+    resident_bytes: int | None = None  # the most that the process has held, where that is known
+
+
+@dataclass
+class Block:
+    """What became of the arms of a block."""
+
+    timed: list[TimedArm]
+    left: list[Arm]  # did not fit
+    crowded: list[Arm]  # ran out of memory next to others
+
+
+def run_block(name: str, arms: list[Arm], first: int, run: Run) -> Block:
+    """Start the processes of as many arms as fit, have them take turns, and return what became of them.
+
+    The `first` arms and one more are tried in any case.
+    """
+    load = runner.load_average()
+    processes: list[TimedProcess] = []
+    files: set[Path] = set()
     try:
-        start(arms, first, lives, run)
-        files = set[Path]().union(*(live.files() for live in lives))
+        start_processes(arms, first, processes, run)
+        for process in processes:
+            files |= process.files()
         seed = secrets.randbelow(2**31)
-        product = _take_turns([live for live in lives if live.ready], seed, run)
-        for some in _parted([live for live in lives if live.ready], len(options.cores())):
-            for live, core in zip(some, options.cores()):
-                live.finish(core)
-            for live in some:
-                live.end()
+        matmul = take_turns(processes, seed, run)
+        verify_timed_steps(processes, run)
     finally:
-        for live in lives:
-            live.kill()
-    if not run.without_times and not nvml.gpus():  # kernels on a card do not lie in the host's pages
+        for process in processes:
+            process.kill()
+    if not run.without_times and not nvml.gpus():  # kernels on a GPU do not lie in the host's pages
         pages.renew(files)
-    _disown(lives)
-    timed = [
-        Timed(live.arm, turns(live, i, lives, block, seed, product), outcome(live), live.cold, load)
-        for i, live in enumerate(lives)
-    ]
-    crowded = [t for t in timed if t.outcome.status == "oom" and len(lives) > 1 and options.memory_limit is None]
-    return [t for t in timed if t not in crowded], arms[len(lives) :], [t.arm for t in crowded]
+    outcomes = [outcome_of(process) for process in processes]
+    fail_those_verified_against_wrong(processes, outcomes)
+    block = Block([], arms[len(processes) :], [])
+    arm_names = [process.arm.case.id for process in processes]
+    for number, (process, outcome) in enumerate(zip(processes, outcomes)):
+        if outcome.status == "oom" and len(processes) > 1 and run.options.memory_limit is None:
+            block.crowded.append(process.arm)
+            continue
+        record = recording.make_record(
+            run.context(process.arm, load),
+            outcome,
+            mathematics=run.mathematics_by_arm.get(process.arm),
+            turns=turns_of(process, number, arm_names, name, seed, matmul),
+            samples=process.samples,
+            has_first_step=times_first_step(process, run),
+        )
+        block.timed.append(TimedArm(process.arm, record, outcome.resident_bytes))
+    return block
 
 
-def start(arms: list[Arm], first: int, lives: list[TimedProcess], run: Run) -> None:
-    """Fill `lives`, of which the `first` and one more are tried in any case. What compiles is alone, since its first step is
-    timed; what finds everything compiled is built beside others, each on a core of its own."""
-    capacity, cores = Capacity(), run.options.cores()
-    while left := arms[len(lives) :]:
-        ready, some = [live for live in lives if live.ready], list[TimedProcess]()
-        for arm, core in zip(left, cores):
-            must = len(lives) <= first
-            alone = some and (not run.can_share(arm) or (some[0].cold and run.compiles_alone))
-            if alone or _waits(arm.case, some, run, lives) or not (must or capacity.fits_more(ready, 1 + len(some))):
+def start_processes(arms: list[Arm], first: int, processes: list[TimedProcess], run: Run) -> None:
+    """Start the arms' processes in batches until memory is full, and add them to `processes`.
+
+    The `first` arms and one more are tried in any case. What compiles is alone, since its first step is timed; what
+    finds everything compiled is built next to others, each on a core of its own.
+    """
+    capacity = Capacity()
+    while len(processes) < len(arms):
+        ready = [process for process in processes if process.ready]
+        batch: list[TimedProcess] = []
+        for arm, core in zip(arms[len(processes) :], run.options.cores()):
+            is_tried_in_any_case = len(processes) <= first
+            if not is_tried_in_any_case and not capacity.fits_more(ready, 1 + len(batch)):
                 break
-            live = TimedProcess(arm, run.options, run.scratch_of(arm), partial(run.told.phase, arm.case))
-            lives.append(live)
-            some.append(live)
-            live.start(reference(arm.case, run, lives), core)
-        if not some:
+            if batch and must_wait(arm, batch, processes, run):
+                break
+            process = TimedProcess(arm, run.options, run.scratch_of(arm), partial(run.told.phase, arm.case))
+            processes.append(process)
+            batch.append(process)
+            process.start(find_reference(arm.case, run, processes), core)
+        if not batch:
             return
-        for live in some:
-            live.get_ready()
-            capacity.enter(live.worker.process.pid if live.worker else None)
+        for process in batch:
+            process.get_ready()
+            capacity.enter(process.worker.process.pid if process.worker else None)
 
 
-def _waits(case: Case, some: list[TimedProcess], run: Run, lives: list[TimedProcess]) -> bool:
-    """For the values of one that is being built, which it will be verified against."""
-    rivals = any(live.arm.case.golden_key == case.golden_key for live in some)
-    return rivals and references.needed(case) and reference(case, run, lives) is None
+def must_wait(arm: Arm, batch: list[TimedProcess], processes: list[TimedProcess], run: Run) -> bool:
+    """Say whether an arm must not be built next to those that are being built."""
+    if not run.can_share(arm) or (batch[0].is_cold and run.compiles_alone):
+        return True
+    return waits_for_reference(arm.case, batch, processes, run)
 
 
-def _parted(items: list[Item], at_once: int) -> Iterator[list[Item]]:
-    for i in range(0, len(items), at_once):
-        yield items[i : i + at_once]
+def waits_for_reference(case: Case, batch: list[TimedProcess], processes: list[TimedProcess], run: Run) -> bool:
+    """Say whether a case has to be verified against one that is being built."""
+    is_built_now = any(process.arm.case.golden_key == case.golden_key for process in batch)
+    return is_built_now and references.needed(case) and find_reference(case, run, processes) is None
 
 
-def _take_turns(lives: list[TimedProcess], seed: int, run: Run) -> ReferenceProduct | None:
-    """The rounds: in each the reference product, then every arm in random order."""
-    if not lives or run.without_times:
+def find_reference(case: Case, run: Run, processes: list[TimedProcess]) -> Reference | None:
+    """Return what the case is verified against where there are no float64 values: an arm of this block, or a record."""
+    alive = [(process.arm.case, process.verification) for process in processes if process.verification]
+    records = run.results / "records" / provenance.machine_name()
+    return references.among(case, alive) or references.find(case, run.id, records)
+
+
+def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceMatmul | None:
+    """Go through the rounds: in each the reference matmul, then every arm that is alive, in random order."""
+    alive = [process for process in processes if process.ready]
+    if not alive or run.without_times:
         return None
-    order, start = random.Random(seed), time.monotonic()
-    with ReferenceProduct(run.options, run.scratch) as product:
+    order = random.Random(seed)
+    began = time.monotonic()
+    with ReferenceMatmul(run.options, run.scratch) as matmul:
         for number in range(run.options.rounds):
-            run.told.phase(lives[0].arm.case, f"round {number + 1} of {run.options.rounds}, {len(lives)} in turn")
-            product.turn(number)
-            for live in order.sample(lives, len(lives)):
-                if live.ready and number < live.rounds:
-                    live.turn(number, start)
-    return product
+            phase = f"round {number + 1} of {run.options.rounds}, {len(alive)} in turn"
+            run.told.phase(alive[0].arm.case, phase)
+            matmul.turn(number)
+            for process in order.sample(alive, len(alive)):
+                if process.ready and number < process.rounds:
+                    process.turn(number, began)
+    return matmul
 
 
-def outcome(live: TimedProcess) -> Outcome:
-    assert live.outcome
-    live.outcome.seconds = live.seconds
-    return live.outcome
+def verify_timed_steps(processes: list[TimedProcess], run: Run) -> None:
+    """Have the arms that are alive verify what was timed, each on a core of its own, and wait for their results."""
+    alive = [process for process in processes if process.ready]
+    cores = run.options.cores()
+    for batch in split(alive, len(cores)):
+        for process, core in zip(batch, cores):
+            process.finish(core)
+        for process in batch:
+            process.end()
 
 
-def turns(
-    live: TimedProcess, number: int, lives: list[TimedProcess], block: str, seed: int, product: ReferenceProduct | None
+def split(items: list[Item], at_once: int) -> Iterator[list[Item]]:
+    """Yield the items in batches of so many."""
+    for start in range(0, len(items), at_once):
+        yield items[start : start + at_once]
+
+
+def outcome_of(process: TimedProcess) -> CaseOutcome:
+    """Return the outcome of a process that has ended."""
+    assert process.outcome
+    process.outcome.seconds = process.seconds
+    return process.outcome
+
+
+def fail_those_verified_against_wrong(processes: list[TimedProcess], outcomes: list[CaseOutcome]) -> None:
+    """Turn the verification of an arm into a failed one if what it was verified against came out wrong in the end."""
+    wrong = {process.arm.case.id for process, outcome in zip(processes, outcomes) if not outcome.is_right}
+    for process, outcome in zip(processes, outcomes):
+        against = process.verification.against if process.verification else None
+        verification = outcome.result.verification
+        if against in wrong and verification is not None:
+            reason = f"it was verified against {against}, which came out wrong"
+            failed = replace(verification, passed=False, reason=reason)
+            outcome.result = replace(outcome.result, verification=failed)
+
+
+def turns_of(
+    process: TimedProcess, number: int, arms: list[str], block: str, seed: int, matmul: ReferenceMatmul | None
 ) -> Turns:
-    """Without rounds where there are no times."""
-    timed = bool(outcome(live).result.get("step_s"))
-    seconds = product.seconds if product else {}
+    """Return which turns an arm made in its block; none where it has no times."""
+    rounds = process.turn_rounds if process.samples else []
+    matmul_seconds = matmul.seconds if matmul else {}
     return Turns(
         block=block,
         arm=number,
-        arms=[other.arm.case.id for other in lives],
+        arms=arms,
         seed=seed,
-        steps=live.steps,
-        round=live.round if timed else [],
-        at_s=live.at if timed else [],
-        reference_s=[seconds[r] for r in live.round if r in seconds] if timed else [],
-        reference_flop=product.flop if product else 0.0,
+        steps=process.steps,
+        round=rounds,
+        at_s=process.turn_began_s if process.samples else [],
+        reference_s=[matmul_seconds[number] for number in rounds if number in matmul_seconds],
+        reference_flop=matmul.flop if matmul else 0.0,
     )
 
 
-def reference(case: Case, run: Run, lives: list[TimedProcess]) -> references.Reference | None:
-    """What the case is verified against where there are no float64 values: an arm of this block, or a record of the run."""
-    alive = [(live.arm.case, live.verification) for live in lives if live.verification]
-    return references.among(case, alive) or references.find(case, run.id, run.results / "records" / provenance.machine_name())
+def times_first_step(process: TimedProcess, run: Run) -> bool:
+    """Say whether the time of the first step means something: it was alone, and what it compiles was not compiled before."""
+    if run.without_times or not process.is_cold:
+        return False
+    return run.compiles_alone or not nvml.gpus()
 
 
-def _disown(lives: list[TimedProcess]) -> None:
-    """An arm that was verified against one that came out wrong in the end is not verified."""
-    for live in lives:
-        against = live.verification.get("against")
-        for other in lives:
-            if other.arm.case.id == against and not (outcome(other).status == "ok" and runner.passed(outcome(other))):
-                verdict = outcome(live).result.get("verification")
-                if verdict is not None:
-                    verdict |= {"passed": False, "reason": f"it was verified against {against}, which came out wrong"}
+def finish_block(timed: list[TimedArm], run: Run) -> None:
+    """Measure the memory that is still missing, and write one record per arm.
 
-
-def _complete(timed: list[Timed], run: Run) -> None:
-    """The memory of those arms that the session has none of yet, and the records of all. What comes to its end is written at
-    once, and what was interrupted goes on from there."""
-    name = timed[0].turns.block
-    having = {t.turns.arm for t in timed if any(r.peaks and not _in_block(r, t) for r in run.records(t.arm))}
-    left = [t for t in timed if not any(_in_block(r, t) and r.turns and r.turns.arm == t.turns.arm for r in run.records(t.arm))]
-    roomy = fits([max((t.outcome.held for t in left), default=0)], free_memory(), len(run.options.cores()))
-    for some in _parted(left, len(run.options.cores()) if roomy else 1):
+    Each record is written as soon as its arm is complete, so an interrupted session resumes at the first arm without one.
+    """
+    for batch in split(timed, memory_processes_at_once(timed, run)):
         with ExitStack() as stack:
-            due = [t for t in some if run.options.peaks_each_block or t.turns.arm not in having]
-            wanted = due if run.options.memory else []
-            memory = {t.turns.arm: m for t in wanted if (m := _memory_of(t, run, stack))}
-            for t in some:
-                run.write(record(t, run, memory.get(t.turns.arm)), t.arm)
-    pending.remove(run.results, name.rpartition(".")[0])
+            processes: dict[int, MemoryProcess] = {}  # by the place in the batch
+            for place, each in enumerate(batch):
+                if memory_is_missing(each, run):
+                    process = MemoryProcess(
+                        each.arm.case, each.arm.environment, run.options, run.scratch_of(each.arm), each.arm.extra
+                    )
+                    stack.callback(process.kill)
+                    processes[place] = process
+            for place, each in enumerate(batch):
+                record = each.record
+                if place in processes:
+                    outcome = processes[place].end(partial(run.told.phase, each.arm.case))
+                    record = recording.add_memory(record, outcome)
+                run.write(record, each.arm)
 
 
-def _memory_of(timed: Timed, run: Run, stack: ExitStack) -> Memory | None:
-    """The process for the arm's memory, gone when the stack closes; none where the other half did not come out right."""
-    if timed.outcome.status != "ok" or not runner.passed(timed.outcome):
-        return None
-    memory_process = Memory(timed.arm.case, timed.arm.environment, run.options, run.scratch_of(timed.arm), timed.arm.extra)
-    stack.callback(memory_process.kill)
-    return memory_process
+def memory_is_missing(timed: TimedArm, run: Run) -> bool:
+    """Say whether the arm's memory is to be measured: it came out right, and the session has no peaks of it yet."""
+    record = timed.record
+    if record.status != "ok" or not run.options.memory:
+        return False
+    if run.options.peaks_each_block:
+        return True
+    earlier = [other for other in run.records(timed.arm) if other.turns is None or block_of(other) != block_of(record)]
+    return not any(other.peaks for other in earlier)
 
 
-def _in_block(record: Record, timed: Timed) -> bool:
-    return record.turns is not None and record.turns.block == timed.turns.block
-
-
-def record(timed: Timed, run: Run, memory: Memory | None) -> Record:
-    """Both halves of an arm, when the memory's process has ended."""
-    outcomes, card = {"time": timed.outcome}, nvml.state()
-    if memory:
-        outcomes["memory"] = memory.end(partial(run.told.phase, timed.arm.case))
-    if not timed.cold or run.without_times or (nvml.gpus() and not run.compiles_alone):
-        timed.outcome.result.pop("first_step_s", None)  # it found compiled what the first block's compiled, or was not alone
-    return joined(timed.arm, outcomes, run, timed.turns, timed.load, card)
-
-
-def joined(
-    arm: Arm, outcomes: dict[str, Outcome], run: Run, turns: Turns | None = None, load: float | None = None,
-    card: dict[str, Any] | None = None,
-) -> Record:  # fmt: skip
-    """The record of an arm, by what its processes found."""
-    fields, status, reason = runner.join(outcomes, run.mathematics_by_arm.get(arm))
-    if status == "timeout" and (cause := runner.too_slow(arm.case)):
-        reason = f"{reason}; {cause}"
-    origin = runner.provenance_of(
-        arm.case, run.id, arm.environment, run.options, load, outcomes, run.results, card, arm.planted
-    )
-    log = next((o.log for o in outcomes.values() if o.log), None)
-    return Record(
-        case=arm.case.id, status=status, reason=reason, log_tail=log, provenance=origin, turns=turns,
-        spent_s=runner.spent(outcomes), **fields,
-    )  # fmt: skip
+def memory_processes_at_once(timed: list[TimedArm], run: Run) -> int:
+    """Return how many processes for the memory may be alive at once: one for each core, or one if memory is scarce."""
+    at_once = len(run.options.cores())
+    sizes = [each.resident_bytes for each in timed if each.resident_bytes is not None]
+    if len(sizes) < len(timed):  # of an interrupted session: how large they are is not known any more
+        return 1
+    return at_once if fits([max(sizes, default=0)], free_memory(), at_once) else 1
 
 
 def not_measured(case: Case, run: Run, environment: Environment) -> Record:
-    """The record of a case that this machine cannot measure: the reason. Once in a run."""
+    """Return the record, written once in a session, that tells why this machine cannot measure a case."""
     arm = Arm(case, environment)
-    if earlier := run.records(arm):
+    earlier = run.records(arm)
+    if earlier:
         return earlier[-1]
-    origin = runner.provenance_of(case, run.id, environment, run.options, runner.load_average(), {}, run.results)
-    new_record = Record(case=case.id, status="unsupported", reason=runner.unsupported(case), provenance=origin)
-    run.write(new_record, arm)
-    return new_record
+    context = run.context(arm, runner.load_average())
+    record = recording.make_unsupported_record(context, runner.unsupported(case))
+    run.write(record, arm)
+    return record

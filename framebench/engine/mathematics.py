@@ -18,13 +18,13 @@ from pathlib import Path
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
-from framebench.engine.supervisor import Worker
+from framebench.engine.supervisor import Outcome, Worker
 from framebench.engine.timed_process import Arm
 from framebench.instruments import nvml
 from framebench.models.spec import folders
 from framebench.records import provenance
 from framebench.suite.case import Case, first_batch
-from framebench.suite.protocol import Mathematics
+from framebench.suite.result import Mathematics
 
 WORKER = "framebench.worker.mathematics"
 SMALLEST = "tiny"
@@ -41,7 +41,7 @@ def check(arms: list[Arm], options: Options, on_phase: Callable[[Case, str], Non
         case = representative(arm.case)
         if case is None:
             reason = f"there are no float64 references for {arm.case.golden_key}, and none for it at a smaller size"
-            outcomes[arm] = {"case": arm.case.id, "computed": False, "passed": True, "reason": reason}
+            outcomes[arm] = Mathematics(arm.case.id, computed=False, passed=True, reason=reason)
         else:
             representatives[arm] = case
     for file, several in by_file(representatives, options).items():
@@ -107,7 +107,7 @@ def read_lines(file: Path) -> dict[str, Mathematics]:
     if file.exists():
         for line in file.read_text().splitlines(keepends=True):
             if line.endswith("\n"):
-                outcomes |= json.loads(line)
+                outcomes.update({case: Mathematics(**fields) for case, fields in json.loads(line).items()})
     return outcomes
 
 
@@ -124,24 +124,36 @@ def compute_missing(
     Cases of a user's model are compared with their `baseline`, computed in the same process. A case whose process
     dies is not computed, with the reason; those after it go on in another process.
     """
-    lines = read_lines(file)
-    while missing := [case for case in cases if case.id not in lines]:
-        some = missing[:AT_ONCE]
-        orders: dict[str, object] = {"cases": [case.id for case in some], "file": str(file)}
-        if baseline is not None:
-            orders["baseline"] = baseline.id
-        variables = runner.worker_variables(environment, some[0], "time", options)
-        log = file.with_suffix(f".{os.getpid()}.log")
-        worker = Worker(environment, WORKER, orders, variables, log)
-        outcome = worker.end(on_phase, options.time_limit_s)
-        log.unlink(missing_ok=True)
-        lines = read_lines(file)
-        lost = next((case for case in some if case.id not in lines), None)
-        if lost is not None:
-            # not kept in the cache: what ended the process may not happen again
+    outcomes = read_lines(file)
+    died: dict[str, Mathematics] = {}  # not kept in the cache: what ended the process may not happen again
+    while True:
+        missing = [case for case in cases if case.id not in outcomes and case.id not in died]
+        if not missing:
+            return outcomes | died
+        batch = missing[:AT_ONCE]
+        outcome = run_worker(file, batch, environment, options, on_phase, baseline)
+        outcomes = read_lines(file)
+        lost = [case for case in batch if case.id not in outcomes]
+        if lost:  # the process died at the first of these, and did not come to the others
             reason = f"the step does not run in float64: {outcome.reason or outcome.status}"
-            lines[lost.id] = {"case": lost.id, "computed": False, "passed": True, "reason": reason}
-            cases = [case for case in cases if case is not lost]
-            rest = compute_missing(file, cases, environment, options, on_phase, baseline) if cases else {}
-            return rest | lines
-    return lines
+            died[lost[0].id] = Mathematics(lost[0].id, computed=False, passed=True, reason=reason)
+
+
+def run_worker(
+    file: Path,
+    cases: list[Case],
+    environment: Environment,
+    options: Options,
+    on_phase: Callable[[str], None],
+    baseline: Case | None,
+) -> Outcome:
+    """Have a process append a line for each case to the file, and say how it ended."""
+    orders: dict[str, object] = {"cases": [case.id for case in cases], "file": str(file)}
+    if baseline is not None:
+        orders["baseline"] = baseline.id
+    variables = runner.worker_variables(environment, cases[0], "time", options)
+    log = file.with_suffix(f".{os.getpid()}.log")
+    try:
+        return Worker(environment, WORKER, orders, variables, log).end(on_phase, options.time_limit_s)
+    finally:
+        log.unlink(missing_ok=True)

@@ -8,62 +8,70 @@ only checked for being finite. That its mathematics is right is decided in float
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
+from framebench.suite.result import Verification
 from framebench.suite.strategy import FRAMEWORKS
 
 
 def needed(case: Case) -> bool:
-    """Whether golden.json lacks the case's values."""
+    """Say whether golden.json lacks the case's values."""
     return case.golden_key not in case.spec.golden
 
 
 def in_order(cases: list[Case]) -> list[Case]:
-    """Baselines first where references have to be found, the rest as it was; frameworks as in the table."""
+    """Return the cases with those last that need a reference, and among these the baselines first, PyTorch's before all."""
 
     def rank(case: Case) -> tuple[bool, int]:
-        return not _is_base(case), FRAMEWORKS.index(case.framework) if needed(case) else 0
+        return not _is_baseline(case), FRAMEWORKS.index(case.framework)
 
-    late = sorted((c for c in cases if needed(c)), key=rank)
-    return [c for c in cases if not needed(c)] + late
-
-
-def _is_base(case: Case) -> bool:
-    return case.strategy == case.stage.baseline
+    without_golden = sorted((case for case in cases if needed(case)), key=rank)
+    return [case for case in cases if not needed(case)] + without_golden
 
 
 def find(case: Case, session: str, machine: Path) -> Reference | None:
-    """The reference among this machine's records of the session, if the case needs one and there is one."""
+    """Return the reference among this machine's records of the session, if the case needs one and there is one."""
     if not needed(case):
         return None
-    pattern = f"*/{case.workload}.*.b{case.batch}.{case.size}"
-    session_records = (store.of_session(folder, session) for folder in sorted(machine.glob(pattern)))
-    fit = [r for r in session_records if r is not None and r.case != case.id and _is_reference(r, case.golden_key)]
-    if not fit:
+    candidates = []
+    for folder in sorted(machine.glob(f"*/{case.workload}.*.b{case.batch}.{case.size}")):
+        record = store.of_session(folder, session)
+        if record is not None and record.case != case.id and _is_reference(record, case.golden_key):
+            candidates.append(record)
+    if not candidates:
         return None
-    first = min(fit, key=lambda r: (not _is_base(r.parsed), r.provenance.measured_at))
+    first = min(candidates, key=lambda record: (not _is_baseline(record.parsed), record.provenance.measured_at))
     assert first.verification
-    values = {name: value for name, value in first.verification.observed.items() if value is not None}
-    return Reference(first.case, values, first.verification.summaries)
+    return reference_of(first.case, first.verification)
 
 
-def among(case: Case, alive: list[tuple[Case, dict[str, Any]]]) -> Reference | None:
-    """The reference among the cases that are alive in the same block, each with what its verification observed."""
+def among(case: Case, alive: list[tuple[Case, Verification]]) -> Reference | None:
+    """Return the reference among the cases that are alive in the same block, each with its verification."""
     if not needed(case):
         return None
     for other, verification in alive:
-        if fits(other, case.golden_key) and verification.get("passed") and verification.get("summaries"):
-            return Reference(other.id, verification["observed"], verification["summaries"])
+        if fits(other, case.golden_key) and verification.passed and verification.summaries:
+            return reference_of(other.id, verification)
     return None
 
 
+def reference_of(case: str, verification: Verification) -> Reference:
+    """Return what a verified case gives others to be compared with."""
+    values = {name: value for name, value in verification.observed.items() if value is not None}
+    return Reference(case, values, verification.summaries)
+
+
 def fits(case: Case, key: str) -> bool:
+    """Say whether a case computes the values of this key in strict float32."""
     return case.golden_key == key and case.plan.precision == "fp32"
 
 
+def _is_baseline(case: Case) -> bool:
+    return case.strategy == case.stage.baseline
+
+
 def _is_reference(record: Record, key: str) -> bool:
-    return bool(fits(record.parsed, key) and record.status == "ok" and record.verified)
+    return fits(record.parsed, key) and record.status == "ok" and bool(record.verified)

@@ -1,4 +1,4 @@
-"""One arm of a block: its process, from the first line to the last, and what its turns took."""
+"""One arm of a block: the process that is timed, from its start to its end, and the reference process of the block."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from framebench.engine import page_cache as pages
 from framebench.engine import runner
 from framebench.engine.environments import Environment
-from framebench.engine.runner import Options, passed, worker_variables
-from framebench.engine.supervisor import Outcome, Worker
+from framebench.engine.recording import Samples
+from framebench.engine.runner import CaseOutcome, Options, case_outcome, worker_variables
+from framebench.engine.supervisor import Worker
 from framebench.instruments import nvml
-from framebench.records.record import Turns
+from framebench.records.record import read_result
 from framebench.suite.case import Case
 from framebench.suite.protocol import Message, Reference, Turn
+from framebench.suite.result import Verification
 
 TURN_S = 0.05  # a turn has as many steps as take this long: shorter ones are noise
 SYNCED = 4  # steps that follow a turn on a device, each waited for
-PATIENCE = 20.0  # times as long as expected a turn may take,
-LEAST_S = 60.0  # and at least so long
-LONGEST_S = 120.0  # of all turns of an arm, where that leaves it LEAST_ROUNDS
+PATIENCE = 20.0  # a turn may take so many times as long as expected,
+LEAST_S = 60.0  # and at least so many seconds
+LONGEST_S = 120.0  # what all turns of an arm may take together, where that leaves it LEAST_ROUNDS
 LEAST_ROUNDS = 4
-CONTROL = Environment("numpy", "", Path(sys.executable))  # what the reference product runs in
+CONTROL = Environment("numpy", "", Path(sys.executable))  # what the reference process runs in
 
 
 @dataclass(frozen=True)
@@ -40,168 +42,191 @@ class Arm:
 
     @property
     def planted(self) -> dict[str, float]:
+        """Return what is planted, as a record tells of it."""
         return {name: share for name, share in (("spin", self.spin), ("extra", self.extra)) if share}
 
 
 @dataclass
-class Timed:
-    """What became of an arm's time. `cold`: nothing that it compiles had been compiled in this session."""
-
-    arm: Arm
-    turns: Turns
-    outcome: Outcome
-    cold: bool
-    load: float | None  # one-minute load average when the block began
-
-
-@dataclass
 class TimedProcess:
-    """Life: `start`, `get_ready`, then turns while it is `ready`, then `finish` and `end`. Whatever goes wrong ends this arm
-    alone, and becomes its `outcome`. Between the first two and between the last two it works by itself."""
+    """The process in which an arm's steps are timed.
+
+    Its life: `start`, `get_ready`, then `turn` while it is `ready`, then `finish` and `end`. Whatever goes wrong ends
+    this arm alone and becomes its `outcome`. Between the first two and between the last two it works by itself, next to
+    others.
+    """
 
     arm: Arm
     options: Options
     scratch: Path  # of this session and case: what is compiled lies there
     on_phase: Callable[[str], None]
     worker: Worker | None = None
-    outcome: Outcome | None = None
-    verification: dict[str, Any] = field(default_factory=dict)
+    outcome: CaseOutcome | None = None  # once it has ended
+    verification: Verification | None = None  # of its first steps, once it is ready
+    is_cold: bool = False  # nothing that it compiles had been compiled in this session
     steps: int = 1  # in a turn
     rounds: int = 0  # that it takes part in
-    round: list[int] = field(default_factory=list)
-    at: list[float] = field(default_factory=list)
+    expected_turn_s: float = 0.0
+    queues: bool = False  # its steps, on a device
+    # one entry for each turn that it has made
+    turn_rounds: list[int] = field(default_factory=list)
+    turn_began_s: list[float] = field(default_factory=list)  # since the first turn of the block
     turns: list[Turn] = field(default_factory=list)
-    seconds: float = 0.0
-    joules: float = 0.0
-    queues: bool = False  # its steps on a device
     synced_s: list[float] = field(default_factory=list)
+    seconds: float = 0.0  # that it has worked, without waiting for its turns
+    joules: float = 0.0
+    resident_bytes: int = 0
 
     def start(self, reference: Reference | None, core: int | None = None) -> None:
-        """The process, on this core, or on that of its turns."""
-        self.cold = not self.scratch.exists()
+        """Start the process on this core, or on that of its turns."""
+        self.is_cold = not self.scratch.exists()
         self.scratch.mkdir(parents=True, exist_ok=True)
-        arm, self.began = self.arm, time.monotonic()
-        variables = worker_variables(arm.environment, arm.case, "time", self.options) | arm.environment.scratch(self.scratch)
-        self.options = runner.limited(arm.case, self.options)
-        options = self.options.on(arm.environment)
-        other = core if options.pin and core != options.core() else None
-        task = options.task(arm.case, "time", reference, other, arm.spin).as_dict()
+        case, environment = self.arm.case, self.arm.environment
+        self.working_since = time.monotonic()
+        variables = worker_variables(environment, case, "time", self.options) | environment.scratch(self.scratch)
+        self.options = runner.limited(case, self.options)
+        options = self.options.on(environment)
+        built_on = core if options.pin and core != options.core() else None
+        task = options.task(case, "time", reference, built_on, self.arm.spin)
         log = self.scratch / f"time-{time.monotonic_ns()}.log"
-        self.worker = Worker(arm.environment, "framebench.worker.worker", task, variables, log, live=True)
+        self.worker = Worker(environment, "framebench.worker.worker", task.as_dict(), variables, log, live=True)
 
     def get_ready(self) -> None:
-        """Build the case and warm it up."""
-        if message := self.answer("ready", self.options.time_limit_s):
-            told = message["ready"]
-            self.verification, self.queues = told["verification"], told["queues"]
-            self.steps = max(1, math.ceil(TURN_S / told["step_s"]))
-            self.turn_s = self.steps * told["step_s"]
-            self.rounds = max(min(LEAST_ROUNDS, self.options.rounds), min(self.options.rounds, int(LONGEST_S / self.turn_s)))
-        self.seconds += time.monotonic() - self.began
+        """Wait until the case is built, verified and warmed up, and decide how many steps and rounds it takes part in."""
+        message = self.receive("ready", self.options.time_limit_s)
+        if message is not None:
+            ready = message["ready"]
+            self.verification = read_result({"verification": ready["verification"]}).verification
+            self.queues = ready["queues"]
+            self.steps = max(1, math.ceil(TURN_S / ready["step_s"]))
+            self.expected_turn_s = self.steps * ready["step_s"]
+            within_the_limit = int(LONGEST_S / self.expected_turn_s)
+            least = min(LEAST_ROUNDS, self.options.rounds)
+            self.rounds = max(least, min(self.options.rounds, within_the_limit))
+        self.seconds += time.monotonic() - self.working_since
 
     @property
     def ready(self) -> bool:
+        """Say whether it is alive."""
         return self.outcome is None
 
-    def answer(self, name: Literal["ready", "turn", "synced"], limit_s: float) -> Message | None:
-        """What the worker says, if it has this name; None when it says something else instead, which is its end."""
+    def receive(self, name: Literal["ready", "turn", "synced"], limit_s: float) -> Message | None:
+        """Return the worker's answer of this name. Anything else is the worker's end, and the arm's outcome: None."""
         assert self.worker
-        message = self.worker.hear(self.on_phase, min(limit_s, self.options.time_limit_s))
+        message = self.worker.receive(self.on_phase, min(limit_s, self.options.time_limit_s))
         if message is not None and name in message:
             return message
-        self.outcome = self.worker.outcome()
+        self.outcome = case_outcome(self.worker, self.worker.outcome())
         return None
 
-    def turn(self, number: int, since: float) -> None:
-        """Its steps of round `number`; `since` is when the block's rounds began."""
+    def turn(self, number: int, block_began: float) -> None:
+        """Make its steps of round `number`."""
         assert self.worker
-        joules, began = nvml.energy(), time.monotonic()
-        self.worker.tell({"turn": self.steps})
-        message = self.answer("turn", max(LEAST_S, PATIENCE * self.turn_s))
+        joules_before = nvml.energy()
+        began = time.monotonic()
+        self.worker.send({"turn": self.steps})
+        message = self.receive("turn", self.patience_s)
         self.seconds += time.monotonic() - began
-        if message is not None:
-            self.round.append(number)
-            self.at.append(began - since)
-            self.turns.append(message["turn"])
-            spent = nvml.energy()
-            self.joules += 0.0 if spent is None or joules is None else spent - joules
-            if self.queues:
-                self.wait_for_each()
+        if message is None:
+            return
+        self.turn_rounds.append(number)
+        self.turn_began_s.append(began - block_began)
+        self.turns.append(message["turn"])
+        joules_after = nvml.energy()
+        if joules_before is not None and joules_after is not None:
+            self.joules += joules_after - joules_before
+        if self.queues:
+            self.wait_for_each()
+
+    @property
+    def patience_s(self) -> float:
+        """Return the seconds after which a turn is given up."""
+        return max(LEAST_S, PATIENCE * self.expected_turn_s)
 
     def wait_for_each(self) -> None:
-        """A few steps that are not queued: how much longer they take is what launching costs."""
+        """Make a few steps that are not queued: how much longer they take is what launching costs."""
         assert self.worker
         began = time.monotonic()
-        self.worker.tell({"synced": min(self.steps, SYNCED)})
-        message = self.answer("synced", max(LEAST_S, PATIENCE * self.turn_s))
+        self.worker.send({"synced": min(self.steps, SYNCED)})
+        message = self.receive("synced", self.patience_s)
         if message is not None:
             self.synced_s.append(message["synced"])
         self.seconds += time.monotonic() - began
 
     def finish(self, core: int | None = None) -> None:
-        """Verify what was timed, on this core."""
+        """Have it verify what was timed, on this core."""
         assert self.worker
-        self.began, self.most = time.monotonic(), self.held()
+        self.working_since = time.monotonic()
+        self.resident_bytes = self.held()
         pinned = self.options.on(self.arm.environment).pin
-        self.worker.tell({"finish": True, "core": core} if pinned and core is not None else {"finish": True})
+        if pinned and core is not None:
+            self.worker.send({"finish": True, "core": core})
+        else:
+            self.worker.send({"finish": True})
 
     def end(self) -> None:
-        """Have the result, with the times in it if it is right."""
+        """Wait for its result."""
         assert self.worker
-        self.outcome = self.worker.end(self.on_phase, self.options.time_limit_s)
-        self.seconds += time.monotonic() - self.began
-        self.outcome.joules, self.outcome.held = self.joules or None, self.most
-        if self.outcome.status == "ok" and passed(self.outcome):
-            self.outcome.result |= {
-                "step_s": [told["wall_s"] for told in self.turns],
-                "device_step_s": [told["device_s"] for told in self.turns if told["device_s"] is not None],
-                "synced_step_s": self.synced_s,
-                "instructions": [told["instructions"] for told in self.turns if told["instructions"] is not None],
-            }
+        self.outcome = case_outcome(self.worker, self.worker.end(self.on_phase, self.options.time_limit_s))
+        self.seconds += time.monotonic() - self.working_since
+        self.outcome.joules = self.joules or None
+        self.outcome.resident_bytes = self.resident_bytes
+
+    @property
+    def samples(self) -> Samples | None:
+        """Return the times of its turns, if it ended as it should and its result is right."""
+        if self.outcome is None or not self.outcome.is_right:
+            return None
+        return Samples(self.turns, self.synced_s)
 
     def held(self) -> int:
-        """The most bytes that the process has held by now."""
-        return _resident(self.worker.process.pid) if self.worker else 0
+        """Return the most bytes that the process has held by now."""
+        return read_resident_peak(self.worker.process.pid) if self.worker else 0
 
     def files(self) -> set[Path]:
-        """Those that the process maps."""
+        """Return the files that the process maps."""
         return pages.mapped(self.worker.process.pid) if self.worker else set()
 
     def kill(self) -> None:
+        """Kill it if it is still alive."""
         if self.worker:
             self.worker.kill()
 
 
-def _resident(pid: int) -> int:
-    """The high-water mark of its resident memory in bytes; 0 where there is no such process, or no Linux."""
+def read_resident_peak(pid: int) -> int:
+    """Return the high-water mark of a process's resident memory in bytes; 0 where there is no such process, or no Linux."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
+    for line in lines:
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
-class ReferenceProduct:
-    """The reference process of a block: how long a fixed product takes, asked in every round. Use as a context."""
+class ReferenceMatmul:
+    """The reference process of a block: how long a fixed matmul takes in every round. Use as a context."""
 
     def __init__(self, options: Options, scratch: Path) -> None:
-        one = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-        self.worker = Worker(
-            CONTROL, "framebench.worker.reference", {"core": options.core()}, one, scratch / "reference.log", live=True
-        )
-        self.flop, self.seconds = 0.0, dict[int, float]()
-        if told := self.worker.hear(lambda _: None, LEAST_S):
-            self.flop = told.get("flop", 0.0)
+        variables = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        orders: dict[str, object] = {"core": options.core()}
+        log = scratch / "reference.log"
+        self.worker = Worker(CONTROL, "framebench.worker.reference", orders, variables, log, live=True)
+        self.flop = 0.0
+        self.seconds: dict[int, float] = {}  # by round
+        message = self.worker.receive(lambda _: None, LEAST_S)
+        if message:
+            self.flop = message.get("flop", 0.0)
 
-    def __enter__(self) -> ReferenceProduct:
+    def __enter__(self) -> ReferenceMatmul:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.worker.kill()
 
     def turn(self, number: int) -> None:
-        """One that died has no times from then on."""
-        self.worker.tell({"turn": 1})
-        told = self.worker.hear(lambda _: None, LEAST_S)
-        if told and "turn" in told:
-            self.seconds[number] = told["turn"]["wall_s"]
+        """Time the matmul in this round. A process that died has no times from then on."""
+        self.worker.send({"turn": 1})
+        message = self.worker.receive(lambda _: None, LEAST_S)
+        if message and "turn" in message:
+            self.seconds[number] = message["turn"]["wall_s"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Annotated, Any, Literal, Self
@@ -12,6 +13,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from framebench.records.provenance import as_machine
 from framebench.suite.case import Case
+from framebench.suite.result import Result, StrategyEffect, Verification
 from framebench.suite.strategy import FRAMEWORKS
 
 SCHEMA = 1
@@ -31,72 +33,6 @@ Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=
 
 class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Compared(Part):
-    """The tensors of one kind (gradient, weight, buffer, an optimizer's state, output): how many were compared, how many were
-    beyond their tolerance, and the worst of them. The error is that of the norm or of the projections on random vectors."""
-
-    count: int
-    failed: int
-    worst: str
-    by: str
-    error: float | None
-    tolerance: float
-
-
-class Mathematics(Part):
-    """What the step of the record's strategy has shown in float64, compared with the reference (`worker/mathematics.py`)."""
-
-    case: str  # what was computed: the same strategy, as a rule at the size `tiny`
-    computed: bool  # else `reason` says why not, and the measured step alone was checked, in its own precision
-    passed: bool
-    reason: str | None = None
-    tensors: int = 0
-    worst: str = ""
-    error: float | None = None  # relative, of the worst value or tensor
-    tolerance: float | None = None
-
-
-class Again(Part):
-    """What was timed, verified: from the first weights the same step gave the first values once more (or in evaluation the last
-    timed step gave the output), and no timed step left the loss as it was."""
-
-    passed: bool
-    reason: str | None = None
-    unmoved_steps: int = 0
-    relative_error: dict[str, float | None] = {}
-    tensors: dict[str, Compared] = {}
-    margin: float | None = None
-
-
-class Verification(Part):
-    """`relative_error` of each observed value against golden.json, and the tolerance it had to meet; also of every tensor, and
-    of what was timed."""
-
-    passed: bool
-    reason: str | None = None
-    known_fault: bool = False  # the framework itself computes this wrong on this machine, as a trial of it has shown
-    # whose values `golden` holds, where two frameworks did not agree on them: a record of the same session, or one framework
-    against: str | None = None
-    observed: dict[str, float | None] = {}
-    golden: dict[str, float] = {}
-    relative_error: dict[str, float | None] = {}
-    tolerance: dict[str, float] = {}
-    tensors: dict[str, Compared] = {}  # by kind
-    margin: float | None = None  # the largest error over its tolerance, of values and tensors: beyond 1 it is wrong
-    state_bytes: int | None = None  # of the optimizer
-    still: bool = False  # without random numbers, since the strategy draws others than the baseline
-    again: Again | None = None
-    mathematics: Mathematics | None = None  # older records have none
-    summaries: dict[str, dict[str, tuple[float, ...]]] = {}  # of every tensor, where they are a reference for other records
-
-
-class Proof(Part):
-    """Whether the strategy was seen to be on, and what was counted to tell."""
-
-    proven: bool
-    evidence: dict[str, Any]
 
 
 class Calibration(BaseModel):
@@ -220,7 +156,7 @@ class Record(Part):
     shares: dict[str, Annotated[float, Field(ge=0)]] = {}  # of the step time: `wait` for input, Python's `collector`
     spent_s: dict[str, float] = {}  # where the case's wall-clock time went
     verification: Verification | None = None
-    effect: Proof | None = None
+    effect: StrategyEffect | None = None
     log_tail: str | None = None
     provenance: Provenance = Field(repr=False)
 
@@ -309,3 +245,12 @@ class Record(Part):
         """The release, without the build's label (`2.13.0` of `2.13.0+cpu`; `versions` keeps it)."""
         version = self.provenance.versions.get(self.case.split("/")[1])
         return version and version.split("+")[0]
+
+
+class _Answer(Part):
+    result: Result
+
+
+def read_result(fields: Mapping[str, Any]) -> Result:
+    """Return what a worker has printed as its result. Raises ValidationError where it is none."""
+    return _Answer.model_validate({"result": fields}).result

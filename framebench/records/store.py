@@ -7,12 +7,13 @@ and on read. `framebench.analysis.selection` tells which of a case's records cou
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import tempfile
 import warnings
 from collections.abc import Iterator
 from datetime import UTC
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -49,24 +50,56 @@ def folder(root: Path, machine: str, environment: str, case: Case) -> Path:
 
 
 def write(record: Record, where: Path) -> Path:
-    """Write atomically under the time of measurement; the full record is on disk before its name appears. A clock that stands
-    still or jumps back costs no record: a name that is taken gets a number."""
-    where.mkdir(parents=True, exist_ok=True)
+    """Write a record atomically under the time of its measurement, and return its path.
+
+    The full record is on disk before its name appears. A clock that stands still or jumps back costs no record: a name
+    that is taken gets a number.
+    """
     stamp = record.provenance.measured_at.astimezone(UTC).strftime("%Y%m%dT%H%M%S%f")
-    names = chain([f"{stamp}.json"], (f"{stamp}-{n}.json" for n in count(1)))
-    handle, temporary = tempfile.mkstemp(dir=where, suffix=".tmp")
+    target = where / f"{stamp}.json"
+    for number in count(1):
+        if not target.exists():
+            break
+        target = where / f"{stamp}-{number}.json"
+    write_atomically(record.model_dump_json(indent=1, exclude_defaults=False) + "\n", target)
+    return target
+
+
+def write_atomically(text: str, target: Path) -> None:
+    """Write a file so that whoever finds it finds all of it, whatever happens meanwhile. Raises OSError."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
     try:
         with os.fdopen(handle, "w") as file:
-            file.write(record.model_dump_json(indent=1, exclude_defaults=False) + "\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
-        target = next(where / name for name in names if not (where / name).exists())
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    return target
+
+
+def unfinished_file(record: Record, where: Path) -> Path:
+    """Return the file of a record whose memory is still to be measured. No reader of results takes it for a record."""
+    assert record.turns is not None
+    digest = hashlib.sha256(record.turns.block.encode()).hexdigest()[:16]
+    return where / f".{digest}-{record.turns.arm}.unfinished"
+
+
+def write_unfinished(record: Record, where: Path) -> None:
+    """Write a record whose memory is still to be measured, so that an interruption loses no times. Raises OSError."""
+    write_atomically(record.model_dump_json(), unfinished_file(record, where))
+
+
+def read_unfinished(where: Path) -> list[Record]:
+    """Return the records in a case's folder whose memory is still to be measured. Damaged ones are left out."""
+    records = []
+    for path in sorted(where.glob(".*.unfinished")):
+        with contextlib.suppress(BadRecord):
+            records.append(read(path))
+    return [record for record in records if record.turns is not None]
 
 
 def read(path: Path | str) -> Record:

@@ -22,7 +22,7 @@ import gc
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.models.spec import OWN
 from framebench.suite.case import Case
-from framebench.suite.protocol import Mathematics, Reference
+from framebench.suite.protocol import Reference
+from framebench.suite.result import Mathematics, to_json
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import errors
 from framebench.worker.observe import Observed, begin_again, first_steps
@@ -99,8 +100,8 @@ def check(
     if reason:
         return not_computed(case, reason)
     try:
-        found = baseline.find(case.still) if baseline else stored_reference(case)
-        if found is None:
+        reference_and_tolerances = baseline.find(case.still) if baseline else stored_reference(case)
+        if reference_and_tolerances is None:
             return not_computed(case, f"there are no float64 references for {case.golden_key}")
         adapter = adapters.load(case)
         adapter.float64 = True
@@ -111,13 +112,12 @@ def check(
         message = " ".join(str(error).split())[:300]
         name = "" if isinstance(error, NarrowResults) else f"{type(error).__name__}: "
         return not_computed(case, f"the step does not run in float64: {name}{message}")
+    reference, tolerances = reference_and_tolerances
     observed.tensors = comparable(case, observed.tensors)
-    outcome = compare(case, observed, *found)
-    if case.workload == OWN and not outcome["passed"]:
-        reference, tolerances = found
+    outcome = compare(case, observed, reference, tolerances)
+    if case.workload == OWN and not outcome.passed:
         cause = adapter.model_module.cause(adapter, wrong_gradients(observed, reference, tolerances))
-        if cause:
-            outcome["reason"] = cause
+        outcome = replace(outcome, reason=cause or outcome.reason)
     return outcome
 
 
@@ -139,39 +139,60 @@ def why_not_in_float64(case: Case) -> str:
 
 def not_computed(case: Case, reason: str) -> Mathematics:
     """Return the outcome of a case that cannot be decided in float64."""
-    return {"case": case.id, "computed": False, "passed": True, "reason": reason}
+    return Mathematics(case.id, computed=False, passed=True, reason=reason)
+
+
+@dataclass(frozen=True)
+class Float64Error:
+    """The relative error of one value or tensor in float64, with the tolerance it has to meet."""
+
+    name: str
+    error: float
+    tolerance: float
+
+    @property
+    def margin(self) -> float:
+        """Return the error in units of its tolerance, infinite where it is no number."""
+        return math.inf if math.isnan(self.error) else self.error / self.tolerance
 
 
 def compare(case: Case, observed: Observed, reference: Reference, tolerances: Tolerances | None = None) -> Mathematics:
     """Compare every value and tensor with the reference."""
-    errors_by_name: dict[str, tuple[float, float]] = {}  # relative error, tolerance
+    every = list_errors(case, observed, reference, tolerances)
+    compared = [each for each in every if each.tolerance <= DETERMINED]
+    reason = mismatched_tensors(observed.tensors, reference.tensors)
+    if not compared:
+        return Mathematics(case.id, computed=True, passed=not reason, reason=reason or None)
+    worst = max(compared, key=lambda each: each.margin)
+    if not reason and not worst.error <= worst.tolerance:
+        reason = f"{worst.name} is off by {worst.error:.1e} in float64, where at most {worst.tolerance:.0e} is rounding"
+    return Mathematics(
+        case.id,
+        computed=True,
+        passed=not reason,
+        reason=reason or None,
+        tensors=len(compared),
+        worst=worst.name,
+        error=worst.error if math.isfinite(worst.error) else None,
+        tolerance=worst.tolerance,
+    )
+
+
+def list_errors(case: Case, observed: Observed, reference: Reference, tolerances: Tolerances | None) -> list[Float64Error]:
+    """Return the error of every value, and of every tensor that has a reference."""
+    every = []
     for name, value in observed.values.items():
         expected = reference.values[name]
         error = abs(value - expected) / abs(expected) if expected else abs(value)
-        errors_by_name[name] = error, tolerances.of_value(name) if tolerances else TOLERANCE
+        every.append(Float64Error(name, error, tolerances.of_value(name) if tolerances else TOLERANCE))
     for kind, summaries in observed.tensors.items():
         for name, summary in summaries.items():
-            if name in reference.tensors.get(kind, {}) and name not in case.spec.incomparable:
-                error = max(errors(summary, reference.tensors[kind][name]))
-                tolerance = tolerances.of_tensor(kind, name) if tolerances else TOLERANCE
-                errors_by_name[f"{kind} of {name}"] = error, tolerance
-    compared = {name: pair for name, pair in errors_by_name.items() if pair[1] <= DETERMINED}
-
-    def margin(name: str) -> float:
-        error, tolerance = compared[name]
-        return math.inf if math.isnan(error) else error / tolerance
-
-    reason = mismatched_tensors(observed.tensors, reference.tensors)
-    outcome: Mathematics = {"case": case.id, "computed": True, "passed": not reason, "tensors": len(compared)}
-    if compared:
-        worst = max(compared, key=margin)
-        error, tolerance = compared[worst]
-        outcome |= {"worst": worst, "error": error if math.isfinite(error) else None, "tolerance": tolerance}
-        if not reason and not error <= tolerance:
-            reason = f"{worst} is off by {error:.1e} in float64, where at most {tolerance:.0e} is rounding"
-    if reason:
-        outcome |= {"passed": False, "reason": reason}
-    return outcome
+            if name not in reference.tensors.get(kind, {}) or name in case.spec.incomparable:
+                continue
+            error = max(errors(summary, reference.tensors[kind][name]))
+            tolerance = tolerances.of_tensor(kind, name) if tolerances else TOLERANCE
+            every.append(Float64Error(f"{kind} of {name}", error, tolerance))
+    return every
 
 
 def check_all(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
@@ -186,7 +207,7 @@ def check_all(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
         emit({"phase": f"mathematics in float64, {number} of {len(orders['cases'])}"})
         outcome = check(Case.of(name) if baseline else parse(name), baseline)
         with file.open("a") as lines:
-            lines.write(json.dumps({name: outcome}) + "\n")
+            lines.write(json.dumps({name: to_json(outcome)}) + "\n")
         gc.collect()  # the case before must not be in memory beside the next
     return {}
 

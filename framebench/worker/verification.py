@@ -8,8 +8,7 @@ digit is decided in float64, in a process of its own (`mathematics.py`).
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from framebench.models.spec import OWN
 from framebench.suite.case import Case
 from framebench.suite.catalog.quantized import moment_bytes
 from framebench.suite.protocol import LOSS_STEPS, Reference
+from framebench.suite.result import Again, TensorComparison, Verification
 from framebench.suite.tensors import Summaries, Summary, errors
 from framebench.worker.laziness_check import remembered, unfinished, unrepeated
 from framebench.worker.observe import Observed, begin_again, first_steps, output
@@ -28,23 +28,6 @@ from framebench.worker.tolerances import FACTOR, FLOAT32_ROUNDOFF, Tolerances
 # is. Its size says nothing, and that of its moments neither.
 NEGLIGIBLE = 2.0**-20
 SHOWN_FROM = 8.0  # roundoffs: a loss may stay what it was if an update moves it by less
-
-
-@dataclass
-class TensorComparison:
-    """The tensors of one kind: how many, how many beyond their tolerance, and the worst by error over tolerance."""
-
-    count: int
-    failed: int
-    worst: str
-    by: str  # norm or projections
-    error: float
-    tolerance: float
-
-    @property
-    def margin(self) -> float:
-        """Return the error in units of its tolerance: above 1 it is wrong."""
-        return self.error / self.tolerance
 
 
 def find_reference(case: Case, other: Reference | None = None) -> Reference | None:
@@ -64,8 +47,8 @@ def comparable(case: Case, tensors: Summaries) -> Summaries:
     return {kind: summaries for kind, summaries in tensors.items() if kind != "buffer"}
 
 
-def verify(adapter: Adapter, observed: Observed, tolerances: Tolerances, other: Reference | None = None) -> dict[str, Any]:
-    """Compare the first steps with the reference, and return the fields of a record's verification.
+def verify(adapter: Adapter, observed: Observed, tolerances: Tolerances, other: Reference | None = None) -> Verification:
+    """Compare the first steps with the reference.
 
     Where there are no float64 values, `other`, a float32 record of the session, stands in. The first such
     record has nothing to be compared with and must be finite.
@@ -75,21 +58,19 @@ def verify(adapter: Adapter, observed: Observed, tolerances: Tolerances, other: 
     if reference is None:
         return verify_finite(case, observed)
     observed.tensors = comparable(case, observed.tensors)
-    outcome = compare(case, observed, reference, tolerances)
+    verification = compare(case, observed, reference, tolerances)
     fault = adapter.known_fault()
     if fault:
-        outcome |= {"passed": False, "reason": fault, "known_fault": True}
-    if case.workload == OWN and not outcome["passed"]:
+        verification = replace(verification, passed=False, reason=fault, known_fault=True)
+    if case.workload == OWN and not verification.passed:
         cause = adapter.model_module.cause(adapter, wrong_gradients(observed, reference, tolerances))
-        if cause:
-            outcome["reason"] = cause
-    against = reference.case or case.spec.unconfirmed
-    if against:
-        outcome["against"] = against
-    if case.still:
-        outcome["still"] = True
-    outcome["state_bytes"] = observed.state_bytes
-    return outcome
+        verification = replace(verification, reason=cause or verification.reason)
+    return replace(
+        verification,
+        against=reference.case or case.spec.unconfirmed or None,
+        still=case.still,
+        state_bytes=observed.state_bytes,
+    )
 
 
 def wrong_gradients(observed: Observed, reference: Reference, tolerances: Tolerances | None) -> list[str]:
@@ -104,32 +85,51 @@ def wrong_gradients(observed: Observed, reference: Reference, tolerances: Tolera
     return names
 
 
-def compare(case: Case, observed: Observed, reference: Reference, tolerances: Tolerances) -> dict[str, Any]:
-    """Compare every value and tensor. Return each error with its tolerance, and the largest of their ratios."""
-    golden = {name: reference.values[name] for name in observed.values}
-    error = {name: abs(value - golden[name]) / abs(golden[name]) for name, value in observed.values.items()}
-    allowed = {name: tolerances.of_value(name) for name in observed.values}
+def compare(case: Case, observed: Observed, reference: Reference, tolerances: Tolerances) -> Verification:
+    """Compare every value and tensor. Give each error with its tolerance, and the largest of their ratios."""
+    golden = {}
+    relative_error: dict[str, float | None] = {}
+    allowed = {}
+    margins = []
+    for name, value in observed.values.items():
+        golden[name] = reference.values[name]
+        error = abs(value - golden[name]) / abs(golden[name])
+        relative_error[name] = error
+        allowed[name] = tolerances.of_value(name)
+        margins.append(error / allowed[name])
     comparisons = {}
     for kind, summaries in observed.tensors.items():
         if summaries.keys() == reference.tensors.get(kind, {}).keys():
             comparisons[kind] = compare_tensors(case, kind, summaries, reference, tolerances)
     if observed.updates:
         comparisons["update"] = compare_updates(observed.updates, tolerances)
-    margins = [error[name] / allowed[name] for name in error]
     margins += [comparison.margin for comparison in comparisons.values()]
     reason = mismatched_tensors(observed.tensors, reference.tensors) or wrong_state_bytes(case, observed)
-    outcome = {
-        "passed": not reason and all(margin <= 1 for margin in margins),  # NaN fails
-        "observed": observed.values,
-        "golden": golden,
-        "relative_error": error,
-        "tolerance": allowed,
-        "tensors": {kind: asdict(comparison) for kind, comparison in comparisons.items()},
-        "margin": math.nan if any(map(math.isnan, margins)) else max(margins),
-    }
-    if reason:
-        outcome["reason"] = reason
-    return outcome
+    return Verification(
+        passed=not reason and all(margin <= 1 for margin in margins),  # NaN fails
+        reason=reason or None,
+        observed=dict(observed.values),
+        golden=golden,
+        relative_error=relative_error,
+        tolerance=allowed,
+        tensors=comparisons,
+        margin=math.nan if any(map(math.isnan, margins)) else max(margins),
+    )
+
+
+@dataclass(frozen=True)
+class TensorError:
+    """The error of one tensor, of its norm or of its projections, with the tolerance it has to meet."""
+
+    name: str
+    by: str
+    error: float
+    tolerance: float
+
+    @property
+    def margin(self) -> float:
+        """Return the error in units of its tolerance, infinite where it is no number."""
+        return math.inf if math.isnan(self.error) else self.error / self.tolerance
 
 
 def compare_tensors(
@@ -137,19 +137,21 @@ def compare_tensors(
 ) -> TensorComparison:
     """Compare the tensors of one kind, and keep the worst."""
     left_out = {*case.spec.incomparable, *negligible(reference)}
-    names = [name for name in observed if name not in left_out]
     lost = lost_in_storage(case, reference) if kind == "weight" else {}
-    comparisons = []
-    for name in names:
+    tensor_errors = []
+    for name in observed:
+        if name in left_out:
+            continue
         expected = reference.tensors[kind][name]
-        tolerance, error_pair = tolerances.of_tensor(kind, name), errors(observed[name], expected)
+        of_norm, of_projections = errors(observed[name], expected)
+        tolerance = tolerances.of_tensor(kind, name)
         if name in lost and expected[0]:
             tolerance = max(tolerance, FACTOR * lost[name] / expected[0])
         elif name in lost and observed[name][0] <= FACTOR * lost[name]:
-            error_pair = (0.0, 0.0)
-        for by, error in zip(("norm", "projections"), error_pair):
-            comparisons.append(TensorComparison(len(names), 0, name, by, error, tolerance))
-    return worst_of(comparisons)
+            of_norm = of_projections = 0.0
+        tensor_errors.append(TensorError(name, "norm", of_norm, tolerance))
+        tensor_errors.append(TensorError(name, "projections", of_projections, tolerance))
+    return summarize(tensor_errors)
 
 
 def negligible(reference: Reference) -> set[str]:
@@ -179,23 +181,22 @@ def lost_in_storage(case: Case, reference: Reference) -> dict[str, float]:
 
 def compare_updates(updates: dict[str, float], tolerances: Tolerances) -> TensorComparison:
     """Compare how far weights moved with what the textbook makes of the optimizer's states."""
-    comparisons = []
-    for name, error in updates.items():
-        comparisons.append(TensorComparison(len(updates), 0, name, "norm", error, tolerances.update))
-    return worst_of(comparisons)
+    return summarize([TensorError(name, "norm", error, tolerances.update) for name, error in updates.items()])
 
 
-def worst_of(comparisons: list[TensorComparison]) -> TensorComparison:
-    """Return the comparison with the largest margin, with the number of tensors that failed."""
-    if not comparisons:
+def summarize(tensor_errors: list[TensorError]) -> TensorComparison:
+    """Count the tensors and those that are beyond their tolerance, and keep the worst."""
+    if not tensor_errors:
         return TensorComparison(0, 0, "", "", 0.0, 1.0)
-
-    def margin(comparison: TensorComparison) -> float:
-        return math.inf if math.isnan(comparison.error) else comparison.margin
-
-    worst = max(comparisons, key=margin)
-    worst.failed = len({each.worst for each in comparisons if not each.margin <= 1})
-    return worst
+    worst = max(tensor_errors, key=lambda each: each.margin)
+    return TensorComparison(
+        count=len({each.name for each in tensor_errors}),
+        failed=len({each.name for each in tensor_errors if each.margin > 1}),
+        worst=worst.name,
+        by=worst.by,
+        error=worst.error,
+        tolerance=worst.tolerance,
+    )
 
 
 def mismatched_tensors(observed: Summaries, expected: Summaries) -> str:
@@ -240,36 +241,34 @@ def state_bytes(case: Case, observed: Observed) -> int:
     return width * sum(case.optimizer.numbers(shape) for shape in weights)
 
 
-def verify_finite(case: Case, observed: Observed) -> dict[str, Any]:
+def verify_finite(case: Case, observed: Observed) -> Verification:
     """Accept strict float32 that is finite as the reference of the session's other cases.
 
     Another precision has nothing to pass by.
     """
+    values = dict[str, float | None](observed.values)
     if case.size not in case.spec.without_golden:
         command = f"framebench dev golden {case.workload} --missing"
         reason = f"golden.json has no values for {case.golden_key}; make them: {command}"
-        return {"passed": False, "reason": reason, "observed": observed.values}
+        return Verification(passed=False, reason=reason, observed=values)
     if case.plan.precision != "fp32":
         reason = f"no float64 values for {case.golden_key}, and the session has no float32 record of it to compare with"
-        return {"passed": False, "reason": reason, "observed": observed.values}
+        return Verification(passed=False, reason=reason, observed=values)
     numbers = list(observed.values.values())
     for summaries in observed.tensors.values():
         for summary in summaries.values():
             numbers += summary
     passed = all(map(math.isfinite, numbers))
-    reason = "no float64 values for this size: finite, and the reference of this session's other cases"
-    return {
-        "passed": passed,
-        "reason": reason,
-        "observed": observed.values,
-        "summaries": observed.tensors if passed else {},
-        "state_bytes": observed.state_bytes,
-    }
+    return Verification(
+        passed=passed,
+        reason="no float64 values for this size: finite, and the reference of this session's other cases",
+        observed=values,
+        summaries=observed.tensors if passed else {},
+        state_bytes=observed.state_bytes,
+    )
 
 
-def verify_again(
-    adapter: Adapter, losses: list[float], tolerances: Tolerances, other: Reference | None = None
-) -> dict[str, Any]:
+def verify_again(adapter: Adapter, losses: list[float], tolerances: Tolerances, other: Reference | None = None) -> Again:
     """Verify that what was timed is what was verified.
 
     Every step gave a new output when its clock stopped, the loss changed with every step, and from the first
@@ -277,40 +276,45 @@ def verify_again(
     looked at, after one with other inputs.
     """
     case = adapter.case
-    steps_before = adapter.steps - adapter.restored_at - len(losses)  # updates before the first of these losses
+    updates_before = adapter.steps - adapter.restored_at - len(losses)  # before the first of these losses
     reference = find_reference(case, other)
     unmoved = 0
     if case.stage.trains and must_move(case, reference, losses):
-        unmoved = sum(one == next_one for one, next_one in zip(losses, losses[1:]))
+        unmoved = sum(loss == next_loss for loss, next_loss in zip(losses, losses[1:]))
     reason = idle(adapter)
     if not reason and unmoved:
         reason = f"{unmoved} of {len(losses)} steps left the loss as it was"
     reason = reason or unfinished(adapter)
-    if not reason and not case.stage.trains:
-        reason = remembered(adapter)
     if case.stage.trains:
         begin_again(adapter)
         observed = first_steps(adapter)[1]
-        reason = reason or repeated(adapter, losses, steps_before, tolerances)
+        reason = reason or repeated(adapter, losses, updates_before, tolerances)
     else:
+        reason = reason or remembered(adapter)
         with adapter.stilled():
             timed_step(adapter)
         observed = output(adapter) if case.stage.observes == "logits" else Observed({"loss": adapter.loss()})
-    outcome: dict[str, Any] = {"passed": True}
-    if reference is None:
-        outcome["passed"] = all(map(math.isfinite, observed.values.values()))
-    else:
-        tensors = reference.tensors
-        if not case.stage.trains:
-            tensors = {kind: reference.tensors[kind] for kind in observed.tensors}
-        comparison = compare(case, observed, Reference(reference.case, reference.values, tensors), tolerances)
-        for name in ("passed", "reason", "relative_error", "tensors", "margin"):
-            if name in comparison:
-                outcome[name] = comparison[name]
-    outcome["unmoved_steps"] = unmoved
+    again = compare_again(case, observed, reference, tolerances)
     if reason:
-        outcome |= {"passed": False, "reason": reason}
-    return outcome
+        again = replace(again, passed=False, reason=reason)
+    return replace(again, unmoved_steps=unmoved)
+
+
+def compare_again(case: Case, observed: Observed, reference: Reference | None, tolerances: Tolerances) -> Again:
+    """Compare what the first steps gave when they were repeated. Without an update only the output is looked at."""
+    if reference is None:
+        return Again(passed=all(map(math.isfinite, observed.values.values())))
+    tensors = reference.tensors
+    if not case.stage.trains:
+        tensors = {kind: reference.tensors[kind] for kind in observed.tensors}
+    comparison = compare(case, observed, Reference(reference.case, reference.values, tensors), tolerances)
+    return Again(
+        passed=comparison.passed,
+        reason=comparison.reason,
+        relative_error=comparison.relative_error,
+        tensors=comparison.tensors,
+        margin=comparison.margin,
+    )
 
 
 def must_move(case: Case, reference: Reference | None, losses: list[float]) -> bool:
@@ -335,15 +339,15 @@ def narrowest_roundoff(losses: list[float]) -> float:
     return 2.0**-24
 
 
-def repeated(adapter: Adapter, losses: list[float], steps_before: int, tolerances: Tolerances) -> str:
+def repeated(adapter: Adapter, losses: list[float], updates_before: int, tolerances: Tolerances) -> str:
     """Say why the timed steps, made a second time, differ from what they gave. Empty if they do not.
 
     On a device steps are queued together, and not each loss is read.
     """
     verified = LOSS_STEPS + 1
-    if adapter.device() != "cpu" or steps_before < verified:
+    if adapter.device() != "cpu" or updates_before < verified:
         return ""
-    for _ in range(verified, steps_before):
+    for _ in range(verified, updates_before):
         timed_step(adapter)
     return unrepeated(adapter, losses, tolerances.of_value(f"loss_{LOSS_STEPS}"))
 

@@ -1,8 +1,10 @@
-"""One case, one process, one part: `python -m framebench.worker.worker '{"case": ..., "part": "time"}'`.
+"""Measure one part of one case in a process of its own: `python -m framebench.worker.worker TASK`.
 
-Runs inside the framework's environment: standard library, NumPy and that framework only. Time and memory are measured by
-separate processes, since what makes memory visible (allocator settings, counters) slows the step. The one for the time waits
-for its turns among other live processes: it makes steps when a line on standard input says so (`suite/protocol.py`).
+TASK is a `Task` as JSON, such as '{"case": "transformer/torch/train/fp32/b4/tiny", "part": "time"}'. The process runs
+inside the framework's environment: the standard library, NumPy and that framework only. Time and memory are measured
+by separate processes, since what makes memory visible (allocator settings, counters) slows the step. The process for
+the time waits for its turns among other live processes: it makes steps when a line on standard input says so
+(`suite/protocol.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -29,7 +32,8 @@ from framebench.instruments.counters import Counter
 from framebench.instruments.host import HostPeak
 from framebench.models.spec import OWN, workload
 from framebench.suite.case import Case
-from framebench.suite.protocol import Command, Effect, Failure, MemoryResult, Message, Origin, Task, TimeResult
+from framebench.suite.protocol import Command, Failure, Message, Task
+from framebench.suite.result import MemoryResult, Origin, Result, TimeResult, to_json
 from framebench.suite.selectors import parse
 from framebench.suite.strategy import IncompatibleStrategies
 from framebench.suite.user_file import DoesNotApply, Fault, blamed, line_of
@@ -39,18 +43,11 @@ from framebench.worker.verification import verify, verify_again
 
 Emit = Callable[[Message], None]
 Commands = Iterable[Command]
-CarryOut = Callable[[dict[str, Any], Emit], Mapping[str, Any]]  # the orders on the command line -> the result
-
-
-def own_stdout() -> TextIO:
-    """Standard output for us alone: whatever a framework prints goes to standard error."""
-    ours = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    return ours
+CarryOut = Callable[[dict[str, Any], Emit], Mapping[str, Any]]  # the orders on the command line -> the result as JSON
 
 
 class Abandoned(Exception):
-    """Whoever gave the orders is gone."""
+    """The parent is gone: nobody sends commands any more."""
 
 
 class NoDevice(Exception):
@@ -58,72 +55,158 @@ class NoDevice(Exception):
 
 
 class WorkerError(Exception):
-    """What the framework raised while a case was built or ran; whether memory ran out could be told at that moment only."""
+    """Carries what the framework raised while a case was built or ran.
+
+    Whether memory ran out can only be told at that moment, so `oom` is kept with it.
+    """
 
     def __init__(self, cause: BaseException, oom: bool) -> None:
         super().__init__(str(cause))
-        self.cause, self.oom = cause, oom
+        self.cause = cause
+        self.oom = oom
+
+
+def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
+    """Build the case, measure the task's part of it, and return the `Result` as JSON.
+
+    Raises Abandoned if the parent is gone, NoDevice and MemoryError before the build, and WorkerError for what the
+    framework raises.
+    """
+    first_core = task.core if task.built_on is None else task.built_on
+    if first_core is not None:
+        os.sched_setaffinity(0, {first_core})
+    # opened before the framework is imported: threads that begin after this are counted too
+    counter = Counter.open() if task.part == "time" else None
+    case = parse(task.case)
+    start = time.perf_counter()
+    emit({"phase": "import"})
+    adapter = adapters.load(case)
+    imported = time.perf_counter()
+    limit_memory(task)
+    check_device(adapter, case)
+    if task.part == "time":
+        adapter.budget_s = task.budget_s
+    emit({"phase": "build"})
+    try:
+        limit_own(case)
+        adapter.build()
+        adapter.synchronize()
+        built = time.perf_counter()
+        origin = Origin(
+            versions=adapter.versions(),
+            device=adapter.device(),
+            python=platform.python_version(),
+            core=task.core,
+            import_s=imported - start,
+            build_s=built - imported,
+        )
+        result = Result(origin=origin)
+        emit({"measured": to_json(result)})
+        if task.part == "time":
+            result = measure_time(adapter, task, result, emit, commands, counter)
+        elif task.part == "memory":
+            result = replace(result, memory=measure_memory(adapter, task, emit))
+        else:
+            result = measure_memory_and_verify(adapter, task, result, emit)
+    except Abandoned:
+        raise
+    except Exception as error:
+        raise WorkerError(error, limits.ran_out(error, limits.enforced())) from error
+    waited = result.times.waited_s if result.times else 0.0
+    return to_json(replace(result, work_s=time.perf_counter() - built - waited))
+
+
+def check_device(adapter: Adapter, case: Case) -> None:
+    """Raise NoDevice if the case needs a GPU and the framework finds none."""
+    if case.support.gpu and adapter.device() == "cpu":
+        version = adapter.versions()[case.framework]
+        raise NoDevice(f"needs a GPU, and this {case.framework} ({version}) finds none it can use")
 
 
 def measure_time(
-    adapter: Adapter, task: Task, emit: Emit, commands: Commands = (), counter: Counter | None = None
-) -> TimeResult:
-    """Verified steps and warm-up; then turns as they are ordered; then what was timed is verified.
+    adapter: Adapter, task: Task, result: Result, emit: Emit, commands: Commands, counter: Counter | None = None
+) -> Result:
+    """Verify the first steps, warm up, make turns as they are ordered, and verify what was timed.
 
-    Raises Abandoned if the commands end before they say that it is finished.
+    Raises Abandoned if the commands end before one says that it is finished, and ArithmeticError if the loss does
+    not stay finite.
     """
     emit({"phase": "first step"})
-    verified = observe_steps(adapter)
-    seconds, tolerances = verified.seconds, verified.tolerances
-    verification = verify(adapter, verified.observed, tolerances, task.reference)
-    result: TimeResult = {"first_step_s": seconds[0], "verification": verification}
-    if adapter.device() != "cpu":  # here the programs are compiled and tuned: the memory worker finds them made
-        result["cold_peaks"] = {name: size for name, size in adapter.own_peaks().items() if name.startswith("allocator.")}
-    if not verification["passed"]:
+    first = observe_steps(adapter)
+    verification = verify(adapter, first.observed, first.tolerances, task.reference)
+    times = TimeResult(first_step_s=first.seconds[0], cold_peaks=read_cold_peaks(adapter))
+    result = replace(result, verification=verification, times=times)
+    if not verification.passed:
         return result  # the time of a wrong computation is of no interest
     emit({"phase": "warm-up"})
-    while adapter.steps - adapter.restored_at < task.warmup:
-        seconds.append(timed_step(adapter))
+    step_s = warm_up(adapter, task, first.seconds[-1])
     emit({"phase": "timing"})
     adapter.budget_s = math.inf  # it was found to be fast enough: one long step is an accident now
     timing = Timing(adapter, counter, task.spin)
     timing.losses.append(adapter.loss())
     if task.built_on is not None and task.core is not None:
         move({task.core})
-    emit({"ready": {"step_s": seconds[-1], "verification": verification, "queues": adapter.device() != "cpu"}})
-    waited = _take_turns(timing, emit, commands)
-    if not math.isfinite(last := adapter.loss()):
-        raise ArithmeticError(f"the loss became {last} while timing")
+    ready_verification = to_json(verification)
+    emit({"ready": {"step_s": step_s, "verification": ready_verification, "queues": adapter.device() != "cpu"}})
+    waited = take_turns(timing, emit, commands)
+    loss = adapter.loss()
+    if not math.isfinite(loss):
+        raise ArithmeticError(f"the loss became {loss} while timing")
     emit({"phase": "verification of what was timed"})
-    verification["again"] = verify_again(adapter, timing.losses, tolerances, task.reference)
-    if not verification["again"]["passed"]:
-        return {"verification": verification | {"passed": False}}
-    result |= timing.summary()
-    emit({"measured": result})
+    again = verify_again(adapter, timing.losses, first.tolerances, task.reference)
+    result = replace(
+        result,
+        verification=replace(verification, passed=again.passed, again=again),
+        times=replace(timing.summarize(times), waited_s=waited),
+    )
+    if not again.passed:
+        return result
+    # the parent keeps this if the proof that the strategy was on ends the process
+    emit({"measured": to_json(result)})
     emit({"phase": "effect"})
-    return result | {"effect": effect_of(adapter), "waited_s": waited}
+    return replace(result, effect=adapter.effect())
 
 
-def effect_of(adapter: Adapter) -> Effect:
-    effect = adapter.effect()
-    return {"proven": effect.proven, "evidence": effect.evidence}
+def read_cold_peaks(adapter: Adapter) -> dict[str, int]:
+    """Return the allocator's peaks of the first step, on a device.
+
+    Programs are compiled and tuned in this process; the memory process finds them in the cache.
+    """
+    if adapter.device() == "cpu":
+        return {}
+    return {name: size for name, size in adapter.own_peaks().items() if name.startswith("allocator.")}
 
 
-def _take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
-    """Answer commands until one says that it is finished; the seconds between them. Raises Abandoned."""
-    waited, since = 0.0, time.perf_counter()
+def warm_up(adapter: Adapter, task: Task, step_s: float) -> float:
+    """Make the steps that do not count, and return the seconds of the last one."""
+    while adapter.steps - adapter.restored_at < task.warmup:
+        step_s = timed_step(adapter)
+    return step_s
+
+
+def take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
+    """Answer commands until one says that it is finished, and return the seconds spent waiting between them.
+
+    Raises Abandoned if they end without that.
+    """
+    waited = 0.0
+    idle_since = time.perf_counter()
     for command in commands:
-        waited += time.perf_counter() - since
+        waited += time.perf_counter() - idle_since
         if "finish" in command:
-            move({command["core"]} if "core" in command else set())
+            if "core" in command:
+                move({command["core"]})
             return waited
-        emit({"turn": timing.turn(command["turn"])} if "turn" in command else {"synced": timing.synced(command["synced"])})
-        since = time.perf_counter()
+        if "turn" in command:
+            emit({"turn": timing.turn(command["turn"])})
+        else:
+            emit({"synced": timing.synced(command["synced"])})
+        idle_since = time.perf_counter()
     raise Abandoned
 
 
 def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
-    """Peaks of the first (cold) and of steady steps by every instrument that exists here."""
+    """Read the peaks of the first (cold) step and of steady steps by every instrument that exists here."""
     emit({"phase": "first step"})
     cold = peaks(adapter)
     start = time.perf_counter()
@@ -133,53 +216,61 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     steady = [peaks(adapter)]
     while len(steady) < task.memory_steps and time.perf_counter() - start < task.memory_budget_s:
         steady.append(peaks(adapter))
-    result: MemoryResult = {
-        "peaks": {name: max(p[name] for p in steady) for name in steady[0]},
-        "peak_samples": steady,
-        "cold_peaks": cold,
-        "live_bytes": adapter.live_bytes(),
-        "elsewhere": adapter.elsewhere(),
-        "allocator": adapter.counters(),
-    }
-    if adapter.counts_blocks():
-        result["library_bytes"] = adapter.library_bytes()
-    return result
+    return MemoryResult(
+        peaks=largest_of_each(steady),
+        peak_samples=steady,
+        cold_peaks=cold,
+        live_bytes=adapter.live_bytes(),
+        elsewhere=adapter.elsewhere(),
+        library_bytes=adapter.library_bytes() if adapter.counts_blocks() else None,
+        allocator=adapter.counters(),
+    )
 
 
-def look(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult | TimeResult:
-    """Memory first, as in a process that does nothing else; then the steps from the first weights are verified."""
-    found = measure_memory(adapter, task, emit)
+def measure_memory_and_verify(adapter: Adapter, task: Task, result: Result, emit: Emit) -> Result:
+    """Read the peaks first, as in a process that does nothing else; then verify the steps from the first weights."""
+    memory = measure_memory(adapter, task, emit)
     emit({"phase": "verification"})
-    verified = observe_steps(adapter)
-    verification = verify(adapter, verified.observed, verified.tolerances, task.reference)
-    if not verification["passed"]:
-        return {"verification": verification}
-    result: dict[str, Any] = {**found, "verification": verification, "effect": effect_of(adapter)}
-    return result  # type: ignore[return-value]
+    first = observe_steps(adapter)
+    verification = verify(adapter, first.observed, first.tolerances, task.reference)
+    result = replace(result, verification=verification)
+    if not verification.passed:
+        return result
+    return replace(result, memory=memory, effect=adapter.effect())
 
 
 def peaks(adapter: Adapter) -> dict[str, int]:
-    """Bytes by instrument of one step."""
+    """Make one step and return its peak in bytes by instrument."""
     adapter.release()
-    if collected := gc.isenabled():  # garbage in cycles is no state; where a strategy keeps the collector off, it stays
+    # garbage in cycles is no state; where a strategy switches the collector off, it stays off
+    collects = gc.isenabled()
+    if collects:
         gc.collect()
+    on_cpu = adapter.device() == "cpu"  # else the tensors are not in host memory
+    live = adapter.live_bytes()
+    elsewhere = sum(adapter.elsewhere().values()) if on_cpu else 0
     host = HostPeak()
-    on_host = HostPeak.available() and adapter.device() == "cpu"  # else the tensors are not in host memory
-    live, elsewhere = adapter.live_bytes(), sum(adapter.elsewhere().values()) if adapter.device() == "cpu" else 0
+    reads_host = on_cpu and HostPeak.available()
     adapter.reset_peak()
-    if on_host:
-        host.start(collect=not collected)
+    if reads_host:
+        host.start(collect=not collects)
     timed_step(adapter)
     peak_bytes = {name: size + elsewhere for name, size in adapter.own_peaks().items()}
-    if on_host:
+    if reads_host:
         peak_bytes["host.rss"] = live + elsewhere + host.grown()
     return peak_bytes
 
 
+def largest_of_each(samples: list[dict[str, int]]) -> dict[str, int]:
+    """Return the largest of several peaks, by instrument."""
+    return {name: max(sample[name] for sample in samples) for name in samples[0]}
+
+
 def _hold_more(adapter: Adapter, share: float) -> None:
-    """From now on each step holds more bytes: this share of what its peak is without them. Only studies ask for that."""
+    """Make each step hold more bytes from now on: this share of its peak without them. Only studies ask for that."""
     plain = peaks(adapter)
-    size = round(share * next(plain[name] for name in ("allocator.in_use", "host.rss") if name in plain))
+    instrument = "allocator.in_use" if "allocator.in_use" in plain else "host.rss"
+    size = round(share * plain[instrument])
     adapter.allocate(size)  # once before: the first time it may be compiled
     step = adapter.one_step
 
@@ -193,100 +284,45 @@ def _hold_more(adapter: Adapter, share: float) -> None:
 
 
 def limit_memory(task: Task) -> None:
-    if task.memory_limit is not None:
-        import resource
+    """Enforce the task's limit of memory. Raises MemoryError if the imports alone exceed it."""
+    if task.memory_limit is None:
+        return
+    import resource
 
-        if task.memory_limit <= (mapped := limits.mapped()):
-            asked, imports = (f"{size / 2**20:,.1f} MiB" for size in (task.memory_limit, mapped))
-            raise MemoryError(f"the limit of {asked} is too small: the imports alone map {imports}")
-        resource.setrlimit(resource.RLIMIT_DATA, (task.memory_limit, task.memory_limit))
+    mapped = limits.mapped()
+    if task.memory_limit <= mapped:
+        limit, imports = (f"{size / 2**20:,.1f} MiB" for size in (task.memory_limit, mapped))
+        raise MemoryError(f"the limit of {limit} is too small: the imports alone map {imports}")
+    resource.setrlimit(resource.RLIMIT_DATA, (task.memory_limit, task.memory_limit))
 
 
 def limit_own(case: Case) -> None:
-    """What a user's file makes may take what the machine had to spare, and not what others on it have."""
-    room = case.spec.facts.get("limit") if case.workload == OWN else None  # type: ignore[attr-defined]
-    if room is not None and limits.card_bytes() is None:
-        limits.limit_growth(room)
-
-
-def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
-    """Build the case and measure the task's part of it. Raises Abandoned, and WorkerError for what the framework raises."""
-    if (core := task.core if task.built_on is None else task.built_on) is not None:
-        os.sched_setaffinity(0, {core})
-    counter = Counter.open() if task.part == "time" else None  # its heirs are the threads that begin after this
-    case = parse(task.case)
-    clock = time.perf_counter
-    marks = [clock()]
-    emit({"phase": "import"})
-    adapter = adapters.load(case)
-    marks.append(clock())
-    limit_memory(task)
-    if case.support.gpu and adapter.device() == "cpu":
-        raise NoDevice(f"needs a GPU, and this {case.framework} ({adapter.versions()[case.framework]}) finds none it can use")
-    if task.part == "time":
-        adapter.budget_s = task.budget_s
-    emit({"phase": "build"})
-    try:
-        limit_own(case)
-        adapter.build()
-        adapter.synchronize()
-        marks.append(clock())
-        origin: Origin = {
-            "import_s": marks[1] - marks[0], "build_s": marks[2] - marks[1], "versions": adapter.versions(),
-            "device": adapter.device(), "python": platform.python_version(), "core": task.core,
-        }  # fmt: skip
-        emit({"measured": origin})
-        result: TimeResult | MemoryResult
-        if task.part == "time":
-            result = measure_time(adapter, task, emit, commands, counter)
-        else:
-            result = (look if task.part == "look" else measure_memory)(adapter, task, emit)
-    except Abandoned:
-        raise
-    except Exception as error:
-        raise WorkerError(error, limits.ran_out(error, limits.enforced())) from error
-    measurement: dict[str, Any] = {**result, **origin}
-    return measurement | {"work_s": clock() - marks[2] - measurement.pop("waited_s", 0.0)}
+    """Keep what a user's file makes within the memory that the machine had to spare."""
+    if case.workload != OWN:
+        return
+    limit = case.spec.facts.get("limit")  # type: ignore[attr-defined]
+    if limit is not None and limits.card_bytes() is None:
+        limits.limit_growth(limit)
 
 
 def move(cores: set[int]) -> None:
-    """Let every thread use these cores; where none is named, those that it has."""
-    for thread in Path("/proc/self/task").iterdir() if cores else ():
+    """Let every thread use these cores, or leave them where they are if no core is named."""
+    if not cores:
+        return
+    for thread in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # it has ended
             os.sched_setaffinity(int(thread.name), cores)
 
 
-def _blamed_file(error: BaseException) -> str:
-    """Where in the user's file the error came from, and what it is; empty if it did not."""
-    if isinstance(error, Fault):
-        return str(error)
-    file = workload(OWN).facts.get("file", "")  # type: ignore[attr-defined]
-    return blamed(error, file) if file and line_of(error, file) else ""
-
-
-def die_with_parent() -> None:
-    """A killed parent takes its worker along. Linux only; elsewhere the worker ends with its case."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        with contextlib.suppress(OSError):  # where memory runs out it is for us to go, and for nobody else on the machine
-            Path("/proc/self/oom_score_adj").write_text("1000")
-
-
-def own_orders() -> Iterator[Command]:
-    """Standard input, one JSON object a line, for us alone: compilers that a framework starts find nothing there."""
-    ours = os.fdopen(os.dup(0))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    return map(json.loads, ours)
-
-
 def serve(carry_out: CarryOut) -> NoReturn:
-    """Carry out the orders on the command line, and say what came of it."""
+    """Carry out the orders on the command line, print what came of it, and end the process."""
     code = answer(carry_out)
     sys.stderr.flush()
     os._exit(code)  # everything is said: freeing a framework piece by piece only costs time
 
 
 def answer(carry_out: CarryOut) -> int:
+    """Carry out the orders on the command line, print the result or the error, and return the exit code."""
     die_with_parent()
     out = own_stdout()
 
@@ -304,21 +340,53 @@ def answer(carry_out: CarryOut) -> int:
     return 0
 
 
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies. Linux only; elsewhere the worker ends with its case."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        # where memory runs out, the kernel should kill this process and no other on the machine
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def own_stdout() -> TextIO:
+    """Take standard output for messages alone: whatever a framework prints goes to standard error."""
+    ours = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    return ours
+
+
+def own_orders() -> Iterator[Command]:
+    """Take standard input, one JSON object a line. Compilers that a framework starts find nothing there."""
+    ours = os.fdopen(os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    return map(json.loads, ours)
+
+
 def failure(error: BaseException) -> Failure:
-    """What the parent is told of it."""
+    """Return what the parent is told of an error."""
     cause = _cause_of(error)
     return {
         "type": type(cause).__name__,
         "message": str(cause)[:2000],
         "oom": error.oom if isinstance(error, WorkerError) else isinstance(error, MemoryError),
-        "blamed": _blamed_file(cause),
+        "blamed": _find_blame(cause),
         "no_device": isinstance(cause, NoDevice | DoesNotApply | IncompatibleStrategies),
         "over_budget": isinstance(cause, OverBudget),
     }
 
 
 def _cause_of(error: BaseException) -> BaseException:
+    """Return what the framework raised."""
     return error.cause if isinstance(error, WorkerError) else error
+
+
+def _find_blame(error: BaseException) -> str:
+    """Say where in the user's file the error came from. Empty if it did not come from there."""
+    if isinstance(error, Fault):
+        return str(error)
+    file = workload(OWN).facts.get("file", "")  # type: ignore[attr-defined]
+    return blamed(error, file) if file and line_of(error, file) else ""
 
 
 if __name__ == "__main__":

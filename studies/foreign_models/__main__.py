@@ -107,14 +107,15 @@ def by_try(file: Path, framework: str, scenario: str, python: str) -> dict[str, 
     """The peak of the baseline, from the process by which `framebench try` reads it. Raises RuntimeError."""
     model = trial.look(file, BATCH, framework, scenario)
     with trial.known(model), tempfile.TemporaryDirectory() as scratch:
-        outcome = runner.Memory(model.baseline, interpreter(framework, python), runner.USUAL, Path(scratch)).end(
+        outcome = runner.MemoryProcess(model.baseline, interpreter(framework, python), runner.USUAL, Path(scratch)).end(
             lambda phase: None
         )
     if outcome.status != "ok":
         raise RuntimeError(f"try: {outcome.status}: {outcome.reason}")
-    found = outcome.result
-    peak = found["peaks"][OWN.get(framework, "host.rss")]
-    return {"peak": peak, "elsewhere": found["elsewhere"], "known": found["live_bytes"]}
+    memory = outcome.result.memory
+    assert memory is not None
+    peak = memory.peaks[OWN.get(framework, "host.rss")]
+    return {"peak": peak, "elsewhere": memory.elsewhere, "known": memory.live_bytes}
 
 
 @cache

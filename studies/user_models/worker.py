@@ -26,6 +26,7 @@ from framebench.features.user_file import strategies as applicable
 from framebench.features.user_file.reference import survey
 from framebench.models.user_model import VARIABLE
 from framebench.suite.case import Case
+from framebench.suite.result import to_json
 from framebench.suite.user_file import defined
 from framebench.worker import mathematics
 from framebench.worker.tolerances import observe_steps
@@ -108,13 +109,14 @@ def verdict(case: Case, file: Path, seed: int, bug: str, baseline: mathematics.B
     except Exception as error:
         say(file, seed, case.strategy, bug=bug, status=f"{type(error).__name__}: {error}"[:300])
         return
-    worst = max(verification["tensors"].items(), key=lambda item: item[1]["error"] / item[1]["tolerance"])
-    right = verification["passed"] and in_float64["passed"]
+    tensors = verification.tensors
+    worst_kind = max(tensors, key=lambda kind: tensors[kind].margin)
+    right = verification.passed and in_float64.passed
     say(
-        file, seed, case.strategy, bug=bug, status="right" if right else "wrong", margin=verification["margin"],
-        float64=in_float64, in_its_precision=verification["passed"],
-        compared=sum(each["count"] for each in verification["tensors"].values()), kind=worst[0], worst=worst[1],
-        reason=in_float64.get("reason") or verification.get("reason", ""), values=verification["relative_error"],
+        file, seed, case.strategy, bug=bug, status="right" if right else "wrong", margin=verification.margin,
+        float64=to_json(in_float64), in_its_precision=verification.passed,
+        compared=sum(each.count for each in tensors.values()), kind=worst_kind, worst=to_json(tensors[worst_kind]),
+        reason=in_float64.reason or verification.reason or "", values=verification.relative_error,
     )  # fmt: skip
 
 

@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 
-from framebench.engine import environments, runner
+from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.engine.runner import Options
-from framebench.engine.supervisor import Outcome
+from framebench.engine.recording import Context, Samples, add_memory, make_record
+from framebench.engine.runner import CaseOutcome, Options
 from framebench.engine.timed_process import Arm, TimedProcess
 from framebench.instruments import limits, nvml
 from framebench.instruments.nvml import ProcessPeak
 from framebench.records import provenance
+from framebench.records.record import Record, Turns
+from framebench.suite.protocol import Turn
+from framebench.suite.result import MemoryResult, Result, TimeResult
 from framebench.suite.selectors import parse
 from tests.adapters import recorded
 from tests.adapters.fake_card import GIB, FakeNvml, refuse
@@ -71,13 +74,13 @@ def test_a_share_of_the_card_is_of_the_first_visible(card: FakeNvml, monkeypatch
 def after_one_turn(steps: int, queues: bool, orders: list[dict[str, int]]) -> TimedProcess:
     """An arm whose worker answers what it was told last."""
     answers: dict[str, Any] = {"turn": {"wall_s": 1.0, "device_s": None, "instructions": None}, "synced": 1.5}
-    worker: Any = SimpleNamespace(tell=orders.append, hear=lambda *_: {name: answers[name] for name in orders[-1]})
+    worker: Any = SimpleNamespace(send=orders.append, receive=lambda *_: {name: answers[name] for name in orders[-1]})
     live = TimedProcess(
         Arm(parse("transformer/torch/train/fp32/b4/tiny"), environments.describe("torch")), Options(), Path(), print
     )
-    live.worker, live.turn_s, live.steps, live.queues = worker, 1.0, steps, queues
+    live.worker, live.expected_turn_s, live.steps, live.queues = worker, 1.0, steps, queues
     live.turn(0, 0.0)
-    assert live.round == [0]
+    assert live.turn_rounds == [0]
     return live
 
 
@@ -147,29 +150,33 @@ def test_where_processes_are_hidden_the_card_tells(
     assert ("device.card" in (seen.note or "")) == (risen is not None)
 
 
-def outcomes(**timed: Any) -> dict[str, Outcome]:
-    """Of a worker pair on a card."""
-    time_half = {"first_step_s": 9.0, "step_s": [0.1] * 20, "device_step_s": [0.09] * 20, "timed_steps": 20, "timed_s": 2.0}
-    memory_half = {
-        "peaks": {"allocator.in_use": 10, "allocator.reserved": 12},
-        "cold_peaks": {"allocator.in_use": 11, "allocator.reserved": 14, "compiler.plan": 9},
-        "allocator": {"ooms": 0},
-    }
-    first = time_half | {"cold_peaks": {"allocator.in_use": 30}} | timed
-    return {
-        "time": Outcome(result=first, joules=1400.0),
-        "memory": Outcome(result=memory_half, on_device={"device.process": 100}),
-    }
+def record_on_a_gpu(timed_s: float = 2.0) -> Record:
+    """The record of a pair of workers on a card."""
+    times = TimeResult(first_step_s=9.0, cold_peaks={"allocator.in_use": 30}, timed_steps=20, timed_s=timed_s)
+    turns = [Turn(wall_s=0.1, device_s=0.09)] * 20
+    memory = MemoryResult(
+        peaks={"allocator.in_use": 10, "allocator.reserved": 12},
+        cold_peaks={"allocator.in_use": 11, "allocator.reserved": 14, "compiler.plan": 9},
+        allocator={"ooms": 0},
+    )
+    case = parse("transformer/torch/train/fp32/b4/tiny")
+    context = Context(case, environments.describe("torch"), Options(), "s", Path("nowhere"))
+    block = Turns(block="b", arm=0, arms=[case.id], seed=0, steps=1, round=[], at_s=[], reference_s=[], reference_flop=0.0)
+    of_the_time = CaseOutcome(result=Result(times=times), joules=1400.0)
+    of_the_memory = CaseOutcome(result=Result(memory=memory), device_peaks={"device.process": 100})
+    timed = make_record(context, of_the_time, turns=block, samples=Samples(turns, []))
+    return add_memory(timed, of_the_memory)
 
 
 def test_the_halves_of_a_gpu_case_joined() -> None:
-    fields, status, _ = runner.join(outcomes())
-    assert status == "ok"
-    assert fields["energy_j_per_step"] == 70.0
-    assert fields["cold_peaks"] == {"allocator.in_use": 30, "allocator.reserved": 14, "compiler.plan": 9}
-    assert fields["peaks"] == {"allocator.in_use": 10, "allocator.reserved": 12, "device.process": 100}
-    assert fields["allocator"] == {"ooms": 0, "context_bytes": 86}, "beyond the pool at its largest"
+    record = record_on_a_gpu()
+    assert record.status == "ok"
+    assert record.energy_j_per_step == 70.0
+    assert record.device_step_s == [0.09] * 20
+    assert record.cold_peaks == {"allocator.in_use": 30, "allocator.reserved": 14, "compiler.plan": 9}
+    assert record.peaks == {"allocator.in_use": 10, "allocator.reserved": 12, "device.process": 100}
+    assert record.allocator == {"ooms": 0, "context_bytes": 86}, "beyond the pool at its largest"
 
 
 def test_too_short_a_time_has_no_energy() -> None:
-    assert "energy_j_per_step" not in runner.join(outcomes(timed_s=0.4))[0]
+    assert record_on_a_gpu(timed_s=0.4).energy_j_per_step is None

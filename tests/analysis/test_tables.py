@@ -15,9 +15,10 @@ from framebench.analysis import tables
 from framebench.analysis.comparison import MIB, Comparison
 from framebench.analysis.flops import step_flops
 from framebench.features.user_model.table import within
-from framebench.records.record import Proof, Record
+from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
+from framebench.suite.result import StrategyEffect
 from tests.handmade import CASE, blocks, died, frame, made, provenance, record
 
 
@@ -111,7 +112,7 @@ def test_a_table_says_how_sure_a_ratio_is() -> None:
 
 def test_a_short_table_marks_what_was_not_seen_at_work() -> None:
     """It has six columns, and none for the effect."""
-    idle = made("amp_bf16", 90, 1.0).model_copy(update={"effect": Proof(proven=False, evidence={})})
+    idle = made("amp_bf16", 90, 1.0).model_copy(update={"effect": StrategyEffect(proven=False, evidence={})})
     lacking = record(Case("transformer", "torch", "train", "accumulate", 4, "tiny"), status="unsupported", reason="none")
     _, short = tables.strategies(
         frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5), idle, made("keep_grads", 100, 1.0), lacking)

@@ -65,6 +65,7 @@ def misbehave(deed: str) -> None:
 
 def time_part() -> dict[str, object]:
     say({"ready": {"step_s": 0.01, "verification": VERIFIED, "queues": False}})
+    times = {"first_step_s": 0.5, "cpu_s_per_step": 0.01}
     for number, line in enumerate(sys.stdin):
         order = json.loads(line)
         if "finish" in order:
@@ -72,10 +73,10 @@ def time_part() -> dict[str, object]:
             verification = VERIFIED | {"passed": deed != "wrong in the end"}
             effect = {"proven": True, "evidence": {}}
             if "at its proof" in deed:
-                say({"measured": {"verification": VERIFIED, "cpu_s_per_step": 0.01}})
+                say({"measured": {"verification": VERIFIED, "times": times}})
                 say({"phase": "effect"})
                 misbehave(deed.removesuffix(" at its proof"))
-            return {"verification": verification, "effect": effect, "first_step_s": 0.5, "cpu_s_per_step": 0.01}
+            return {"verification": verification, "effect": effect, "times": times}
         write("turn")
         time.sleep(float(os.environ.get("LINGER", "0")))
         if number == 2 and deed.endswith(" in turn"):
@@ -93,6 +94,7 @@ if task["part"] == "time":
     result = time_part()
 else:
     misbehave(deed.removesuffix(" in memory"))
-    result = {"peaks": {"host.rss": 2**20}, "cold_peaks": {"host.rss": 2**21}, "live_bytes": 2**19}
-origin = {"versions": {"torch": "0"}, "device": "cpu", "core": task["core"]}
-say({"result": result | origin | {"import_s": 0, "build_s": 0, "work_s": 0}})
+    result = {"memory": {"peaks": {"host.rss": 2**20}, "cold_peaks": {"host.rss": 2**21}, "live_bytes": 2**19}}
+versions = {"torch": "0"}
+origin = {"versions": versions, "device": "cpu", "python": "3", "core": task["core"], "import_s": 0, "build_s": 0}
+say({"result": {**result, "origin": origin, "work_s": 0}})

@@ -16,7 +16,7 @@ from framebench.engine.blocks import measure, measure_group
 from framebench.engine.environments import Environment, describe
 from framebench.engine.groups import Group, groups
 from framebench.engine.runner import USUAL, Options
-from framebench.engine.timed_process import Arm, ReferenceProduct
+from framebench.engine.timed_process import Arm, ReferenceMatmul
 from framebench.records import store
 from tests.engine.acted import CASE, CASES, STRATEGIES, by_strategy, group, run, written
 
@@ -57,13 +57,13 @@ def test_the_times_of_a_round_are_paired_with_it_and_with_the_reference(impostor
 
 
 def test_a_reference_that_says_something_else_has_no_time_in_that_round(tmp_path: Path) -> None:
-    with ReferenceProduct(USUAL, tmp_path) as product:
-        product.turn(0)
-        hear = product.worker.hear
-        product.worker.hear = lambda *_: {"error": {}}  # type: ignore[method-assign]
-        product.turn(1)
-        product.worker.hear = hear  # type: ignore[method-assign]
-    assert list(product.seconds) == [0]
+    with ReferenceMatmul(USUAL, tmp_path) as matmul:
+        matmul.turn(0)
+        receive = matmul.worker.receive
+        matmul.worker.receive = lambda *_: {"error": {}}  # type: ignore[method-assign]
+        matmul.turn(1)
+        matmul.worker.receive = receive  # type: ignore[method-assign]
+    assert list(matmul.seconds) == [0]
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_without_times_groups_are_one_and_baselines_come_first() -> None:
     """Nothing is compared: no process waits for those of another group."""
     base, change = Arm(CASES[0], TORCH), Arm(CASES[1], TORCH)
     other = Arm(replace(CASES[0], batch=CASES[0].batch * 2), TORCH)
-    whole = blocks._in_any_order([Group("a", (base,), (change,)), Group("b", (other,), (change,))])
+    whole = blocks.join_groups([Group("a", (base,), (change,)), Group("b", (other,), (change,))])
     assert (whole.always, whole.others) == ((), (base, other, change))
 
 
@@ -231,9 +231,9 @@ def test_a_case_waits_for_the_one_that_it_is_verified_against(monkeypatch: pytes
     base = replace(CASES[0], size="full", batch=8)
     change, larger = replace(base, strategy="checkpoint"), replace(base, batch=16)
     opened = run(tmp_path)
-    building: Any = [SimpleNamespace(arm=Arm(base, TORCH), verification={})]
-    assert blocks._waits(change, building, opened, building)
-    assert not blocks._waits(larger, building, opened, building)
-    assert not blocks._waits(CASES[1], building, opened, building), "it has float64 values"
-    monkeypatch.setattr(blocks, "reference", lambda *_: "found")
-    assert not blocks._waits(change, building, opened, building)
+    building: Any = [SimpleNamespace(arm=Arm(base, TORCH), verification=None)]
+    assert blocks.waits_for_reference(change, building, building, opened)
+    assert not blocks.waits_for_reference(larger, building, building, opened)
+    assert not blocks.waits_for_reference(CASES[1], building, building, opened), "it has float64 values"
+    monkeypatch.setattr(blocks, "find_reference", lambda *_: "found")
+    assert not blocks.waits_for_reference(change, building, building, opened)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,24 +13,16 @@ from framebench.engine import blocks, mathematics
 from framebench.engine.blocks import Run
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
-from framebench.engine.runner import Options, join
+from framebench.engine.recording import judge
+from framebench.engine.runner import CaseOutcome, Options
 from framebench.engine.supervisor import Outcome
 from framebench.engine.timed_process import Arm
-from framebench.records.record import Record
 from framebench.suite.case import Case
-from framebench.suite.protocol import Mathematics
+from framebench.suite.result import Mathematics, Result, Verification, to_json
 from framebench.suite.selectors import parse
 
 CASES = [parse(f"transformer/torch/train/{name}/b4/tiny") for name in ("fp32", "checkpoint", "accumulate")]
-RIGHT: Mathematics = {
-    "case": "",
-    "computed": True,
-    "passed": True,
-    "tensors": 1,
-    "worst": "loss_0",
-    "error": 0.0,
-    "tolerance": 1e-9,
-}
+RIGHT = Mathematics("", computed=True, passed=True, tensors=1, worst="loss_0", error=0.0, tolerance=1e-9)
 
 
 class Process:
@@ -49,7 +42,7 @@ class Process:
             if name in self.deadly:
                 return Outcome("crashed", "ended by SIGSEGV")
             with open(self.orders["file"], "a") as file:
-                file.write(json.dumps({name: RIGHT | {"case": name}}) + "\n")
+                file.write(json.dumps({name: to_json(replace(RIGHT, case=name))}) + "\n")
         return Outcome()
 
 
@@ -79,7 +72,7 @@ def test_one_process_checks_all_and_the_cache_keeps_what_it_found(process: type[
 def test_every_batch_and_size_of_a_strategy_has_the_answer_of_the_smallest(process: type[Process]) -> None:
     larger = [parse("transformer/torch/train/checkpoint/b8/cpu"), parse("transformer/torch/train/checkpoint/b16/full")]
     outcomes = check(arms(larger))
-    assert {outcome["case"] for outcome in outcomes.values()} == {"transformer/torch/train/checkpoint/b4/tiny"}
+    assert {outcome.case for outcome in outcomes.values()} == {"transformer/torch/train/checkpoint/b4/tiny"}
     assert process.started == [["transformer/torch/train/checkpoint/b4/tiny"]]
 
 
@@ -106,28 +99,28 @@ def test_limited_instructions_are_checked_anew(process: type[Process], monkeypat
 def test_a_case_whose_process_dies_is_not_computed_and_the_others_are(process: type[Process]) -> None:
     process.deadly = {CASES[1].id}
     outcomes = {arm.case: outcome for arm, outcome in check(arms()).items()}
-    assert [outcomes[case]["computed"] for case in CASES] == [True, False, True]
-    assert outcomes[CASES[1]]["passed"]
-    assert outcomes[CASES[1]]["reason"] == "the step does not run in float64: ended by SIGSEGV"
+    assert [outcomes[case].computed for case in CASES] == [True, False, True]
+    assert outcomes[CASES[1]].passed
+    assert outcomes[CASES[1]].reason == "the step does not run in float64: ended by SIGSEGV"
 
 
 def test_what_died_is_tried_again_in_the_next_run(process: type[Process]) -> None:
     process.deadly = {CASES[1].id}
     check(arms())
     process.deadly = set()
-    assert all(outcome["computed"] for outcome in check(arms()).values())
+    assert all(outcome.computed for outcome in check(arms()).values())
 
 
 def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "lines"
-    file.write_text(json.dumps({"a": RIGHT}) + "\n" + '{"b": {"case"')
+    file.write_text(json.dumps({"a": to_json(RIGHT)}) + "\n" + '{"b": {"case"')
     assert mathematics.read_lines(file).keys() == {"a"}
 
 
 def test_wrong_mathematics_is_a_record_without_measurements(tmp_path: Path) -> None:
     """No process measures the case, and an interrupted run does not write the record twice."""
     (arm,) = arms(CASES[:1])
-    wrong: Mathematics = RIGHT | {"passed": False, "reason": "loss_0 is off by 2.0e-03 in float64", "error": 2e-3}  # type: ignore[assignment]
+    wrong = replace(RIGHT, passed=False, reason="loss_0 is off by 2.0e-03 in float64", error=2e-3)
     with Run("s", Options(rounds=0), tmp_path, check_mathematics=lambda arms, *_: dict.fromkeys(arms, wrong)) as run:
         for _ in range(2):
             blocks.measure([Group("alone", (arm,))], run)
@@ -139,10 +132,10 @@ def test_wrong_mathematics_is_a_record_without_measurements(tmp_path: Path) -> N
 
 
 def test_what_float64_says_is_in_the_record_of_what_is_right() -> None:
-    fields, status, _ = join({"time": Outcome(result={"verification": {"passed": True}})}, RIGHT)
-    assert status == "ok"
-    assert fields["verification"].mathematics.worst == "loss_0"
-    assert Record.model_fields.keys() >= fields.keys()
+    outcome = CaseOutcome(result=Result(verification=Verification(passed=True)))
+    verdict = judge(outcome, RIGHT, "time", CASES[0])
+    assert verdict.status == "ok"
+    assert verdict.verification == Verification(passed=True, mathematics=RIGHT)
 
 
 def test_a_case_of_a_size_without_references_is_represented_by_a_smaller_one() -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from framebench.engine import references
 from framebench.records import store
-from framebench.records.record import Record, Verification
+from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import Reference, Task
+from framebench.suite.result import Verification
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import Summaries
 from framebench.worker.observe import Observed
@@ -75,18 +76,17 @@ TOLERANCES = tolerances_from(Observed(SEEN, GRADIENT), [Observed(SEEN, GRADIENT)
 def test_a_case_is_verified_against_a_float32_record_of_the_session() -> None:
     case, reference = parse("resnet50/jax/train/fp32/b64/full"), Reference(BASE.id, SEEN, GRADIENT)
     near = verify(adapter(case), seen(loss_0=6.9 * (1 + 0.9 * ALLOWED)), TOLERANCES, reference)
-    assert (near["passed"], near["against"]) == (True, BASE.id)
-    assert not verify(adapter(case), seen(loss_0=6.9 * (1 + 1.1 * ALLOWED)), TOLERANCES, reference)["passed"]
-    assert Verification(**near).against == BASE.id
+    assert (near.passed, near.against) == (True, BASE.id)
+    assert not verify(adapter(case), seen(loss_0=6.9 * (1 + 1.1 * ALLOWED)), TOLERANCES, reference).passed
 
 
 def test_the_first_of_its_kind_must_be_finite_and_float32() -> None:
     alone = verify(adapter(BASE), seen(), TOLERANCES)
-    assert alone["passed"]
-    assert "no float64 values" in alone["reason"]
-    assert Verification(**alone).summaries == GRADIENT
-    assert not verify(adapter(BASE), seen(loss_1=math.nan), TOLERANCES)["passed"]
-    assert not verify(adapter(parse("resnet50/torch/train/tf32/b64/full")), seen(), TOLERANCES)["passed"]
+    assert alone.passed
+    assert "no float64 values" in (alone.reason or "")
+    assert alone.summaries == GRADIENT
+    assert not verify(adapter(BASE), seen(loss_1=math.nan), TOLERANCES).passed
+    assert not verify(adapter(parse("resnet50/torch/train/tf32/b64/full")), seen(), TOLERANCES).passed
 
 
 def seen(**values: float) -> Observed:
@@ -96,7 +96,7 @@ def seen(**values: float) -> Observed:
 def test_a_small_case_without_golden_values_still_fails() -> None:
     """A reference cannot stand in for float64 where that was affordable."""
     case = Case("resnet50", "torch", "train", "fp32", 9, "cpu")
-    assert not verify(adapter(case), seen(), TOLERANCES, Reference(BASE.id, SEEN, GRADIENT))["passed"]
+    assert not verify(adapter(case), seen(), TOLERANCES, Reference(BASE.id, SEEN, GRADIENT)).passed
 
 
 def test_baselines_are_measured_first_and_small_sizes_keep_their_order() -> None:

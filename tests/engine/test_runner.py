@@ -23,8 +23,9 @@ from framebench.engine.runner import Options
 from framebench.features.doctor import measure as doctor
 from framebench.instruments import nvml
 from framebench.records import store
-from framebench.records.record import Record, Verification
+from framebench.records.record import Record
 from framebench.suite.case import Case
+from framebench.suite.result import Verification
 from tests import handmade
 from tests.alone import alone
 from tests.campaign import Tried

@@ -9,10 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from framebench.engine.runner import join
-from framebench.engine.supervisor import Outcome
-from framebench.records.record import Status
-from framebench.suite.protocol import Mathematics
+from framebench.engine.recording import judge
+from framebench.engine.runner import CaseOutcome
+from framebench.records.record import Status, read_result
+from framebench.suite.case import Case
+from framebench.suite.result import Mathematics, to_json
 
 LATER = " after the timed steps"
 IN_FLOAT64 = " in float64"
@@ -40,35 +41,38 @@ class Found:
     seconds: float
 
 
-def outcome_of(code: int, out: str, log: str) -> Outcome:
+def outcome_of(code: int, out: str, log: str) -> CaseOutcome:
     final: dict[str, Any] = {}
     for line in out.splitlines():
         with suppress(ValueError):
             final |= json.loads(line)
     if "result" in final:
-        return Outcome(result=final["result"])
+        return CaseOutcome(result=read_result(final["result"]))
     said = final.get("error", {"type": f"exit code {code}", "message": "\n".join(log.splitlines()[-5:])})
     status: Status = "unsupported" if said.get("no_device") else "crashed"
-    return Outcome(status, f"{said['type']} during {final.get('phase')}: {said['message']}", log=log)
+    return CaseOutcome(status, f"{said['type']} during {final.get('phase')}: {said['message']}", log=log)
 
 
-def judged(outcome: Outcome, seconds: float, mathematics: Mathematics | None = None) -> Found:
-    """Status by the harness's own rule."""
-    fields, status, reason = join({"time": outcome}, mathematics)
-    if mathematics and not mathematics["passed"]:
+def judged(case: Case, outcome: CaseOutcome, seconds: float, mathematics: Mathematics | None = None) -> Found:
+    """Give the status by the harness's own rule."""
+    verdict = judge(outcome, mathematics, "time", case)
+    reason = shorten(verdict.reason or "")
+    if mathematics and not mathematics.passed:
         by, margin = in_float64(mathematics)
-        return Found(status, by, margin, shorten(reason or ""), round(seconds, 1))
-    unproven = status == "ok" and not fields["effect"].proven
-    by, margin = worst(outcome.result.get("verification", {}))
-    return Found("not proven" if unproven else status, by, margin, shorten(reason or ""), round(seconds, 1))
+        return Found(verdict.status, by, margin, reason, round(seconds, 1))
+    effect = outcome.result.effect
+    is_unproven = verdict.status == "ok" and not (effect and effect.proven)
+    by, margin = worst(to_json(outcome.result.verification) if outcome.result.verification else {})
+    return Found("not proven" if is_unproven else verdict.status, by, margin, reason, round(seconds, 1))
 
 
 def in_float64(mathematics: Mathematics) -> tuple[str, float | None]:
     """What was furthest off in float64, and by how many tolerances; None where tensors are missing or infinite."""
-    error, tolerance = mathematics.get("error"), mathematics.get("tolerance")
+    error, tolerance = mathematics.error, mathematics.tolerance
     if error is None or not tolerance or error <= tolerance:
-        return next((word for text, word in WORDS.items() if text in mathematics["reason"]), "mathematics") + IN_FLOAT64, None
-    return mathematics["worst"] + IN_FLOAT64, error / tolerance
+        reason = mathematics.reason or ""
+        return next((word for text, word in WORDS.items() if text in reason), "mathematics") + IN_FLOAT64, None
+    return mathematics.worst + IN_FLOAT64, error / tolerance
 
 
 def shorten(reason: str, most: int = 500) -> str:

@@ -18,11 +18,11 @@ from typing import IO, Any
 from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.engine.mathematics import read_lines
-from framebench.engine.runner import Options, worker_variables
-from framebench.engine.supervisor import Outcome
+from framebench.engine.runner import CaseOutcome, Options, worker_variables
 from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
-from framebench.suite.protocol import Mathematics, Task, turns
+from framebench.suite.protocol import Task, turns
+from framebench.suite.result import Mathematics
 from tests.mutants.judge import Found, judged, outcome_of
 from tests.mutants.serve import FORKS
 
@@ -58,11 +58,11 @@ class Slot:
             (self.tree / name).write_text(content)
         try:
             mathematics = self.check_mathematics(case, edited=bool(files))
-            if mathematics and not mathematics["passed"]:
-                return judged(Outcome(), time.monotonic() - started, mathematics)
+            if mathematics and not mathematics.passed:
+                return judged(case, CaseOutcome(), time.monotonic() - started, mathematics)
             self.orders.write_text(turns(steps))
             outcome = self.work(case, "framebench.worker.worker", Task(case.id, "time").as_dict(), edited=bool(files))
-            return judged(outcome, time.monotonic() - started, mathematics)
+            return judged(case, outcome, time.monotonic() - started, mathematics)
         finally:
             for name in files:
                 shutil.copy(ROOT / name, self.tree / name)
@@ -75,7 +75,7 @@ class Slot:
         self.work(case, "framebench.worker.mathematics", {"cases": [case.id], "file": str(file)}, edited)
         return read_lines(file).get(case.id)
 
-    def work(self, case: Case, module: str, task: dict[str, object], edited: bool) -> Outcome:
+    def work(self, case: Case, module: str, task: dict[str, object], edited: bool) -> CaseOutcome:
         """In a process of its own where variables must precede the import, or where sources are edited and nothing can fork."""
         environment = environments.describe(case.framework)
         own = bool(case.support.env) or (edited and case.framework not in FORKS)

@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from framebench.records import store
-from framebench.records.record import ALL_INSTRUMENTS, Proof, Record, Verification
+from framebench.records.record import ALL_INSTRUMENTS, Record
 from framebench.records.store import BadRecord, RecordWarning
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
+from framebench.suite.result import StrategyEffect, Verification
 from tests.campaign import Tried
 from tests.handmade import CASE, provenance, record, turns
 
@@ -38,7 +39,7 @@ made = st.builds(
     first_step_s=st.none() | st.floats(1e-9, 1e6),
     verification=st.none()
     | st.builds(Verification, passed=st.booleans(), relative_error=st.dictionaries(st.text(), st.none() | finite, max_size=3)),
-    effect=st.none() | st.builds(Proof, proven=st.booleans(), evidence=st.dictionaries(st.text(), size | st.text())),
+    effect=st.none() | st.builds(StrategyEffect, proven=st.booleans(), evidence=st.dictionaries(st.text(), size | st.text())),
     log_tail=st.none() | st.text(),
     provenance=st.builds(
         provenance, session=st.text(), command=st.text(), machine=st.from_regex(r"[a-z]\w{0,9}", fullmatch=True)

@@ -30,7 +30,7 @@ def outcome(case_id: str) -> dict[str, Any]:
         verification = worker.verify(adapter, verified.observed, verified.tolerances)
         effect = adapter.effect()
         found = {"proven": effect.proven, "evidence": str(effect.evidence), "on_cpu": adapter.device() == "cpu"}
-        return {"right": verification["passed"], "verification": str(verification)[:2000]} | found
+        return {"right": verification.passed, "verification": str(verification)[:2000]} | found
     except Exception:
         return {"error": traceback.format_exc()[-2000:]}
 

@@ -67,15 +67,15 @@ def test_a_worker_is_built_on_one_core_takes_turns_on_another_and_is_checked_whe
         where, "framebench.worker.worker", task, worker_variables(where, CASE, "time", USUAL), tmp_path / "log", live=True
     )
     pid, seen = worker.process.pid, dict[str, set[frozenset[int]]]()
-    told = worker.hear(lambda phase: seen.setdefault(phase, allowed(pid)) and None, 120)
+    told = worker.receive(lambda phase: seen.setdefault(phase, allowed(pid)) and None, 120)
     assert told is not None, worker.outcome()
     assert "ready" in told, told
     assert seen["build"] == {frozenset({other})}
     assert allowed(pid) == {frozenset({turns})}
-    worker.tell({"turn": 1})
-    assert worker.hear(lambda _: None, 60)
-    worker.tell({"finish": True, "core": other})
+    worker.send({"turn": 1})
+    assert worker.receive(lambda _: None, 60)
+    worker.send({"finish": True, "core": other})
     outcome = worker.end(lambda phase: seen.setdefault(phase, allowed(pid)) and None, 60)
     assert outcome.status == "ok"
-    assert outcome.result["core"] == turns
+    assert outcome.answer["origin"]["core"] == turns
     assert seen["verification of what was timed"] == {frozenset({other})}

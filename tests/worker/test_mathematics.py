@@ -36,8 +36,8 @@ def outcome_of(observed: Observed) -> Any:
 
 def test_the_references_themselves_pass() -> None:
     outcome = outcome_of(right())
-    assert (outcome["passed"], outcome["computed"], outcome["error"]) == (True, True, 0.0)
-    assert outcome["tensors"] == len(right().values) + sum(map(len, right().tensors.values()))
+    assert (outcome.passed, outcome.computed, outcome.error) == (True, True, 0.0)
+    assert outcome.tensors == len(right().values) + sum(map(len, right().tensors.values()))
 
 
 @pytest.mark.parametrize("times", [0.5, 2.0])
@@ -46,24 +46,24 @@ def test_one_tensor_beyond_the_tolerance_is_wrong(times: float) -> None:
     norm, *rest = observed.tensors["second moment"]["ln_f.bias"]
     observed.tensors["second moment"]["ln_f.bias"] = (norm * (1 + times * TOLERANCE), *rest)
     outcome = outcome_of(observed)
-    assert outcome["passed"] == (times < 1)
-    assert outcome["worst"] == "second moment of ln_f.bias"
-    assert ("ln_f.bias is off by" in outcome.get("reason", "")) == (times > 1)
+    assert outcome.passed == (times < 1)
+    assert outcome.worst == "second moment of ln_f.bias"
+    assert ("ln_f.bias is off by" in (outcome.reason or "")) == (times > 1)
 
 
 def test_a_missing_tensor_and_one_too_many_are_wrong() -> None:
     fewer, more = right(), right()
     del fewer.tensors["gradient"]["ln_f.bias"]
     more.tensors["max_exp_avg_sq"] = more.tensors["second moment"]
-    assert outcome_of(fewer)["reason"] == "no gradient of 1 tensors, such as ln_f.bias"
-    assert not outcome_of(more)["passed"]
+    assert outcome_of(fewer).reason == "no gradient of 1 tensors, such as ln_f.bias"
+    assert not outcome_of(more).passed
 
 
 def test_what_is_no_number_is_wrong() -> None:
     observed = right()
     observed.values["loss_1"] = float("nan")
     outcome = outcome_of(observed)
-    assert (outcome["passed"], outcome["worst"], outcome["error"]) == (False, "loss_1", None)
+    assert (outcome.passed, outcome.worst, outcome.error) == (False, "loss_1", None)
 
 
 def test_a_tensor_that_rounding_moves_by_its_own_size_is_not_compared() -> None:
@@ -75,8 +75,8 @@ def test_a_tensor_that_rounding_moves_by_its_own_size_is_not_compared() -> None:
     moved.tensors["first moment"]["ln_f.bias"] = (2 * norm, *rest)
     tolerances = tolerances_from(right(), [moved], TOLERANCE)
     outcome = compare(TRAIN, moved, reference, tolerances)
-    assert outcome["passed"]
-    assert outcome["tensors"] == outcome_of(right())["tensors"] - 1
+    assert outcome.passed
+    assert outcome.tensors == outcome_of(right()).tensors - 1
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_is_not_computed_in_float64_says_why(case: str, why: str) -> None:
     reason = why_not_in_float64(parse(case))
     assert reason.endswith(why)
     assert bool(reason) == bool(why)
-    assert not_computed(parse(case), reason)["passed"], "nothing was shown to be wrong"
+    assert not_computed(parse(case), reason).passed, "nothing was shown to be wrong"
 
 
 RESNET, UNET = "resnet50/torch/train/fp32/b4/tiny", "unet3d/torch/train/fp32/b4/tiny"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from framebench.suite.result import TimeResult
 from framebench.suite.selectors import parse
 from framebench.worker.stepping import Timing
 
@@ -44,7 +45,7 @@ def test_what_is_spent_after_the_turns_has_no_share_in_them() -> None:
     timing = Timing(adapter)
     for _ in range(2):
         timing.turn(2)
-    between = timing.summary()["shares"]["wait"]
+    between = timing.summarize(TimeResult()).shares["wait"]
     for _ in range(20):  # verification of what was timed takes steps too
         adapter.step()
-    assert timing.summary()["shares"]["wait"] == between == pytest.approx(0.5, abs=0.3)
+    assert timing.summarize(TimeResult()).shares["wait"] == between == pytest.approx(0.5, abs=0.3)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from framebench.records.record import Verification
 from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
+from framebench.suite.result import Verification
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import errors
 from framebench.worker.observe import Observed, corrected
@@ -45,7 +45,7 @@ def tolerances(case: Case) -> Tolerances:
 
 
 def verified(case: Case, observed: Observed) -> Verification:
-    return Verification(**verify(adapter(case), observed, tolerances(case)))
+    return verify(adapter(case), observed, tolerances(case))
 
 
 def adapter(case: Case, **more: Any) -> Any:
@@ -54,9 +54,9 @@ def adapter(case: Case, **more: Any) -> Any:
 
 def test_what_the_framework_is_known_to_compute_wrong_is_wrong_whatever_came_out() -> None:
     observed = right(TRAIN)
-    assert verify(adapter(TRAIN), observed, tolerances(TRAIN))["passed"]
+    assert verify(adapter(TRAIN), observed, tolerances(TRAIN)).passed
     found = verify(adapter(TRAIN, known_fault=lambda: "a kernel leaves it unwritten"), observed, tolerances(TRAIN))
-    assert (found["passed"], found["reason"], found["known_fault"]) == (False, "a kernel leaves it unwritten", True)
+    assert (found.passed, found.reason, found.known_fault) == (False, "a kernel leaves it unwritten", True)
 
 
 @pytest.mark.parametrize("case", [TRAIN, EVAL, FROZEN], ids=str)
@@ -102,8 +102,8 @@ def test_a_frozen_weight_that_moved() -> None:
     assert "conv1.weight" in still
     observed.tensors["weight"]["conv1.weight"] = (1e-12, 0.0, 0.0, 0.0)
     found = verify(adapter(FROZEN), observed, tolerances(FROZEN))
-    assert not found["passed"]
-    assert found["tensors"]["weight"]["error"] == math.inf
+    assert not found.passed
+    assert found.tensors["weight"].error == math.inf
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
@@ -111,10 +111,10 @@ def test_what_is_no_number_is_wrong(number: float) -> None:
     values, tensors = right(TRAIN), right(TRAIN)
     values.values["loss_1"] = number
     tensors.tensors["weight"]["ln_f.bias"] = (number, 0.0, 0.0, 0.0)
-    assert not verify(adapter(TRAIN), values, tolerances(TRAIN))["passed"]
+    assert not verify(adapter(TRAIN), values, tolerances(TRAIN)).passed
     found = verify(adapter(TRAIN), tensors, tolerances(TRAIN))
-    assert not found["passed"]
-    assert found["tensors"]["weight"]["worst"] == "ln_f.bias"
+    assert not found.passed
+    assert found.tensors["weight"].worst == "ln_f.bias"
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ LOSSES = [3.0, 2.0, 1.0]
 
 def test_what_was_timed_is_looked_at_again(timed: Callable[..., Any]) -> None:
     run = timed(right(TRAIN))
-    assert verify_again(run, LOSSES, tolerances(TRAIN))["passed"]
+    assert verify_again(run, LOSSES, tolerances(TRAIN)).passed
     assert run.restored
 
 
@@ -152,21 +152,21 @@ def test_again_means_every_tensor(kind: str, timed: Callable[..., Any]) -> None:
     observed = right(TRAIN)
     observed.tensors[kind] = {name: tuple(n / 2 for n in summary) for name, summary in observed.tensors[kind].items()}
     found = verify_again(timed(observed), LOSSES, tolerances(TRAIN))
-    assert not found["passed"]
-    assert found["tensors"][kind]["failed"] == found["tensors"][kind]["count"]
+    assert not found.passed
+    assert found.tensors[kind].failed == found.tensors[kind].count
 
 
 def test_again_means_every_state(timed: Callable[..., Any]) -> None:
     observed = right(TRAIN)
     observed.tensors["max_exp_avg_sq"] = observed.tensors["second moment"]
-    assert "max_exp_avg_sq of" in verify_again(timed(observed), LOSSES, tolerances(TRAIN))["reason"]
+    assert "max_exp_avg_sq of" in str(verify_again(timed(observed), LOSSES, tolerances(TRAIN)).reason)
 
 
 def test_steps_that_do_nothing_are_seen(timed: Callable[..., Any]) -> None:
     every_other = verify_again(timed(right(TRAIN)), [3.0, 2.0, 2.0, 1.0, 1.0], tolerances(TRAIN))
-    assert (every_other["passed"], every_other["unmoved_steps"]) == (False, 2)
+    assert (every_other.passed, every_other.unmoved_steps) == (False, 2)
     silent = verify_again(timed(right(TRAIN), {2: 5, 0: 3}), LOSSES, tolerances(TRAIN))
-    assert (silent["passed"], silent["reason"]) == (False, "3 of 8 steps gave no output as the first one did")
+    assert (silent.passed, silent.reason) == (False, "3 of 8 steps gave no output as the first one did")
 
 
 def test_timed_steps_that_set_no_output_are_counted() -> None:
@@ -194,7 +194,9 @@ def test_what_float32_rounds_away_of_a_change_is_not_off() -> None:
         if not with_gradient:
             del tensors["gradient"][name], observed.tensors["gradient"][name]
         observed.tensors["weight"][name] = (change, change, 0.0, 0.0)
-        return float(compare(TRAIN, observed, Reference("", expected.values, tensors), tolerances(TRAIN))["margin"])
+        margin = compare(TRAIN, observed, Reference("", expected.values, tensors), tolerances(TRAIN)).margin
+        assert margin is not None
+        return margin
 
     for right_change, expects in [(0.0, unit), (2 * unit, unit), (0.0, 0.0), (unit, 0.0)]:
         assert margin(right_change, expects) < 1

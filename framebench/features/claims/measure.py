@@ -16,6 +16,7 @@ from typing import Any
 
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
+from framebench.engine.recording import Context, make_provenance
 from framebench.engine.runner import Options
 from framebench.features.claims import snippets
 from framebench.features.claims.needs import listing
@@ -115,7 +116,8 @@ def halved(case: Case, environment: Environment, options: Options) -> dict[str, 
 def _save(probe: str, case: Case, environment: Environment, results: Path, **fields: Any) -> Path:
     """Write a probe's result with the provenance of what ran. Raises OSError."""
     options, load = Options(), runner.load_average()
-    where = runner.provenance_of(case, secrets.token_hex(6), environment, options, load, {}, results)
+    context = Context(case, environment, options, secrets.token_hex(6), results, load)
+    where = make_provenance(context, None, started=False)
     probe_record = Probed(probe=probe, provenance=where, **fields)
     # it needs a provenance of what it writes, no more
     return store.write(probe_record, folder(results, where.machine, probe))  # type: ignore[arg-type]

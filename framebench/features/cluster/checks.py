@@ -24,9 +24,10 @@ from framebench.analysis import lower_bound
 from framebench.analysis.flops import step_flops
 from framebench.features.cluster import collect
 from framebench.records import store
-from framebench.records.record import INSTRUMENTS, ROUNDS, Mathematics, Record, Verification
+from framebench.records.record import INSTRUMENTS, ROUNDS, Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
+from framebench.suite.result import Mathematics, Verification
 
 MOST_BYTES = 2**20  # of one file; records have some 15 KiB
 MOST_FILES = 200_000

@@ -24,7 +24,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.helpers import DelayedSubmission
 from submitit.slurm.slurm import SlurmExecutor
 
-from framebench.engine import environments, runner
+from framebench.engine import environments, recording
 from framebench.engine.environments import SetupError
 from framebench.engine.request import Asked
 from framebench.features.cluster.collect import NODES
@@ -203,7 +203,7 @@ class Job(submitit.helpers.Checkpointable):
         node = os.environ.get("SLURMD_NODENAME") or platform.node()
         node_folder = self.results / NODES / node
         os.environ.setdefault("FRAMEBENCH_MACHINE", node)
-        kind = provenance.fingerprint(provenance.hardware() | runner.gpus())
+        kind = provenance.fingerprint(recording.describe_hardware())
         os.environ["FRAMEBENCH_CACHE"] = str(environments.cache() / kind)  # what was compiled for another kind may not run
         if not self.mark:
             return framebench(*self.arguments)

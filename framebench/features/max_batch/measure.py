@@ -7,6 +7,7 @@ computes the right thing is what `framebench run` verifies.
 from __future__ import annotations
 
 import math
+import platform
 import secrets
 import time
 from collections.abc import Callable
@@ -18,8 +19,8 @@ from pydantic import ValidationError
 
 from framebench.engine import runner
 from framebench.engine.environments import Environment, describe
+from framebench.engine.recording import Context, make_provenance
 from framebench.engine.runner import Options
-from framebench.engine.supervisor import Outcome
 from framebench.features.max_batch.order import Order
 from framebench.features.max_batch.probes import Answer, Progress, carry_out, first_line
 from framebench.records import provenance, store
@@ -27,6 +28,7 @@ from framebench.records.search import MIB, Fit, Probe
 from framebench.suite import protocol
 from framebench.suite.case import Case
 from framebench.suite.registry import SCENARIOS
+from framebench.suite.result import Origin
 from framebench.suite.selectors import select
 from framebench.suite.strategy import FRAMEWORKS
 
@@ -94,7 +96,7 @@ def judge(batch: int, answer: Answer, budget: int | None) -> Probe:
         return Probe(batch=batch, outcome="memory", reason=first_line(answer.reason or ""), limited=budget is not None)
     if answer.status != "ok":
         return Probe(batch=batch, outcome="failed", reason=first_line(answer.reason or ""))
-    measured = {name: answer.result[name] for name in ("peaks", "cold_peaks", "kept_bytes", "step_s", "limited")}
+    measured = {name: answer.answer[name] for name in ("peaks", "cold_peaks", "kept_bytes", "step_s", "limited")}
     probe = Probe(batch=batch, outcome="fits", **measured)
     if budget is None or (probe.peak or 0) <= budget:
         return probe
@@ -121,14 +123,18 @@ def find(
     """Search for one framework and strategy, and save what was found. Raises OSError if it cannot be written."""
     environment = environment or describe(case.framework)
     load = runner.load_average()
-    outcomes: dict[str, Outcome] = {}
+    origin: Origin | None = None
+    started = False
 
     def probe(batch: int, limit: int | None = budget) -> Probe:
         at = replace(case, batch=batch)
         say: Progress = lambda phase: progress(at, phase)  # noqa: E731
         answer = carry_out(Order("fit", at.id, limit), environment, options, say)
-        if answer.result:
-            outcomes["probe"] = answer
+        nonlocal origin, started
+        started = started or bool(answer.answer)
+        if "device" in answer.answer:
+            core = options.on(environment).core()
+            origin = Origin(answer.answer["versions"], answer.answer["device"], platform.python_version(), core)
         return judge(batch, answer, limit)
 
     fields: dict[str, Any] = {"status": "unsupported", "answer": f"unsupported: {(why := runner.unsupported(case))}"}
@@ -136,7 +142,8 @@ def find(
         search = Search(probe, case.batch, most, minutes=minutes).run()
         confirmation = probe(search.fails, None) if search.fails and not search.stopped and not search.open_end else None
         fields = _conclusion(search, confirmation, budget) | {"probes": search.probes, "confirmation": confirmation}
-    where = runner.provenance_of(case, secrets.token_hex(6), environment, options, load, outcomes, results)
+    context = Context(case, environment, options, secrets.token_hex(6), results, load)
+    where = make_provenance(context, origin, started)
     fit = Fit(case=case.id, budget_bytes=budget, provenance=where, **fields)
     # it needs a provenance of what it writes, no more
     store.write(fit, folder(results, case, budget, where.machine, environment))  # type: ignore[arg-type]

@@ -97,7 +97,7 @@ def evaluate(case: Case, samples: int, budget: int | None, run: Run) -> Evaluati
         for report in answer.reports:
             evaluation.take(report)
         tried = answer.reports[-1]["batch"] if answer.reports else batch
-        evaluation.limited = evaluation.limited or answer.result.get("limited", False)
+        evaluation.limited = evaluation.limited or answer.answer.get("limited", False)
         if answer.status == "ok" and evaluation.next > first:
             continue
         reason = first_line(answer.reason or "the worker ended without a result")

@@ -38,7 +38,7 @@ def carry_out(order: Order, environment: Environment, options: Options, progress
         variables = runner.worker_variables(environment, case, "memory", options) | environment.scratch(Path(scratch))
         worker = Worker(environment, "framebench.features.max_batch.worker", order.as_dict(), variables, Path(scratch) / "log")
         outcome = worker.end(progress, options.time_limit_s)
-    answer = Answer(outcome.status, outcome.reason, outcome.result, outcome.log, reports=worker.reports)
+    answer = Answer(outcome.status, outcome.reason, outcome.answer, outcome.log, reports=worker.reports)
     if answer.status == "oom":
         answer.memory = "raised" if "error" in worker.final else "died"
     elif answer.status == "crashed" and worker.process.returncode in UNCHECKED and worker.phase.endswith(UNDER):

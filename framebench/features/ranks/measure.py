@@ -5,43 +5,53 @@ from __future__ import annotations
 
 import tempfile
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from framebench.engine import runner
+from framebench.engine import recording, runner
 from framebench.engine.blocks import Run
 from framebench.engine.environments import Environment
-from framebench.engine.supervisor import Outcome, Worker
+from framebench.engine.runner import CaseOutcome, case_outcome
+from framebench.engine.supervisor import Worker
 from framebench.engine.timed_process import Arm
 from framebench.features.ranks import predicted as predicted_rank
-from framebench.records.record import INSTRUMENTS, Record
+from framebench.records.record import INSTRUMENTS, Rank, Record
 from framebench.suite.case import Case
+from framebench.suite.protocol import Part
+from framebench.suite.result import MemoryResult, RankMemory
 
 
 def measure(case: Case, environment: Environment, run: Run) -> Record:
-    """Its record, which the session may have already. Raises OSError if it cannot be written."""
+    """Return the record of the case, measured unless the session has it. Raises OSError if it cannot be written."""
     arm = Arm(case, environment)
     if earlier := run.records(arm):
         return earlier[-1]
-    load, outcomes = runner.load_average(), dict[str, Outcome]()
+    load = runner.load_average()
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
-        for part in ("time", "memory"):
-            outcomes[part] = carry_out(part, arm, run, Path(scratch))
-            if outcomes[part].status != "ok" or not runner.passed(outcomes[part]):
-                break
-    every = outcomes.get("memory", Outcome()).result.pop("ranks", [])
-    if every:
-        outcomes["memory"].result |= {name: value for name, value in fullest(every).items() if name in runner.MEMORY_FIELDS}
-    fields, status, reason = runner.join(outcomes)
-    log = next((o.log for o in outcomes.values() if o.log), None)
-    origin = runner.provenance_of(case, run.id, environment, run.options, load, outcomes, run.results)
-    record = Record(
-        case=case.id, status=status, reason=reason, log_tail=log, provenance=origin, spent_s=runner.spent(outcomes),
-        ranks=every if status == "ok" else [], predicted_bytes=predicted(arm) if status == "ok" else None, **fields,
-    )  # fmt: skip
+        outcome = carry_out("time", arm, run, Path(scratch))
+        record = recording.make_record(run.context(arm, load), outcome)
+        if outcome.is_right:
+            memory = carry_out("memory", arm, run, Path(scratch))
+            record = recording.add_memory(record, memory)
+            if record.status == "ok":
+                ranks = [rank_of(number, each) for number, each in enumerate(memory.result.ranks)]
+                record = recording.change(record, ranks=ranks, predicted_bytes=predicted(arm))
     run.write(record, arm)
     return record
+
+
+def rank_of(number: int, measured: RankMemory) -> Rank:
+    """Return what a record has of one rank."""
+    memory = measured.memory
+    return Rank(
+        rank=number,
+        peaks=memory.peaks,
+        peak_samples=memory.peak_samples,
+        cold_peaks=memory.cold_peaks,
+        live_bytes=memory.live_bytes,
+        held=measured.held,
+    )
 
 
 def predicted(arm: Arm) -> int | None:
@@ -52,19 +62,21 @@ def predicted(arm: Arm) -> int | None:
         return None
 
 
-def fullest(every: list[dict[str, Any]]) -> dict[str, Any]:
-    """By the first instrument that all have."""
-    instrument = next(i for i in INSTRUMENTS if all(i in one_rank["peaks"] for one_rank in every))
-    return max(every, key=lambda one_rank: one_rank["peaks"][instrument])
+def fullest(ranks: list[RankMemory]) -> MemoryResult:
+    """Return the memory of the fullest rank, by the first instrument that all have."""
+    instrument = next(name for name in INSTRUMENTS if all(name in each.memory.peaks for each in ranks))
+    return max((each.memory for each in ranks), key=lambda memory: memory.peaks[instrument])
 
 
-def carry_out(part: str, arm: Arm, run: Run, scratch: Path) -> Outcome:
-    """Never raises for a worker's fault. No rank is pinned."""
+def carry_out(part: Part, arm: Arm, run: Run, scratch: Path) -> CaseOutcome:
+    """Measure one part of the case. Never raises for a worker's fault. No rank is pinned."""
     started = time.monotonic()
     variables = runner.worker_variables(arm.environment, arm.case, part, run.options) | arm.environment.scratch(scratch)
     variables |= {"TMPDIR": str(scratch)}  # PyTorch's launcher leaves a folder there
-    task = run.options.task(arm.case, part).as_dict() | {"core": None}
-    worker = Worker(arm.environment, "framebench.features.ranks.worker", task, variables, scratch / f"{part}.log")
-    outcome = worker.end(partial(run.told.phase, arm.case), run.options.time_limit_s)
+    task = replace(run.options.task(arm.case, part), core=None)
+    worker = Worker(arm.environment, "framebench.features.ranks.worker", task.as_dict(), variables, scratch / f"{part}.log")
+    outcome = case_outcome(worker, worker.end(partial(run.told.phase, arm.case), run.options.time_limit_s))
     outcome.seconds = time.monotonic() - started
+    if outcome.result.ranks:
+        outcome.result = replace(outcome.result, memory=fullest(outcome.result.ranks))
     return outcome

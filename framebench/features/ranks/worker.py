@@ -21,11 +21,12 @@ from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.instruments import limits
 from framebench.suite.case import Case
-from framebench.suite.protocol import MemoryResult, Origin, Task, TimeResult
+from framebench.suite.protocol import Task
+from framebench.suite.result import MemoryResult, Origin, RankMemory, Result, StrategyEffect, TimeResult, to_json
 from framebench.suite.selectors import parse
 from framebench.worker.tolerances import observe_steps
 from framebench.worker.verification import verify
-from framebench.worker.worker import Emit, WorkerError, die_with_parent, effect_of, limit_memory, peaks, serve
+from framebench.worker.worker import Emit, WorkerError, die_with_parent, largest_of_each, limit_memory, peaks, serve
 
 LAUNCHED = {"torch": ("torch.distributed.run", "--standalone", "--nproc-per-node")}  # and so many ranks
 
@@ -62,33 +63,29 @@ def first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _measure_results(adapter: Adapter, emit: Emit) -> TimeResult:
-    """Every rank has gathered the whole tensors, and compares them."""
+def _verify(adapter: Adapter, emit: Emit) -> Result:
+    """Verify the first steps: every rank has gathered the whole tensors, and compares them."""
     emit({"phase": "first step"})
-    verified = observe_steps(adapter)
-    seconds = verified.seconds
-    verification = verify(adapter, verified.observed, verified.tolerances)
-    if not verification["passed"]:
-        return {"verification": verification}
+    first_steps = observe_steps(adapter)
+    verification = verify(adapter, first_steps.observed, first_steps.tolerances)
+    if not verification.passed:
+        return Result(verification=verification)
     emit({"phase": "effect"})
-    return {"first_step_s": seconds[0], "verification": verification, "effect": effect_of(adapter)}
+    times = TimeResult(first_step_s=first_steps.seconds[0])
+    return Result(verification=verification, times=times, effect=adapter.effect())
 
 
 def _measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
-    """Peaks of each rank. All ranks make as many steps, however long they take."""
+    """Read the peaks of this rank. All ranks make as many steps, however long they take."""
     emit({"phase": "first step"})
     cold = peaks(adapter)
     emit({"phase": "memory"})
     steady = [peaks(adapter) for _ in range(task.memory_steps)]
-    return {
-        "peaks": {name: max(p[name] for p in steady) for name in steady[0]},
-        "peak_samples": steady,
-        "cold_peaks": cold,
-        "live_bytes": adapter.live_bytes(),
-    }
+    return MemoryResult(largest_of_each(steady), steady, cold, adapter.live_bytes())
 
 
 def run(task: Task, emit: Emit) -> dict[str, Any]:
+    """Measure the task's part of the case, and return the `Result` as JSON. Raises WorkerError."""
     case = parse(task.case)
     ours = importlib.import_module(f"framebench.adapters.{case.framework}.ranks")
     speak: Emit = emit if first() else lambda message: None
@@ -101,31 +98,41 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
     try:
         adapter.build()
         adapter.synchronize()
-        part = _measure_results(adapter, speak) if task.part == "time" else _measure_memory(adapter, task, speak)
-        every = ours.gathered(adapter, part)
+        if task.part == "time":
+            result = _verify(adapter, speak)
+            gathered = ours.gathered(adapter, {"result": to_json(result), **_verdict_of(result)})
+            joined = _join_verified(gathered)
+        else:
+            memory = _measure_memory(adapter, task, speak)
+            gathered = ours.gathered(adapter, to_json(memory))
+            joined = to_json(Result(ranks=[_rank_of(each) for each in gathered]))
     except Exception as error:
         raise WorkerError(error, limits.ran_out(error, limits.enforced())) from error
-    origin: Origin = {
-        "versions": adapter.versions(),
-        "device": adapter.device(),
-        "python": platform.python_version(),
-        "core": None,
-    }
-    if task.part == "time":
-        return {**_joined(every), **origin}
-    return {"ranks": [{"rank": i, **measurement} for i, measurement in enumerate(every)], **origin}
+    joined["origin"] = to_json(Origin(adapter.versions(), adapter.device(), platform.python_version()))
+    return joined
 
 
-def _joined(every: list[dict[str, Any]]) -> dict[str, Any]:
-    """The first rank's, or that of one which came out wrong; proven only where it is in all."""
-    measurement = next((one for one in every if not one["verification"]["passed"]), every[0])
-    if "effect" in measurement:
-        proven = [one["effect"]["proven"] for one in every]
-        measurement["effect"] = {
-            "proven": all(proven),
-            "evidence": measurement["effect"]["evidence"] | {"proven_in_ranks": sum(proven)},
-        }
-    return {name: measurement[name] for name in ("first_step_s", "verification", "effect") if name in measurement}
+def _verdict_of(result: Result) -> dict[str, bool]:
+    """Say for the other ranks whether this one is right, and whether the strategy was on in it."""
+    return {"passed": result.passed, "proven": result.effect is not None and result.effect.proven}
+
+
+def _join_verified(every: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the first rank's result, or that of one which came out wrong. It is proven only where it is in all ranks."""
+    wrong = [each["result"] for each in every if not each["passed"]]
+    if wrong:
+        return dict(wrong[0])
+    result = dict(every[0]["result"])
+    proven = [each["proven"] for each in every]
+    evidence = result["effect"]["evidence"] | {"proven_in_ranks": sum(proven)}
+    result["effect"] = to_json(StrategyEffect(all(proven), evidence))
+    return result
+
+
+def _rank_of(gathered: dict[str, Any]) -> RankMemory:
+    """Return what one rank has measured, and what it holds."""
+    held = gathered.pop("held")
+    return RankMemory(MemoryResult(**gathered), held)
 
 
 def carry_out(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:

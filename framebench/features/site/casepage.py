@@ -13,8 +13,9 @@ from framebench.analysis import breakdown
 from framebench.analysis.comparison import MIB, Comparison, missing, number
 from framebench.analysis.selection import Measured, counting, select_case
 from framebench.analysis.tables import interval, mark, relative
-from framebench.records.record import Compared, Mathematics, Record
+from framebench.records.record import Record
 from framebench.records.reference import find_reference
+from framebench.suite.result import Mathematics, TensorComparison
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ def worst_in_float64(outcome: Mathematics) -> tuple[str, str, str, str, str]:
     return what, "", "", number(outcome.error, ".1e"), number(outcome.tolerance, ".0e")
 
 
-def tensors(kind: str, worst: Compared) -> tuple[str, str, str, str, str]:
+def tensors(kind: str, worst: TensorComparison) -> tuple[str, str, str, str, str]:
     """The worst tensor of a kind, as a row of the verification."""
     what = f"{kind}: {worst.worst or 'none'}, the worst of {worst.count}"
     return what, "", "", number(worst.error, ".1e"), number(worst.tolerance, ".0e")

@@ -130,7 +130,7 @@ def reference(model: UserModel, environment: Environment, options: Options, told
         outcome = worker.end(told, options.time_limit_s)
     if outcome.status != "ok":
         raise Fault(in_words(model, outcome))
-    return outcome.result
+    return dict(outcome.answer)
 
 
 def in_words(model: UserModel, outcome: Outcome) -> str:

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from framebench.engine import blocks, runner
+from framebench.engine import blocks, recording, runner
 from framebench.engine.capacity import fits, free_memory
 from framebench.engine.groups import Group
 from framebench.engine.timed_process import Arm
@@ -78,13 +78,15 @@ def looked_at(arms: list[Arm], run: blocks.Run) -> list[Record]:
         alive = []
         for arm in arms:
             scratch = run.scratch / "look" / arm.case.id.replace("/", ".")
-            process = runner.Memory(arm.case, arm.environment, run.options, scratch, part="look")
+            process = runner.MemoryProcess(arm.case, arm.environment, run.options, scratch, part="look")
             stack.callback(process.kill)
             alive.append((arm, process))
-        return [
-            blocks.joined(arm, {"memory": process.end(partial(run.told.phase, arm.case))}, run, load=load)
-            for arm, process in alive
-        ]
+        records = []
+        for arm, process in alive:
+            outcome = process.end(partial(run.told.phase, arm.case))
+            mathematics = run.mathematics_by_arm.get(arm)
+            records.append(recording.make_record(run.context(arm, load), outcome, mathematics, part="memory"))
+        return records
 
 
 def compiles(case: Case) -> bool:

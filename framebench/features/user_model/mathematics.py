@@ -16,7 +16,7 @@ from framebench.features.user_file.trial import UserModel
 from framebench.features.user_model.look import compiles
 from framebench.models.spec import workload
 from framebench.suite.case import Case
-from framebench.suite.protocol import Mathematics
+from framebench.suite.result import Mathematics
 
 SMALLEST = 2  # samples, where the batch has as many: with one alone nothing shows that samples are mixed up
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from framebench.records.record import Proof
 from framebench.suite.case import Case
+from framebench.suite.result import StrategyEffect
 from framebench.suite.selectors import parse
 from studies.ground_truth.generation import bytes_of_a_token, comparison
 from tests.handmade import RIGHT, record
@@ -19,7 +19,7 @@ def test_bytes_of_a_token_are_those_of_the_arrays() -> None:
 
 
 def made(case: Case, size: int) -> list[list[str]]:
-    evidence = Proof(proven=True, evidence={"cache_bytes": size})
+    evidence = StrategyEffect(proven=True, evidence={"cache_bytes": size})
     found = record(case, peaks={"host.rss": 3 << 20}, step_s=[1.0], **(RIGHT | {"effect": evidence}))
     return [list(row) for row in comparison([found]).rows]
 

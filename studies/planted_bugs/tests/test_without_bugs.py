@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from framebench.records.record import Record, Verification
+from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
+from framebench.suite.result import Again, Verification
 from studies.planted_bugs import without_bugs
 from tests.handmade import provenance, record
 
@@ -15,7 +16,7 @@ from tests.handmade import provenance, record
 def made(strategy: str, status: str = "ok", margin: float = 0.25, hour: int = 0, size: str = "cpu", **more: Any) -> Record:
     when = datetime(2026, 1, 2, hour, tzinfo=UTC)
     about = {"measured_at": when, "protocol": VERSION, "machine": "m", **more}
-    found = Verification.model_validate({"passed": status == "ok", "margin": 0.1, "again": {"passed": True, "margin": margin}})
+    found = Verification(passed=status == "ok", margin=0.1, again=Again(passed=True, margin=margin))
     case = Case("transformer", "torch", "train", strategy, 4, size)
     return record(
         case, status=status, reason=None if status == "ok" else "why", verification=found, provenance=provenance(**about)

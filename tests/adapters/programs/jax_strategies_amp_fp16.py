@@ -2,6 +2,7 @@ import json
 import sys
 
 from framebench import adapters
+from framebench.suite.result import to_json
 from framebench.suite.selectors import parse
 from framebench.worker import worker
 
@@ -10,4 +11,4 @@ adapter.build()
 verified = worker.observe_steps(adapter)
 verification = worker.verify(adapter, verified.observed, verified.tolerances)
 effect = adapter.effect()
-print(json.dumps({"verification": verification, "proven": effect.proven, "evidence": effect.evidence}))
+print(json.dumps({"verification": to_json(verification), "proven": effect.proven, "evidence": effect.evidence}))

@@ -15,10 +15,11 @@ from framebench.analysis.peaks import MARGIN, evidence_about
 from framebench.analysis.results import NoRecords
 from framebench.features.advise import show
 from framebench.features.advise.advice import Question, advise, change, largest_that_fits
-from framebench.records.record import Proof, Record, Verification
+from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from framebench.suite.registry import claims_only, find
+from framebench.suite.result import StrategyEffect, Verification
 from framebench.suite.strategy import FRAMEWORKS
 from tests.advised import ALMOST, MIB, PASSED, QUESTION, STRATEGIES, asked, everything, made, rows, several
 from tests.handmade import blocks, in_blocks, provenance, record
@@ -63,7 +64,7 @@ def test_a_larger_budget_never_makes_the_best_slower(found: list[Record], budget
 
 
 WRONG = Verification(passed=False, reason="loss_0 is off", relative_error={"loss_0": 0.5})
-IDLE = Proof(proven=False, evidence={"executions": 2})
+IDLE = StrategyEffect(proven=False, evidence={"executions": 2})
 
 
 @pytest.mark.parametrize(

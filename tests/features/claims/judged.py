@@ -18,7 +18,8 @@ from framebench.features.claims.rule import Target
 from framebench.features.claims.samples import TIME
 from framebench.features.claims.store import Measured
 from framebench.records import store
-from framebench.records.record import Proof, Rank, Verification
+from framebench.records.record import Rank
+from framebench.suite.result import StrategyEffect, Verification
 from framebench.suite.selectors import parse
 from tests.handmade import blocks, provenance, record
 
@@ -47,7 +48,7 @@ def put(results: Path, case_id: str, peak: float = 100, step: float = 1.0, minut
     fields: dict[str, Any] = {
         "peaks": peaks, "peak_samples": [peaks], "live_bytes": 10 * MIB, "step_s": [step * (1 + 0.001 * i) for i in range(20)],
         "verification": Verification(passed=True, observed={"loss_1": 2.0, "grad_norm": 1.0}),
-        "effect": Proof(proven=True, evidence={}), "provenance": origin,
+        "effect": StrategyEffect(proven=True, evidence={}), "provenance": origin,
     }  # fmt: skip
     made = record(case, **{**fields, **changes})
     return store.write(made, store.folder(results, "m", f"{case.framework}-{version}", case))
@@ -74,7 +75,7 @@ def turns(results: Path, change: list[float], noise: float = 0.001) -> Entry:
     seconds = [[[1 + noise * ((3 * i + b) % 5)] * 8 for b, _ in enumerate(change)] for i in range(2)]
     seconds[1] = [[s * ratio for s in rounds] for ratio, rounds in zip(change, seconds[1])]
     for made in blocks(list(zip(cases, seconds))):
-        good = {"effect": Proof(proven=True, evidence={}), "verification": Verification(passed=True)}
+        good = {"effect": StrategyEffect(proven=True, evidence={}), "verification": Verification(passed=True)}
         store.write(made.model_copy(update=good), store.folder(results, "m", "torch-1", made.parsed))
     return one(results, made_up(speed=True))
 

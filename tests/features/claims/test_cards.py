@@ -15,7 +15,7 @@ from framebench.features.claims.remarks import remarks
 from framebench.features.claims.samples import ADDED, PEAK, evidence
 from framebench.features.claims.show import detail
 from framebench.features.claims.store import Measured
-from framebench.records.record import Proof
+from framebench.suite.result import StrategyEffect
 from tests.features.claims.judged import MIB, made_up, one, probe, put, turns
 
 
@@ -40,7 +40,7 @@ def test_a_change_that_reached_nothing_decides_nothing(results: Path) -> None:
     claim = replace(made_up(), reaches=evidence("reached"))
     for reached, verdict in ((0, "precondition not met here"), (3, "reproduced")):
         put(results, "transformer/torch/train/fp32/b4/tiny", 100, minute=reached)
-        effect = Proof(proven=True, evidence={"reached": reached})
+        effect = StrategyEffect(proven=True, evidence={"reached": reached})
         for path in results.glob("records/**/*compile*/*.json"):
             path.unlink()
         put(results, "transformer/torch/train/compile/b4/tiny", 50, effect=effect, minute=reached)

@@ -19,8 +19,8 @@ from framebench.features.claims.rule import DECIDED, Verdict
 from framebench.features.claims.show import tables
 from framebench.features.claims.store import Measured
 from framebench.records import store
-from framebench.records.record import Proof
 from framebench.suite.case import Case
+from framebench.suite.result import StrategyEffect
 from tests.features.claims.judged import compiled, made_up, one, probe, put, put_ranks
 from tests.handmade import provenance, record
 
@@ -223,8 +223,8 @@ def test_the_range_and_the_advice_are_of_all_arms_that_decide(results: Path) -> 
 
 
 def test_options_of_the_compiler_on_one_side_are_told(results: Path) -> None:
-    def with_options(**options: str) -> Proof:
-        return Proof(proven=True, evidence={"compiler_options": options})
+    def with_options(**options: str) -> StrategyEffect:
+        return StrategyEffect(proven=True, evidence={"compiler_options": options})
 
     compiled(results, 80)
     assert "Compiled with" not in one(results, made_up()).remark

@@ -21,8 +21,8 @@ from framebench.features.claims.samples import bounds
 from framebench.features.claims.show import table
 from framebench.features.claims.store import Measured
 from framebench.features.claims.wanted import wanted
-from framebench.records.record import Proof
 from framebench.suite.protocol import VERSION
+from framebench.suite.result import StrategyEffect
 from tests.features.claims.judged import MIB, compiled, made_up, one, put, turns
 
 
@@ -144,7 +144,7 @@ def test_a_failed_case_has_no_number_but_its_reason(results: Path, status: Any) 
 
 def test_a_strategy_that_was_not_at_work_decides_nothing(results: Path) -> None:
     put(results, "transformer/torch/train/fp32/b4/tiny")
-    put(results, "transformer/torch/train/compile/b4/tiny", 50, effect=Proof(proven=False, evidence={}))
+    put(results, "transformer/torch/train/compile/b4/tiny", 50, effect=StrategyEffect(proven=False, evidence={}))
     found = one(results, made_up())
     assert found.verdict == "not measured"
     assert "not seen at work" in found.remark
@@ -153,7 +153,7 @@ def test_a_strategy_that_was_not_at_work_decides_nothing(results: Path) -> None:
 @pytest.mark.parametrize(("nodes", "verdict"), [(0, "contradicted"), (7, "reproduced")])
 def test_counts_are_judged(results: Path, nodes: int, verdict: Verdict) -> None:
     evidence = {"graph_nodes": nodes, "saved_tensors": nodes}
-    put(results, "transformer/torch/eval/no_grad/b4/tiny", effect=Proof(proven=True, evidence=evidence))
+    put(results, "transformer/torch/eval/no_grad/b4/tiny", effect=StrategyEffect(proven=True, evidence=evidence))
     found = one(results, replace(REGISTRY.chosen(["C2"])[0], arms=REGISTRY.chosen(["C2"])[0].arms[-2:-1]))
     assert (found.verdict, found.value, found.low, found.high) == (verdict, nodes, nodes, nodes)
 
@@ -178,7 +178,7 @@ def test_shares_are_subtracted_since_one_may_be_zero(results: Path) -> None:
 
 
 def test_evidence_that_is_no_number_is_none(results: Path) -> None:
-    put(results, "transformer/torch/eval/no_grad/b4/tiny", effect=Proof(proven=True, evidence={"graph_nodes": "<b>"}))
+    put(results, "transformer/torch/eval/no_grad/b4/tiny", effect=StrategyEffect(proven=True, evidence={"graph_nodes": "<b>"}))
     assert one(results, "C2").verdict == "not measured"
 
 

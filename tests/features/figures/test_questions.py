@@ -12,8 +12,8 @@ from framebench.features.figures.peaks import parts, train_eval
 from framebench.features.figures.steps import first_steps, shares
 from framebench.features.figures.strategies import heat, support
 from framebench.publish import figures as published
-from framebench.records.record import Proof
 from framebench.suite import registry
+from framebench.suite.result import StrategyEffect
 from tests.drawing import MIB, frame, lost, made, panels, places, texts
 from tests.handmade import in_blocks
 
@@ -87,7 +87,7 @@ def test_two_instruments_give_no_such_figure() -> None:
 
 
 def test_the_map_has_a_number_or_a_reason_in_every_cell() -> None:
-    unproven = made("accumulate", 10, effect=Proof(proven=False, evidence={}))
+    unproven = made("accumulate", 10, effect=StrategyEffect(proven=False, evidence={}))
     table = frame(made("fp32", 200), made("checkpoint", 100, 1.5), unproven, lost("amp_bf16", "wrong"),
                   *(made(s, 50, framework="jax") for s in ("fp32", "accumulate", "amp_bf16")))  # fmt: skip
     figure = heat(table)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from framebench.features.readme.backing import LOST_COMMITS, describe_backing
-from framebench.records.record import Mathematics, Record, Verification
+from framebench.records.record import Record
 from framebench.records.reference import find_reference
+from framebench.suite.result import Mathematics, Verification
 from tests.handmade import provenance, record
 
 GONE = "d" * 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from framebench.features.site.casepage import verification
-from framebench.records.record import Mathematics, Verification
+from framebench.suite.result import Mathematics, Verification
 from tests.handmade import record
 
 

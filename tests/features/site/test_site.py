@@ -20,8 +20,9 @@ from framebench.features.site.links import anchors, case_page, slug
 from framebench.features.site.machine import machines
 from framebench.records import provenance as origin
 from framebench.records import store
-from framebench.records.record import Proof, Record
+from framebench.records.record import Record
 from framebench.suite.protocol import VERSION
+from framebench.suite.result import StrategyEffect
 from tests.audit import dead_links
 from tests.handmade import in_blocks
 from tests.material import RESULTS
@@ -163,7 +164,7 @@ def headline(*found: Record) -> list[str]:
 def test_differences_within_the_noise_are_none() -> None:
     """Half a per cent less memory is none, nor is a ratio of times that may be chance; an unproven effect is left out."""
     base, close = made("fp32", 1000, [1.0, 1.2]), made("checkpoint", 995, [0.9, 1.1])
-    unseen = made("amp_bf16", 100, [0.1, 0.1], effect=Proof(proven=False, evidence={}))
+    unseen = made("amp_bf16", 100, [0.1, 0.1], effect=StrategyEffect(proven=False, evidence={}))
     shaky = [
         r.model_copy(update={"step_s": [s * (1 + number) for s in r.step_s]}) for number, r in enumerate(in_blocks([close]))
     ]

@@ -99,15 +99,15 @@ def test_one_process_reads_the_peaks_of_two(strategy: str, environment: dict[str
     """Those of the process that reads memory alone; and the steps that follow are right."""
     case, found = Case.of(f"transformer/torch/train/{strategy}/b4/tiny"), {}
     for part in ("memory", "look"):
-        found[part] = runner.Memory(case, environment["torch"], runner.USUAL, tmp_path / part, part=part).end(
+        found[part] = runner.MemoryProcess(case, environment["torch"], runner.USUAL, tmp_path / part, part=part).end(
             lambda phase: None
         )
         assert found[part].status == "ok", found[part].reason
     memory, look = (found[part].result for part in ("memory", "look"))
-    assert look["peaks"]["host.rss"] == pytest.approx(memory["peaks"]["host.rss"], rel=0.01, abs=2**18)
-    assert look["live_bytes"] == memory["live_bytes"]
-    assert look["verification"]["passed"]
-    assert look["effect"]["proven"]
+    assert look.memory.peaks["host.rss"] == pytest.approx(memory.memory.peaks["host.rss"], rel=0.01, abs=2**18)
+    assert look.memory.live_bytes == memory.memory.live_bytes
+    assert look.verification.passed
+    assert look.effect.proven
 
 
 def test_what_was_looked_at_is_shown_when_all_ends_early(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

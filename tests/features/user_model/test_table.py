@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from framebench.features.user_model.table import beside, checked_in_float64, table, with_libraries
-from framebench.records.record import Mathematics, Record, Verification
+from framebench.records.record import Record
 from framebench.suite.case import Case
+from framebench.suite.result import Mathematics, Verification
 from tests.handmade import RIGHT, frame, record
 
 

@@ -6,6 +6,7 @@ import sys
 
 from framebench import adapters
 from framebench.suite.case import Case
+from framebench.suite.result import to_json
 from framebench.suite.selectors import parse
 from framebench.worker.mathematics import check
 from framebench.worker.tolerances import observe_steps
@@ -20,16 +21,16 @@ def outcome_of(case: Case) -> dict[str, object]:
     verified = observe_steps(adapter)
     verification = verify(adapter, verified.observed, verified.tolerances)
     reasons = []
-    if mathematics and not mathematics["passed"]:
-        reasons.append(mathematics["reason"])
-    if not verification["passed"]:
-        far = {kind: each for kind, each in verification["tensors"].items() if each["failed"]}
-        reasons.append(verification.get("reason") or json.dumps(far))
+    if mathematics and not mathematics.passed:
+        reasons.append(mathematics.reason)
+    if not verification.passed:
+        far = {kind: to_json(each) for kind, each in verification.tensors.items() if each.failed}
+        reasons.append(verification.reason or json.dumps(far))
     return {
         "wrong": "; ".join(reasons),
-        "known_fault": verification.get("known_fault", False),
-        "margin": verification["margin"],
-        "float64_error": mathematics and mathematics.get("error"),
+        "known_fault": verification.known_fault,
+        "margin": verification.margin,
+        "float64_error": mathematics and mathematics.error,
     }
 
 

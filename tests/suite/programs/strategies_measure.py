@@ -3,8 +3,10 @@ import importlib
 import json
 import sys
 import traceback
+from dataclasses import replace
 
 from framebench import adapters
+from framebench.suite.result import to_json
 from framebench.suite.selectors import parse
 from framebench.worker import mathematics, worker
 
@@ -24,15 +26,15 @@ for case_id in sorted(sys.argv[1:], key=lambda case_id: "gc_frozen" in case_id):
         for _ in range(3 if adapter.case.stage.trains else 0):
             worker.timed_step(adapter)
             losses.append(adapter.loss())
-        again = verification["again"] = worker.verify_again(adapter, losses, verified.tolerances)
-        verification["passed"] = verification["passed"] and again["passed"]
+        again = worker.verify_again(adapter, losses, verified.tolerances)
+        verification = replace(verification, passed=verification.passed and again.passed, again=again)
         effect = adapter.effect()
         seen = {"proven": effect.proven, "evidence": effect.evidence, "on_cpu": adapter.device() == "cpu"}
-        rows[case_id] = {"verification": verification, **seen}
+        rows[case_id] = {"verification": to_json(verification), **seen}
         del adapter
     except Exception:
         rows[case_id] = {"error": traceback.format_exc()[-2000:]}
 for case_id, row in rows.items():  # last, since in a run they have a process of their own
-    row["mathematics"] = mathematics.check(parse(case_id))
+    row["mathematics"] = to_json(mathematics.check(parse(case_id)))
     gc.collect()
 print(json.dumps(rows))

@@ -4,6 +4,7 @@ import json
 import sys
 from typing import Any
 
+from framebench.suite.result import to_json
 from framebench.suite.selectors import parse
 from framebench.worker.mathematics import check
 
@@ -13,5 +14,5 @@ for name, case_id, code in json.loads(sys.argv[1]):
     def plant(adapter: Any, code: str = code) -> None:
         exec(code, {"adapter": adapter})
 
-    outcomes[name] = check(parse(case_id), prepare=plant)
+    outcomes[name] = to_json(check(parse(case_id), prepare=plant))
 print(json.dumps(outcomes))

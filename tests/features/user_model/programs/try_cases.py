@@ -75,7 +75,7 @@ def tried(file: Path, strategies: list[str]) -> dict[str, Any]:
     found |= {name: facts[name] for name in ("accumulation", "without_gradient", "random", "optimizer", "level")}
     baseline = Baseline(case)
     verdicts = {name: verdict(Case.of(case.id.replace("/fp32/", f"/{name}/")), baseline) for name in strategies}
-    return found | {"verdicts": verdicts, "not_in_float64": check(case, baseline).get("reason", "")}
+    return found | {"verdicts": verdicts, "not_in_float64": check(case, baseline).reason or ""}
 
 
 def verdict(case: Case, baseline: Baseline) -> str:
@@ -83,13 +83,13 @@ def verdict(case: Case, baseline: Baseline) -> str:
     if not case.support.supported:
         return f"left out: {case.support.why}"
     mathematics = check(case, baseline)
-    if not mathematics["passed"]:
+    if not mathematics.passed:
         return f"wrong: {mathematics['reason']}"
     adapter = adapters.load(case)
     adapter.build()
     verified = observe_steps(adapter)
     outcome = verify(adapter, verified.observed, verified.tolerances)
-    return "right" if outcome["passed"] else f"wrong: {outcome.get('reason')} {outcome['margin']}"
+    return "right" if outcome.passed else f"wrong: {outcome.reason} {outcome.margin}"
 
 
 def in_a_child(work: Callable[..., object], *arguments: object) -> Any:

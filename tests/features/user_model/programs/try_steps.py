@@ -44,19 +44,19 @@ def verified(case: Case, baseline: Baseline) -> dict[str, object]:
         losses.append(adapter.loss())
     later = verify_again(adapter, losses, first.tolerances)
     reason = (
-        mathematics.get("reason"),
-        verification.get("reason"),
-        later.get("reason"),
-        later["passed"],
-        verification.get("margin"),
+        mathematics.reason,
+        verification.reason,
+        later.reason,
+        later.passed,
+        verification.margin,
     )
     effect = adapter.effect()
     return {
-        "passed": mathematics["passed"] and verification["passed"] and later["passed"],
-        "in_float64": mathematics["computed"], "reason": str(reason), "proven": effect.proven, 
+        "passed": mathematics.passed and verification.passed and later.passed,
+        "in_float64": mathematics.computed, "reason": str(reason), "proven": effect.proven, 
         "products": effect.evidence.get("products"),
-        "gradients": verification["tensors"].get("gradient", {}).get("count"),
-        "margin": verification["margin"], "key": case.golden_key, "losses": losses,
+        "gradients": verification.tensors["gradient"].count if "gradient" in verification.tensors else None,
+        "margin": verification.margin, "key": case.golden_key, "losses": losses,
     }  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from framebench.engine import pending
 from framebench.engine.blocks import Listener, measure, measure_group
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group, groups
@@ -53,7 +52,7 @@ def test_an_interrupted_block_goes_on_and_repeats_nothing_that_is_done(
     assert len(written(diary, "finish")) == 3, "the rounds of a block are run through once"
     assert over or not kept
     assert all(r.peaks for r in found.values())
-    assert not list(results.glob(".block*"))
+    assert not list(results.rglob("*.unfinished"))
 
 
 def test_a_block_that_is_done_is_not_measured_again(impostor: Environment, results: Path, diary: Path) -> None:
@@ -81,8 +80,20 @@ def test_a_baseline_that_joins_later_is_measured_with_what_there_is(impostor: En
     assert one.name != other.name
 
 
-def test_a_file_of_a_block_that_cannot_be_read_is_none(results: Path) -> None:
-    results.mkdir()
-    for text in ("", "{", "[]", "[3]", '[{"case": "x"}]'):
-        pending.file_of(results, "b").write_text(text)
-        assert pending.read(results, "b") == []
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"case": "x"}'])
+def test_a_damaged_unfinished_record_is_ignored(text: str, tmp_path: Path) -> None:
+    (tmp_path / ".block-0.unfinished").write_text(text)
+    assert store.read_unfinished(tmp_path) == []
+
+
+def test_a_record_that_was_finished_before_the_interruption_is_not_written_twice(
+    impostor: Environment, results: Path, diary: Path
+) -> None:
+    """Interrupted after the record was written, and before its unfinished one was removed."""
+    arm = Arm(CASES[0], impostor)
+    with run(results) as opened:
+        measure([group(impostor, CASES[:1])], opened)
+        (record,) = opened.records(arm)
+        store.write_unfinished(record, opened.folder(arm))
+        measure([group(impostor, CASES[:1])], opened)
+        assert opened.records(arm) == [record]

@@ -1,0 +1,333 @@
+"""Make the record of a case from what its processes have measured.
+
+The process for the times makes the record (`make_record`), and the process for the memory adds its part to it
+(`add_memory`). A wrong result has no measurements.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from framebench.engine.environments import Environment
+from framebench.engine.runner import CaseOutcome, Options, load_average, too_slow, worker_variables
+from framebench.instruments import nvml
+from framebench.records import provenance, store
+from framebench.records.record import Provenance, Record, Status, Turns
+from framebench.suite.case import Case
+from framebench.suite.protocol import VERSION, Turn
+from framebench.suite.result import (
+    Mathematics,
+    MemoryResult,
+    Origin,
+    Result,
+    TensorComparison,
+    TimeResult,
+    Verification,
+)
+
+Number = TypeVar("Number", int, float)
+
+ENOUGH_S = 1.0  # of timed steps for an energy per step: the counter moves every 20 to 100 ms
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a record tells of the circumstances in which a case was measured."""
+
+    case: Case
+    environment: Environment
+    options: Options
+    session: str
+    results: Path
+    load_before: float | None = None
+    planted: dict[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The times of a process's turns, and of the steps after them that were waited for one by one."""
+
+    turns: list[Turn]
+    synced_s: list[float]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The status of a record, its reason, and the verification that goes into it."""
+
+    status: Status
+    reason: str | None
+    verification: Verification | None
+
+
+def make_record(
+    context: Context,
+    outcome: CaseOutcome,
+    mathematics: Mathematics | None = None,
+    part: str = "time",
+    turns: Turns | None = None,
+    samples: Samples | None = None,
+    has_first_step: bool = True,
+) -> Record:
+    """Return the record of a case from what one of its processes has measured.
+
+    `part` names the process in reasons and times. `has_first_step`: the time of its first step means something, since
+    it was alone and found nothing compiled.
+    """
+    verdict = judge(outcome, mathematics, part, context.case)
+    result = outcome.result
+    if verdict.status == "wrong":
+        result = Result(origin=result.origin, work_s=result.work_s)
+        samples = None
+    times = result.times or TimeResult()
+    memory = result.memory or MemoryResult(peaks={})
+    samples = samples or Samples([], [])
+    return Record(
+        case=context.case.id,
+        status=verdict.status,
+        reason=verdict.reason,
+        peaks=memory.peaks | outcome.device_peaks if memory.peaks else {},
+        peak_samples=memory.peak_samples,
+        cold_peaks=larger_peaks(times.cold_peaks, memory.cold_peaks),
+        live_bytes=memory.live_bytes,
+        elsewhere=memory.elsewhere,
+        library_bytes=memory.library_bytes,
+        allocator=allocator_bytes(memory, outcome.device_peaks),
+        first_step_s=times.first_step_s if has_first_step else None,
+        step_s=[turn["wall_s"] for turn in samples.turns],
+        device_step_s=present(turn.get("device_s") for turn in samples.turns),
+        synced_step_s=samples.synced_s,
+        energy_j_per_step=energy_per_step(outcome.joules, times),
+        cpu_s_per_step=times.cpu_s_per_step,
+        instructions=present(turn.get("instructions") for turn in samples.turns),
+        shares=times.shares,
+        turns=turns,
+        spent_s=spent_seconds(part, outcome),
+        verification=verdict.verification,
+        effect=result.effect,
+        log_tail=outcome.log or None,
+        provenance=make_provenance(context, result.origin, started=True, gpu=gpu_states()),
+    )
+
+
+def make_wrong_record(context: Context, mathematics: Mathematics) -> Record:
+    """Return the record of a case whose mathematics is wrong in float64: no process has to measure it."""
+    verdict = judge(CaseOutcome(), mathematics, "time", context.case)
+    return Record(
+        case=context.case.id,
+        status=verdict.status,
+        reason=verdict.reason,
+        verification=verdict.verification,
+        spent_s={"harness": 0.0, "total": 0.0},
+        provenance=make_provenance(context, None, started=False),
+    )
+
+
+def make_unsupported_record(context: Context, reason: str | None) -> Record:
+    """Return the record of a case that this machine cannot measure."""
+    where = make_provenance(context, None, started=False)
+    return Record(case=context.case.id, status="unsupported", reason=reason, provenance=where)
+
+
+def add_memory(record: Record, outcome: CaseOutcome) -> Record:
+    """Return the record of the times with what the process for the memory has measured."""
+    verdict = judge(outcome, None, "memory", record.parsed)
+    memory = outcome.result.memory or MemoryResult(peaks={})
+    origin = record.provenance.model_copy(
+        update={
+            "measured_at": datetime.now(UTC),
+            "load_after": load_average(),
+            "gpu": gpu_states(record.provenance.gpu.get("before"), outcome.device_note),
+        }
+    )
+    return change(
+        record,
+        status=verdict.status,
+        reason=record.reason if verdict.status == "ok" else verdict.reason,
+        peaks=memory.peaks | outcome.device_peaks if memory.peaks else {},
+        peak_samples=memory.peak_samples,
+        cold_peaks=larger_peaks(record.cold_peaks, memory.cold_peaks),
+        live_bytes=memory.live_bytes,
+        elsewhere=memory.elsewhere,
+        library_bytes=memory.library_bytes,
+        allocator=allocator_bytes(memory, outcome.device_peaks),
+        spent_s=join_seconds(record.spent_s, spent_seconds("memory", outcome)),
+        log_tail=record.log_tail or outcome.log or None,
+        provenance=origin,
+    )
+
+
+def change(record: Record, **fields: Any) -> Record:
+    """Return the record with other values in these fields, checked as those of any record."""
+    return Record(**{**dict(record), **fields})
+
+
+def judge(outcome: CaseOutcome, mathematics: Mathematics | None, part: str, case: Case) -> Verdict:
+    """Return the status that follows from how a process ended, what it verified, and what float64 says."""
+    verification = join_verification(outcome.result.verification, mathematics)
+    if verification is not None and not verification.passed:
+        reasons = [reason for reason in (verification.reason, describe_worst(verification)) if reason]
+        return Verdict("wrong", "; ".join(dict.fromkeys(reasons)), verification)
+    if outcome.status == "ok":
+        return Verdict("ok", outcome.reason, verification)
+    reason = outcome.reason if outcome.status == "unsupported" else f"{part} worker: {outcome.reason}"
+    slow = too_slow(case) if outcome.status == "timeout" else None
+    return Verdict(outcome.status, f"{reason}; {slow}" if slow else reason, verification)
+
+
+def join_verification(measured: Verification | None, mathematics: Mathematics | None) -> Verification | None:
+    """Join what the measured process verified with what float64 says of the strategy.
+
+    Wrong mathematics needs no measured process to be wrong.
+    """
+    if mathematics is None:
+        return measured
+    if not mathematics.passed:
+        wrong = measured or Verification(passed=False)
+        return replace(wrong, passed=False, reason=mathematics.reason, mathematics=mathematics)
+    return replace(measured, mathematics=mathematics) if measured else None
+
+
+def present(values: Iterable[Number | None]) -> list[Number]:
+    """Return the values that exist."""
+    return [value for value in values if value is not None]
+
+
+def energy_per_step(joules: float | None, times: TimeResult) -> float | None:
+    """Return what a step takes of the GPU's energy, unless the steps were over before the counter moved."""
+    if joules is None or times.timed_s < ENOUGH_S:
+        return None
+    return joules / times.timed_steps
+
+
+def larger_peaks(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    """Return the larger of two peaks by instrument.
+
+    The first step of the process for the time compiles and tunes; that of the process for the memory finds it done.
+    """
+    larger = dict(other)
+    for name, size in one.items():
+        larger[name] = max(size, larger.get(name, 0))
+    return larger
+
+
+def allocator_bytes(memory: MemoryResult, device_peaks: dict[str, int]) -> dict[str, int]:
+    """Return the allocator's counters, and the bytes of the process that are not in its pool at its largest.
+
+    The latter are the CUDA context, kernels, and libraries' own workspaces, where both sizes are known.
+    """
+    counters = dict(memory.allocator)
+    pools = present(peaks.get("allocator.reserved") for peaks in (memory.peaks, memory.cold_peaks))
+    if pools and device_peaks and max(device_peaks.values()) >= max(pools):
+        counters["context_bytes"] = max(device_peaks.values()) - max(pools)
+    return counters
+
+
+def describe_worst(verification: Verification) -> str:
+    """Say in words what failed."""
+    again = verification.again
+    if again is not None and not again.passed:
+        failed = list(describe_failed_tensors(again.tensors)) or ["the loss differs"]
+        return "after the timed steps: " + (again.reason or "; ".join(failed))
+    return "; ".join([*describe_failed_values(verification), *describe_failed_tensors(verification.tensors)])
+
+
+def describe_failed_values(verification: Verification) -> Iterator[str]:
+    """Yield a phrase for each value that is beyond its tolerance."""
+    for name, error in verification.relative_error.items():
+        tolerance = verification.tolerance[name]
+        if error is not None and error <= tolerance:
+            continue
+        observed, golden = verification.observed[name], verification.golden[name]
+        errors = f"(relative error {format_error(error)}, tolerance {tolerance:.1e})"
+        yield f"{name} {observed} instead of {golden} {errors}"
+
+
+def describe_failed_tensors(tensors: dict[str, TensorComparison]) -> Iterator[str]:
+    """Yield a phrase for each kind of tensors of which any is beyond its tolerance."""
+    for kind, compared in tensors.items():
+        if compared.failed:
+            errors = f"({compared.by}: relative error {format_error(compared.error)}, tolerance {compared.tolerance:.1e})"
+            yield f"{kind}: {compared.failed} of {compared.count} tensors are off, {compared.worst} most {errors}"
+
+
+def format_error(error: float | None) -> str:
+    """Return an error as it is printed; None is one that was not finite."""
+    return "None" if error is None else f"{error:.1e}"
+
+
+def spent_seconds(part: str, outcome: CaseOutcome) -> dict[str, float]:
+    """Return where a process's time went: its import, build and work, and `harness`: everything else.
+
+    What it waited for its turns is in none of them.
+    """
+    result = outcome.result
+    seconds = {"work": result.work_s}
+    if result.origin is not None:
+        seconds = {"import": result.origin.import_s, "build": result.origin.build_s, "work": result.work_s}
+    parts = {f"{part}_{name}": value for name, value in seconds.items() if value is not None}
+    return parts | {"harness": outcome.seconds - sum(parts.values()), "total": outcome.seconds}
+
+
+def join_seconds(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    """Return where the time of two processes went, in the order that records have: parts first, then the sums."""
+    sums = ("harness", "total")
+    joined = {name: seconds for spent in (one, other) for name, seconds in spent.items() if name not in sums}
+    for name in sums:
+        joined[name] = one.get(name, 0.0) + other.get(name, 0.0)
+    return joined
+
+
+def make_provenance(context: Context, origin: Origin | None, started: bool, gpu: dict[str, Any] | None = None) -> Provenance:
+    """Return what a record tells of the circumstances. `started`: a worker of the case was started."""
+    environment, options = context.environment, context.options
+    variables = worker_variables(environment, context.case, "memory", options) if started else {}
+    hardware = describe_hardware()
+    if origin is not None:
+        hardware["device"] = origin.device
+    return Provenance(
+        session=context.session,
+        measured_at=datetime.now(UTC),
+        command=provenance.command(),
+        commit=provenance.commit(),
+        dirty=provenance.dirty(),
+        machine=provenance.machine_name(),
+        hardware=hardware,
+        python=origin.python if origin else platform.python_version(),
+        versions=origin.versions if origin else {environment.framework: environment.version},
+        environment={name: value for name, value in variables.items() if name not in ("HOME", "PYTHONPATH")},
+        threads=options.threads,
+        core=origin.core if origin else options.on(environment).core(),
+        load_before=context.load_before,
+        load_after=load_average(),
+        profile=options.profile,
+        memory_limit=options.memory_limit,
+        planted=context.planted or {},
+        calibration=store.calibration(context.results),
+        gpu=gpu or {},
+        protocol=VERSION,
+    )
+
+
+def describe_hardware() -> dict[str, Any]:
+    """Return what a record tells of the machine: also its GPUs, though no worker came as far as its device."""
+    hardware = dict(provenance.hardware())
+    if nvml.gpus():
+        hardware["gpus"] = list(nvml.gpus())
+    return hardware
+
+
+def gpu_states(before: dict[str, Any] | None = None, note: str | None = None) -> dict[str, Any]:
+    """Return the GPU's state before and after the case, and why a figure of it is missing. Empty without a GPU."""
+    state = nvml.state()
+    if not state:
+        return {}
+    states: dict[str, Any] = {"before": before or state, "after": state}
+    if note:
+        states["device.process"] = note
+    return states
