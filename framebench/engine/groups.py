@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -11,11 +12,16 @@ from framebench.engine.timed_process import Arm
 from framebench.suite.case import Case, declared
 from framebench.suite.strategy import FRAMEWORKS
 
+REFERENCE_FRAMEWORK = FRAMEWORKS[0]  # PyTorch, whose baseline the others' are compared with
+
 
 @dataclass(frozen=True)
 class Group:
-    """Arms that are compared with each other. `always` are in each of its blocks; where memory does not suffice for all at
-    once, the others are shared out among several."""
+    """Arms that are compared with each other.
+
+    `always` are in each of its blocks; where memory does not suffice for all at once, the others are shared out among
+    several blocks.
+    """
 
     name: str
     always: tuple[Arm, ...]
@@ -23,25 +29,36 @@ class Group:
 
 
 def groups(cases: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
-    """Cases that can be measured, by workload, scenario, batch, size and framework: each with the framework's baseline, asked
-    for or not, and where PyTorch is measured too with PyTorch's, by which frameworks are compared."""
-    sets: dict[tuple[object, ...], list[Case]] = {}
+    """Group cases that can be measured by workload, scenario, batch, size and framework.
+
+    Each group has the framework's baseline, asked for or not, and where PyTorch is measured too, PyTorch's, by which
+    frameworks are compared. `ready`: the environments by framework.
+    """
+    alike: dict[tuple[object, ...], list[Case]] = defaultdict(list)
     for case in cases:
-        sets.setdefault((case.workload, case.scenario, case.batch, case.size, case.framework), []).append(case)
-    return [_group_of(group_cases, ready) for group_cases in sets.values()]
+        alike[case.workload, case.scenario, case.batch, case.size, case.framework].append(case)
+    return [make_group(group_cases, ready) for group_cases in alike.values()]
 
 
-def _group_of(cases: list[Case], ready: dict[str, Environment]) -> Group:
-    base_case = replace(cases[0], strategy=cases[0].stage.baseline)
-    bases = [c for c in (replace(base_case, framework=FRAMEWORKS[0]), base_case) if c.framework in ready]
-    bases = [c for c in bases if declared(c) and not runner.unsupported(c)]
-    always = tuple(Arm(c, ready[c.framework]) for c in dict.fromkeys(bases))
-    others = tuple(Arm(c, ready[c.framework]) for c in references.in_order(cases) if c not in bases)
-    version = ready[base_case.framework].name  # asv measures several in one session
-    return Group(f"{base_case.workload}/{version}/{base_case.scenario}/b{base_case.batch}/{base_case.size}", always, others)
+def make_group(cases: list[Case], ready: dict[str, Environment]) -> Group:
+    """Make a group of cases that differ in their strategy alone."""
+    baseline = replace(cases[0], strategy=cases[0].stage.baseline)
+    always = []
+    for framework in dict.fromkeys((REFERENCE_FRAMEWORK, baseline.framework)):
+        case = replace(baseline, framework=framework)
+        if framework in ready and declared(case) and not runner.unsupported(case):
+            always.append(Arm(case, ready[framework]))
+    baselines = [arm.case for arm in always]
+    others = [case for case in references.in_order(cases) if case not in baselines]
+    version = ready[baseline.framework].name  # asv measures several in one session
+    return Group(
+        f"{baseline.workload}/{version}/{baseline.scenario}/b{baseline.batch}/{baseline.size}",
+        tuple(always),
+        tuple(Arm(case, ready[case.framework]) for case in others),
+    )
 
 
 def pair(base: Case, change: Case, ready: dict[str, Environment]) -> Group:
-    """Two cases of one block of their own, of which none is the other's baseline."""
+    """Make a group of two cases of which none is the other's baseline."""
     arms = tuple(Arm(case, ready[case.framework]) for case in (base, change))
     return Group(f"pair/{base.id}/{change.id}", arms)

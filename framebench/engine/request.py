@@ -23,34 +23,48 @@ class Asked:
 
     @property
     def named(self) -> str:
-        """What tells the session from others. Options too: what was measured with other threads or under a limit does not stand
-        for what is asked for now."""
-        of = f"block {self.block}" if self.block is not None else f"{self.blocks} blocks"
-        parts = [*self.selectors, self.profile or "", *([f"--env {self.env}"] if self.env else []), of]
-        return " ".join([*parts, *(["beside torch"] if self.beside_torch else []), str(self.options)])
+        """Return what tells the session from others.
+
+        Options belong to it: what was measured with other threads or under a limit does not stand for what is asked now.
+        """
+        parts = [*self.selectors, self.profile or ""]
+        if self.env:
+            parts.append(f"--env {self.env}")
+        parts.append(f"{self.blocks} blocks" if self.block is None else f"block {self.block}")
+        if self.beside_torch:
+            parts.append("beside torch")
+        return " ".join([*parts, str(self.options)])
 
     def arguments(self) -> list[str]:
-        """The command line without the program and the results folder; what has its default is left out."""
-        named = {
+        """Return the command line without the program and the results folder; what has its default is left out."""
+        values = {
             "profile": self.profile,
             "env": self.env,
             "block": self.block,
             "blocks": self.blocks if self.blocks > 1 else None,
         }
-        changed = {
-            f.name: getattr(self.options, f.name)
-            for f in fields(Options)
-            if f.name != "profile" and getattr(self.options, f.name) != f.default
-        }
-        if limit := changed.get("memory_limit"):
-            changed["memory_limit"] = f"{limit}B"
-        names = {"time_limit_s": "time-limit"}
-        options = {
-            names.get(name, name.replace("_", "-")): value for name, value in (named | changed).items() if value is not None
-        }
-        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        return ["run", *self.selectors, *words, *(["--beside-torch"] if self.beside_torch else [])]
+        words = ["run", *self.selectors]
+        for name, value in values.items():
+            if value is not None:
+                words += [f"--{name}", str(value)]
+        for field in fields(Options):
+            value = getattr(self.options, field.name)
+            if field.name == "profile" or value is None or value == field.default:
+                continue
+            words += option(field.name, value)
+        if self.beside_torch:
+            words.append("--beside-torch")
+        return words
 
     def mark(self, code: str | None) -> str:
-        """The file that says, in a results folder, that a run of this by this code came to its end."""
+        """Return the name of the file that says, in a results folder, that a run of this by this code came to its end."""
         return Session("", code, self.named).path(Path(), "done").name
+
+
+def option(name: str, value: object) -> list[str]:
+    """Return an option of the command line by its name in `Options`."""
+    if name == "memory_limit":
+        return ["--memory-limit", f"{value}B"]
+    if name == "time_limit_s":
+        return ["--time-limit", str(value)]
+    return [f"--{name.replace('_', '-')}", str(value)]

@@ -1,8 +1,8 @@
-"""What verification looks at in a case: losses, summaries of every tensor, and whether the optimizer did as its states say."""
+"""Observe what verification looks at in a case: losses, summaries of every tensor, and the optimizer's updates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from framebench.adapters.base import Adapter
 from framebench.models.spec import STREAM
 from framebench.suite.protocol import LOSS_STEPS
-from framebench.suite.tensors import Summaries, Summary, outputs, summaries
+from framebench.suite.tensors import Summaries, outputs, summaries
 from framebench.worker.optimizer_check import OptimizerCheck
 from framebench.worker.stepping import timed_step
 
@@ -19,12 +19,15 @@ KEPT = 0.9  # share of a running statistic that one forward pass leaves: 1 - PyT
 
 @dataclass
 class Observed:
-    """`values` by name; `tensors` by kind: gradient, weight (its change), buffer (its change), each optimizer state, output."""
+    """What the first steps of a case gave.
 
-    values: dict[str, float]
+    The kinds of tensors are gradient, weight (its change), buffer (its change), each of the optimizer's states, and output.
+    """
+
+    values: dict[str, float]  # losses and norms by name
     tensors: Summaries = field(default_factory=dict)
     state_bytes: int | None = None  # of the optimizer
-    updates: dict[str, float] = field(default_factory=dict)  # tensor -> what its change has beside the textbook's, relative
+    updates: dict[str, float] = field(default_factory=dict)  # by tensor: how far its change is from the textbook's, relative
 
 
 def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
@@ -32,23 +35,10 @@ def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
     if not adapter.case.stage.trains:
         with adapter.stilled():
             return _evaluate(adapter)
-    before = _canonical(adapter)  # not in a step without chance, where a user's random weights would be their mean
+    # read before randomness is disabled: a user's random weights would be their mean then
+    before = _canonical_weights(adapter)
     with adapter.stilled():
         return _train(adapter, before)
-
-
-def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float], Observed]:
-    seconds, observed = _first_update(adapter, before)
-    optimizer_check = OptimizerCheck(adapter, before)
-    for _ in range(LOSS_STEPS):
-        seconds.append(timed_step(adapter))
-        optimizer_check.follow(adapter)
-    observed.values[f"loss_{LOSS_STEPS}"] = adapter.loss()
-    observed.tensors |= changes(adapter, before, len(seconds))
-    observed.updates = optimizer_check.errors(adapter)
-    kinds, observed.state_bytes = states(adapter)
-    observed.tensors |= kinds
-    return seconds, observed
 
 
 def begin_again(adapter: Adapter) -> None:
@@ -59,81 +49,111 @@ def begin_again(adapter: Adapter) -> None:
     adapter.restored_at = adapter.steps
 
 
-def _first_update(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float], Observed]:
-    """Make the first step, and return its loss and gradients. Where the optimizer keeps none, the update stands for them."""
+def _canonical_weights(adapter: Adapter) -> dict[str, np.ndarray]:
+    """Return the weights and buffers that the case begins with, a teacher's among them."""
+    weights = dict(adapter.case.weights)
+    if adapter.teacher:
+        for name, array in adapter.workload.weights(adapter.teacher).items():
+            weights[f"teacher.{name}"] = array
+    return weights
+
+
+def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float], Observed]:
+    """Make the first update and those after it, and return their seconds and what was observed."""
     seconds = [timed_step(adapter)]
-    gradient_summaries = summaries(gradients(adapter)) or changes(adapter, before, 1)["weight"]
-    norm = float(np.linalg.norm([values[0] for values in gradient_summaries.values()]))
-    return seconds, Observed({"loss_0": adapter.loss(), "grad_norm": norm}, {"gradient": gradient_summaries})
+    # where the optimizer keeps no gradient, the first update stands for it
+    gradient = summaries(gradients(adapter)) or changes(adapter, before, 1)["weight"]
+    grad_norm = float(np.linalg.norm([summary[0] for summary in gradient.values()]))
+    observed = Observed({"loss_0": adapter.loss(), "grad_norm": grad_norm}, {"gradient": gradient})
+    optimizer_check = OptimizerCheck(adapter, before)
+    for _ in range(LOSS_STEPS):
+        seconds.append(timed_step(adapter))
+        optimizer_check.follow(adapter)
+    observed.values[f"loss_{LOSS_STEPS}"] = adapter.loss()
+    observed.tensors.update(changes(adapter, before, len(seconds)))
+    observed.updates = optimizer_check.errors(adapter)
+    states_by_kind, observed.state_bytes = states(adapter)
+    observed.tensors.update(states_by_kind)
+    return seconds, observed
 
 
 def _evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
-    """One step without an update. A scenario that gives no logits has no model that stays, either."""
-    if adapter.case.stage.observes != "logits":
+    """Make one step without an update, and return its seconds and what was observed."""
+    if adapter.case.stage.observes != "logits":  # a scenario that gives no logits has no model that stays, either
         return [timed_step(adapter)], Observed({"loss": adapter.loss()})
-    buffers = {p.name for p in adapter.workload.params(adapter.config) if not p.trainable}
-    before = {name: array.copy() for name, array in adapter.weights() if name in buffers}
+    names = buffer_names(adapter)
+    before = {name: array.copy() for name, array in adapter.weights() if name in names}
     seconds = [timed_step(adapter)]
     return seconds, output(adapter, changes(adapter, before, 1))
 
 
 def output(adapter: Adapter, tensors: Summaries | None = None) -> Observed:
-    """Loss and logits of the last step."""
-    output_summaries = outputs(adapter.logits())
-    return Observed(
-        {"loss": adapter.loss(), "logits_norm": output_summaries["logits"][0]}, {"output": output_summaries, **(tensors or {})}
-    )
+    """Return loss and logits of the last step, next to other tensors that were observed."""
+    logits = outputs(adapter.logits())
+    values = {"loss": adapter.loss(), "logits_norm": logits["logits"][0]}
+    return Observed(values, {"output": logits, **(tensors or {})})
 
 
 def gradients(adapter: Adapter) -> Iterator[tuple[str, np.ndarray]]:
-    """Of the first step, from the optimizer's state: SGD's momentum is then the gradient, and Adam's first moment (1 - beta1)
-    times it. So nothing needs to be added to the step that is measured. What a user's optimizer keeps under these names is
-    taken as it is; where it keeps none, the first update stands for the gradient."""
-    o = adapter.case.optimizer
-    kinds, scale = {"sgd": (("momentum",), 1.0), "adamw": (("first moment",), 1 - o.betas[0])}.get(
-        o.name, (("momentum", "first moment"), 1.0)
-    )
+    """Yield the gradients of the first step, read from the optimizer's state, so that the measured step needs no addition.
+
+    SGD's momentum is then the gradient, and Adam's first moment (1 - beta1) times it. What a user's optimizer keeps under
+    these names is taken as it is.
+    """
+    optimizer = adapter.case.optimizer
+    kinds: tuple[str, ...] = ("momentum", "first moment")
+    scale = 1.0
+    if optimizer.name == "sgd":
+        kinds = ("momentum",)
+    elif optimizer.name == "adamw":
+        kinds = ("first moment",)
+        scale = 1 - optimizer.betas[0]
     for state in adapter.states():
         if state.kind in kinds:
             yield state.name, state.array / np.float64(scale)
 
 
 def states(adapter: Adapter) -> tuple[Summaries, int]:
-    """Summaries by kind of state, and the bytes of all states together."""
-    summaries_by_kind: Summaries = {}
+    """Return summaries of the optimizer's states by kind, and the bytes of all of them together."""
+    by_kind: Summaries = {}
     size = 0
     for state in adapter.states():
-        summaries_by_kind.setdefault(state.kind, {}).update(summaries([(state.name, state.array)]))
+        by_kind.setdefault(state.kind, {}).update(summaries([(state.name, state.array)]))
         size += state.nbytes
-    return summaries_by_kind, size
+    return by_kind, size
 
 
-def _canonical(adapter: Adapter) -> dict[str, np.ndarray]:
-    """Where weights and buffers began."""
-    teacher = adapter.workload.weights(adapter.teacher) if adapter.teacher else {}
-    return adapter.case.weights | {f"teacher.{name}": array for name, array in teacher.items()}
+def buffer_names(adapter: Adapter) -> set[str]:
+    """Return the names of what the model holds and does not train."""
+    return {param.name for param in adapter.workload.params(adapter.config) if not param.trainable}
 
 
 def changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summaries:
-    """Of the weights and buffers in `before`: by how much they have changed, where the loss depends on them."""
+    """Return by how much the weights and buffers in `before` have changed, where the loss depends on them."""
     undetermined = adapter.workload.undetermined(adapter.config)
-    buffers = {p.name for p in adapter.workload.params(adapter.config) if not p.trainable}
-    summaries_by_kind: dict[str, dict[str, Summary]] = {"weight": {}, "buffer": {}}
+    buffers = buffer_names(adapter)
+    by_kind: Summaries = {"weight": {}, "buffer": {}}
     for name, array in corrected(adapter, adapter.weights(), before, steps * adapter.micro):
-        if name in before:
-            kind = "buffer" if name in buffers else "weight"
-            change = np.atleast_1d(array.astype(np.promote_types(array.dtype, np.float64)) - before[name])
-            change[undetermined.get(name, slice(0))] = 0
-            summaries_by_kind[kind] |= summaries([(name, change)])
-    return {kind: tensors for kind, tensors in summaries_by_kind.items() if tensors}
+        if name not in before:
+            continue
+        wide = array.astype(np.promote_types(array.dtype, np.float64))
+        change = np.atleast_1d(wide - before[name])
+        change[undetermined.get(name, slice(0))] = 0
+        kind = "buffer" if name in buffers else "weight"
+        by_kind[kind].update(summaries([(name, change)]))
+    return {kind: tensors for kind, tensors in by_kind.items() if tensors}
 
 
 def corrected(
     adapter: Adapter, tensors: Iterable[tuple[str, np.ndarray]], before: dict[str, np.ndarray], passes: int
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Running variances as PyTorch has them, unbiased, where the framework keeps the biased ones: of the n values per channel
-    that each forward pass sees, its share is larger by n / (n - 1)."""
-    counts = adapter.workload.normalised(adapter.config, adapter.case.batch // adapter.micro) if adapter.biased_variance else {}
+    """Yield the tensors with running variances as PyTorch has them, unbiased, where the framework keeps biased ones.
+
+    Of the n values per channel that each forward pass sees, the unbiased variance's share is larger by n / (n - 1).
+    """
+    counts: Mapping[str, int] = {}
+    if adapter.biased_variance:
+        counts = adapter.workload.normalised(adapter.config, adapter.case.batch // adapter.micro)
     for name, array in tensors:
         n = counts.get(name)
         if n is not None and not np.array_equal(array, before[name]):

@@ -1,8 +1,8 @@
-"""What an optimizer should have made of its own states.
+"""Compare how weights moved with what the optimizer should have made of its own states.
 
-Gradients in bfloat16 are off by a tenth, and Adam's first updates are hardly more than their signs: half the learning rate, or
-no weight decay, hides among them. Not so beside the states: whatever the gradients were, the weights must have moved as the
-textbook says for the moments that the optimizer holds.
+Gradients in bfloat16 are off by a tenth, and Adam's first updates are hardly more than their signs: half the learning
+rate, or no weight decay, hides among them. Not so next to the states: whatever the gradients were, the weights must have
+moved as the textbook says for the moments that the optimizer holds.
 """
 
 from __future__ import annotations
@@ -15,64 +15,85 @@ from framebench.adapters.base import Adapter
 from framebench.models.spec import OWN, Optimizer
 
 ROUNDINGS = 2  # of a weight in an update: by the decay, by the change
+FLOAT32_ROUNDOFF = 2.0**-24
 CHUNK = 1 << 16  # numbers at once: what is made of them in between stays in the processor's cache
 
 
-def moved(o: Optimizer, step: int, weight: np.ndarray, states: dict[str, np.ndarray]) -> np.ndarray:
-    """The weight after update number `step`, counted from 1, in float64, from the states after it. Raises KeyError where one of
-    them is missing."""
+def update(optimizer: Optimizer, step: int, weight: np.ndarray, states: dict[str, np.ndarray]) -> np.ndarray:
+    """Return the weight after update number `step`, counted from 1, in float64, from the states after it.
+
+    Raises KeyError where one of the states is missing.
+    """
     wide = {kind: array.astype(np.float64) for kind, array in states.items()}
-    if o.name == "sgd":
-        return weight - o.lr * wide["momentum"]
-    first, second = wide["first moment"] / (1 - o.betas[0] ** step), wide["second moment"] / (1 - o.betas[1] ** step)
-    return weight * (1 - o.lr * o.weight_decay) - o.lr * first / (np.sqrt(second) + o.eps)
+    if optimizer.name == "sgd":
+        return weight - optimizer.lr * wide["momentum"]
+    first = wide["first moment"] / (1 - optimizer.betas[0] ** step)
+    second = wide["second moment"] / (1 - optimizer.betas[1] ** step)
+    decayed = weight * (1 - optimizer.lr * optimizer.weight_decay)
+    return decayed - optimizer.lr * first / (np.sqrt(second) + optimizer.eps)
 
 
 class OptimizerCheck:
-    """Follows an adapter from its first update on, and from the weights `before` it. Only float32 weights: narrower ones round
-    a change away."""
+    """Follows an adapter from its first update on.
+
+    `before` are the weights before that. Only float32 weights are compared: narrower ones round a change away.
+    """
 
     def __init__(self, adapter: Adapter, before: dict[str, np.ndarray]) -> None:
-        self.steps, self.before = 0, before
-        self.change: dict[str, np.ndarray] = {}  # float32, of each weight that has states
+        self.steps = 0
+        self.before = before
+        self.change: dict[str, np.ndarray] = {}  # float32, of each weight that has states: what it should be by now
         self.follow(adapter)
 
     def follow(self, adapter: Adapter) -> None:
-        """Call it after every update."""
+        """Take in the states after an update. Call it after every update."""
         self.steps += 1
-        if adapter.case.optimizer.name in (OWN, "adafactor"):  # none of a user's; the latter's needs the gradient
+        optimizer = adapter.case.optimizer
+        if optimizer.name in (OWN, "adafactor"):  # a user's is not known, and Adafactor's update needs the gradient
             return
-        state_arrays: dict[str, dict[str, np.ndarray]] = {}
+        states_by_weight: dict[str, dict[str, np.ndarray]] = {}
         for state in adapter.states():
             if state.nbytes < 2 * state.array.size:  # in 8 bits: the update was made of what was rounded only after it
                 return
-            state_arrays.setdefault(state.name, {})[state.kind] = state.array
-        for name in state_arrays.keys() & self.before.keys():
-            self._follow(adapter.case.optimizer, name, state_arrays[name])
+            states_by_weight.setdefault(state.name, {})[state.kind] = state.array
+        for name, states in states_by_weight.items():
+            if name in self.before:
+                self.follow_weight(optimizer, name, states)
 
-    def _follow(self, optimizer: Optimizer, name: str, states: dict[str, np.ndarray]) -> None:
-        """One weight's change, which is kept in place."""
-        start, flat = self.before[name].reshape(-1), {kind: array.reshape(-1) for kind, array in states.items()}
-        change = self.change.setdefault(name, np.zeros(self.before[name].shape, "f4")).reshape(-1)
+    def follow_weight(self, optimizer: Optimizer, name: str, states: dict[str, np.ndarray]) -> None:
+        """Bring the expected change of one weight up to date, chunk by chunk."""
+        if name not in self.change:
+            self.change[name] = np.zeros(self.before[name].shape, np.float32)
+        start = self.before[name].reshape(-1)
+        change = self.change[name].reshape(-1)
+        flat = {kind: array.reshape(-1) for kind, array in states.items()}
         for first in range(0, start.size, CHUNK):
             part = slice(first, first + CHUNK)
             weight = start[part] + change[part].astype(np.float64)
-            change[part] = (
-                moved(optimizer, self.steps, weight, {kind: array[part] for kind, array in flat.items()}) - start[part]
-            )
+            states_of_part = {kind: array[part] for kind, array in flat.items()}
+            change[part] = update(optimizer, self.steps, weight, states_of_part) - start[part]
 
     def errors(self, adapter: Adapter) -> dict[str, float]:
-        """By tensor: the norm of what its change has beside the textbook's and rounding, relative to the textbook's."""
-        errors_by_tensor = {}
+        """Return by weight how far its change is from the textbook's beyond rounding, relative to the textbook's."""
+        errors_by_weight = {}
         for name, array in adapter.weights():
-            if name in self.change and array.dtype == np.float32:
-                off = np.linalg.norm(array.astype(np.float64) - self.before[name] - self.change[name])
-                rounding = self.steps * ROUNDINGS * 2.0**-24 * np.linalg.norm(self.before[name].astype(np.float64))
-                size = float(np.linalg.norm(self.change[name].astype(np.float64)))
-                errors_by_tensor[name] = relative(float(np.maximum(off - rounding, 0)), size)
-        return errors_by_tensor
+            if name not in self.change or array.dtype != np.float32:
+                continue
+            before = self.before[name]
+            change = self.change[name]
+            off = norm(array.astype(np.float64) - before - change)
+            rounding = self.steps * ROUNDINGS * FLOAT32_ROUNDOFF * norm(before)
+            errors_by_weight[name] = relative(float(np.maximum(off - rounding, 0)), norm(change))
+        return errors_by_weight
+
+
+def norm(array: np.ndarray) -> float:
+    """Return the Euclidean norm in float64."""
+    return float(np.linalg.norm(array.astype(np.float64)))
 
 
 def relative(off: float, size: float) -> float:
-    """What should not move at all, as a weight without a gradient, must not."""
-    return off / size if size else math.inf if off else 0.0
+    """Return an error relative to a size. What should not move at all, as a weight without a gradient, must not."""
+    if size:
+        return off / size
+    return math.inf if off else 0.0

@@ -1,7 +1,7 @@
-"""A fixed float32 product by NumPy's BLAS: `python -m framebench.worker.reference CORE`. Its times, taken in every round of a
-block, show how the machine drifts, and what share of that rate a step reaches.
+"""Time a fixed float32 matmul by NumPy's BLAS: `python -m framebench.worker.reference '{"core": CORE}'`.
 
-Runs in the interpreter that runs framebench, and speaks the worker's language: `{"turn": 1}` is one product.
+Its times, taken in every round of a block, show how the machine drifts, and what share of that rate a step reaches. It
+runs in the interpreter that runs framebench, and speaks the worker's language: `{"turn": 1}` is one matmul.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ SIZE, REPEATS = 1024, 2  # some 50 ms on a core of 80 GFLOP/s
 FLOP = 2.0 * SIZE**3 * REPEATS
 
 
-def work(order: dict[str, Any], emit: Emit) -> dict[str, Any]:
-    """Multiply when told to. Raises Abandoned."""
-    if order["core"] is not None:
-        os.sched_setaffinity(0, {order["core"]})
+def work(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    """Multiply whenever a command says so. Raises Abandoned if the commands end before one says that it is finished."""
+    if orders["core"] is not None:
+        os.sched_setaffinity(0, {orders["core"]})
     a = np.random.default_rng(0).standard_normal((SIZE, SIZE)).astype(np.float32)
     out = np.empty_like(a)
-    product(a, out)
+    multiply(a, out)
     emit({"flop": FLOP})
-    for told in own_orders():
-        if "finish" in told:
+    for command in own_orders():
+        if "finish" in command:
             return {}
         start = time.perf_counter()
-        product(a, out)
+        multiply(a, out)
         emit({"turn": {"wall_s": time.perf_counter() - start}})
     raise Abandoned
 
 
-def product(a: np.ndarray, out: np.ndarray) -> None:
+def multiply(a: np.ndarray, out: np.ndarray) -> None:
+    """Multiply the matrix with itself, so often that it takes long enough to be timed."""
     for _ in range(REPEATS):
         np.matmul(a, a, out=out)
 

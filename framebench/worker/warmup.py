@@ -1,8 +1,9 @@
 """Compile a framework's kernels once: `python -m framebench.worker.warmup FRAMEWORK PROFILE`, at size `tiny`.
 
-Jittor compiles each kernel with g++ when it is first met, and keeps it for the life of its environment, whatever the shape.
-Without this, the first cases measured on a machine would spend minutes in the compiler, and their first steps would tell of
-that. A strategy that needs another build of the framework runs in a process of its own, which makes that build.
+Jittor compiles each kernel with g++ when it is first met, and keeps it for the life of its environment, whatever the
+shape. Without this, the first cases measured on a machine would spend minutes in the compiler, and their first steps
+would tell of that. A strategy that needs another build of the framework runs in a process of its own, which makes that
+build.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from framebench.suite.selectors import parse
 from framebench.worker.mathematics import check
 
 
-def _warm(case: Case) -> None:
+def warm(case: Case) -> None:
     """Do all that workers do with a case: its step in float64, its step as it is measured, and the proof of its effect."""
     check(case)
     gc.collect()
@@ -39,33 +40,43 @@ def _warm(case: Case) -> None:
     adapter.own_peaks()
 
 
-def _attempt(case: Case) -> None:
-    """One that cannot be compiled says so again when it is measured."""
+def try_to_warm(case: Case) -> None:
+    """Warm a case. One that cannot be compiled says so again when it is measured."""
     try:
-        _warm(case)
+        warm(case)
     except Exception:
         traceback.print_exc()
     gc.collect()  # what failed would stay in the next one's graph
 
 
-def cases(framework: str, profile: str) -> list[Case]:
-    """One batch each of what a machine without a GPU can run: kernels do not depend on the batch."""
-    wanted = {(c.workload, c.scenario, c.strategy) for c in cases_of(profile)}
-    matching_cases = [c for c in every_case() if c.framework == framework and c.size == "tiny" and c.support.supported]
-    matching_cases = [c for c in matching_cases if (c.workload, c.scenario, c.strategy) in wanted and not c.support.gpu]
-    return [c for c in matching_cases if c.batch == first_batch(c)]
+def choose_cases(framework: str, profile: str) -> list[Case]:
+    """Return one case per strategy that a machine without a GPU can run, of one batch: kernels do not depend on the batch."""
+    in_profile = {(case.workload, case.scenario, case.strategy) for case in cases_of(profile)}
+    chosen = []
+    for case in every_case():
+        if case.framework != framework or case.size != "tiny" or case.batch != first_batch(case):
+            continue
+        runs_here = case.support.supported and not case.support.gpu
+        if runs_here and (case.workload, case.scenario, case.strategy) in in_profile:
+            chosen.append(case)
+    return chosen
+
+
+def main() -> None:
+    """Warm the cases that the command line names."""
+    framework, what = sys.argv[1:]
+    is_single_case = "/" in what  # in the process of its own that it needs
+    cases = [parse(what)] if is_single_case else choose_cases(framework, what)
+    for number, case in enumerate(cases, 1):
+        print(f"{number} of {len(cases)}: {case.id}", flush=True)
+        if case.support.env and not is_single_case:
+            command = [sys.executable, "-m", "framebench.worker.warmup", framework, case.id]
+            subprocess.run(command, env={**os.environ, **case.support.env}, check=False)
+        else:
+            try_to_warm(case)
+    sys.stdout.flush()
+    os._exit(0)  # Jittor's clean-up at exit sometimes crashes
 
 
 if __name__ == "__main__":
-    name, what = sys.argv[1:]
-    single = "/" in what  # a case, in the process of its own that it needs
-    wanted = [parse(what)] if single else cases(name, what)
-    for number, each in enumerate(wanted, 1):
-        print(f"{number} of {len(wanted)}: {each.id}", flush=True)
-        if each.support.env and not single:
-            command = [sys.executable, "-m", "framebench.worker.warmup", name, each.id]
-            subprocess.run(command, env={**os.environ, **each.support.env}, check=False)
-        else:
-            _attempt(each)
-    sys.stdout.flush()
-    os._exit(0)  # Jittor's clean-up at exit sometimes crashes
+    main()
