@@ -1,9 +1,10 @@
 """What the worker asks of a framework. A new framework is one subclass, its switches, and one model file per workload.
 
-A *switch* is the function that turns a strategy on in one framework: `switch(adapter, **options)` is called before anything is
-built, sets or wraps the parts that the adapter's build and step look at (`parts.py`), and returns the *proof*: a function of
-what one observed step counted (`Adapter.observe`) that says whether the strategy was really on. It may add to the evidence what
-it counts itself.
+A *switch* is the function that turns a strategy on in one framework: `switch(adapter, **options)` is called before anything
+is built, and sets or wraps the parts that the adapter's build and step look at (`parts.py`). It returns a *proof*, which is
+called once the case was measured, with the *evidence*: what one more step counted (`Adapter.observe`). The proof may make
+steps of its own, adds to the evidence what it counts in them, and says whether the strategy was really on. All that it
+looked at is in the record, so that a reader can judge too.
 """
 
 from __future__ import annotations
@@ -28,17 +29,16 @@ from framebench.models.spec import OWN
 from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect
 
-Evidence = dict[str, Any]
+Evidence = dict[str, Any]  # what was counted, by name: numbers, texts, and lists and dictionaries of them, as JSON takes them
 Proof = Callable[[Evidence], bool]
 Switch = Callable[..., Proof]
 Batch = tuple[Any, Any]  # inputs and targets, as the framework takes them
-
 
 UNSEEN = "what no object of Python shows"
 
 
 class Switches(dict[str, Switch]):
-    """Switches by the name in a row's `how`. As a decorator it enters a function under the function's own name."""
+    """Switches by the name in a row's `how`. Use as a decorator to enter a function under its own name."""
 
     def __call__(self, function: Switch) -> Switch:
         self[function.__name__] = function
@@ -46,13 +46,16 @@ class Switches(dict[str, Switch]):
 
 
 class Events(Protocol):
-    """A stopwatch on the device: `seconds`, asked after `synchronize`, lie between what was queued at `start` and at `stop`."""
+    """A stopwatch on the device."""
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Begin, once the device has come to what is queued now."""
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """End, once the device has come to what is queued now."""
 
-    def seconds(self) -> float: ...
+    def seconds(self) -> float:
+        """Return the seconds between the two. Call it after `synchronize`."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,10 @@ class State:
 
 
 class Adapter(ABC):
-    """One case in one framework. Life: `build`, then `step` and `synchronize` as often as wanted, questions in between."""
+    """One case in one framework.
+
+    `build` it once, then call `step` and `synchronize` as often as needed, with questions in between.
+    """
 
     float64 = False  # set before build() to compute reference values
     biased_variance = False  # of batch norm's running statistics
@@ -77,7 +83,7 @@ class Adapter(ABC):
     teacher: Any = None  # the configuration of a second model that is not trained
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
-        """`switches`: this framework's, by the name in a row's `how`."""
+        """Set up the parts of the case. `switches`: this framework's, by the name in a row's `how`."""
         self.case = case
         self.switches = switches
         self.workload = case.spec
@@ -117,14 +123,14 @@ class Adapter(ABC):
             self.unseen_before_steps = max(0, unseen)
 
     def switch(self, how: str) -> Switch:
-        """What switches a part of a strategy on. Raises LookupError."""
+        """Return the function that turns a part of a strategy on. Raises LookupError."""
         if how not in self.switches:
             folder = f"framebench/adapters/{self.case.framework}"
             raise LookupError(f"the catalog names {how!r}, and no function in {folder} has that name; add it there as a switch")
         return self.switches[how]
 
     def step(self) -> None:
-        """One unit of work of the scenario. May return before it is done."""
+        """Do one unit of work of the scenario. It may return before the device is done."""
         self.seed()
         self.one_step()
         self.steps += 1
@@ -135,11 +141,14 @@ class Adapter(ABC):
         """Set the generators that a user's step draws from, to the same state before the same step since the first weights."""
 
     def stilled(self) -> AbstractContextManager[Any]:
-        """In here steps are verified. Those of a strategy that draws in another order than the baseline draw nothing."""
+        """Return the context in which steps are verified.
+
+        In it those of a strategy that draws random numbers in another order than the baseline draw none.
+        """
         return nullcontext()
 
     def draws(self) -> bool:
-        """Whether a step draws random numbers, seen in one more."""
+        """Say whether a step draws random numbers, seen in one more."""
         return False
 
     def narrow_results(self) -> str:
@@ -147,7 +156,7 @@ class Adapter(ABC):
         return ""
 
     def next_batch(self) -> Batch:
-        """The batch of this step: always the same one, or in `pipeline` what the loader gives."""
+        """Return the batch of this step: always the same one, or in `pipeline` what the loader gives."""
         if self.loader is None:
             return self.inputs
         start = time.perf_counter()
@@ -156,6 +165,7 @@ class Adapter(ABC):
         return batch
 
     def on_collection(self, phase: str, info: dict[str, int]) -> None:
+        """Count and time what Python's collector does. See `gc.callbacks`."""
         if phase == "start":
             self.collection_started = time.perf_counter()
         else:
@@ -186,36 +196,38 @@ class Adapter(ABC):
 
     @abstractmethod
     def make(self) -> None:
-        """Model from the canonical weights, optimizer, `inputs` on the device (or the `loader`, or the stream)."""
+        """Make the model from the canonical weights, the optimizer, and `inputs` on the device, or the loader or stream."""
 
     @abstractmethod
     def put(self, x: Any, y: Any) -> Batch:
-        """A canonical batch on the device, in the framework's layout and precision."""
+        """Return a canonical batch on the device, in the framework's layout and precision."""
 
     @abstractmethod
     def one_step(self) -> None:
-        """One unit of work: forward, backward and update, or one or several forward passes. May return early."""
+        """Go forward, backward and update, or make one or several forward passes. It may return before the device is done."""
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait until everything that `step` asked for is done."""
+        """Wait until all that `step` asked for is done."""
 
     @abstractmethod
     def loss(self) -> float:
-        """The loss of the last step; in `eval` computed from its logits."""
+        """Return the loss of the last step; in `eval` computed from its logits."""
 
     @abstractmethod
     def logits(self) -> np.ndarray:
-        """`eval`: the last step's logits in the canonical (channels first) layout."""
+        """Return the logits of the last step of `eval`, in the canonical (channels first) layout."""
 
     @abstractmethod
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Every weight and buffer as it is now, by canonical name and in the canonical layout; a teacher's have the prefix
-        `teacher.`. The arrays may share the framework's memory."""
+        """Yield every weight and buffer as it is now, by canonical name and in the canonical layout.
+
+        A teacher's have the prefix `teacher.`. The arrays may share the framework's memory.
+        """
 
     @abstractmethod
     def states(self) -> Iterator[State]:
-        """The optimizer's states as they are now, but for counts."""
+        """Yield the optimizer's states as they are now, but for counts."""
 
     @abstractmethod
     def restore(self) -> None:
@@ -233,18 +245,18 @@ class Adapter(ABC):
 
     @abstractmethod
     def observe(self) -> Evidence:
-        """Run one more step and count in it what the framework can: block executions, products by dtype, saved tensors."""
+        """Run one more step and count in it what the framework can: block executions, matmuls by dtype, saved tensors."""
 
     @abstractmethod
     def allocate(self, size: int) -> Any:
-        """A tensor of so many bytes on the device, every page of it written: what instruments are checked with."""
+        """Return a tensor of so many bytes on the device, every page of it written: instruments are checked with it."""
 
     @abstractmethod
     def parameter_count(self) -> int:
-        """Trainable numbers of the model as it was built."""
+        """Return how many trainable numbers the model has as it was built."""
 
     def batched_products(self) -> int:
-        """How many products of matrices in batches, as attention's are, a step has; 0 where no strategy asks."""
+        """Return how many batched matmuls, as attention's are, a step has; 0 where no strategy asks."""
         return 0
 
     def release(self) -> None:
@@ -252,7 +264,10 @@ class Adapter(ABC):
 
     @abstractmethod
     def live_bytes(self) -> int:
-        """Bytes of the tensors alive between two steps: weights, gradients, optimizer states, inputs, last outputs."""
+        """Return the bytes of the tensors alive between two steps.
+
+        These are weights, gradients, optimizer states, inputs and last outputs.
+        """
 
     def elsewhere(self) -> dict[str, int]:
         """Return bytes by holder that lie in host memory between two steps and are none of `live_bytes`.
@@ -306,11 +321,11 @@ class Adapter(ABC):
         return 0
 
     def library_bytes_told(self) -> int:
-        """Return what libraries themselves say that they have taken since the user's file was imported."""
+        """Return the bytes that libraries themselves say they have taken since the user's file was imported."""
         return 0
 
     def named_elsewhere(self) -> dict[str, int]:
-        """As far as Python sees it."""
+        """Return the bytes of `elsewhere` that Python's objects show, by holder."""
         return held(globals_of(self.case.user_file), array_storage, ())
 
     def resting_bytes(self) -> int:
@@ -319,42 +334,43 @@ class Adapter(ABC):
         return self.live_bytes() + sum(holders.values()) + libraries
 
     def reset_peak(self) -> None:
-        """Start of the region whose peak `own_peaks` reports."""
+        """Begin the region whose peak `own_peaks` reports."""
 
     def own_peaks(self) -> dict[str, int]:
-        """Bytes by instrument, from the framework's own counters since `reset_peak`; only those that exist here."""
+        """Return the peak in bytes since `reset_peak`, by those of the framework's own counters that exist here."""
         return {}
 
     def counters(self) -> dict[str, int]:
-        """What else a GPU's allocator counts, since the process started or `reset_peak`: fragmentation, retries, failures."""
+        """Return what else a GPU's allocator counts, such as fragmentation, retries and failures."""
         return {}
 
     def known_fault(self) -> str | None:
-        """Why the case cannot come out right here, whatever is done, where the framework itself is known to err."""
+        """Say why the case cannot come out right here, where the framework itself is known to err."""
         return None
 
     def cause(self, names: list[str]) -> str | None:
-        """What the framework is known to compute wrong by itself, where it explains these tensors that came out so."""
+        """Say what the framework is known to compute wrong by itself, where that explains these wrong tensors."""
         return None
 
     def events(self) -> Events | None:
-        """A stopwatch on the device, where there is a device beside the host and the framework shows its events."""
+        """Return a stopwatch on the device, where there is a device next to the host and the framework shows its events."""
         return None
 
     def compile(self) -> None:
-        """What must happen before a memory limit is enforced: a framework that compiles in its first step does so here, for the
-        shape of the present `inputs`. Nothing in eager mode."""
+        """Compile for the shape of the present `inputs`, before a memory limit is enforced. Nothing in eager mode."""
 
     def cap(self, budget: int | None) -> bool:
-        """From now on tensors and workspaces may take `budget` bytes (None: all there is). Says whether anything enforces that;
-        where nothing does, the measured peak decides alone."""
+        """Let tensors and workspaces take `budget` bytes from now on (None: all there is).
+
+        Return whether anything enforces that; where nothing does, the measured peak decides alone.
+        """
         if self.device() != "cpu":
             return False
         limits.limit_growth(None if budget is None else budget - self.resting_bytes())
         return budget is not None
 
     def sample_losses(self) -> list[float]:
-        """`eval`: the last step's loss sample by sample."""
+        """Return the last step's loss in `eval` sample by sample."""
         logits, (x, y) = self.output, self.inputs
         losses = []
         for i in range(len(y)):
@@ -365,13 +381,13 @@ class Adapter(ABC):
 
     @abstractmethod
     def versions(self) -> dict[str, str]:
-        """Versions of the framework and of the libraries that decide its speed."""
+        """Return the versions of the framework and of the libraries that decide its speed."""
 
     @abstractmethod
     def device(self) -> str:
-        """`cpu`, or the accelerator's name."""
+        """Return `cpu`, or the accelerator's name."""
 
 
 def lengths_of(case: Case) -> str:
-    """`varlen`: padded, bucketed or raw."""
+    """Return how a case of `varlen` treats lengths: padded, bucketed or raw."""
     return next(part.name for part in case.parts if part.axis == "lengths")

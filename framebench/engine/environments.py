@@ -38,6 +38,7 @@ class SetupError(Exception):
 
 
 def cache() -> Path:
+    """Return the folder in which environments and what they compile are kept."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("FRAMEBENCH_CACHE") or Path(base) / "framebench").resolve()
 
@@ -55,31 +56,40 @@ class Environment:
 
     @property
     def name(self) -> str:
+        """Return the name of its folder, such as `torch-2.13.0`."""
         return f"{self.framework}-{self.version}"
 
     @property
     def on_card(self) -> bool:
-        """Whether it launches to a card here: the pinned builds of PyTorch and JAX are for the CPU."""
+        """Say whether it launches to a GPU here: the pinned builds of PyTorch and JAX are for the CPU."""
         return bool(nvml.gpus()) and (self.installed or self.framework == "jittor")
 
     def variables(self) -> dict[str, str]:
-        """What must be set before the framework is imported."""
-        # ours are installed without byte code: where none may be written, every process compiles thousands of sources
-        return self.of_framework() | ({} if self.installed else {"PYTHONDONTWRITEBYTECODE": ""})
+        """Return the variables that must be set before the framework is imported."""
+        variables = self.of_framework()
+        if not self.installed:
+            # ours are installed without byte code: where none may be written, every process compiles thousands of sources
+            variables["PYTHONDONTWRITEBYTECODE"] = ""
+        return variables
 
     def of_framework(self) -> dict[str, str]:
+        """Return the variables that the framework looks at."""
         if self.framework == "jax":
             return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         if self.framework == "jittor":
-            # rewrite_op: each process writes the sources of its kernels anew, compiled long ago or not, and a process beside it
+            # with rewrite_op each process writes the sources of its kernels, compiled long ago or not, and another process
             # that reads one just then finds it empty and ends
             variables = {"nvcc_path": nvcc(), "log_silent": "1", "FIX_TORCH_ERROR": "0", "rewrite_op": "0"}
-            return variables | ({"HOME": str(self.home)} if self.home else {})
+            if self.home:
+                variables["HOME"] = str(self.home)
+            return variables
         return {}
 
     def scratch(self, folder: Path) -> dict[str, str]:
-        """What points at a folder of one case's own: there the memory worker finds what the time worker compiled from
-        nothing; the executable and its plan are the same."""
+        """Return the variables that point at a folder for what one case compiles.
+
+        The process for the memory finds there what the one for the time compiled; the executable and its plan are the same.
+        """
         if self.framework == "torch":
             return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
         if self.framework == "jax":
@@ -88,35 +98,41 @@ class Environment:
 
 
 def nvcc() -> str:
-    """The CUDA compiler that Jittor is to build with: what its own variable says, or one with the toolkit's libraries beside
-    it, where Jittor looks for them (some images have a script of that name on the path, elsewhere). Empty, which keeps it on
-    the CPU, without a GPU or without a compiler."""
+    """Return the CUDA compiler that Jittor is to build with: what its own variable says, or one that is found.
+
+    Best is one next to the toolkit's libraries, where Jittor looks for them (some images have a script of that name on the
+    path, elsewhere). Empty without a GPU or without a compiler, which keeps Jittor on the CPU.
+    """
     if not nvml.gpus():
         return ""
-    if (asked := os.environ.get("nvcc_path")) is not None:  # noqa: SIM112 - so Jittor spells it
-        return asked
-    compilers = [Path(p) for p in (shutil.which("nvcc"), USUAL_NVCC) if p and Path(p).exists()]
-    beside = [p for p in compilers if any(p.parent.parent.glob("lib*/libcudart.so"))]
-    return str(next(iter(beside + compilers), ""))
+    requested = os.environ.get("nvcc_path")  # noqa: SIM112 - so Jittor spells it
+    if requested is not None:
+        return requested
+    compilers = [Path(path) for path in (shutil.which("nvcc"), USUAL_NVCC) if path and Path(path).exists()]
+    with_libraries = [path for path in compilers if any(path.parent.parent.glob("lib*/libcudart.so"))]
+    best_first = with_libraries + compilers
+    return str(best_first[0]) if best_first else ""
 
 
 def requirement_file(framework: str, version: str, package: str = "") -> Path:
-    """Raises SetupError, with the versions that have a requirements file."""
-    files = {pinned_version(framework): REQUIREMENTS / f"{package}.txt"} if package else pinned_versions(framework)
+    """Return the requirements file of a version. Raises SetupError, with the versions that have one."""
+    files = pinned_versions(framework)
+    if package:
+        files = {pinned_version(framework): REQUIREMENTS / f"{package}.txt"}
     if version not in files:
         raise SetupError(f"no pinned requirements for {framework} {version}; there are: {', '.join(files)}")
     return files[version]
 
 
 def location(framework: str, version: str, package: str = "") -> Path:
-    """The folder of this environment, built or not."""
+    """Return the folder of this environment, built or not."""
     key = requirement_file(framework, version, package).read_bytes() + sys.version.encode() + platform.machine().encode()
-    name = "-".join(filter(None, (framework, version, package)))
+    name = "-".join(part for part in (framework, version, package) if part)
     return cache() / "envs" / f"{name}-{hashlib.sha256(key).hexdigest()[:10]}"
 
 
 def describe(framework: str, version: str | None = None, package: str = "") -> Environment:
-    """The environment as it is or will be, without building it."""
+    """Return the environment as it is or will be, without building it."""
     version = version or pinned_version(framework)
     where = location(framework, version, package)
     home = where / "home" if framework == "jittor" else None
@@ -124,19 +140,24 @@ def describe(framework: str, version: str | None = None, package: str = "") -> E
 
 
 def of_case(case: Case, usual: Environment | None = None, say: Say = lambda _: None) -> Environment:
-    """The environment that has what the case needs beside its framework, built now if it is not there yet; otherwise, and where
-    an interpreter was named, the `usual` one of its framework. Raises SetupError."""
-    if case.support.package and not (usual and usual.installed):
+    """Return the environment that has what the case needs, the `usual` one of its framework as a rule.
+
+    One for a case that needs another package is built now if it is not there yet, unless an interpreter was named.
+    Raises SetupError.
+    """
+    was_named = usual is not None and usual.installed
+    if case.support.package and not was_named:
         return ensure(case.framework, say=say, package=case.support.package)
     return usual or describe(case.framework)
 
 
 def built(environment: Environment) -> bool:
+    """Say whether an environment is there, and whole."""
     return (environment.python.parent.parent / ".complete").exists()
 
 
 def ensure(framework: str, version: str | None = None, say: Say = lambda _: None, package: str = "") -> Environment:
-    """The environment, built now if it is not there yet; other processes wait. Raises SetupError."""
+    """Return the environment, built now if it is not there yet; other processes wait. Raises SetupError."""
     environment = describe(framework, version, package)
     if built(environment):
         return environment
@@ -150,7 +171,7 @@ def ensure(framework: str, version: str | None = None, say: Say = lambda _: None
 
 
 def check_tools(framework: str) -> None:
-    """Name what is missing before minutes are spent. Raises SetupError."""
+    """Check for compilers and headers before minutes are spent. Raises SetupError, which names what is missing."""
     missing = []
     if shutil.which("g++") is None and framework == "jittor":
         missing.append("a C++ compiler, which Jittor calls for every kernel (Debian: apt-get install g++)")
@@ -165,11 +186,11 @@ def check_tools(framework: str) -> None:
 
 
 def build(environment: Environment, where: Path, say: Say) -> None:
-    """From nothing, each time: an interrupted build leaves nothing that could be mistaken for a whole one."""
+    """Build the environment from nothing: an interrupted build leaves nothing that could be mistaken for a whole one."""
     shutil.rmtree(where, ignore_errors=True)
     requirements = requirement_file(environment.framework, environment.version, environment.package)
-    beside = f" and {environment.package}" if environment.package else ""
-    say(f"installing {environment.framework} {environment.version}{beside} (once per machine)")
+    package = f" and {environment.package}" if environment.package else ""
+    say(f"installing {environment.framework} {environment.version}{package} (once per machine)")
     shell(where, [sys.executable, "-m", "venv", str(where)], say)
     shell(where, [str(environment.python), "-m", "pip", "install", "--quiet", "--no-compile", "-r", str(requirements)], say)
     if environment.framework == "jittor":
@@ -179,8 +200,10 @@ def build(environment: Environment, where: Path, say: Say) -> None:
 
 
 def warm(environment: Environment, profile: str, say: Say = lambda _: None) -> None:
-    """Compile the kernels that a profile's cases need, once: Jittor's are made when they are first met. An interruption only
-    costs time."""
+    """Compile the kernels that a profile's cases need, once: Jittor's are made when they are first met.
+
+    An interruption only costs time.
+    """
     if not cold(environment, profile):
         return
     kernels = profile if profile in ("first", "standard") else "quick"
@@ -193,7 +216,7 @@ def warm(environment: Environment, profile: str, say: Say = lambda _: None) -> N
 
 
 def cold(environment: Environment, profile: str) -> bool:
-    """Whether kernels of a profile's cases may have to be compiled still."""
+    """Say whether kernels of a profile's cases may still have to be compiled."""
     if environment.framework != "jittor" or environment.installed:
         return False
     enough = {"first": ("first", "quick", "standard"), "standard": ("standard",)}.get(profile, ("quick", "standard"))
@@ -201,7 +224,7 @@ def cold(environment: Environment, profile: str) -> bool:
 
 
 def build_jittor(environment: Environment, where: Path, say: Say) -> None:
-    """Lay oneDNN where Jittor looks for it, then let the first import compile Jittor's core."""
+    """Link oneDNN to where Jittor looks for it, then let the first import compile Jittor's core."""
     assert environment.home
     onednn = environment.home / ONEDNN
     onednn.mkdir(parents=True)
@@ -237,8 +260,11 @@ def shell(where: Path, command: list[str], say: Say, variables: dict[str, str] |
 
 @cache_result
 def _our_folder() -> Path:
-    """A folder in which `framebench` alone can be imported: what lies beside it in a checkout, or is installed beside it, must
-    not reach a framework's environment, nor a user's file."""
+    """Return a folder in which `framebench` alone can be imported.
+
+    What lies next to it in a checkout, or is installed next to it, must not reach a framework's environment, nor a user's
+    file.
+    """
     where = cache() / "import" / hashlib.sha256(str(PACKAGE).encode()).hexdigest()[:10]
     link = where / "framebench"
     if not (link.is_symlink() and link.resolve() == PACKAGE):
@@ -250,12 +276,12 @@ def _our_folder() -> Path:
 
 
 def import_path(more: str | None = None) -> str:
-    """PYTHONPATH of a worker: ours, and then the folders of a user's own. Raises OSError."""
-    return os.pathsep.join(filter(None, [str(_our_folder()), more]))
+    """Return the PYTHONPATH of a worker: our folder, and then `more`, those of the user. Raises OSError."""
+    return f"{_our_folder()}{os.pathsep}{more}" if more else str(_our_folder())
 
 
 def run_module(environment: Environment, module: str, *arguments: str, **variables: str) -> str:
-    """What a module of ours prints when it runs in a framework's environment. Raises SetupError with its last words."""
+    """Return what one of our modules prints in a framework's environment. Raises SetupError with the end of its errors."""
     paths = {**os.environ, **environment.variables(), **variables, "PYTHONPATH": import_path(variables.get("PYTHONPATH"))}
     command = [str(environment.python), "-P", "-m", module, *arguments]
     done = subprocess.run(command, env=paths, capture_output=True, text=True)

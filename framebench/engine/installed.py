@@ -49,7 +49,7 @@ sys.stdout.flush()
 
 
 def interpreter(env: str) -> Path:
-    """The interpreter that `--env` names. Raises SetupError."""
+    """Return the interpreter that `--env` names. Raises SetupError."""
     if env == INSTALLED:
         return Path(sys.executable)
     program = shutil.which(os.path.expanduser(env))
@@ -61,7 +61,7 @@ def interpreter(env: str) -> Path:
 
 
 def describe(framework: str, python: Path) -> Environment:
-    """The framework as this interpreter has it. Raises SetupError, with what cannot be imported and why."""
+    """Return the framework as this interpreter has it. Raises SetupError, with what cannot be imported and why."""
     if framework not in FRAMEWORKS:
         raise SetupError(f"no framework {framework!r}; frameworks: {', '.join(FRAMEWORKS)}")
     needs = NEEDS[framework]
@@ -78,20 +78,24 @@ def describe(framework: str, python: Path) -> Environment:
 
 
 def ready(frameworks: Iterable[str], env: str | None, say: Say = lambda _: None) -> dict[str, Environment]:
-    """An environment for each framework: pinned and built, or by `env` what is installed; a framework that is not there is left
-    out, with a sentence. Raises SetupError if none is left."""
-    named = set(frameworks)
-    wanted = [f for f in FRAMEWORKS if f in named]
+    """Return an environment for each framework: pinned and built, or by `env` what is installed.
+
+    A framework that is not there is left out, with a sentence. Raises SetupError if none is left.
+    """
+    requested = set(frameworks)
+    requested_in_order = [framework for framework in FRAMEWORKS if framework in requested]
     if env is None:
-        return {f: environments.ensure(f, say=say) for f in wanted}
-    python, installed_environments, missing = interpreter(env), {}, []
-    for framework in wanted:
+        return {framework: environments.ensure(framework, say=say) for framework in requested_in_order}
+    python = interpreter(env)
+    available: dict[str, Environment] = {}
+    missing = []
+    for framework in requested_in_order:
         try:
-            installed_environments[framework] = describe(framework, python)
+            available[framework] = describe(framework, python)
         except SetupError as error:
             missing.append(str(error))
-    if wanted and not installed_environments:
+    if missing and not available:
         raise SetupError("; ".join(missing))
     for sentence in missing:
         say(f"left out: {sentence}")
-    return installed_environments
+    return available

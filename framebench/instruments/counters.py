@@ -1,4 +1,4 @@
-"""Instructions that a process has executed in user space, counted by the processor: Linux's perf_event_open(2).
+"""Count the instructions that a process executes in user space, by the processor's counter: Linux's perf_event_open(2).
 
 The counter is inherited by threads and processes that begin after it was opened: open it before a framework is imported.
 Equal programs count the same to a part in ten thousand, whatever else the machine does; how fast they run is another matter.
@@ -16,6 +16,7 @@ SYSCALL = {"x86_64": 298, "aarch64": 241}  # of perf_event_open
 HARDWARE, SOFTWARE = 0, 1  # PERF_TYPE_*
 INSTRUCTIONS, PAGE_FAULTS = 1, 2  # PERF_COUNT_HW_INSTRUCTIONS, PERF_COUNT_SW_PAGE_FAULTS
 SIZE = 136  # of perf_event_attr, version 8; what an older kernel does not know is zero here
+FLAGS_OFFSET = 40  # of the bit field in perf_event_attr
 INHERIT, EXCLUDE_KERNEL, EXCLUDE_HYPERVISOR = 1 << 1, 1 << 5, 1 << 6
 
 
@@ -27,19 +28,22 @@ class Counter:
 
     @classmethod
     def open(cls, kind: int = HARDWARE, event: int = INSTRUCTIONS) -> Counter | None:
-        """None where the kernel does not allow it (perf_event_paranoid above 2), or the processor, as in many virtual machines,
-        has no such counter."""
+        """Open the counter of an event.
+
+        None where the kernel does not allow it (perf_event_paranoid above 2), or the processor, as in many virtual
+        machines, has no such counter.
+        """
         number = SYSCALL.get(platform.machine())
         if sys.platform != "linux" or number is None:
             return None
         attributes = bytearray(SIZE)
         struct.pack_into("IIQ", attributes, 0, kind, SIZE, event)
-        struct.pack_into("Q", attributes, 40, INHERIT | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR)
-        whole, everywhere, alone = 0, -1, -1  # this process, on any core, in no group
+        struct.pack_into("Q", attributes, FLAGS_OFFSET, INHERIT | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR)
         buffer = (ctypes.c_char * SIZE).from_buffer(attributes)
-        descriptor = ctypes.CDLL(None).syscall(number, buffer, whole, everywhere, alone, 0)
+        this_process, any_core, no_group, no_flags = 0, -1, -1, 0
+        descriptor = ctypes.CDLL(None).syscall(number, buffer, this_process, any_core, no_group, no_flags)
         return cls(descriptor) if descriptor >= 0 else None
 
     def read(self) -> int:
-        """Living threads included."""
+        """Return the count so far, living threads included."""
         return int.from_bytes(os.read(self.descriptor, 8), sys.byteorder)

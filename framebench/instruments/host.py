@@ -1,8 +1,9 @@
-"""Peak host memory of a region of code, from the kernel's own high-water mark. Linux only.
+"""Read the peak host memory of a region of code from the kernel's own high-water mark. Linux only.
 
-The method needs a fresh process whose allocator returns memory at once (`MALLOC_ENV`): with glibc's defaults freed memory stays
-in the process, and the next step's peak hides in it. Pages that were never touched do not count. The kernel counts pages in
-batches for each core, so a peak is known to some hundred KiB: 0.16 MiB too little on two cores, whatever was allocated.
+The method needs a fresh process whose allocator returns memory at once (`MALLOC_ENV`): with glibc's defaults freed memory
+stays in the process, and the next step's peak hides in it. Pages that were never touched do not count. The kernel counts
+pages in batches for each core, so a peak is known to some hundred KiB: 0.16 MiB too little on two cores, whatever was
+allocated.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Any
 
 MALLOC_ENV = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072"}
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"  # written to clear_refs it resets VmHWM to the present VmRSS (proc(5))
 
 
 def status_bytes(field: str) -> int:
-    """`VmRSS` or `VmHWM` of this process in bytes, from /proc/self/status."""
+    """Return `VmRSS` or `VmHWM` of this process in bytes, from /proc/self/status. Raises OSError where it has none."""
     for line in _STATUS.read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
@@ -36,40 +38,44 @@ class Mallinfo(ctypes.Structure):
 
 
 def mallinfo() -> Mallinfo:
-    """What malloc has handed out and not taken back: `hblkhd` bytes in blocks of their own, `uordblks` in smaller ones. All 0
-    where the C library does not say."""
+    """Return what malloc has handed out and not taken back.
+
+    `hblkhd` are the bytes in blocks of their own, `uordblks` those in smaller ones. All are 0 where the C library does not
+    say.
+    """
     function: Any = getattr(ctypes.CDLL(None), "mallinfo2", Mallinfo)
     function.restype = Mallinfo
     return function()  # type: ignore[no-any-return]
 
 
 def large_blocks() -> int | None:
-    """Bytes in blocks of their own (with `MALLOC_ENV` those of 64 KiB and more, which are tensors and arrays, and no code), and
-    shared memory. None where malloc does not say."""
-    return int(info.hblkhd) + status_bytes("RssShmem") if (info := mallinfo()).arena else None
+    """Return the bytes in malloc's blocks of their own, and shared memory. None where malloc does not say.
+
+    With `MALLOC_ENV` these are blocks of 64 KiB and more, which are tensors and arrays, and no code.
+    """
+    info = mallinfo()
+    return int(info.hblkhd) + status_bytes("RssShmem") if info.arena else None
 
 
 @dataclass
 class HostPeak:
-    """`live` bytes before the region plus what the process grew by within it.
-
-    start() ... work ... grown()
-    """
+    """Measures by how much the process grows within a region: start() ... work ... grown()."""
 
     before: int = 0
 
     @staticmethod
     def available() -> bool:
+        """Say whether the kernel lets this process reset its high-water mark."""
         return _CLEAR.exists() and os.access(_CLEAR, os.W_OK)
 
     def start(self, collect: bool = True) -> None:
-        """`collect`: unless the garbage in cycles was collected just now."""
+        """Begin the region. `collect`: collect garbage in cycles first, unless that was done just now."""
         if collect:
             gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
-        _CLEAR.write_text("5")  # resets VmHWM to the present VmRSS (proc(5))
+        _CLEAR.write_text(_RESET_PEAK)
         self.before = status_bytes("VmRSS")
 
     def grown(self) -> int:
-        """Bytes by which resident memory rose above its level at start()."""
+        """Return the bytes by which resident memory rose above its level at start()."""
         return max(0, status_bytes("VmHWM") - self.before)

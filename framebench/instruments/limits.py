@@ -1,7 +1,7 @@
-"""A budget of memory: how the kernel enforces it on the host.
+"""Enforce a budget of memory on the host, by the kernel.
 
-A budget means bytes of a case's tensors and workspaces. The interpreter, the libraries and the compilers took theirs before the
-limit is set, so the process may map what it has mapped, less the tensors alive, plus the budget. Standard library only.
+A budget means bytes of a case's tensors and workspaces. The interpreter, the libraries and the compilers took theirs before
+the limit is set, so the process may map what it has mapped, less the tensors alive, plus the budget. Standard library only.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ OUT_OF_MEMORY = re.compile(
     r"|memory is overflow|unable to alloc",
     re.I,
 )
-REFUSED = re.compile(
-    r"could not create|could not execute|== dnnl_|YNNPACK operation failed", re.I
-)  # by oneDNN, by XLA's YNNPACK
+# by oneDNN, by XLA's YNNPACK
+REFUSED = re.compile(r"could not create|could not execute|== dnnl_|YNNPACK operation failed", re.I)
 
 
 def mapped() -> int:
-    """Private writable bytes this process has mapped, as RLIMIT_DATA counts them; what malloc holds back is returned first."""
+    """Return the private writable bytes that this process has mapped, as RLIMIT_DATA counts them.
+
+    What malloc holds back is returned to the system first.
+    """
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return status_bytes("VmData")
@@ -39,30 +41,33 @@ def limit_growth(room: int | None) -> None:
     import resource
 
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    wanted = hard if room is None else max(0, mapped() + room)
-    resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+    soft = hard if room is None else max(0, mapped() + room)
+    if hard != resource.RLIM_INFINITY:
+        soft = min(soft, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def enforced() -> bool:
-    """Whether Linux refuses this process memory that the machine may have: by a limit of ours, or by `ulimit`."""
+    """Say whether Linux refuses this process memory that the machine may have: by a limit of ours, or by `ulimit`."""
     import resource
 
-    return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
+    kinds = (resource.RLIMIT_DATA, resource.RLIMIT_AS)
+    return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in kinds)
 
 
 def ran_out(error: BaseException, limited: bool) -> bool:
-    """Whether an exception means that memory ran out; `limited`: when it was raised, Linux enforced a limit.
+    """Say whether an exception means that memory ran out; `limited`: when it was raised, Linux enforced a limit.
 
-    Libraries of kernels only say that something failed, be it for want of memory or of a kernel for such shapes: only under a
-    limit is memory the likelier reason.
+    Libraries of kernels only say that something failed, be it for want of memory or of a kernel for such shapes: only under
+    a limit is memory the likelier reason.
     """
     message = str(error)
-    refused = limited and REFUSED.search(message)
-    return isinstance(error, MemoryError) or bool(refused or OUT_OF_MEMORY.search(message))
+    was_refused = limited and REFUSED.search(message) is not None
+    return isinstance(error, MemoryError) or was_refused or OUT_OF_MEMORY.search(message) is not None
 
 
 def card_bytes() -> int | None:
-    """Memory of the GPU that the process gets, or None where there is none, or nothing that could be asked."""
+    """Return the memory of the GPU that the process gets; None where there is none, or nothing that could be asked."""
     handle = nvml.card() if nvml.gpus() else None
     if handle is None:
         return None

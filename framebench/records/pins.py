@@ -12,20 +12,26 @@ REQUIREMENTS = PACKAGE / "requirements"
 
 
 def pins(file: Path) -> dict[str, str]:
-    """Package versions by lower-case name of a pinned requirements file."""
-    lines = (line.split("#")[0].strip() for line in file.read_text().splitlines())
-    return {name.lower(): version for name, _, version in (line.partition("==") for line in lines if line)}
+    """Return the package versions in a pinned requirements file, by name in lower case."""
+    versions = {}
+    for line in file.read_text().splitlines():
+        requirement = line.split("#")[0].strip()
+        if requirement:
+            name, _, version = requirement.partition("==")
+            versions[name.lower()] = version
+    return versions
 
 
 def pinned_version(framework: str) -> str:
-    """The version that requirements/<framework>.txt pins. Raises UnknownName, with the frameworks."""
+    """Return the version that requirements/<framework>.txt pins. Raises UnknownName, with the frameworks."""
     if framework not in FRAMEWORKS:
         raise UnknownName(f"no framework {framework!r}; frameworks: {', '.join(FRAMEWORKS)}")
     return pins(REQUIREMENTS / f"{framework}.txt")[framework]
 
 
 def pinned_versions(framework: str) -> dict[str, Path]:
-    """The requirements file of each version, the default one last. Raises UnknownName, with the frameworks."""
+    """Return the requirements file of each version, the default one last. Raises UnknownName, with the frameworks."""
     default = pinned_version(framework)
-    others = {pins(f)[framework]: f for f in sorted((REQUIREMENTS / "versions").glob(f"{framework}-*.txt"))}
-    return others | {default: REQUIREMENTS / f"{framework}.txt"}
+    files = {pins(file)[framework]: file for file in sorted((REQUIREMENTS / "versions").glob(f"{framework}-*.txt"))}
+    files[default] = REQUIREMENTS / f"{framework}.txt"
+    return files

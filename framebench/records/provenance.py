@@ -29,8 +29,11 @@ MOST_WORDS = 12  # of the command that a record keeps
 
 
 def git(*arguments: str) -> str | None:
-    """A git query on the project, or None where there is no git or no repository: an installed copy may lie in another one, and
-    a copy whose commit $FRAMEBENCH_COMMIT tells may have the repository of an older one."""
+    """Return the answer to a git query on the project, or None where there is no git or no repository.
+
+    An installed copy is not asked, since it may lie in another repository, nor one whose commit $FRAMEBENCH_COMMIT tells,
+    since it may have the repository of an older one.
+    """
     if not CHECKOUT or "FRAMEBENCH_COMMIT" in os.environ:
         return None
     try:
@@ -41,13 +44,15 @@ def git(*arguments: str) -> str | None:
 
 
 def commit() -> str | None:
-    """Of a copy it is what $FRAMEBENCH_COMMIT says."""
+    """Return the commit of the code; of a copy without a repository it is what $FRAMEBENCH_COMMIT says."""
     return git("rev-parse", "HEAD") or os.environ.get("FRAMEBENCH_COMMIT")
 
 
 def code() -> str | None:
-    """The code that measures: the commit, and a fingerprint of what differs from it; results do not count. Of an installed copy
-    its version."""
+    """Return what names the code that measures: the commit, and a fingerprint of what differs from it.
+
+    Results do not count. Of an installed copy it is the version.
+    """
     if not CHECKOUT:
         return f"framebench {version('framebench')}"
     changes = (git("diff", "HEAD", "--", ".", ":!results") or "").encode()
@@ -56,13 +61,13 @@ def code() -> str | None:
 
 
 def dirty() -> bool | None:
-    """Whether the code differs from the commit; results do not count."""
+    """Say whether the code differs from the commit; results do not count."""
     changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
     return None if changes is None else bool(changes or _new_modules())
 
 
 def _new_modules() -> list[str]:
-    """What git does not track yet and what measures could import all the same. What git is told to ignore stays ignored."""
+    """Return the modules that a measurement could import and git does not track yet. What git ignores stays ignored."""
     listing = git("ls-files", "--others", "--exclude-standard", "-z", "--", *(f"{package}/*.py" for package in MEASURING))
     return sorted(name for name in (listing or "").split("\0") if name)
 
@@ -72,7 +77,7 @@ class BadMachine(ValueError):
 
 
 def as_machine(text: str) -> str:
-    """The text, if it can name a machine. Raises BadMachine."""
+    """Return the text if it can name a machine. Raises BadMachine."""
     if not MACHINE.fullmatch(text) or text == ALL:
         raise BadMachine(
             f"{text!r} is no name of a machine: it takes up to {LONGEST} letters, digits, '_', '-' and '.', begins with none "
@@ -82,14 +87,14 @@ def as_machine(text: str) -> str:
 
 
 def machine_name() -> str:
-    """FRAMEBENCH_MACHINE, or the host's name as asv uses it. Raises BadMachine."""
+    """Return $FRAMEBENCH_MACHINE, or the host's name as asv uses it. Raises BadMachine."""
     return as_machine(os.environ.get("FRAMEBENCH_MACHINE") or platform.node())
 
 
 @functools.cache
 def hardware() -> dict[str, Any]:
-    """Processor, cores, memory, kernel; no address and no user name."""
-    return {
+    """Return processor, cores, memory and kernel; no address and no user name."""
+    found: dict[str, Any] = {
         "cpu": _cpu_model(),
         "cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(),
@@ -97,58 +102,76 @@ def hardware() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "libc": " ".join(platform.libc_ver()),
         **_huge_pages(),
-        **({"bfloat16": sorted(instructions)} if (instructions := bfloat16_instructions()) is not None else {}),
     }
+    instructions = bfloat16_instructions()
+    if instructions is not None:
+        found["bfloat16"] = sorted(instructions)
+    return found
 
 
 def fingerprint(hardware: dict[str, Any]) -> str:
-    """Of a record's `hardware`: equal for machines between which nothing that numbers rest on differs, whatever they are called
-    and however their systems were updated. Memory counts in whole GiB, since firmware keeps some of it to itself."""
-    of = ("cpu", "cores", "logical_cores", "gpus", "bfloat16", "transparent_huge_pages")
-    told = {name: hardware.get(name) for name in of} | {
-        "memory_gib": round((hardware.get("memory_bytes") or 0) / 2**30),
-        "architecture": str(hardware.get("system", "")).rpartition(" ")[2],
-    }
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:8]
+    """Return a digest of a record's `hardware`.
+
+    It is equal for machines between which nothing that numbers rest on differs, whatever they are called and however their
+    systems were updated. Memory counts in whole GiB, since firmware keeps some of it to itself.
+    """
+    names = ("cpu", "cores", "logical_cores", "gpus", "bfloat16", "transparent_huge_pages")
+    facts = {name: hardware.get(name) for name in names}
+    facts["memory_gib"] = round((hardware.get("memory_bytes") or 0) / 2**30)
+    facts["architecture"] = str(hardware.get("system", "")).rpartition(" ")[2]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def bfloat16_instructions(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str] | None:
-    """Those that the processor has, or its host lets it have, for products in bfloat16; None where it does not tell."""
+    """Return the instructions for matmuls in bfloat16 that the processor, or its host, offers; None where it does not tell."""
     try:
         text = cpuinfo.read_text()
     except OSError:
         return None
-    lines = (line.partition(":") for line in text.splitlines())
-    flags = next((told.split() for name, _, told in lines if name.strip() in ("flags", "Features")), None)
-    return None if flags is None else BFLOAT16.intersection(flags)
+    for line in text.splitlines():
+        name, _, flags = line.partition(":")
+        if name.strip() in ("flags", "Features"):  # on x86, on ARM
+            return BFLOAT16.intersection(flags.split())
+    return None
 
 
 def _huge_pages(setting: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled")) -> dict[str, str]:
-    """Whether the kernel backs memory by huge pages unasked, which moves resident memory and time; `[...]` marks the choice."""
+    """Return whether the kernel backs memory by huge pages unasked, which moves resident memory and time."""
+    # such as `always [madvise] never`
     chosen = re.search(r"\[(\w+)\]", setting.read_text()) if setting.exists() else None
     return {"transparent_huge_pages": chosen[1]} if chosen else {}
 
 
 def _cpu_model() -> str:
-    """From /proc/cpuinfo: platform.processor() is empty on Linux."""
+    """Return the processor's name, family and model, from /proc/cpuinfo: platform.processor() is empty on Linux."""
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        fields = dict(line.split(":", 1) for line in info.read_text().split("\n\n")[0].splitlines() if ":" in line)
-        by_name = {key.strip(): value.strip() for key, value in fields.items()}
-        numbers = f"family {by_name['cpu family']} model {by_name['model']}" if "cpu family" in by_name else ""
-        return f"{by_name.get('model name', platform.machine())} ({numbers})" if numbers else platform.machine()
-    return platform.processor() or platform.machine()
+    if not info.exists():
+        return platform.processor() or platform.machine()
+    fields = {}
+    for line in info.read_text().split("\n\n")[0].splitlines():
+        name, _, value = line.partition(":")
+        fields[name.strip()] = value.strip()
+    if "cpu family" not in fields:
+        return platform.machine()
+    name = fields.get("model name", platform.machine())
+    return f"{name} (family {fields['cpu family']} model {fields['model']})"
 
 
 def command() -> str:
-    """What was typed, without the folders of whoever typed it, and not hundreds of cases; asv's benchmark processes are told
-    it."""
+    """Return the command that was typed, without the folders of whoever typed it, and not with hundreds of cases.
+
+    asv's benchmark processes get it by $FRAMEBENCH_COMMAND.
+    """
+    from_asv = os.environ.get("FRAMEBENCH_COMMAND")
+    if from_asv:
+        return from_asv
     program = Path(sys.argv[0]).name.replace("__main__.py", "framebench")
     words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
-    return os.environ.get("FRAMEBENCH_COMMAND") or shortened([program, *words])
+    return shortened([program, *words])
 
 
 def shortened(words: list[str]) -> str:
-    """As a shell takes it; of many words the first, and how many more there were."""
-    left = f" ... ({len(words) - MOST_WORDS} more)" if len(words) > MOST_WORDS else ""
-    return shlex.join(words[:MOST_WORDS]) + left
+    """Return the words as a shell takes them; of many words the first, and how many more there were."""
+    text = shlex.join(words[:MOST_WORDS])
+    more = len(words) - MOST_WORDS
+    return f"{text} ... ({more} more)" if more > 0 else text

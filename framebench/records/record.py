@@ -32,6 +32,8 @@ Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=
 
 
 class Part(BaseModel):
+    """A part of a record: it cannot be changed, and has no unknown fields and no number that is not finite."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -45,9 +47,12 @@ class Calibration(BaseModel):
 
 
 class Turns(Part):
-    """How a record's steps were timed: a block's processes are alive at once on one core, and in each round every one of them
-    makes a turn of `steps` steps, in random order. Ratios of step times exist within a round only; `step_s[i]` of the record is
-    the time of a step in round `round[i]`."""
+    """How a record's steps were timed.
+
+    A block's processes are alive at once on one core, and in each round every one of them makes a turn of `steps` steps, in
+    random order. Ratios of step times exist within a round only; `step_s[i]` of the record is the time of a step in round
+    `round[i]`.
+    """
 
     block: str  # an id that all records of the block share
     arm: Count  # which of the block's processes; two of them may run the same case
@@ -56,12 +61,12 @@ class Turns(Part):
     steps: Count  # in one turn
     round: list[Count]
     at_s: list[Seconds]  # when each turn began, since the block's first one
-    reference_s: list[Duration]  # of the same rounds: what a fixed float32 product by NumPy's BLAS took
-    reference_flop: float  # of that product
+    reference_s: list[Duration]  # of the same rounds: what a fixed float32 matmul by NumPy's BLAS took
+    reference_flop: float  # of that matmul
 
 
 class Rank(Part):
-    """One of the processes or devices that share a case. Bytes; peaks as in the record."""
+    """The memory of one of the processes or devices that share a case. Bytes; peaks as in the record."""
 
     rank: Annotated[int, Field(ge=0)]
     peaks: dict[str, Bytes]
@@ -72,6 +77,8 @@ class Rank(Part):
 
 
 class Provenance(Part):
+    """Where and how a record's numbers came about."""
+
     session: str
     measured_at: Moment
     command: str
@@ -96,12 +103,12 @@ class Provenance(Part):
 
     @field_validator("hardware")
     @classmethod
-    def memory_is_a_number(cls, told: dict[str, Any]) -> dict[str, Any]:
-        """What fingerprints and limits are computed from."""
-        size = told.get("memory_bytes")
+    def memory_is_a_number(cls, hardware: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a size of memory that is none: fingerprints and limits are computed from it."""
+        size = hardware.get("memory_bytes")
         if size is not None and not (type(size) is int and 0 <= size <= 2**60):
             raise ValueError(f"memory_bytes is a number of bytes, and not {str(size)[:40]!r}")
-        return told
+        return hardware
 
 
 ROUNDS = 3  # that the times of a block take: a block of fewer was measured for its peaks
@@ -112,8 +119,10 @@ NAME = re.compile(r"[\w+-]+")  # of a workload, scenario, strategy or size
 
 @cache  # reading thousands of records asks for the same cases again and again
 def case_of(text: str) -> Case:
-    """Return the case with this id, be it one that this version of framebench has (`Case.known`) or not: records outlive the
-    catalog. Raises ValueError for what is no such id."""
+    """Return the case with this id, whether this version of framebench has it (`Case.known`) or not.
+
+    Records outlive the catalog. Raises ValueError for what is no such id.
+    """
     try:
         case = Case.of(text)
     except ValueError:
@@ -163,41 +172,52 @@ class Record(Part):
     @field_validator("case")
     @classmethod
     def is_an_id(cls, text: str) -> str:
+        """Refuse a text that is no case id."""
         case_of(text)
         return text
 
     @model_validator(mode="after")
     def times_are_of_turns(self) -> Self:
+        """Refuse times without the turns in which they were taken."""
         if self.step_s and self.turns is None:
             raise ValueError("step_s without turns")
         return self
 
     @property
     def parsed(self) -> Case:
+        """Return the case."""
         return case_of(self.case)
 
     @property
     def peak_instrument(self) -> str | None:
+        """Return the instrument that `peak_bytes` is read by: the framework's own exact counter, if there is one."""
         return next((i for i in INSTRUMENTS if i in self.peaks), None)
 
     @property
     def peak_bytes(self) -> int | None:
+        """Return the peak of a steady step by `peak_instrument`."""
         return self.peaks[self.peak_instrument] if self.peak_instrument else None
 
     @property
     def on_cpu(self) -> bool:
+        """Say whether the case ran on a CPU."""
         return self.provenance.hardware.get("device") == "cpu"
 
     @property
     def step_instrument(self) -> str | None:
-        """What read the most that a steady step had in use, which strategies of one framework are compared by: on a CPU what
-        the kernel counts, on a card the framework's own counter."""
+        """Return the instrument by which strategies of one framework are compared.
+
+        On a CPU that is what the kernel counts, on a GPU the framework's own counter.
+        """
         return "host.rss" if self.on_cpu and "host.rss" in self.peaks else self.peak_instrument
 
     @property
     def shared_instrument(self) -> str | None:
-        """By which frameworks are compared: no counter of their own, which count different things. On a card it is NVML, and
-        None where NVML saw nothing."""
+        """Return the instrument by which frameworks are compared.
+
+        It is no counter of their own, since these count different things. On a GPU it is NVML, and None where NVML saw
+        nothing.
+        """
         return self.step_instrument if self.on_cpu else next((i for i in ON_CARD if i in self.peaks), None)
 
     @property
@@ -207,23 +227,23 @@ class Record(Part):
 
     @property
     def timed(self) -> bool:
-        """Whether its times count: of a block, of enough rounds, and ok."""
+        """Say whether its times count: of a block, of enough rounds, and ok."""
         return self.status == "ok" and len(self.step_s) >= ROUNDS
 
     @property
     def turns_taken(self) -> Turns:
-        """Those of a record with times, which always has them."""
+        """Return the turns of a record that was in a block."""
         assert self.turns is not None
         return self.turns
 
     @property
     def step_time_s(self) -> float | None:
-        """Median over the samples."""
+        """Return the median time of a step over the samples."""
         return statistics.median(self.step_s) if self.step_s else None
 
     @property
     def throughput(self) -> float | None:
-        """Samples (or tokens that are no padding) per second."""
+        """Return samples (or tokens that are no padding) per second."""
         work = work_of(self.parsed)
         if self.step_time_s is None or work is None:
             return None
@@ -231,18 +251,18 @@ class Record(Part):
 
     @property
     def verified(self) -> bool | None:
-        """Whether the result was as it should be; None if it did not come to that."""
+        """Say whether the result was as it should be; None if it did not come to that."""
         return self.verification.passed if self.verification else None
 
     @property
     def usable(self) -> bool:
-        """Whether its numbers may be shown: verified, the strategy was seen to take effect, and nothing was planted."""
+        """Say whether its numbers may be shown: verified, the strategy was seen to take effect, and nothing was planted."""
         proven = self.effect is not None and self.effect.proven
         return bool(self.status == "ok" and self.verified and proven and not self.provenance.planted)
 
     @property
     def framework_version(self) -> str | None:
-        """The release, without the build's label (`2.13.0` of `2.13.0+cpu`; `versions` keeps it)."""
+        """Return the release, without the build's label (`2.13.0` of `2.13.0+cpu`; `versions` keeps it)."""
         version = self.provenance.versions.get(self.case.split("/")[1])
         return version and version.split("+")[0]
 

@@ -32,12 +32,12 @@ class RecordWarning(UserWarning):
 
 
 def calibration_file(root: Path) -> Path:
-    """What `framebench doctor` found out about this machine's instruments."""
+    """Return the file with what `framebench doctor` found out about this machine's instruments."""
     return root / "calibration" / f"{provenance.machine_name()}.json"
 
 
 def calibration(root: Path) -> Calibration | None:
-    """The summary of it, if this machine was calibrated and the file can be read."""
+    """Return the summary of that file, if this machine was calibrated and the file can be read."""
     try:
         return Calibration.model_validate_json(calibration_file(root).read_bytes())
     except (OSError, ValidationError):
@@ -45,7 +45,7 @@ def calibration(root: Path) -> Calibration | None:
 
 
 def folder(root: Path, machine: str, environment: str, case: Case) -> Path:
-    """Where the records of one case lie; `environment` is for instance `torch-2.13.0`."""
+    """Return the folder of the records of one case; `environment` is for instance `torch-2.13.0`."""
     return root / "records" / machine / environment / case.id.replace("/", ".")
 
 
@@ -103,7 +103,7 @@ def read_unfinished(where: Path) -> list[Record]:
 
 
 def read(path: Path | str) -> Record:
-    """Raises BadRecord with the file's name and what is wrong with it."""
+    """Read a record. Raises BadRecord with the file's name and what is wrong with it."""
     try:
         with open(path, "rb") as file:
             text = file.read()
@@ -116,7 +116,7 @@ def read(path: Path | str) -> Record:
 
 
 def explain(error: ValidationError) -> str:
-    """One line: a newer schema is called that, anything else by its first fault."""
+    """Say in one line what is wrong: that the schema is newer, or else the first fault."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
     if place == "schema_version" and isinstance(first["input"], int) and first["input"] > SCHEMA:
@@ -125,12 +125,15 @@ def explain(error: ValidationError) -> str:
 
 
 def read_all(root: Path) -> Iterator[Record]:
-    """Every readable record under `root`/records; the others are named in a RecordWarning, and left alone."""
+    """Yield every readable record under `root`/records; the others are named in a RecordWarning, and left alone."""
     return (record for _, record in read_files(root))
 
 
 def files(folder: Path) -> list[str]:
-    """The JSON files in it, however deep, in order. None if it is not there; raises OSError where one cannot be looked into."""
+    """Return the JSON files in a folder, however deep, in order; none if it is not there.
+
+    Raises OSError where a folder cannot be looked into.
+    """
 
     def unreadable(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
@@ -142,7 +145,7 @@ def files(folder: Path) -> list[str]:
 
 
 def read_files(root: Path) -> Iterator[tuple[str, Record]]:
-    """The same with the files' names. Raises OSError for a folder that cannot be read; none at all is an empty one."""
+    """Yield every readable record with its file's name. Raises OSError for a folder that cannot be read."""
     for name in files(root / "records"):
         try:
             yield name, read(name)
@@ -151,14 +154,17 @@ def read_files(root: Path) -> Iterator[tuple[str, Record]]:
 
 
 def of_cases(root: Path, machine: str, pattern: str) -> Iterator[Record]:
-    """A machine's readable records of the cases whose id, with dots for strokes, matches a glob; no other file is opened."""
+    """Yield a machine's readable records of the cases whose id, with dots for strokes, matches a glob.
+
+    No other file is opened.
+    """
     for path in sorted((root / "records" / machine).glob(f"*/{pattern}/*.json")):
         with contextlib.suppress(BadRecord):  # `read_all` is who names them
             yield read(path)
 
 
 def all_of_session(where: Path, session: str) -> list[Record]:
-    """What this session has measured of a case by now, oldest first; what cannot be read is passed over."""
+    """Return what this session has measured of a case by now, oldest first. What cannot be read is passed over."""
     records = []
     for path in sorted(where.glob("*.json")):
         with contextlib.suppress(BadRecord):
@@ -167,7 +173,7 @@ def all_of_session(where: Path, session: str) -> list[Record]:
 
 
 def of_session(where: Path, session: str) -> Record | None:
-    """The record of this session in a case's folder, if it was measured already."""
+    """Return the newest record of this session in a case's folder, if there is one."""
     for path in sorted(where.glob("*.json"), reverse=True):
         try:
             record = read(path)
