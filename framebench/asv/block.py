@@ -42,7 +42,7 @@ def measured_with(case: Case, environment: str, profile: Iterable[Case]) -> Reco
     options = runner.Options(profile=profiles.profile_name(), rounds=chosen.rounds, time_limit_s=chosen.limit_s)
     where = environments.describe(*environment.split("=="))
     arm = Arm(case, where)
-    with Run(os.environ["FRAMEBENCH_SESSION"], options, told=_Telling(environment)) as run:
+    with Run(os.environ["FRAMEBENCH_SESSION"], options, listener=_Telling(environment)) as run:
         if runner.unsupported(case):
             return not_measured(case, run, where)
         if earlier := run.records(arm):

@@ -64,7 +64,7 @@ class Run:
     id: str
     options: Options
     results: Path = RESULTS
-    told: Listener = field(default_factory=Listener)
+    listener: Listener = field(default_factory=Listener)
     mathematics_by_arm: dict[Arm, Mathematics] = field(default_factory=dict)  # what float64 says of each arm's strategy
     check_mathematics: MathematicsCheck = mathematics.check
 
@@ -90,6 +90,10 @@ class Run:
         """Return the folder of the arm's records."""
         return store.folder(self.results, provenance.machine_name(), arm.environment.name, arm.case)
 
+    def unfinished_folder(self, arm: Arm) -> Path:
+        """Return the folder of those records of the arm whose memory is still to be measured."""
+        return store.unfinished_folder(self.results, provenance.machine_name(), arm.environment.name, arm.case)
+
     def records(self, arm: Arm) -> list[Record]:
         """Return what this session has of an arm by now, oldest first."""
         session_records = store.all_of_session(self.folder(arm), self.id)
@@ -99,7 +103,7 @@ class Run:
         """Return the records of this session and arm whose memory is still to be measured."""
         finished = [(record.turns.block, record.turns.arm) for record in self.records(arm) if record.turns]
         unfinished = []
-        for record in store.read_unfinished(self.folder(arm)):
+        for record in store.read_unfinished(self.unfinished_folder(arm)):
             place = (record.turns_taken.block, record.turns_taken.arm)
             is_ours = record.provenance.session == self.id and record.provenance.planted == arm.planted
             if is_ours and place not in finished:
@@ -110,8 +114,8 @@ class Run:
         """Write a record and report that it is done. Raises OSError."""
         store.write(record, self.folder(arm))
         if record.turns is not None:
-            store.unfinished_file(record, self.folder(arm)).unlink(missing_ok=True)
-        self.told.done(record)
+            store.remove_unfinished(record, self.unfinished_folder(arm))
+        self.listener.done(record)
 
     def scratch_of(self, arm: Arm) -> Path:
         """Return where the arm's programs lie once they are compiled."""
@@ -174,7 +178,7 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
             timed += run_block(f"{name}.{sub_block}", [arm], 1, run).timed
         sub_block += 1
         for each in timed:
-            store.write_unfinished(each.record, run.folder(each.arm))
+            store.write_unfinished(each.record, run.unfinished_folder(each.arm))
         finish_block(timed, run)
         left = block.left + later
 
@@ -198,7 +202,7 @@ def check_mathematics(arms: list[Arm], run: Run) -> None:
     """Have the mathematics of these arms checked in float64, unless the run knows of them."""
     unknown = [arm for arm in arms if arm not in run.mathematics_by_arm]
     if unknown:
-        run.mathematics_by_arm.update(run.check_mathematics(unknown, run.options, run.told.phase))
+        run.mathematics_by_arm.update(run.check_mathematics(unknown, run.options, run.listener.phase))
 
 
 def without_wrong_mathematics(arms: list[Arm], run: Run) -> list[Arm]:
@@ -302,7 +306,7 @@ def start_processes(arms: list[Arm], first: int, processes: list[TimedProcess], 
                 break
             if batch and must_wait(arm, batch, processes, run):
                 break
-            process = TimedProcess(arm, run.options, run.scratch_of(arm), partial(run.told.phase, arm.case))
+            process = TimedProcess(arm, run.options, run.scratch_of(arm), partial(run.listener.phase, arm.case))
             processes.append(process)
             batch.append(process)
             process.start(find_reference(arm.case, run, processes), core)
@@ -343,7 +347,7 @@ def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceM
     with ReferenceMatmul(run.options, run.scratch) as matmul:
         for number in range(run.options.rounds):
             phase = f"round {number + 1} of {run.options.rounds}, {len(alive)} in turn"
-            run.told.phase(alive[0].arm.case, phase)
+            run.listener.phase(alive[0].arm.case, phase)
             matmul.turn(number)
             for process in order.sample(alive, len(alive)):
                 if process.ready and number < process.rounds:
@@ -431,7 +435,7 @@ def finish_block(timed: list[TimedArm], run: Run) -> None:
             for place, each in enumerate(batch):
                 record = each.record
                 if place in processes:
-                    outcome = processes[place].end(partial(run.told.phase, each.arm.case))
+                    outcome = processes[place].end(partial(run.listener.phase, each.arm.case))
                     record = recording.add_memory(record, outcome)
                 run.write(record, each.arm)
 

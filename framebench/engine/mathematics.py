@@ -46,9 +46,9 @@ def check(arms: list[Arm], options: Options, on_phase: Callable[[Case, str], Non
             representatives[arm] = case
     for file, several in by_file(representatives, options).items():
         cases = list(dict.fromkeys(representatives[arm] for arm in several))
-        # progress is told of the case that is asked for, and not of the one that stands for it
-        told = partial(on_phase, several[0].case)
-        lines = compute_missing(file, cases, several[0].environment, options, told)
+        # progress names the case that is asked for, and not the one that stands for it
+        on_phase_of_first = partial(on_phase, several[0].case)
+        lines = compute_missing(file, cases, several[0].environment, options, on_phase_of_first)
         for arm in several:
             outcomes[arm] = lines[representatives[arm].id]
     return outcomes

@@ -81,11 +81,16 @@ def write_atomically(text: str, target: Path) -> None:
         raise
 
 
+def unfinished_folder(root: Path, machine: str, environment: str, case: Case) -> Path:
+    """Return the folder of those records of a case whose memory is still to be measured. No reader of results looks there."""
+    return folder(root / ".unfinished", machine, environment, case)
+
+
 def unfinished_file(record: Record, where: Path) -> Path:
-    """Return the file of a record whose memory is still to be measured. No reader of results takes it for a record."""
-    assert record.turns is not None
-    digest = hashlib.sha256(record.turns.block.encode()).hexdigest()[:16]
-    return where / f".{digest}-{record.turns.arm}.unfinished"
+    """Return the file of a record in such a folder."""
+    turns = record.turns_taken
+    digest = hashlib.sha256(turns.block.encode()).hexdigest()[:16]
+    return where / f"{digest}-{turns.arm}.json"
 
 
 def write_unfinished(record: Record, where: Path) -> None:
@@ -94,12 +99,21 @@ def write_unfinished(record: Record, where: Path) -> None:
 
 
 def read_unfinished(where: Path) -> list[Record]:
-    """Return the records in a case's folder whose memory is still to be measured. Damaged ones are left out."""
+    """Return the records in such a folder. Damaged ones are left out: they are measured again."""
     records = []
-    for path in sorted(where.glob(".*.unfinished")):
+    for path in sorted(where.glob("*.json")):
         with contextlib.suppress(BadRecord):
             records.append(read(path))
     return [record for record in records if record.turns is not None]
+
+
+def remove_unfinished(record: Record, where: Path) -> None:
+    """Remove the file of a record that is finished, if there is one, and the folders that it leaves empty."""
+    file = unfinished_file(record, where)
+    if file.exists():
+        file.unlink()
+        with contextlib.suppress(OSError):  # another record is left there
+            os.removedirs(file.parent)
 
 
 def read(path: Path | str) -> Record:

@@ -29,8 +29,8 @@ def group(impostor: Environment, cases: list[Case] = CASES) -> Group:
     return found
 
 
-def run(results: Path, options: Options = Options(rounds=5), told: Listener = blocks.NOBODY) -> Run:  # noqa: B008
-    return Run("s", options, results, told)
+def run(results: Path, options: Options = Options(rounds=5), listener: Listener = blocks.NOBODY) -> Run:  # noqa: B008
+    return Run("s", options, results, listener)
 
 
 def by_strategy(results: Path) -> dict[str, Record]:

@@ -40,7 +40,7 @@ def test_an_interrupted_block_goes_on_and_repeats_nothing_that_is_done(
     at: dict[str, int], impostor: Environment, results: Path, diary: Path
 ) -> None:
     """Interrupted in the rounds it begins anew; once they are over, what lacks is memory and records."""
-    with pytest.raises(KeyboardInterrupt), run(results, told=Interrupting(**at)) as opened:
+    with pytest.raises(KeyboardInterrupt), run(results, listener=Interrupting(**at)) as opened:
         measure([group(impostor, CASES[:3])], opened)
     kept = list(store.read_all(results))
     over = len(written(diary, "finish")) == 3
@@ -52,7 +52,7 @@ def test_an_interrupted_block_goes_on_and_repeats_nothing_that_is_done(
     assert len(written(diary, "finish")) == 3, "the rounds of a block are run through once"
     assert over or not kept
     assert all(r.peaks for r in found.values())
-    assert not list(results.rglob("*.unfinished"))
+    assert not (results / ".unfinished").exists()
 
 
 def test_a_block_that_is_done_is_not_measured_again(impostor: Environment, results: Path, diary: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_baseline_that_joins_later_is_measured_with_what_there_is(impostor: En
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"case": "x"}'])
 def test_a_damaged_unfinished_record_is_ignored(text: str, tmp_path: Path) -> None:
-    (tmp_path / ".block-0.unfinished").write_text(text)
+    (tmp_path / "0-0.json").write_text(text)
     assert store.read_unfinished(tmp_path) == []
 
 
@@ -94,6 +94,6 @@ def test_a_record_that_was_finished_before_the_interruption_is_not_written_twice
     with run(results) as opened:
         measure([group(impostor, CASES[:1])], opened)
         (record,) = opened.records(arm)
-        store.write_unfinished(record, opened.folder(arm))
+        store.write_unfinished(record, opened.unfinished_folder(arm))
         measure([group(impostor, CASES[:1])], opened)
         assert opened.records(arm) == [record]

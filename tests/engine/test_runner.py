@@ -219,7 +219,7 @@ def test_killing_the_real_worker_makes_a_crashed_record(
                     if "framebench.worker.worker" in " ".join(child.cmdline()):
                         child.kill()
 
-    record = alone(CASE, "s", environment["torch"], results=results, told=Killing())
+    record = alone(CASE, "s", environment["torch"], results=results, listener=Killing())
     tried("PyTorch's worker killed while it warms up", store.read_all(results))
     assert record.status == "crashed"
     assert record.reason is not None

@@ -41,7 +41,7 @@ def measure(
     ready: dict[str, Environment],
     options: runner.Options,
     results: Path,
-    told: Listener = NOBODY,
+    listener: Listener = NOBODY,
 ) -> list[Round]:
     """The blocks, each arm a record of its own in the usual place; what this session has measured already is not repeated.
 
@@ -52,7 +52,7 @@ def measure(
             raise NotMeasured(f"{case.id} gave no numbers: unsupported: {why}")
     base, change = (Arm(case, ready[case.framework]) for case in pair)
     group, rounds = Group(f"compare/{base.case.id}/{change.case.id}", (base, change)), []
-    with Run(session, options, results, told) as run:
+    with Run(session, options, results, listener) as run:
         for number in range(blocks):
             measure_group(group, run, number)
             rounds.append(Round(*(_record_of(run, arm, i, number, group) for i, arm in enumerate((base, change)))))

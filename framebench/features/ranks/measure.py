@@ -75,7 +75,7 @@ def carry_out(part: Part, arm: Arm, run: Run, scratch: Path) -> CaseOutcome:
     variables |= {"TMPDIR": str(scratch)}  # PyTorch's launcher leaves a folder there
     task = replace(run.options.task(arm.case, part), core=None)
     worker = Worker(arm.environment, "framebench.features.ranks.worker", task.as_dict(), variables, scratch / f"{part}.log")
-    outcome = case_outcome(worker, worker.end(partial(run.told.phase, arm.case), run.options.time_limit_s))
+    outcome = case_outcome(worker, worker.end(partial(run.listener.phase, arm.case), run.options.time_limit_s))
     outcome.seconds = time.monotonic() - started
     if outcome.result.ranks:
         outcome.result = replace(outcome.result, memory=fullest(outcome.result.ranks))

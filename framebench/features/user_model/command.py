@@ -153,7 +153,7 @@ def measure(
     run = measured.Run(secrets.token_hex(6), options, where)
     records = lambda: [record for case in cases for record in run.records(Arm(case, environment))]  # noqa: E731
     try:
-        with expected(cases, where, blocks, options, time.monotonic() - began) as run.told, run:
+        with expected(cases, where, blocks, options, time.monotonic() - began) as run.listener, run:
             run.check_mathematics = Float64Checks(model, [Arm(case, environment) for case in cases])
             look = FirstLook(run, began, seen["held"], looked)
             look.take([Arm(case, environment) for case in cases])

@@ -83,7 +83,7 @@ def looked_at(arms: list[Arm], run: blocks.Run) -> list[Record]:
             alive.append((arm, process))
         records = []
         for arm, process in alive:
-            outcome = process.end(partial(run.told.phase, arm.case))
+            outcome = process.end(partial(run.listener.phase, arm.case))
             mathematics = run.mathematics_by_arm.get(arm)
             records.append(recording.make_record(run.context(arm, load), outcome, mathematics, part="memory"))
         return records

@@ -36,7 +36,7 @@ def measure_blocks(arms: list[Arm], run: blocks.Run, least: int, seconds: float,
         blocks.measure_group(Group(arms[0].case.id, tuple(arms[:1]), tuple(arms[1:])), run, number)
         done = [arm for arm in arms if not run.records(arm)[-1].usable or runner.too_slow(arm.case)]
         for arm in done:
-            run.told.skipped(arm.case)
+            run.listener.skipped(arm.case)
         if arms[0] in done:
             return
         arms = [arm for arm in arms if arm not in done]

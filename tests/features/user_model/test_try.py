@@ -117,7 +117,7 @@ def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) ->
     wrong = {"compile"}
     run = SimpleNamespace(
         records=lambda arm: [SimpleNamespace(usable=arm.case.strategy not in wrong, status="ok")] if asked else [],
-        told=SimpleNamespace(skipped=lambda case: skipped.append(case.strategy)),
+        listener=SimpleNamespace(skipped=lambda case: skipped.append(case.strategy)),
     )
     monkeypatch.setattr(blocks_of_own.runner, "too_slow", lambda case: "no units" if case.plan.precision == "bf16" else None)
     monkeypatch.setattr(
