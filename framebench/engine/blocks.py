@@ -101,14 +101,17 @@ class Run:
 
     def unfinished(self, arm: Arm) -> list[Record]:
         """Return the records of this session and arm whose memory is still to be measured."""
-        finished = [(record.turns.block, record.turns.arm) for record in self.records(arm) if record.turns]
         unfinished = []
         for record in store.read_unfinished(self.unfinished_folder(arm)):
-            place = (record.turns_taken.block, record.turns_taken.arm)
             is_ours = record.provenance.session == self.id and record.provenance.planted == arm.planted
-            if is_ours and place not in finished:
+            if is_ours and not self.is_finished(record, arm):
                 unfinished.append(record)
         return unfinished
+
+    def is_finished(self, record: Record, arm: Arm) -> bool:
+        """Say whether the session has the arm's record of the same block: it was interrupted right after it was written."""
+        place = (record.turns_taken.block, record.turns_taken.arm)
+        return any(other.turns and (other.turns.block, other.turns.arm) == place for other in self.records(arm))
 
     def write(self, record: Record, arm: Arm) -> None:
         """Write a record and report that it is done. Raises OSError."""
@@ -159,16 +162,9 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
     """
     name = f"{run.id}/{group.name}/{number}"
     arms = list(dict.fromkeys([*group.always, *group.others]))
-    for arm in arms:
-        interrupted = [record for record in run.unfinished(arm) if block_of(record).startswith(f"{name}.")]
-        finish_block([TimedArm(arm, record) for record in interrupted], run)
-    blocks_by_arm = {arm: {block_of(record) for record in run.records(arm) if record.turns} for arm in arms}
-    taken = {block for blocks in blocks_by_arm.values() for block in blocks if block.startswith(f"{name}.")}
-    left = [arm for arm in arms if taken.isdisjoint(blocks_by_arm[arm])]
-    if run.without_times:  # nothing is compared: what is in another group's block of this number need not be in this one's
-        left = [arm for arm in left if number not in map(number_of, blocks_by_arm[arm])]
+    finish_interrupted(arms, name, run)
+    left, sub_block = find_left(arms, name, number, run)
     left = without_wrong_mathematics(left, run)
-    sub_block = 1 + max(map(sub_block_of, taken), default=-1)
     while left:
         wanted, later = choose_arms(group, left, run)
         block = run_block(f"{name}.{sub_block}", wanted, len(group.always), run)
@@ -181,6 +177,23 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
             store.write_unfinished(each.record, run.unfinished_folder(each.arm))
         finish_block(timed, run)
         left = block.left + later
+
+
+def finish_interrupted(arms: list[Arm], name: str, run: Run) -> None:
+    """Measure the memory of those arms that an interrupted session has timed in the block of this name."""
+    for arm in arms:
+        interrupted = [record for record in run.unfinished(arm) if block_of(record).startswith(f"{name}.")]
+        finish_block([TimedArm(arm, record) for record in interrupted], run)
+
+
+def find_left(arms: list[Arm], name: str, number: int, run: Run) -> tuple[list[Arm], int]:
+    """Return the arms that the session has not measured in the block of this name, and the number of its next part."""
+    blocks_by_arm = {arm: {block_of(record) for record in run.records(arm) if record.turns} for arm in arms}
+    parts = {block for blocks in blocks_by_arm.values() for block in blocks if block.startswith(f"{name}.")}
+    left = [arm for arm in arms if parts.isdisjoint(blocks_by_arm[arm])]
+    if run.without_times:  # nothing is compared: what is in another group's block of this number need not be in this one's
+        left = [arm for arm in left if number not in map(number_of, blocks_by_arm[arm])]
+    return left, 1 + max(map(sub_block_of, parts), default=-1)
 
 
 def block_of(record: Record) -> str:

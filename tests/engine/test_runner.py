@@ -11,7 +11,8 @@ import time
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
@@ -20,6 +21,7 @@ from framebench.engine import blocks, runner, supervisor
 from framebench.engine.blocks import Listener
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
+from framebench.engine.supervisor import Outcome
 from framebench.features.doctor import measure as doctor
 from framebench.instruments import nvml
 from framebench.records import store
@@ -136,6 +138,13 @@ def test_a_kill_that_the_kernel_counts_as_its_own_is_out_of_memory(
     record = alone(CASE, "s", impostor, Options(), results)
     assert record.status == "oom"
     assert "memory ran out" in (record.reason or "")
+
+
+def test_an_answer_that_is_no_result_is_a_crash() -> None:
+    worker: Any = SimpleNamespace(phase="timing", measured={})
+    found = runner.case_outcome(worker, Outcome(answer={"peaks": {"host.rss": 1}}))
+    assert found.status == "crashed"
+    assert (found.reason or "").startswith("Protocol during timing: not a result: ")
 
 
 def test_unsupported_is_recorded_with_its_reason(impostor: Environment, results: Path) -> None:
