@@ -1,4 +1,4 @@
-"""Fixtures: processes that act, and their diary."""
+"""A worker that only plays its part, and the log of what it did."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.processes import acting
 
 
 @pytest.fixture
-def impostor(tmp_path: Path) -> Environment:
+def fake_worker(tmp_path: Path) -> Environment:
     return acting("engine/misbehaving.py", tmp_path)
 
 
 @pytest.fixture
-def diary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DIARY", str(tmp_path / "diary"))
-    return tmp_path / "diary"
+def event_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EVENT_LOG", str(tmp_path / "event_log"))
+    return tmp_path / "event_log"

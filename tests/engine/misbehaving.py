@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Stands in for a framework's interpreter: `misbehaving.py -m framebench.worker.worker TASK` does what $MISBEHAVE says.
+"""Stands in for a framework's interpreter: `misbehaving.py -m framebench.worker.worker TASK` fails as $MISBEHAVE says.
 
-That is one deed for all, or for instance `checkpoint: kill in turn, fp32: work`, by strategy; what is not named works as it
-should. A line of $DIARY tells what was done, and each turn takes $LINGER seconds longer.
+$MISBEHAVE is one failure for all, or one by strategy, for instance `checkpoint: kill in turn, fp32: work`; what is not
+named works as it should. Each event is a line of $EVENT_LOG, and each turn takes $LINGER seconds longer.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import time
 task = json.loads(sys.argv[-1])
 strategy = task["case"].split("/")[3]
 said = os.environ.get("MISBEHAVE", "work")
-deeds = dict(pair.split(": ") for pair in said.split(", ")) if ": " in said else {strategy: said}
-deed = deeds.get(strategy, "work")
+failures = dict(pair.split(": ") for pair in said.split(", ")) if ": " in said else {strategy: said}
+failure = failures.get(strategy, "work")
 seen = {"loss": 1.0}
 VERIFIED = {"passed": True, "observed": seen, "golden": seen, "relative_error": {"loss": 0.0}, "tolerance": {"loss": 1.0}}
 
@@ -27,13 +27,13 @@ def say(message: dict[str, object]) -> None:
 
 
 def write(what: str, core: int | None = None) -> None:
-    if diary := os.environ.get("DIARY"):
-        with open(diary, "a") as file:
+    if event_log := os.environ.get("EVENT_LOG"):
+        with open(event_log, "a") as file:
             file.write(f"{what} {strategy} {os.getpid()} {core}\n")
 
 
-def misbehave(deed: str) -> None:
-    match deed:
+def misbehave(failure: str) -> None:
+    match failure:
         case "exception":
             say({"error": {"type": "ValueError", "message": "planted", "oom": False}})
             sys.exit(1)
@@ -70,30 +70,30 @@ def time_part() -> dict[str, object]:
         order = json.loads(line)
         if "finish" in order:
             write("finish", order.get("core"))
-            verification = VERIFIED | {"passed": deed != "wrong in the end"}
+            verification = VERIFIED | {"passed": failure != "wrong in the end"}
             effect = {"proven": True, "evidence": {}}
-            if "at its proof" in deed:
+            if "at its proof" in failure:
                 say({"measured": {"verification": VERIFIED, "times": times}})
                 say({"phase": "effect"})
-                misbehave(deed.removesuffix(" at its proof"))
+                misbehave(failure.removesuffix(" at its proof"))
             return {"verification": verification, "effect": effect, "times": times}
         write("turn")
         time.sleep(float(os.environ.get("LINGER", "0")))
-        if number == 2 and deed.endswith(" in turn"):
-            misbehave(deed.removesuffix(" in turn"))
+        if number == 2 and failure.endswith(" in turn"):
+            misbehave(failure.removesuffix(" in turn"))
         say({"turn": {"wall_s": 0.01, "cpu_s": 0.01, "instructions": 1000, "device_s": None}})
     sys.exit(0)
 
 
 say({"phase": "timing" if task["part"] == "time" else "memory"})
 write("start" if task["part"] == "time" else "memory", task["core"] if task["built_on"] is None else task["built_on"])
-misbehave(deed)
-if deed == "oom beside others" and int(os.environ["ALIVE"]) > 1:
+misbehave(failure)
+if failure == "oom beside others" and int(os.environ["ALIVE"]) > 1:
     misbehave("refusal")
 if task["part"] == "time":
     result = time_part()
 else:
-    misbehave(deed.removesuffix(" in memory"))
+    misbehave(failure.removesuffix(" in memory"))
     result = {"memory": {"peaks": {"host.rss": 2**20}, "cold_peaks": {"host.rss": 2**21}, "live_bytes": 2**19}}
 versions = {"torch": "0"}
 origin = {"versions": versions, "device": "cpu", "python": "3", "core": task["core"], "import_s": 0, "build_s": 0}

@@ -18,20 +18,18 @@ from framebench.engine.groups import Group, groups
 from framebench.engine.runner import USUAL, Options
 from framebench.engine.timed_process import Arm, ReferenceMatmul
 from framebench.records import store
-from tests.engine.acted import CASE, CASES, STRATEGIES, by_strategy, group, run, written
+from tests.engine.fake_blocks import CASE, CASES, STRATEGIES, by_strategy, group, run, written
 
 TORCH = describe("torch")
 
 
-def test_every_arm_takes_its_turn_in_every_round_in_the_order_of_the_seed(
-    impostor: Environment, results: Path, diary: Path
-) -> None:
+def test_each_round_runs_every_arm_in_the_order_of_the_seed(fake_worker: Environment, results: Path, event_log: Path) -> None:
     with run(results) as opened:
-        measure([group(impostor)], opened)
+        measure([group(fake_worker)], opened)
     found = by_strategy(results)
     assert {r.status for r in found.values()} == {"ok"}
     assert len({r.turns.block for r in found.values() if r.turns}) == 1
-    turns = written(diary, "turn")
+    turns = written(event_log, "turn")
     rounds = [turns[i : i + 4] for i in range(0, len(turns), 4)]
     assert [sorted(r) for r in rounds] == [sorted(STRATEGIES)] * 5
     assert len({tuple(r) for r in rounds}) > 1, "not always the same order"
@@ -43,9 +41,9 @@ def test_every_arm_takes_its_turn_in_every_round_in_the_order_of_the_seed(
     assert rounds == [order.sample(arms, 4) for _ in range(5)], "whoever has the seed has the order"
 
 
-def test_the_times_of_a_round_are_paired_with_it_and_with_the_reference(impostor: Environment, results: Path) -> None:
+def test_times_are_paired_with_their_round_and_the_reference_matmul(fake_worker: Environment, results: Path) -> None:
     with run(results) as opened:
-        measure([group(impostor)], opened)
+        measure([group(fake_worker)], opened)
     for r in store.read_all(results):
         assert r.turns
         assert r.turns.round == [0, 1, 2, 3, 4]
@@ -56,7 +54,7 @@ def test_the_times_of_a_round_are_paired_with_it_and_with_the_reference(impostor
         assert r.turns.reference_flop > 1e9
 
 
-def test_a_reference_that_says_something_else_has_no_time_in_that_round(tmp_path: Path) -> None:
+def test_reference_matmul_without_an_answer_has_no_time_in_that_round(tmp_path: Path) -> None:
     with ReferenceMatmul(USUAL, tmp_path) as matmul:
         matmul.turn(0)
         receive = matmul.worker.receive
@@ -67,7 +65,7 @@ def test_a_reference_that_says_something_else_has_no_time_in_that_round(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("deed", "status", "reason"),
+    ("failure", "status", "reason"),
     [
         ("kill in turn", "crashed", "SIGKILL"),
         ("hang in turn", "timeout", "no end after 3 s"),
@@ -80,37 +78,35 @@ def test_a_reference_that_says_something_else_has_no_time_in_that_round(tmp_path
         ("kill in memory", "crashed", "memory worker: ended by SIGKILL"),
     ],
 )
-def test_an_arm_that_fails_ends_alone(
-    deed: str, status: str, reason: str | None, impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+def test_failed_arm_leaves_the_others_running(
+    failure: str, status: str, reason: str | None, fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MISBEHAVE", f"checkpoint: {deed}")
-    with run(results, Options(rounds=5, time_limit_s=3 if "hang" in deed else 60)) as opened:
-        measure([group(impostor)], opened)
+    monkeypatch.setenv("MISBEHAVE", f"checkpoint: {failure}")
+    with run(results, Options(rounds=5, time_limit_s=3 if "hang" in failure else 60)) as opened:
+        measure([group(fake_worker)], opened)
     found = by_strategy(results)
     bad = found.pop("checkpoint")
     assert bad.status == status
     assert reason is None or reason in (bad.reason or "")
     assert bad.turns
-    if "memory" not in deed:
+    if "memory" not in failure:
         assert (bad.step_s, bad.turns.round, bad.peaks) == ([], [], {})
     assert {r.status for r in found.values()} == {"ok"}
     assert all(len(r.step_s) == 5 and r.peaks for r in found.values())
 
 
-def test_no_bfloat16_units_is_said_of_what_takes_too_long(
-    impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_timeout_names_missing_bfloat16_units(fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("framebench.engine.runner.provenance.bfloat16_instructions", set)
     monkeypatch.setenv("MISBEHAVE", "amp_bf16: slow, checkpoint: slow")
     with run(results) as opened:
-        measure([group(impostor)], opened)
+        measure([group(fake_worker)], opened)
     found = by_strategy(results)
     assert "no bfloat16 units here" in (found["amp_bf16"].reason or "")
     assert "bfloat16" not in (found["checkpoint"].reason or "")
     assert found["fp32"].status == "ok"
 
 
-def test_a_first_comparison_does_not_wait_for_what_the_processor_is_slow_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_profile_shortens_the_limit_of_slow_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     bf16, fp32 = replace(CASE, strategy="amp_bf16"), CASE
     first, quick = Options(profile="first", time_limit_s=300), Options(profile="quick")
     monkeypatch.setattr("framebench.engine.runner.provenance.bfloat16_instructions", set)
@@ -120,19 +116,19 @@ def test_a_first_comparison_does_not_wait_for_what_the_processor_is_slow_at(monk
     assert runner.limited(bf16, first) == first
 
 
-def test_a_study_of_times_reads_no_memory(impostor: Environment, results: Path) -> None:
+def test_memory_is_not_read_where_the_option_is_off(fake_worker: Environment, results: Path) -> None:
     with run(results, Options(memory=False)) as opened:
-        measure([group(impostor)], opened)
+        measure([group(fake_worker)], opened)
     assert {(r.status, bool(r.step_s), bool(r.peaks)) for r in by_strategy(results).values()} == {("ok", True, False)}
 
 
 def test_without_rounds_each_case_is_verified_and_its_memory_read_once(
-    impostor: Environment, results: Path, diary: Path
+    fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
     options = Options(rounds=0)
     more = replace(CASES[0], strategy="accumulate_8")
     with run(results, options) as opened:
-        measure([group(impostor), group(impostor, [more])], opened)
+        measure([group(fake_worker), group(fake_worker, [more])], opened)
     found = by_strategy(results)
     assert set(found) == {*STRATEGIES, "accumulate_8"}, "the baseline of the second group is there already"
     for r in found.values():
@@ -140,21 +136,21 @@ def test_without_rounds_each_case_is_verified_and_its_memory_read_once(
         assert r.peaks
         assert r.verification
         assert (r.step_s, r.first_step_s) == ([], None)
-    assert not written(diary, "turn")
-    assert len(written(diary, "memory")) == 5
+    assert not written(event_log, "turn")
+    assert len(written(event_log, "memory")) == 5
     with run(results, options) as opened:
-        measure([group(impostor), group(impostor, [more])], opened, blocks=2)
+        measure([group(fake_worker), group(fake_worker, [more])], opened, blocks=2)
     assert Counter(r.parsed.strategy for r in store.read_all(results)) == dict.fromkeys([*STRATEGIES, "accumulate_8"], 2)
 
 
-def test_several_blocks_are_fresh_processes_with_one_memory_each(impostor: Environment, results: Path, diary: Path) -> None:
+def test_blocks_use_fresh_processes_and_read_memory_once(fake_worker: Environment, results: Path, event_log: Path) -> None:
     with run(results) as opened:
-        measure([group(impostor, CASES[:2])], opened, blocks=3)
+        measure([group(fake_worker, CASES[:2])], opened, blocks=3)
     found = list(store.read_all(results))
     assert Counter(r.case for r in found) == dict.fromkeys((c.id for c in CASES[:2]), 3)
     assert len({r.turns.block for r in found if r.turns}) == 3
-    assert sorted(written(diary, "memory")) == ["checkpoint", "fp32"]
-    pids = [line.split()[2] for line in diary.read_text().splitlines() if line.startswith("start")]
+    assert sorted(written(event_log, "memory")) == ["checkpoint", "fp32"]
+    pids = [line.split()[2] for line in event_log.read_text().splitlines() if line.startswith("start")]
     assert len(set(pids)) == 6
     for case in CASES[:2]:
         records = sorted((r for r in found if r.case == case.id), key=lambda r: r.provenance.measured_at)
@@ -162,14 +158,14 @@ def test_several_blocks_are_fresh_processes_with_one_memory_each(impostor: Envir
         assert [r.first_step_s for r in records] == [0.5, None, None], "what is compiled is found by the later ones"
 
 
-def test_what_is_compiled_is_built_and_checked_on_every_core(
-    impostor: Environment, results: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+def test_compiled_arms_are_built_and_checked_on_every_core(
+    fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the first block each is alone until it is ready, and its turns are always on one core."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 3, 7})
     with run(results) as opened:
-        measure([group(impostor)], opened, blocks=2)
-    lines = diary.read_text().splitlines()
+        measure([group(fake_worker)], opened, blocks=2)
+    lines = event_log.read_text().splitlines()
     built, checked = ([line.split()[3] for line in lines if line.startswith(what)] for what in ("start", "finish"))
     assert built[:4] == ["7"] * 4
     assert Counter(built[4:]) == {"7": 2, "3": 1, "0": 1}
@@ -177,31 +173,31 @@ def test_what_is_compiled_is_built_and_checked_on_every_core(
     assert {r.provenance.core for r in store.read_all(results)} == {7}
 
 
-def test_where_first_steps_are_not_asked_for_nothing_is_built_alone(
-    impostor: Environment, results: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+def test_arms_are_built_together_where_first_steps_do_not_matter(
+    fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 3, 7})
     with run(results, Options(rounds=5, first_alone=False)) as opened:
-        measure([group(impostor)], opened, blocks=1)
-    built = [line.split()[3] for line in diary.read_text().splitlines() if line.startswith("start")]
+        measure([group(fake_worker)], opened, blocks=1)
+    built = [line.split()[3] for line in event_log.read_text().splitlines() if line.startswith("start")]
     assert Counter(built) == {"7": 2, "3": 1, "0": 1}
 
 
-def test_the_same_case_may_be_both_arms(impostor: Environment, results: Path, diary: Path) -> None:
-    arm = Arm(CASE, impostor)
+def test_the_same_case_may_be_two_arms(fake_worker: Environment, results: Path, event_log: Path) -> None:
+    arm = Arm(CASE, fake_worker)
     with run(results, Options(rounds=3)) as opened:
         measure_group(Group("a/a", (arm, arm)), opened)
         measure_group(Group("a/a", (arm, arm)), opened)
     found = list(store.read_all(results))
     assert sorted(r.turns.arm for r in found if r.turns) == [0, 1]
     assert all(r.peaks for r in found), "each by a process of its own"
-    assert len(written(diary, "turn")) == 6
+    assert len(written(event_log, "turn")) == 6
 
 
-def test_groups_have_their_baselines(impostor: Environment) -> None:
-    jax = replace(impostor, framework="jax")
+def test_groups_have_their_baselines(fake_worker: Environment) -> None:
+    jax = replace(fake_worker, framework="jax")
     asked = [replace(CASE, framework=f, strategy="checkpoint") for f in ("jax", "torch")]
-    torch, other = sorted(groups(asked, {"torch": impostor, "jax": jax}), key=lambda g: "jax" in g.name)
+    torch, other = sorted(groups(asked, {"torch": fake_worker, "jax": jax}), key=lambda g: "jax" in g.name)
     assert [a.case.id for a in torch.always] == [CASE.id]
     assert [a.case.strategy for a in torch.others] == ["checkpoint"]
     assert [a.case.framework for a in other.always] == ["torch", "jax"], "PyTorch's, by which frameworks are compared"
@@ -209,16 +205,16 @@ def test_groups_have_their_baselines(impostor: Environment) -> None:
     assert [a.case.framework for a in alone.always] == ["jax"], "not where PyTorch is not measured"
 
 
-def test_what_is_planted_is_said_and_is_no_measurement_of_the_case(impostor: Environment, results: Path) -> None:
+def test_what_is_planted_is_said_and_is_no_measurement_of_the_case(fake_worker: Environment, results: Path) -> None:
     with run(results, Options(rounds=3)) as opened:
-        measure_group(Group("planted", (Arm(CASE, impostor), Arm(CASE, impostor, spin=0.05, extra=0.02))), opened)
-        assert len(opened.records(Arm(CASE, impostor))) == 1
+        measure_group(Group("planted", (Arm(CASE, fake_worker), Arm(CASE, fake_worker, spin=0.05, extra=0.02))), opened)
+        assert len(opened.records(Arm(CASE, fake_worker))) == 1
     plain, planted = sorted(store.read_all(results), key=lambda r: len(r.provenance.planted))
     assert planted.provenance.planted == {"spin": 0.05, "extra": 0.02}
     assert (plain.usable, planted.usable) == (True, False)
 
 
-def test_without_times_groups_are_one_and_baselines_come_first() -> None:
+def test_without_times_groups_are_joined_with_baselines_first() -> None:
     """Nothing is compared: no process waits for those of another group."""
     base, change = Arm(CASES[0], TORCH), Arm(CASES[1], TORCH)
     other = Arm(replace(CASES[0], batch=CASES[0].batch * 2), TORCH)
@@ -226,7 +222,7 @@ def test_without_times_groups_are_one_and_baselines_come_first() -> None:
     assert (whole.always, whole.others) == ((), (base, other, change))
 
 
-def test_a_case_waits_for_the_one_that_it_is_verified_against(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_case_waits_for_its_reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Where there are no float64 values: only while that one is being built, and not for another size's."""
     base = replace(CASES[0], size="full", batch=8)
     change, larger = replace(base, strategy="checkpoint"), replace(base, batch=16)

@@ -15,16 +15,16 @@ from framebench.engine.runner import Options
 from framebench.engine.timed_process import TimedProcess
 from framebench.records import store
 from framebench.records.record import Record
-from tests.engine.acted import CASES, by_strategy, group, run, written
+from tests.engine.fake_blocks import CASES, by_strategy, group, run, written
 
 
-def test_as_many_are_alive_as_memory_suffices_for(
-    impostor: Environment, results: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+def test_memory_limits_how_many_processes_are_alive(
+    fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TimedProcess, "held", lambda live: 2**30)
     monkeypatch.setattr(room, "free_memory", lambda: int(3.2 * 2**30 / room.SHARE))
     with run(results) as opened:
-        measure([group(impostor)], opened)
+        measure([group(fake_worker)], opened)
     found: dict[str, list[Record]] = {}
     for r in store.read_all(results):
         assert r.turns
@@ -32,16 +32,16 @@ def test_as_many_are_alive_as_memory_suffices_for(
     assert [sorted(r.parsed.strategy for r in found[b]) for b in sorted(found)] == [
         ["accumulate", "checkpoint", "fp32"], ["amp_bf16", "fp32"]
     ]  # fmt: skip
-    assert written(diary, "memory").count("fp32") == 1
+    assert written(event_log, "memory").count("fp32") == 1
     monkeypatch.setattr(room, "free_memory", lambda: 1)
     with Run("t", Options(rounds=2), results) as opened:
-        measure([group(impostor)], opened)
+        measure([group(fake_worker)], opened)
     again = [r.turns for r in store.read_all(results) if r.provenance.session == "t" and r.turns]
     assert {len(t.arms) for t in again} == {2}, "the baseline and one more are always tried"
 
 
-def test_memory_that_runs_out_beside_others_is_asked_for_alone(
-    impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+def test_out_of_memory_next_to_others_is_retried_alone(
+    fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = TimedProcess.start
 
@@ -53,14 +53,14 @@ def test_memory_that_runs_out_beside_others_is_asked_for_alone(
     monkeypatch.setattr(TimedProcess, "start", counted)
     monkeypatch.setenv("MISBEHAVE", "checkpoint: oom beside others")
     with run(results) as opened:
-        measure([group(impostor, CASES[:3])], opened)
+        measure([group(fake_worker, CASES[:3])], opened)
     found = by_strategy(results)
     assert {r.status for r in found.values()} == {"ok"}
     assert found["checkpoint"].turns
     assert found["checkpoint"].turns.arms == [CASES[1].id]
 
 
-def test_room_counts_what_the_control_group_allows(tmp_path: Path) -> None:
+def test_free_memory_respects_the_control_group(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("1000\n")
     (tmp_path / "memory.current").write_text("400\n")
     assert room.free_memory(tmp_path) == 600

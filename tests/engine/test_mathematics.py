@@ -62,7 +62,7 @@ def check(some: list[Arm]) -> dict[Arm, Mathematics]:
     return mathematics.check(some, Options(), lambda case, phase: None)
 
 
-def test_one_process_checks_all_and_the_cache_keeps_what_it_found(process: type[Process]) -> None:
+def test_one_process_checks_all_cases_and_the_cache_keeps_the_outcomes(process: type[Process]) -> None:
     first = check(arms())
     assert process.started == [[case.id for case in CASES]]
     assert check(arms()) == first
@@ -76,20 +76,20 @@ def test_every_batch_and_size_of_a_strategy_has_the_answer_of_the_smallest(proce
     assert process.started == [["transformer/torch/train/checkpoint/b4/tiny"]]
 
 
-def test_progress_is_told_of_the_case_that_is_asked_for(process: type[Process]) -> None:
+def test_progress_names_the_requested_case(process: type[Process]) -> None:
     larger, told = parse("transformer/torch/train/checkpoint/b8/cpu"), []
     mathematics.check(arms([larger]), Options(), lambda case, phase: told.append(case))
     assert set(told) == {larger}
 
 
-def test_changed_code_is_checked_anew(process: type[Process], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_code_is_checked_again(process: type[Process], monkeypatch: pytest.MonkeyPatch) -> None:
     check(arms())
     monkeypatch.setattr(mathematics, "source_digest", lambda: "other")
     check(arms())
     assert len(process.started) == 2
 
 
-def test_limited_instructions_are_checked_anew(process: type[Process], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limited_instructions_are_checked_again(process: type[Process], monkeypatch: pytest.MonkeyPatch) -> None:
     check(arms())
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     check(arms())
@@ -104,7 +104,7 @@ def test_a_case_whose_process_dies_is_not_computed_and_the_others_are(process: t
     assert outcomes[CASES[1]].reason == "the step does not run in float64: ended by SIGSEGV"
 
 
-def test_what_died_is_tried_again_in_the_next_run(process: type[Process]) -> None:
+def test_dead_process_is_retried_in_the_next_run(process: type[Process]) -> None:
     process.deadly = {CASES[1].id}
     check(arms())
     process.deadly = set()

@@ -45,7 +45,7 @@ def cached(path: Path) -> bool:
             return False
 
 
-def test_what_is_dropped_comes_from_the_disk_again(library: Path, tmp_path: Path) -> None:
+def test_dropped_pages_are_read_from_disk_again(library: Path, tmp_path: Path) -> None:
     pages.drop([tmp_path / "gone", library])
     assert not cached(library)
     pages.renew([tmp_path / "gone", library])

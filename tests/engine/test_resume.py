@@ -15,7 +15,7 @@ from framebench.engine.timed_process import Arm
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.engine.acted import CASES, by_strategy, group, run, written
+from tests.engine.fake_blocks import CASES, by_strategy, group, run, written
 
 
 class Interrupting(Listener):
@@ -36,47 +36,49 @@ class Interrupting(Listener):
 
 
 @pytest.mark.parametrize("at", [{"records": 1}, {"records": 2}, {"phases": 8}, {"phases": 2}])
-def test_an_interrupted_block_goes_on_and_repeats_nothing_that_is_done(
-    at: dict[str, int], impostor: Environment, results: Path, diary: Path
+def test_resume_repeats_nothing_that_is_done(
+    at: dict[str, int], fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
     """Interrupted in the rounds it begins anew; once they are over, what lacks is memory and records."""
     with pytest.raises(KeyboardInterrupt), run(results, listener=Interrupting(**at)) as opened:
-        measure([group(impostor, CASES[:3])], opened)
+        measure([group(fake_worker, CASES[:3])], opened)
     kept = list(store.read_all(results))
-    over = len(written(diary, "finish")) == 3
+    over = len(written(event_log, "finish")) == 3
     with run(results) as opened:
-        measure([group(impostor, CASES[:3])], opened)
+        measure([group(fake_worker, CASES[:3])], opened)
     found = by_strategy(results)
     assert {r.status for r in found.values()} == {"ok"}
     assert all(r in found.values() for r in kept)
-    assert len(written(diary, "finish")) == 3, "the rounds of a block are run through once"
+    assert len(written(event_log, "finish")) == 3, "the rounds of a block are run through once"
     assert over or not kept
     assert all(r.peaks for r in found.values())
     assert not (results / ".unfinished").exists()
 
 
-def test_a_block_that_is_done_is_not_measured_again(impostor: Environment, results: Path, diary: Path) -> None:
+def test_finished_block_is_not_measured_again(fake_worker: Environment, results: Path, event_log: Path) -> None:
     for _ in range(2):
         with run(results) as opened:
-            measure([group(impostor, CASES[:2])], opened, blocks=2)
-    assert len(written(diary, "finish")) == 4
+            measure([group(fake_worker, CASES[:2])], opened, blocks=2)
+    assert len(written(event_log, "finish")) == 4
     with run(results) as opened:
-        measure([group(impostor, CASES[:3])], opened, blocks=2)
-    assert Counter(written(diary, "finish")) == {"fp32": 4, "checkpoint": 2, "accumulate": 2}, "the new one with its baseline"
+        measure([group(fake_worker, CASES[:3])], opened, blocks=2)
+    assert Counter(written(event_log, "finish")) == {"fp32": 4, "checkpoint": 2, "accumulate": 2}, (
+        "the new one with its baseline"
+    )
 
 
-def test_a_baseline_that_joins_later_is_measured_with_what_there_is(impostor: Environment, results: Path, diary: Path) -> None:
+def test_baseline_that_joins_later_is_measured_once(fake_worker: Environment, results: Path, event_log: Path) -> None:
     """As PyTorch's in a block whose arms were measured before it was there; and another version has blocks of its own."""
-    arms = [Arm(case, impostor) for case in CASES[:2]]
+    arms = [Arm(case, fake_worker) for case in CASES[:2]]
     with run(results) as opened:
         measure_group(Group("g", (arms[1],)), opened)
         measure_group(Group("g", (arms[0], arms[1])), opened)
         measure_group(Group("g", (arms[0], arms[1])), opened)
-    assert Counter(written(diary, "finish")) == {"checkpoint": 2, "fp32": 1}
+    assert Counter(written(event_log, "finish")) == {"checkpoint": 2, "fp32": 1}
     blocks = {r.turns.block for r in store.read_all(results) if r.turns}
     assert blocks == {"s/g/0.0", "s/g/0.1"}
-    newer = replace(impostor, version="1")
-    (one,), (other,) = groups(CASES[:1], {"torch": impostor}), groups(CASES[:1], {"torch": newer})
+    newer = replace(fake_worker, version="1")
+    (one,), (other,) = groups(CASES[:1], {"torch": fake_worker}), groups(CASES[:1], {"torch": newer})
     assert one.name != other.name
 
 
@@ -86,14 +88,14 @@ def test_a_damaged_unfinished_record_is_ignored(text: str, tmp_path: Path) -> No
     assert store.read_unfinished(tmp_path) == []
 
 
-def test_a_record_that_was_finished_before_the_interruption_is_not_written_twice(
-    impostor: Environment, results: Path, diary: Path
+def test_record_finished_before_the_interruption_is_not_written_twice(
+    fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
     """Interrupted after the record was written, and before its unfinished one was removed."""
-    arm = Arm(CASES[0], impostor)
+    arm = Arm(CASES[0], fake_worker)
     with run(results) as opened:
-        measure([group(impostor, CASES[:1])], opened)
+        measure([group(fake_worker, CASES[:1])], opened)
         (record,) = opened.records(arm)
         store.write_unfinished(record, opened.unfinished_folder(arm))
-        measure([group(impostor, CASES[:1])], opened)
+        measure([group(fake_worker, CASES[:1])], opened)
         assert opened.records(arm) == [record]

@@ -37,11 +37,11 @@ CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 
 
 @pytest.fixture
-def impostor(tmp_path: Path) -> Environment:
+def fake_worker(tmp_path: Path) -> Environment:
     return acting("engine/misbehaving.py", tmp_path)
 
 
-def test_what_cannot_have_a_number_on_this_machine_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_limits_of_the_machine_are_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     bf16, fp32 = replace(CASE, strategy="amp_bf16"), CASE
     monkeypatch.setattr(runner.provenance, "bfloat16_instructions", set)
     assert runner.expected(handmade.record(bf16, status="timeout"))
@@ -55,7 +55,7 @@ def test_what_cannot_have_a_number_on_this_machine_is_expected(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("deed", "status", "named"),
+    ("failure", "status", "named"),
     [
         ("exception", "crashed", "ValueError during timing: planted"),
         ("refusal", "oom", "memory ran out during timing, RuntimeError: could not create a primitive"),
@@ -68,13 +68,19 @@ def test_what_cannot_have_a_number_on_this_machine_is_expected(monkeypatch: pyte
         ("babble", "crashed", "this is not JSON"),
     ],
 )
-def test_misdeeds_are_classified(
-    deed: str, status: str, named: str, impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried
+def test_failures_are_classified(
+    failure: str,
+    status: str,
+    named: str,
+    fake_worker: Environment,
+    results: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tried: Tried,
 ) -> None:
-    monkeypatch.setenv("MISBEHAVE", deed)
+    monkeypatch.setenv("MISBEHAVE", failure)
     monkeypatch.setenv("MISBEHAVES_HERE", str(results))
-    record = alone(CASE, "s", impostor, Options(time_limit_s=3 if "hang" in deed else 600), results)
-    tried(f"worker: {deed}", store.read_all(results))
+    record = alone(CASE, "s", fake_worker, Options(time_limit_s=3 if "hang" in failure else 600), results)
+    tried(f"worker: {failure}", store.read_all(results))
     assert (record.status, record.peaks, record.step_s) == (status, {}, [])
     assert record.reason is not None
     assert named in record.reason
@@ -91,18 +97,18 @@ def started_here(process: psutil.Process, results: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("deed", "why"),
+    ("failure", "why"),
     [
         ("hang at its proof", "no end after 3 s, during effect"),
         ("kill at its proof", "ended by SIGKILL during effect"),
         ("refusal at its proof", "memory ran out during effect"),
     ],
 )
-def test_what_was_measured_outlives_the_proof(
-    deed: str, why: str, impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+def test_measurement_survives_a_process_that_dies_in_its_proof(
+    failure: str, why: str, fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MISBEHAVE", deed)
-    record = alone(CASE, "s", impostor, Options(time_limit_s=3, rounds=2), results)
+    monkeypatch.setenv("MISBEHAVE", failure)
+    record = alone(CASE, "s", fake_worker, Options(time_limit_s=3, rounds=2), results)
     assert (record.status, len(record.step_s), record.peak_bytes) == ("ok", 2, 2**20)
     assert record.effect
     assert not record.effect.proven, "which every table says"
@@ -110,22 +116,22 @@ def test_what_was_measured_outlives_the_proof(
     assert f"the strategy was not proven: {why}" in (record.reason or "")
 
 
-def test_only_a_framework_that_may_launch_to_a_card_is_not_pinned(
-    impostor: Environment, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_only_what_may_launch_to_a_gpu_is_not_pinned(
+    fake_worker: Environment, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    diary = tmp_path / "diary"
-    monkeypatch.setenv("DIARY", str(diary))
+    event_log = tmp_path / "event_log"
+    monkeypatch.setenv("EVENT_LOG", str(event_log))
     monkeypatch.setattr(nvml, "gpus", lambda: ("a card",))
-    of_the_user = replace(impostor, version="1", installed=True)
-    pinned, free = (alone(CASE, "s", e, Options(rounds=2), results) for e in (impostor, of_the_user))
+    of_the_user = replace(fake_worker, version="1", installed=True)
+    pinned, free = (alone(CASE, "s", e, Options(rounds=2), results) for e in (fake_worker, of_the_user))
     core = Options().core()
-    told = [line.split() for line in diary.read_text().splitlines() if line.startswith(("start", "finish"))]
+    told = [line.split() for line in event_log.read_text().splitlines() if line.startswith(("start", "finish"))]
     assert [(what, at) for what, _, _, at in told] == [(w, str(at)) for at in (core, None) for w in ("start", "finish")]
     assert (pinned.provenance.core, free.provenance.core) == (core, None)
 
 
-def test_a_kill_that_the_kernel_counts_as_its_own_is_out_of_memory(
-    impostor: Environment, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_kill_by_the_kernel_is_out_of_memory(
+    fake_worker: Environment, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counter = tmp_path / "vmstat"
     counter.write_text("pgfault 7\noom_kill 2\n")
@@ -135,7 +141,7 @@ def test_a_kill_that_the_kernel_counts_as_its_own_is_out_of_memory(
     monkeypatch.setattr(supervisor, "oom_kills", lambda: next(counts))
     monkeypatch.setattr(blocks, "check_mathematics", lambda arms, run: None)
     monkeypatch.setenv("MISBEHAVE", "kill")
-    record = alone(CASE, "s", impostor, Options(), results)
+    record = alone(CASE, "s", fake_worker, Options(), results)
     assert record.status == "oom"
     assert "memory ran out" in (record.reason or "")
 
@@ -147,17 +153,17 @@ def test_an_answer_that_is_no_result_is_a_crash() -> None:
     assert (found.reason or "").startswith("Protocol during timing: not a result: ")
 
 
-def test_unsupported_is_recorded_with_its_reason(impostor: Environment, results: Path) -> None:
+def test_unsupported_case_is_recorded_with_its_reason(fake_worker: Environment, results: Path) -> None:
     case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
-    record = alone(case, "s", impostor, results=results)
+    record = alone(case, "s", fake_worker, results=results)
     assert (record.status, record.reason) == ("unsupported", case.support.why)
 
 
-def test_a_session_measures_a_case_once(impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_measures_a_case_once(fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MISBEHAVE", "silent exit")
-    first = alone(CASE, "s", impostor, results=results)
-    assert alone(CASE, "s", impostor, results=results) == first
-    assert alone(CASE, "t", impostor, results=results) != first
+    first = alone(CASE, "s", fake_worker, results=results)
+    assert alone(CASE, "s", fake_worker, results=results) == first
+    assert alone(CASE, "t", fake_worker, results=results) != first
 
 
 class Whole(NamedTuple):
@@ -284,6 +290,6 @@ def test_the_harness_adds_at_most_two_percent_to_a_step(
     assert (found.passed, found.figure) == (True, json.loads(printed)["ratio"]), "doctor says so too"
 
 
-def test_every_signal_has_a_name_to_be_told_by() -> None:
+def test_every_signal_has_a_name() -> None:
     assert supervisor.signal_name(signal.SIGKILL) == "SIGKILL"
     assert supervisor.signal_name(40) == "signal 40"

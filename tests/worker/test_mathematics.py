@@ -59,7 +59,7 @@ def test_a_missing_tensor_and_one_too_many_are_wrong() -> None:
     assert not outcome_of(more).passed
 
 
-def test_what_is_no_number_is_wrong() -> None:
+def test_values_that_are_not_finite_are_wrong() -> None:
     observed = right()
     observed.values["loss_1"] = float("nan")
     outcome = outcome_of(observed)

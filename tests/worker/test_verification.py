@@ -107,7 +107,7 @@ def test_a_frozen_weight_that_moved() -> None:
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
-def test_what_is_no_number_is_wrong(number: float) -> None:
+def test_values_that_are_not_finite_are_wrong(number: float) -> None:
     values, tensors = right(TRAIN), right(TRAIN)
     values.values["loss_1"] = number
     tensors.tensors["weight"]["ln_f.bias"] = (number, 0.0, 0.0, 0.0)
@@ -140,14 +140,14 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 LOSSES = [3.0, 2.0, 1.0]
 
 
-def test_what_was_timed_is_looked_at_again(timed: Callable[..., Any]) -> None:
+def test_timed_step_is_verified_again(timed: Callable[..., Any]) -> None:
     run = timed(right(TRAIN))
     assert verify_again(run, LOSSES, tolerances(TRAIN)).passed
     assert run.restored
 
 
 @pytest.mark.parametrize("kind", ["gradient", "weight", "first moment", "second moment"])
-def test_again_means_every_tensor(kind: str, timed: Callable[..., Any]) -> None:
+def test_second_verification_compares_every_tensor(kind: str, timed: Callable[..., Any]) -> None:
     """As where the learning rate is halved once all is verified."""
     observed = right(TRAIN)
     observed.tensors[kind] = {name: tuple(n / 2 for n in summary) for name, summary in observed.tensors[kind].items()}
@@ -156,13 +156,13 @@ def test_again_means_every_tensor(kind: str, timed: Callable[..., Any]) -> None:
     assert found.tensors[kind].failed == found.tensors[kind].count
 
 
-def test_again_means_every_state(timed: Callable[..., Any]) -> None:
+def test_second_verification_compares_every_state(timed: Callable[..., Any]) -> None:
     observed = right(TRAIN)
     observed.tensors["max_exp_avg_sq"] = observed.tensors["second moment"]
     assert "max_exp_avg_sq of" in str(verify_again(timed(observed), LOSSES, tolerances(TRAIN)).reason)
 
 
-def test_steps_that_do_nothing_are_seen(timed: Callable[..., Any]) -> None:
+def test_steps_that_do_nothing_are_detected(timed: Callable[..., Any]) -> None:
     every_other = verify_again(timed(right(TRAIN)), [3.0, 2.0, 2.0, 1.0, 1.0], tolerances(TRAIN))
     assert (every_other.passed, every_other.unmoved_steps) == (False, 2)
     silent = verify_again(timed(right(TRAIN), {2: 5, 0: 3}), LOSSES, tolerances(TRAIN))
@@ -181,7 +181,7 @@ def test_timed_steps_that_set_no_output_are_counted() -> None:
     assert idle(run) == "5 of 6 steps gave no output as the first one did"  # type: ignore[arg-type]
 
 
-def test_what_float32_rounds_away_of_a_change_is_not_off() -> None:
+def test_change_that_float32_rounds_away_is_not_an_error() -> None:
     """Weights of about 1 of which one changes by a unit in its last place: none, or two, is as right; a change that such
     weights can show is not. Without a gradient they must stay."""
     name, unit = "blocks.0.ln1.weight", 2.0**-23

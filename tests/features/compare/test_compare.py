@@ -31,13 +31,13 @@ OPTIONS = Options(rounds=3, peaks_each_block=True)
 
 
 @pytest.fixture
-def impostor(tmp_path: Path) -> Environment:
+def fake_worker(tmp_path: Path) -> Environment:
     return acting("engine/misbehaving.py", tmp_path)
 
 
 @pytest.mark.parametrize("other", [CASE, OTHER], ids=["itself", "another"])
-def test_both_are_in_every_block(other: Case, impostor: Environment, results: Path) -> None:
-    found = compare.measure((CASE, other), 2, "s", {"torch": impostor}, OPTIONS, results)
+def test_both_are_in_every_block(other: Case, fake_worker: Environment, results: Path) -> None:
+    found = compare.measure((CASE, other), 2, "s", {"torch": fake_worker}, OPTIONS, results)
     assert [(r.base.case, r.change.case) for r in found] == [(CASE.id, other.id)] * 2
     for r in found:
         assert r.base.turns
@@ -50,13 +50,13 @@ def test_both_are_in_every_block(other: Case, impostor: Environment, results: Pa
 
 
 def test_a_case_without_numbers_ends_the_comparison(
-    impostor: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+    fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MISBEHAVE", "checkpoint: refusal")
     with pytest.raises(compare.NotMeasured, match=r"checkpoint/b4/tiny gave no numbers: oom: .*memory ran out"):
-        compare.measure((CASE, OTHER), 2, "s", {"torch": impostor}, OPTIONS, results)
+        compare.measure((CASE, OTHER), 2, "s", {"torch": fake_worker}, OPTIONS, results)
     with pytest.raises(compare.NotMeasured, match="unsupported: no slow path"):
-        compare.measure((CASE, replace(CASE, strategy="rewrite")), 2, "t", {"torch": impostor}, OPTIONS, results)
+        compare.measure((CASE, replace(CASE, strategy="rewrite")), 2, "t", {"torch": fake_worker}, OPTIONS, results)
 
 
 class Stopping(Listener):
@@ -73,9 +73,9 @@ class Stopping(Listener):
 
 @pytest.mark.parametrize("other", [CASE, OTHER], ids=["itself", "another"])
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_a_comparison_goes_on_with_the_blocks_it_has(other: Case, after: int, impostor: Environment, results: Path) -> None:
+def test_a_comparison_goes_on_with_the_blocks_it_has(other: Case, after: int, fake_worker: Environment, results: Path) -> None:
     """As if nothing had happened in between."""
-    ready = {"torch": impostor}
+    ready = {"torch": fake_worker}
     with pytest.raises(KeyboardInterrupt):
         compare.measure((CASE, other), 2, "s", ready, OPTIONS, results, Stopping(after))
     kept = list(store.read_all(results))
@@ -94,8 +94,8 @@ def test_differences_in_what_is_computed_are_said() -> None:
     ]  # fmt: skip
 
 
-def test_versions_are_arms_of_one_block_and_an_interrupted_run_goes_on(impostor: Environment, results: Path) -> None:
-    ready = {v: replace(impostor, version=v) for v in ("0.1", "0.2", "0.3")}
+def test_versions_are_arms_of_one_block_and_an_interrupted_run_goes_on(fake_worker: Environment, results: Path) -> None:
+    ready = {v: replace(fake_worker, version=v) for v in ("0.1", "0.2", "0.3")}
     with pytest.raises(KeyboardInterrupt):
         versions.measure([CASE, OTHER], ready, 2, "s", OPTIONS, results, Stopping(4))
     kept = list(store.read_all(results))
@@ -111,11 +111,11 @@ def test_versions_are_arms_of_one_block_and_an_interrupted_run_goes_on(impostor:
     assert list(by_block.values()) == [{0, 1, 2}] * 4
 
 
-def test_compare_as_a_user_meets_it(impostor: Environment, results: Path) -> None:
+def test_compare_as_a_user_meets_it(fake_worker: Environment, results: Path) -> None:
     """Terminated in the middle, and taken up by the same command."""
     other = "transformer/torch/eval/no_grad/b4/tiny"
     arguments = ["compare", CASE.id, other, "--blocks", "2", "--rounds", "3", "--results", str(results)]
-    arguments += ["--env", str(impostor.python)]
+    arguments += ["--env", str(fake_worker.python)]
     slowly = {**os.environ, "LINGER": "0.3"}
     process = subprocess.Popen(
         [*COMMAND, *arguments], cwd=ROOT, env=slowly, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True

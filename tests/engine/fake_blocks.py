@@ -1,4 +1,4 @@
-"""Blocks whose processes act: who took turns, and what was written."""
+"""Blocks whose processes are fake workers: who took turns, and what was written."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ STRATEGIES = ("fp32", "checkpoint", "accumulate", "amp_bf16")
 CASES = [replace(CASE, strategy=s) for s in STRATEGIES]
 
 
-def written(diary: Path, what: str) -> list[str]:
-    """Strategies in the order in which they did it."""
-    return [line.split()[1] for line in diary.read_text().splitlines() if line.startswith(what)]
+def written(event_log: Path, what: str) -> list[str]:
+    """Return the strategies in the order in which they did it."""
+    return [line.split()[1] for line in event_log.read_text().splitlines() if line.startswith(what)]
 
 
-def group(impostor: Environment, cases: list[Case] = CASES) -> Group:
-    (found,) = groups(cases, {"torch": impostor})
+def group(fake_worker: Environment, cases: list[Case] = CASES) -> Group:
+    (found,) = groups(cases, {"torch": fake_worker})
     return found
 
 
