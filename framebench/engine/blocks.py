@@ -437,20 +437,23 @@ def finish_block(timed: list[TimedArm], run: Run) -> None:
     """
     for batch in split(timed, memory_processes_at_once(timed, run)):
         with ExitStack() as stack:
-            processes: dict[int, MemoryProcess] = {}  # by the place in the batch
-            for place, each in enumerate(batch):
-                if memory_is_missing(each, run):
-                    process = MemoryProcess(
-                        each.arm.case, each.arm.environment, run.options, run.scratch_of(each.arm), each.arm.extra
-                    )
-                    stack.callback(process.kill)
-                    processes[place] = process
-            for place, each in enumerate(batch):
+            processes = [start_memory_process(each, run, stack) for each in batch]
+            for each, process in zip(batch, processes):
                 record = each.record
-                if place in processes:
-                    outcome = processes[place].end(partial(run.listener.phase, each.arm.case))
+                if process is not None:
+                    outcome = process.end(partial(run.listener.phase, each.arm.case))
                     record = recording.add_memory(record, outcome)
                 run.write(record, each.arm)
+
+
+def start_memory_process(timed: TimedArm, run: Run, stack: ExitStack) -> MemoryProcess | None:
+    """Start the process for the arm's memory, if it is still missing. The process is gone when the stack closes."""
+    if not memory_is_missing(timed, run):
+        return None
+    arm = timed.arm
+    process = MemoryProcess(arm.case, arm.environment, run.options, run.scratch_of(arm), arm.extra)
+    stack.callback(process.kill)
+    return process
 
 
 def memory_is_missing(timed: TimedArm, run: Run) -> bool:
