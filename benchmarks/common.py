@@ -1,171 +1,222 @@
-"""The shape that every benchmark class has: scenario, strategy and batch as parameters, metrics of one record."""
+"""What the benchmark classes share: the metrics of one measured case, and which cases a class has.
+
+A class in `resnet50.py`, `transformer.py` or `unet3d.py` stands for one workload in one framework, scenario
+and size. asv measures each of its `track_` methods for each strategy and batch.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import product
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
 
-from framebench.asv.block import measured_with
+from framebench.asv.block import find_or_measure
+from framebench.asv.cases import cases_of_class
 from framebench.engine import runner
 from framebench.models import spec
 from framebench.records.record import Record
 from framebench.suite import profiles, protocol
 from framebench.suite.case import DEFAULT_SIZE, Case
+from framebench.suite.registry import SCENARIOS
 from framebench.suite.strategy import TITLES
 
-# read once, in the server that asv forks every benchmark process from
-ENV = os.environ.get("FRAMEBENCH_ENV", "")
+# asv forks every benchmark process from a server that has read these once.
+ENVIRONMENT = os.environ.get("FRAMEBENCH_ENV", "")  # such as torch==2.13.0
 PROFILE = tuple(profiles.profile())
-# of every profile: a benchmark has the same parameters whichever is measured, so that asv adds up what several of them measured
-ALL = tuple(dict.fromkeys(case for name in profiles.PROFILES for case in profiles.profile(name)))
+
 MIB = 2**20
+TrackMethod = Callable[[Any, str, int], float]
+
+# asv compares results of one version only. Without these, every edit of this file would be a new version.
+VERSION = str(protocol.VERSION)
+# Before, the peak was in bytes and by each framework's own counter.
+PEAK_VERSION = f"{protocol.VERSION}-MiB"
 
 
-@dataclass(frozen=True)
-class Metric:
-    """One number of a record as a benchmark of asv's."""
+def metric(title: str, unit: str, version: str = VERSION) -> Callable[[TrackMethod], TrackMethod]:
+    """Give a `track_` method the attributes that asv reads; its class's name is added to the title later."""
 
-    name: str
-    title: str  # asv's pages and tables show it, so it names the instrument of a peak
-    unit: str
-    read: Callable[[Record], float | None]  # None where the record has no such number
-    # asv compares results of one version only; by default, every edit of this file would start a new one
-    version: str = str(protocol.VERSION)
+    def describe(method: TrackMethod) -> TrackMethod:
+        vars(method).update(title=title, unit=unit, version=version)
+        return method
 
-
-def read_shared_peak(record: Record) -> float | None:
-    """Return the peak in MiB by the instrument that reads all frameworks alike."""
-    return in_mib(record.peaks.get(record.shared_instrument or ""))
-
-
-def read_own_peak(record: Record) -> float | None:
-    """Return the peak in MiB by the framework's own counter, or None where it has none on this device."""
-    return in_mib(record.peaks.get(record.own_instrument or ""))
-
-
-def in_mib(count: int | None) -> float | None:
-    """Return bytes as MiB. asv writes "bytes" in powers of 1000, and our tables do not."""
-    return None if count is None else count / MIB
-
-
-def read_throughput(record: Record) -> float | None:
-    """Return the work per second with two decimals: asv would print sixteen digits."""
-    return None if record.throughput is None else round(record.throughput, 2)
-
-
-PEAK = Metric(
-    "track_peak_memory",
-    "peak memory of a step by host.rss (on a GPU by device.process)",
-    "MiB",
-    read_shared_peak,
-    # not the protocol's version alone: before, it was in bytes, by each framework's own counter
-    version=f"{protocol.VERSION}-MiB",
-)
-# by framework: PyTorch has a counter on GPUs alone, and asv's environments have its build for the CPU
-OWN_COUNTERS = {"jax": "compiler.plan", "jittor": "allocator.in_use"}
-STEP_TIME = Metric("track_step_time", "time of a step", "seconds", lambda record: record.step_time_s)
-FIRST_STEP = Metric(
-    "track_first_step", "time of the first step, with compilation", "seconds", lambda record: record.first_step_s
-)
-
-
-def metrics_of(workload: str, framework: str) -> Iterator[Metric]:
-    """Yield the metrics that every case of a workload in a framework has."""
-    unit = f"{spec.workload(workload).unit}/s"
-    yield PEAK
-    if counter := OWN_COUNTERS.get(framework):
-        title = f"peak memory of a step by {TITLES[framework]}'s own counter, {counter}"
-        yield Metric("track_own_counter_peak", title, "MiB", read_own_peak)
-    yield STEP_TIME
-    yield FIRST_STEP
-    yield Metric("track_throughput", f"throughput in {unit}", unit, read_throughput)
+    return describe
 
 
 class CaseFailed(RuntimeError):
     """The case has no number, which asv shows as "failed"; the message is the record's status and reason."""
 
 
-class CaseBenchmarks(ABC):
-    """One workload in one framework at one size. A subclass states `workload`, `framework` and `size`, no more (`classes`).
+class CaseBenchmark(ABC):
+    """A workload in one framework, scenario and size, with its strategies and batches as parameters.
 
-    asv runs every metric of every parameter in a process of its own. The first to ask for a case measures the block that it is
-    in; the others, and the other cases of the block, find their records of the same session.
+    asv runs every metric of every parameter in a process of its own. The first process that asks for a case
+    measures the block that the case is in. All others find their record in the same session.
     """
 
-    workload: ClassVar[str]
-    size: ClassVar[str] = DEFAULT_SIZE  # another one is part of the class's name too
-    params: ClassVar[
-        tuple[list[str], list[str], list[int]]
-    ]  # asv takes their product; which of it are cases, framebench.asv knows
-    param_names: ClassVar[list[str]] = ["scenario", "strategy", "batch"]
-    timeout = 24 * 3600  # more than the limits of a whole block: were asv to cut a case off, the reason would be lost
+    size: ClassVar[str] = DEFAULT_SIZE
+    scenario: ClassVar[str]
+    params: ClassVar[list[list[str] | list[int]]]
+    param_names: ClassVar[list[str]] = ["strategy", "batch"]
+    # More than the limits of a whole block: were asv to stop a case, its reason would be lost.
+    timeout = 24 * 3600
+
+    # Abstract, so that asv, which collects every concrete class, passes over the classes in this file.
+    @property
+    @abstractmethod
+    def workload(self) -> str:
+        """The name of a folder in `models/`."""
 
     @property
     @abstractmethod
     def framework(self) -> str:
-        """Abstract so that asv, which collects every concrete class, passes over this one."""
+        """`torch`, `jax` or `jittor`."""
 
     def __init_subclass__(cls) -> None:
-        cases = [case for case in ALL if (case.workload, case.size) == (cls.workload, cls.size)]
-        scenarios, strategies = dict.fromkeys(case.scenario for case in cases), dict.fromkeys(case.strategy for case in cases)
-        cls.params = list(scenarios), list(strategies), sorted({case.batch for case in cases})
-        for metric in metrics_of(cls.workload, str(cls.framework)):
-            setattr(cls, metric.name, cls.make_benchmark(metric))
+        if isinstance(cls.workload, property):
+            return  # of a scenario, in this file
+        workload = spec.workload(cast(str, cls.workload))
+        framework = cast(str, cls.framework)
+        cases = cases_of_class(workload.name, framework, cls.scenario, cls.size)
+        # asv's pages open with the first value of each parameter: the baseline at the base batch
+        baseline = SCENARIOS[cls.scenario].baseline
+        base_batch = workload.preset(cls.size).base
+        batches = {case.batch for case in cases}
+        cls.params = [
+            list(dict.fromkeys([baseline, *(case.strategy for case in cases)])),
+            [base_batch, *sorted(batches - {base_batch})],
+        ]
+        size = "" if cls.size == DEFAULT_SIZE else f", size {cls.size}"
+        about = f"{workload.title} in {TITLES[framework]}, {cls.scenario}{size}"
+        for name, method in inspect.getmembers(cls, inspect.isfunction):
+            if name.startswith("track_"):
+                setattr(cls, name, copy_for_class(method, about, f"{workload.unit}/s"))
 
-    @classmethod
-    def make_benchmark(cls, metric: Metric) -> Callable[[CaseBenchmarks, str, str, int], float]:
-        """Return the function that asv calls for a metric: of each class its own, since it bears the class's title."""
+    def setup(self, strategy: str, batch: int) -> None:
+        """Find or measure the record that every metric of a case reads.
 
-        def track(self: CaseBenchmarks, scenario: str, strategy: str, batch: int) -> float:
-            return self.read_metric(metric)
-
-        of_size = "" if cls.size == DEFAULT_SIZE else f", size {cls.size}"
-        about = f"{spec.workload(cls.workload).title} in {TITLES[str(cls.framework)]}{of_size}"
-        track.pretty_name = f"{about}: {metric.title}"  # type: ignore[attr-defined]
-        track.unit = metric.unit  # type: ignore[attr-defined]
-        track.version = metric.version  # type: ignore[attr-defined]
-        return track
-
-    def setup(self, scenario: str, strategy: str, batch: int) -> None:
-        """asv shows n/a for what raises NotImplementedError here."""
-        self.case = Case(self.workload, self.framework, scenario, strategy, batch, self.size)
-        if self.framework != ENV.split("==")[0]:
-            raise NotImplementedError(f"{self.framework} is not in this environment, {ENV or 'which has no framework'}")
-        if self.case not in PROFILE:
-            raise NotImplementedError(f"{self.case.id} is not in the profile {profiles.profile_name()}")
-        if why := runner.unsupported(self.case):
-            self._record()  # the record keeps the reason, which asv does not
-            raise NotImplementedError(f"unsupported: {why}")
-
-    def read_metric(self, metric: Metric) -> float:
-        """Return one number of the case's record; NaN, which asv shows as n/a, where there can be none here.
-
-        Raises CaseFailed.
+        asv shows n/a where NotImplementedError is raised here. Raises CaseFailed.
         """
-        record = self._record()
-        if record.status not in ("ok", "unsupported") and not runner.expected(record):
-            sys.tracebacklimit = 0  # asv prints it, and the reason is not in this file
-            raise CaseFailed(f"{record.status}: {record.reason}")
-        value = metric.read(record) if record.status == "ok" else None
-        return math.nan if value is None else float(value)
+        case = Case(self.workload, self.framework, self.scenario, strategy, batch, self.size)
+        if self.framework != ENVIRONMENT.split("==")[0]:
+            environment = ENVIRONMENT or "which has no framework"
+            raise NotImplementedError(f"{self.framework} is not in this environment, {environment}")
+        if case not in PROFILE:
+            raise NotImplementedError(f"{case.id} is not in the profile {profiles.profile_name()}")
+        self.record = find_or_measure(case, ENVIRONMENT, PROFILE)
+        if self.record.status == "ok":
+            return
+        reason = f"{self.record.status}: {self.record.reason}"
+        if self.record.status == "unsupported" or runner.expected(self.record):
+            raise NotImplementedError(reason)
+        sys.tracebacklimit = 0  # asv prints the traceback, and the reason is not in this file
+        raise CaseFailed(reason)
 
-    def _record(self) -> Record:
-        """Of this session: the first question for a case measures all that it is compared with."""
-        return measured_with(self.case, ENV, PROFILE)
+    @metric("peak memory of a step in MiB by host.rss (on a GPU by device.process)", "MiB", PEAK_VERSION)
+    def track_peak_memory(self, strategy: str, batch: int) -> float:
+        """Return the peak by the instrument that reads all frameworks alike."""
+        return read_peak(self.record, self.record.shared_instrument)
+
+    @metric("time of a step", "seconds")
+    def track_step_time(self, strategy: str, batch: int) -> float:
+        """Return the median step."""
+        return or_nan(self.record.step_time_s)
+
+    @metric("time of the first step, with compilation", "seconds")
+    def track_first_step(self, strategy: str, batch: int) -> float:
+        """Return the first step, with compilation."""
+        return or_nan(self.record.first_step_s)
+
+    @metric("throughput", unit="of the workload")
+    def track_throughput(self, strategy: str, batch: int) -> float:
+        """Return samples or tokens per second with two decimals: asv would print sixteen digits."""
+        return round(or_nan(self.record.throughput), 2)
 
 
-def classes() -> Iterator[type[CaseBenchmarks]]:
-    """One for each workload, framework that it is written in, and size of a profile. The usual size is in no name."""
-    sizes = dict.fromkeys(described.size for described in profiles.PROFILES.values())
-    for workload in map(spec.workload, spec.names()):
-        for framework, size in product(workload.frameworks, sizes):
-            if size in workload.sizes:
-                of_size = "" if size == DEFAULT_SIZE else size.title()
-                name = f"{workload.name}.{workload.benchmark}{framework.title()}{of_size}"
-                yield type(name, (CaseBenchmarks,), {"workload": workload.name, "framework": framework, "size": size})
+class OwnCounter(CaseBenchmark):
+    """The peak of a framework that counts its bytes itself; PyTorch does so on a GPU only."""
+
+    @metric("peak memory of a step in MiB by the framework's own counter", "MiB")
+    def track_own_counter_peak(self, strategy: str, batch: int) -> float:
+        """Return the peak by `compiler.plan` of JAX, `allocator.in_use` of Jittor."""
+        return read_peak(self.record, self.record.own_instrument)
+
+
+class Training(CaseBenchmark):
+    """A step of training."""
+
+    scenario = "train"
+
+
+class Evaluation(CaseBenchmark):
+    """A forward pass in evaluation mode."""
+
+    scenario = "eval"
+
+
+class FineTuning(CaseBenchmark):
+    """A step of training of the upper half of the blocks; the lower half is frozen."""
+
+    scenario = "finetune"
+
+
+class PairOfModels(CaseBenchmark):
+    """Evaluation by two models that differ in their last layer."""
+
+    scenario = "pair"
+
+
+class InputPipeline(CaseBenchmark):
+    """A step of training on images that are read and prepared on the host."""
+
+    scenario = "pipeline"
+
+
+class VariableLengths(CaseBenchmark):
+    """Evaluation of batches whose sequences differ in length."""
+
+    scenario = "varlen"
+
+
+class Generation(CaseBenchmark):
+    """Tokens generated one after the other."""
+
+    scenario = "generate"
+
+
+class CustomOperator(CaseBenchmark):
+    """A step of training whose GELU is a differentiation rule written by hand."""
+
+    scenario = "custom_op"
+
+
+def copy_for_class(method: TrackMethod, about: str, work_unit: str) -> TrackMethod:
+    """Return a copy of an inherited method with the class's own title: asv shows it on its pages and tables."""
+
+    @functools.wraps(method)
+    def track(self: CaseBenchmark, strategy: str, batch: int) -> float:
+        return method(self, strategy, batch)
+
+    attributes = vars(track)
+    title = attributes["title"]
+    if method.__name__ == "track_throughput":
+        attributes["unit"] = work_unit
+        title = f"{title} in {work_unit}"
+    attributes["pretty_name"] = f"{about}: {title}"
+    return track
+
+
+def read_peak(record: Record, instrument: str | None) -> float:
+    """Return a peak in MiB. asv writes "bytes" in powers of 1000, and our tables do not."""
+    count = record.peaks.get(instrument or "")
+    return or_nan(None if count is None else count / MIB)
+
+
+def or_nan(value: float | None) -> float:
+    """Return NaN, which asv shows as n/a, for a number that a case does not have here."""
+    return math.nan if value is None else float(value)

@@ -1,1 +1,1 @@
-"""What asv loads: an environment for each framework, a resumable session, live progress."""
+"""asv on top of the harness: environments, a resumable session, live progress."""

@@ -1,4 +1,4 @@
-"""The record of a case in this `asv run`: found, or measured now with the whole block that the case is in."""
+"""The record of a case in an `asv run`: found, or measured now with the whole block that the case is in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
-from framebench.asv.progress import tell
+from framebench.asv.progress import send
 from framebench.engine import environments, runner
 from framebench.engine.blocks import Listener, Run, measure, not_measured
 from framebench.engine.environments import Environment
@@ -18,49 +18,65 @@ from framebench.suite import profiles
 from framebench.suite.case import Case
 from framebench.suite.strategy import FRAMEWORKS
 
+# The plug-in sets these for the benchmark processes.
 SELECTED = "FRAMEBENCH_SELECTED"  # the ids of all cases that this `asv run` measures, in every environment
 BLOCKS = "FRAMEBENCH_BLOCKS"
 
 
-class _Telling(Listener):
-    """Tells the `asv run` of the cases of its own framework when they are done; the others are measured beside them."""
+class ProgressSender(Listener):
+    """Report the cases of one framework to the `asv run`; cases of others are measured next to them."""
 
     def __init__(self, environment: str) -> None:
         self.environment = environment
+        self.framework = environment.split("==")[0]
 
     def phase(self, case: Case, what: str) -> None:
-        tell(self.environment, case.id, what)
+        send(self.environment, case.id, what)
 
     def done(self, record: Record) -> None:
-        if record.parsed.framework == self.environment.split("==")[0]:
-            tell(self.environment, record.case, f"{'none' if record.status == 'unsupported' else 'end'}: {line(record)}")
+        if record.parsed.framework != self.framework:
+            return
+        event = "none" if record.status == "unsupported" else "end"
+        send(self.environment, record.case, f"{event}: {line(record)}")
 
 
-def measured_with(case: Case, environment: str, profile: Iterable[Case]) -> Record:
-    """The case's record of the session, in an environment such as `torch==2.13.0`: the first, which has the memory too."""
-    chosen = profiles.described()
-    options = runner.Options(profile=profiles.profile_name(), rounds=chosen.rounds, time_limit_s=chosen.limit_s)
-    where = environments.describe(*environment.split("=="))
-    arm = Arm(case, where)
-    with Run(os.environ["FRAMEBENCH_SESSION"], options, listener=_Telling(environment)) as run:
+def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Record:
+    """Return the case's record of this session in an environment such as `torch==2.13.0`.
+
+    The first caller measures the block that the case is in. Of several records the first one counts: it has the
+    memory too.
+    """
+    described = profiles.described()
+    options = runner.Options(profile=profiles.profile_name(), rounds=described.rounds, time_limit_s=described.limit_s)
+    own = environments.describe(*environment.split("=="))
+    arm = Arm(case, own)
+    with Run(os.environ["FRAMEBENCH_SESSION"], options, listener=ProgressSender(environment)) as run:
         if runner.unsupported(case):
-            return not_measured(case, run, where)
-        if earlier := run.records(arm):
+            return not_measured(case, run, own)
+        earlier = run.records(arm)
+        if earlier:
             return earlier[0]
-        selected = os.environ.get(SELECTED, "").split()
-        wanted = [c for c in profile if c.id in selected or c == case]
-        able = [c for c in wanted if not runner.unsupported(c) and _alike(c, case)]
-        measure(groups(able, _ready(wanted, where)), run, int(os.environ.get(BLOCKS, "1")))
+        selected_ids = os.environ.get(SELECTED, "").split()
+        requested = [other for other in profile if other.id in selected_ids or other == case]
+        compared = []
+        for other in requested:
+            if not runner.unsupported(other) and differs_in_strategy_only(other, case):
+                compared.append(other)
+        blocks = int(os.environ.get(BLOCKS, "1"))
+        measure(groups(compared, built_environments(requested, own)), run, blocks)
         return run.records(arm)[0]
 
 
-def _alike(one: Case, other: Case) -> bool:
-    """But for the strategy."""
+def differs_in_strategy_only(one: Case, other: Case) -> bool:
+    """Return whether two cases are the same but for the strategy."""
     return replace(one, strategy=other.strategy) == other
 
 
-def _ready(wanted: list[Case], where: Environment) -> dict[str, Environment]:
-    """Of the frameworks that this run measures those whose environment is there; of the one that asks, its version."""
-    others = {c.framework: environments.describe(c.framework) for c in wanted if c.framework != where.framework}
-    built_environments = {name: other for name, other in others.items() if environments.built(other)} | {where.framework: where}
-    return {name: built_environments[name] for name in FRAMEWORKS if name in built_environments}
+def built_environments(requested: list[Case], own: Environment) -> dict[str, Environment]:
+    """Return the environments of the requested frameworks that are built; of the own framework the given one."""
+    available = {own.framework: own}
+    for framework in {case.framework for case in requested} - {own.framework}:
+        environment = environments.describe(framework)
+        if environments.built(environment):
+            available[framework] = environment
+    return {name: available[name] for name in FRAMEWORKS if name in available}

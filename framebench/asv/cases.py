@@ -1,89 +1,86 @@
-"""Which cases lie behind asv's benchmarks.
+"""Which cases of the suite stand behind asv's benchmarks, and which of them a run measures.
 
-asv takes the product of a benchmark's parameter lists, most of which is no case of any profile, and starts a process for
-each combination that it has selected, and shows a row for each that it has not.
+asv takes the product of a benchmark's parameters. It starts a process for each combination that it selected, and
+prints a row for each one that it did not. Most combinations are no case of the profile that is measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from asv.benchmarks import Benchmarks
 
 from framebench.engine.runner import unsupported
-from framebench.models.spec import names, workload
+from framebench.models import spec
+from framebench.suite import profiles
 from framebench.suite.case import DEFAULT_SIZE, Case
-from framebench.suite.profiles import profile, profile_name
 from framebench.suite.strategy import FRAMEWORKS
 
-
-def own(benchmarks: Benchmarks, framework: str) -> Benchmarks:
-    """asv's selection without other frameworks and without combinations that are no case: asv shows n/a for these, and starts
-    no process."""
-    chosen = {name: [place for place, _ in selected(benchmarks, name)] for name in of_framework(benchmarks, framework)}
-    kept = benchmarks.filter_out({name for name in benchmarks if not chosen.get(name)})
-    kept.benchmark_selection.update((name, chosen[name]) for name in kept)
-    return kept
-
-
-def measured(selection: dict[str, Any]) -> list[Case]:
-    """All that asv selected and that can be measured, in every environment; of several versions of a framework once for each.
-    Nothing before asv has decided."""
-    return [case for env in selection.get("environments", ()) for case in planned(selection["benchmarks"], env.framework)]
-
-
-def planned(benchmarks: Benchmarks, framework: str) -> list[Case]:
-    """Those of one framework."""
-    selected_cases = {case for name in of_framework(benchmarks, framework) for _, case in selected(benchmarks, name)}
-    return [case for case in profile() if case in selected_cases and not unsupported(case)]
-
-
-def selected(benchmarks: Any, name: str) -> Iterator[tuple[int, Case]]:
-    """The profile's cases that asv selected of a benchmark, each after its place in the product of the parameters."""
-    params, places = benchmarks[name]["params"], frozenset(benchmarks.benchmark_selection[name])
-    suite_class = parse(name)
-    if suite_class is None:
-        return
-    for case in behind(*suite_class, profile_name()):
-        indices = [p.index(repr(value)) for p, value in zip(params, (case.scenario, case.strategy, case.batch), strict=True)]
-        place = int(np.ravel_multi_index(indices, [len(p) for p in params]))
-        if place in places:
-            yield place, case
-
-
-@cache  # asked for each benchmark, whenever a case is done
-def behind(workload: str, framework: str, size: str, profile_name: str) -> list[Case]:
-    named = (workload, framework, size)
-    return [case for case in profile(profile_name) if (case.workload, case.framework, case.size) == named]
+if TYPE_CHECKING:  # benchmark processes read this file too, and need nothing of asv itself
+    from asv.benchmarks import Benchmarks
 
 
 class SuiteClass(NamedTuple):
-    """What a class of the suite's benchmarks measures."""
+    """What a class in `benchmarks/` measures."""
 
     workload: str
     framework: str
+    scenario: str
     size: str
+
+    @property
+    def name(self) -> str:
+        """The name that the class must have, with its module: `transformer.TransformerTorchTrainTiny`."""
+        workload = spec.workload(self.workload).benchmark
+        scenario = self.scenario.title().replace("_", "")
+        size = "" if self.size == DEFAULT_SIZE else self.size.title()
+        return f"{self.workload}.{workload}{self.framework.title()}{scenario}{size}"
+
+
+@cache
+def suite_classes() -> dict[str, SuiteClass]:
+    """Return the suite's classes by their names."""
+    classes = {}
+    for case in every_case():
+        suite_class = SuiteClass(case.workload, case.framework, case.scenario, case.size)
+        classes[suite_class.name] = suite_class
+    return classes
+
+
+@cache
+def every_case() -> tuple[Case, ...]:
+    """Return the cases of all profiles: the parameters of a benchmark are the same under each of them.
+
+    So asv adds up what several profiles measured at one commit.
+    """
+    cases = [case for name in profiles.PROFILES for case in profiles.profile(name)]
+    return tuple(dict.fromkeys(cases))
+
+
+def cases_of_class(workload: str, framework: str, scenario: str, size: str) -> list[Case]:
+    """Return the cases of a class, without those that its framework or its workload can never have."""
+    wanted = (workload, framework, scenario, size)
+    cases = []
+    for case in every_case():
+        if (
+            case.workload,
+            case.framework,
+            case.scenario,
+            case.size,
+        ) == wanted and case.support.supported:
+            cases.append(case)
+    return cases
 
 
 def parse(benchmark: str) -> SuiteClass | None:
-    """Return what `resnet50.ResNet50TorchTiny.track_step_time` measures: ResNet-50, torch, tiny.
+    """Return what a benchmark such as `unet3d.UNet3DJaxTrain.track_step_time` measures.
 
-    None for a benchmark that is not of the suite, as a file that somebody put into `benchmarks/` has.
+    None for a benchmark that is not of the suite, such as one in a file that somebody put into `benchmarks/`.
     """
-    module, _, rest = benchmark.partition(".")
-    class_name, _, _ = rest.partition(".")
-    if module not in names():
-        return None
-    prefix = workload(module).benchmark
-    for framework in FRAMEWORKS:
-        start = f"{prefix}{framework.title()}"
-        if class_name.startswith(start):
-            size = class_name.removeprefix(start).lower() or DEFAULT_SIZE
-            return SuiteClass(module, framework, size)
-    return None
+    class_name, _, _ = benchmark.rpartition(".")
+    return suite_classes().get(class_name)
 
 
 def of_framework(benchmarks: Iterable[str], framework: str) -> list[str]:
@@ -96,6 +93,73 @@ def of_framework(benchmarks: Iterable[str], framework: str) -> list[str]:
     return chosen
 
 
-def foreign(benchmarks: Iterable[str]) -> list[str]:
-    """Return the benchmarks that are not of the suite, which nothing here can run."""
+def of_users(benchmarks: Iterable[str]) -> list[str]:
+    """Return the benchmarks that are not of the suite: asv runs them as it would anywhere."""
     return [name for name in benchmarks if parse(name) is None]
+
+
+def selected(benchmarks: Benchmarks, name: str) -> dict[int, Case]:
+    """Return the profile's cases that asv selected of a benchmark, by their index in the product of its parameters."""
+    suite_class = parse(name)
+    if suite_class is None:
+        return {}
+    params = benchmarks[name]["params"]
+    shape = [len(values) for values in params]
+    chosen = {}
+    for case in profile_cases(suite_class, profiles.profile_name()):
+        indices = [params[0].index(repr(case.strategy)), params[1].index(repr(case.batch))]
+        index = int(np.ravel_multi_index(indices, shape))
+        if index in benchmarks.benchmark_selection[name]:
+            chosen[index] = case
+    return chosen
+
+
+@cache  # asked for each benchmark, whenever a case is done
+def profile_cases(suite_class: SuiteClass, profile_name: str) -> list[Case]:
+    """Return the cases of a class that a profile measures."""
+    of_class = cases_of_class(*suite_class)
+    return [case for case in profiles.profile(profile_name) if case in of_class]
+
+
+def choose(benchmarks: Benchmarks, names: Iterable[str]) -> Benchmarks:
+    """Return asv's selection with these benchmarks alone, and of the suite's with the cases of the profile alone."""
+    selection = {}
+    for name in names:
+        if parse(name) is None:
+            selection[name] = benchmarks.benchmark_selection[name]
+            continue
+        indices = list(selected(benchmarks, name))
+        if indices:
+            selection[name] = indices
+    chosen = benchmarks.filter_out(set(benchmarks) - set(selection))
+    chosen.benchmark_selection.update(selection)
+    return chosen
+
+
+def choose_framework(benchmarks: Benchmarks, framework: str) -> Benchmarks:
+    """Return asv's selection with the cases of one framework alone."""
+    return choose(benchmarks, of_framework(benchmarks, framework))
+
+
+def measurable(benchmarks: Benchmarks, framework: str) -> list[Case]:
+    """Return the selected cases of a framework that this machine can measure, in the profile's order."""
+    chosen: set[Case] = set()
+    for name in of_framework(benchmarks, framework):
+        chosen.update(selected(benchmarks, name).values())
+    return [case for case in profiles.profile() if case in chosen and not unsupported(case)]
+
+
+def of_run(selection: dict[str, Any]) -> list[Case]:
+    """Return all cases that an `asv run` measures, once for each environment of their framework.
+
+    `selection` is what asv has decided; it is empty before that.
+    """
+    cases = []
+    for environment in selection.get("environments", ()):
+        cases += measurable(selection["benchmarks"], environment.framework)
+    return cases
+
+
+def has_any(benchmarks: Benchmarks) -> bool:
+    """Return whether asv selected any case of the profile, or any benchmark of a user's."""
+    return bool(of_users(benchmarks)) or any(choose_framework(benchmarks, name) for name in FRAMEWORKS)

@@ -1,6 +1,6 @@
-"""Live progress of `asv run`: benchmark processes say what they do, and the asv process shows it at once.
+"""Live progress of `asv run`: benchmark processes send events, and the asv process shows them at once.
 
-asv holds back what its children print until they end, hence a named pipe beside their standard streams.
+asv holds back what its children print until they end. So there is a named pipe next to their standard streams.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from framebench.engine.progress import duration
 VARIABLE = "FRAMEBENCH_PROGRESS"
 
 
-class _Unheard(Exception):
+class NoListenerError(Exception):
     """asv was killed: there is nobody left to measure for."""
 
 
-def tell(environment: str, case: str, event: str) -> None:
-    """Send one event to the `asv run` this belongs to, if any: a phase, `end: <what came of it>`, or `none: <why>` of
-    what cannot be measured here. Raises _Unheard."""
+def send(environment: str, case: str, event: str) -> None:
+    """Send one event to the `asv run` that this process belongs to, if any.
+
+    An event is a phase, `end: <the result>`, or `none: <why>` for what cannot be measured here. Raises NoListenerError.
+    """
     path = os.environ.get(VARIABLE)
     if not path:
         return
@@ -33,62 +35,79 @@ def tell(environment: str, case: str, event: str) -> None:
         # non-blocking: without a reader this fails at once, where it would otherwise wait for ever
         pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     except OSError as error:
-        raise _Unheard(f"nobody reads {path}: {error.strerror}") from error
+        raise NoListenerError(f"nobody reads {path}: {error.strerror}") from error
     with os.fdopen(pipe, "w") as file:
         file.write(f"{environment}\t{case}\t{event}\n")
 
 
 class Progress:
-    """Turns events into lines: how far, how long still, and a dot for each phase of a block's processes; then a line for each
-    of its cases with what came of it.
+    """Turn events into lines: how far, how long still, a dot for each phase of a block, then a line for each result.
 
-    `show` starts a line, `add` goes on with it. `planned` is asked late: asv decides what to run after this was made.
+    `show` starts a line, `add` continues it. `count_planned` is called late: asv decides what to run after this
+    object was made.
     """
 
-    def __init__(self, planned: Callable[[], int], show: Callable[[str], None], add: Callable[[str], None]) -> None:
-        self.planned, self.show, self.add = planned, show, add
-        self.told: set[tuple[str, str]] = set()
+    def __init__(
+        self,
+        count_planned: Callable[[], int],
+        show: Callable[[str], None],
+        add: Callable[[str], None],
+    ) -> None:
+        self.count_planned = count_planned
+        self.show = show
+        self.add = add
+        self.shown: set[tuple[str, str]] = set()
         self.done = 0  # of those that are planned
-        self.busy = False  # a block's line is open
+        self.is_line_open = False  # a block's line, to which dots are added
         self.started: float | None = None
 
-    def hear(self, line: str) -> None:
+    def receive(self, line: str) -> None:
+        """Show one event."""
         environment, case, event = line.rstrip("\n").split("\t")
-        name = (environment, case)
-        self.started = self.started or time.monotonic()
+        if self.started is None:
+            self.started = time.monotonic()
         if event.startswith(("end", "none")):
-            if name not in self.told:
-                self.told.add(name)
-                self.done += event.startswith("end")
-                self.busy = False
-                self.show(f"  {event.partition(': ')[2]}")
-        elif self.busy:
+            self.show_result((environment, case), event)
+        elif self.is_line_open:
             self.add(".")
         else:
-            self.busy = True
-            self.show(f"{self.done} of {self.planned()} cases{self.left()}: {case} and what it is compared with ")
+            self.is_line_open = True
+            position = f"{self.done} of {self.count_planned()} cases{self.estimate_rest()}"
+            self.show(f"{position}: {case} and what it is compared with ")
 
-    def left(self) -> str:
-        """At the mean pace so far."""
+    def show_result(self, name: tuple[str, str], event: str) -> None:
+        """Show what became of a case, once."""
+        if name in self.shown:
+            return
+        self.shown.add(name)
+        if event.startswith("end"):
+            self.done += 1
+        self.is_line_open = False
+        self.show(f"  {event.partition(': ')[2]}")
+
+    def estimate_rest(self) -> str:
+        """Return how long the rest will take at the mean pace so far."""
         if not self.done or self.started is None:
             return ""
-        cases = self.planned() - self.done
-        return f", about {duration(cases * (time.monotonic() - self.started) / self.done)} left"
+        remaining = self.count_planned() - self.done
+        seconds = remaining * (time.monotonic() - self.started) / self.done
+        return f", about {duration(seconds)} left"
 
 
 @contextmanager
-def heard(progress: Progress) -> Iterator[None]:
-    """Listen to `tell` of every process started inside."""
+def listen(progress: Progress) -> Iterator[None]:
+    """Receive the events of every process that is started inside."""
     with tempfile.TemporaryDirectory(prefix="framebench-asv-") as folder:
         path = Path(folder) / "progress"
         os.mkfifo(path)
         # open for writing too: otherwise reading would end whenever the last writer leaves
         pipe = os.fdopen(os.open(path, os.O_RDWR), "r", errors="replace")
-        threading.Thread(target=_relay, args=(pipe, progress), daemon=True).start()
+        threading.Thread(target=relay, args=(pipe, progress), daemon=True).start()
         os.environ[VARIABLE] = str(path)
         yield
 
 
-def _relay(pipe: TextIO, progress: Progress) -> None:
+def relay(pipe: TextIO, progress: Progress) -> None:
+    """Pass every line of a pipe on."""
     for line in pipe:
-        progress.hear(line)
+        progress.receive(line)

@@ -56,11 +56,32 @@ class Clone:
     def records(self) -> list[Record]:
         return list(store.read_all(self.root / "results"))
 
-    def values(self, framework: str, metric: str) -> dict[tuple[str, ...], Any]:
-        """asv's own numbers by (scenario, strategy, batch): the newest result file of the framework's environment."""
-        files = sorted((self.root / "results/asv/test").glob(f"*-{framework}*.json"), key=lambda f: f.stat().st_mtime)
-        stored = json.loads(files[-1].read_text())
-        (name,) = [n for n in stored["results"] if n.endswith(f"Tiny.{metric}")]
-        columns = dict(zip(stored["result_columns"], stored["results"][name]))
-        places = [tuple(value.strip("'") for value in place) for place in product(*columns["params"])]
-        return dict(zip(places, columns["result"], strict=True))
+    def stored(self) -> set[Path]:
+        """Return all files that a run has stored."""
+        return {path for path in (self.root / "results").rglob("*.json") if path.name != "machine.json"}
+
+    def results(self, framework: str) -> dict[str, Any]:
+        """Return asv's own numbers of benchmarks without parameters, from the framework's newest result file."""
+        numbers = {}
+        for name, columns in self.newest_file(framework)["results"].items():
+            numbers[name] = columns[0][0] if columns[0] else None
+        return numbers
+
+    def newest_file(self, framework: str) -> dict[str, Any]:
+        """Return what asv stored last for the framework's environment."""
+        files = sorted((self.root / "results/asv/test").glob(f"*-{framework}*.json"), key=modification_time)
+        content: dict[str, Any] = json.loads(files[-1].read_text())
+        return content
+
+    def values(self, framework: str, benchmark: str) -> dict[tuple[str, int], Any]:
+        """Return asv's own numbers by (strategy, batch), from the newest result file of the framework's environment."""
+        stored = self.newest_file(framework)
+        columns = dict(zip(stored["result_columns"], stored["results"][benchmark]))
+        values = {}
+        for (strategy, batch), value in zip(product(*columns["params"]), columns["result"], strict=True):
+            values[strategy.strip("'"), int(batch)] = value
+        return values
+
+
+def modification_time(file: Path) -> float:
+    return file.stat().st_mtime

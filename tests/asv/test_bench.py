@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 MISBEHAVING = ROOT / "tests/engine/misbehaving.py"
 VENV = Path(sys.executable).parent.parent
 # two cases of PyTorch, and two of their metrics
-FEW = r"TransformerTorchTiny\.track_(peak_memory|step_time)\('train', '(fp32|checkpoint)'"
+FEW = r"TransformerTorchTrainTiny\.track_(peak_memory|step_time)\('(fp32|checkpoint)'"
 CHECKPOINT = "transformer/torch/train/checkpoint/b4/tiny"
 
 
@@ -161,10 +161,10 @@ def test_a_bench_that_cannot_run_fails(clone: Bench) -> None:
 
 def test_a_benchmark_that_leaves_no_record_fails_the_bench(clone: Bench) -> None:
     common = clone.root / "benchmarks/common.py"
-    start = "        record = self._record()\n"
+    start = "        self.record = find_or_measure("
     assert start in common.read_text()
-    planted = start + "        raise OSError(28, 'No space left on device')\n"
-    common.write_text(common.read_text().replace(start, planted.replace(start, "") + start))
+    planted = "        raise OSError(28, 'No space left on device')\n"
+    common.write_text(common.read_text().replace(start, planted + start))
     done = clone.bench()
     assert done.returncode != 0
     told = " ".join((done.stdout + done.stderr).split())

@@ -73,7 +73,7 @@ def test_building_ends_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     built.stop()
     built.thread.join(10)
     assert not built.thread.is_alive()
-    assert "jax" not in built.failed, "it was never begun"
+    assert "jax" not in built.failures, "it was never begun"
 
 
 def test_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_results_are_shown_as_they_come() -> None:
         ("a", "build"), ("b", "build"), ("a", "round 1 of 5"), ("a", "memory"), ("a", "end: a 1 MiB"), ("b", "memory"),
         ("b", "end: b 2 MiB"), ("b", "end: b 2 MiB"), ("c", "none: c unsupported"), ("d", "build"),
     ]:  # fmt: skip
-        progress.hear(f"torch==1\t{case}\t{event}\n")
+        progress.receive(f"torch==1\t{case}\t{event}\n")
     assert lines[0] == "0 of 3 cases: a and what it is compared with ..."
     assert lines[1] == "  a 1 MiB"
     assert lines[2].startswith("1 of 3 cases, about ")

@@ -18,13 +18,12 @@ from asv.runner import BenchmarkResult
 from framebench.asv import cases
 from framebench.models import spec
 from framebench.suite import profiles, protocol
-from framebench.suite.case import Case
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.suite.registry import SCENARIOS
 from tests.discovery import discovered
 from tests.processes import ROOT
 
 MACHINE, FRAMEWORK, ENVIRONMENT = "planted", {"torch": "2.13.0"}, "framebench-py3.11-torch2.13.0"
-PLACE = "'train', 'fp32', 4"
+PLACE = "'fp32', 4"
 FAST = {"track_throughput": 200.0, "track_step_time": 0.01}
 SLOW = {"track_throughput": 100.0, "track_step_time": 0.02}
 
@@ -57,7 +56,7 @@ class Project:
         """One commit's results of the Transformer in PyTorch: the same for each case of the profile."""
         results = Results({"machine": MACHINE, **FRAMEWORK}, FRAMEWORK, commit, date, "3.11", ENVIRONMENT, {})
         for metric, value in metrics.items():
-            benchmark = self.listed[f"transformer.TransformerTorch.{metric}"]
+            benchmark = self.listed[f"transformer.TransformerTorchTrain.{metric}"]
             values = [value if ", ".join(p) == PLACE else math.nan for p in product(*benchmark["params"])]
             assert value in values
             none = [None] * len(values)
@@ -88,7 +87,7 @@ def project(tmp_path: Path) -> Project:
     ("first", "then", "regressions", "marks"),
     [
         (SLOW, FAST, set(), {"-"}),
-        (FAST, SLOW, {f"transformer.TransformerTorch.track_step_time({PLACE})"}, {"+"}),
+        (FAST, SLOW, {f"transformer.TransformerTorchTrain.track_step_time({PLACE})"}, {"+"}),
     ],
     ids=["gain", "loss"],
 )
@@ -123,35 +122,50 @@ def test_an_unknown_profile_is_a_line(project: Project) -> None:
 
 def test_what_is_no_case_of_the_profile_is_not_selected(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "quick")
-    own = cases.own(project.listed, "jax")
-    assert {name.split(".")[1] for name in own} == {"ResNet50Jax", "UNet3DJax", "TransformerJax"}, "of one size"
-    found = [case for name in own for _, case in cases.selected(own, name)]
-    in_jax = {case for case in profiles.profile() if case.framework == "jax"}
-    assert {*found} == {case for case in in_jax if case.workload in spec.confirmed_names()}
-    assert len(found) == 5 * len({*found}), "each once for each metric"
-    assert len(list(product(*project.listed["transformer.TransformerJax.track_step_time"]["params"]))) > len(found) / 12
+    chosen = cases.choose_framework(project.listed, "jax")
+    classes = {name.split(".")[1] for name in chosen}
+    assert classes == {
+        f"{name}Jax{scenario}" for name in ("ResNet50", "UNet3D", "Transformer") for scenario in ("Train", "Eval")
+    }
+    selected = [case for name in chosen for case in cases.selected(chosen, name).values()]
+    quick = {case for case in profiles.profile() if case.framework == "jax" and case.support.supported}
+    assert {*selected} == {case for case in quick if case.workload in spec.confirmed_names()}
+    assert len(selected) == 5 * len({*selected}), "each once for each metric"
 
 
-def test_every_size_has_benchmarks_that_no_profile_changes(tmp_path: Path) -> None:
+def test_every_case_of_every_profile_has_a_class(project: Project) -> None:
+    """A new scenario of a workload needs a class in benchmarks/."""
+    classes = {name.rpartition(".")[0] for name in project.listed}
+    confirmed = spec.confirmed_names()
+    wanted = {name for name, of_suite in cases.suite_classes().items() if of_suite.workload in confirmed}
+    assert wanted <= classes
+
+
+def test_parameters_begin_with_the_baseline_at_the_base_batch(project: Project) -> None:
+    """asv's pages open with the first value of each parameter, which then must have been measured."""
+    for name in ("transformer.TransformerTorchTrain", "resnet50.ResNet50JaxEval", "unet3d.UNet3DJittorTrainTiny"):
+        of_suite = cases.suite_classes()[name]
+        strategies, batches = project.listed[f"{name}.track_peak_memory"]["params"]
+        assert strategies[0] == repr(SCENARIOS[of_suite.scenario].baseline)
+        assert batches[0] == repr(spec.workload(of_suite.workload).preset(of_suite.size).base)
+
+
+def test_no_parameter_is_a_strategy_that_the_framework_cannot_have(project: Project) -> None:
+    strategies, _ = project.listed["transformer.TransformerJittorTrain.track_peak_memory"]["params"]
+    assert "'checkpoint'" in strategies
+    assert "'rewrite'" not in strategies, "there is nothing to rewrite"
+
+
+def test_no_profile_changes_the_benchmarks(tmp_path: Path) -> None:
     """asv shows what fits the benchmarks that it found last, and adds up a commit's results where they have not changed."""
-    listed = {profile: discovered(tmp_path / profile, profile) for profile in ("tiny", "standard")}
-    assert listed["tiny"] == listed["standard"]
-    metrics = 4 * len(FRAMEWORKS) + 2  # JAX and Jittor have a counter of their own on a CPU
-    confirmed = spec.confirmed_names()  # in every framework
-    ours = [name for name in listed["tiny"] if name.partition(".")[0] in confirmed]
-    assert len(ours) == metrics * len(confirmed) * len({case.size for case in every()})
-    for case in every():
-        params = listed["tiny"][name_of(case)]["params"]
-        assert all(
-            repr(value) in known for value, known in zip((case.scenario, case.strategy, case.batch), params, strict=True)
-        )
+    assert discovered(tmp_path / "tiny", "tiny") == discovered(tmp_path / "standard", "standard")
 
 
 def test_a_peak_that_rises_by_two_per_cent_is_published_as_a_regression(project: Project) -> None:
     """asv's own threshold is 5 %, and peaks repeat to a fraction of a per cent."""
     for i, commit in enumerate(project.commits):
         project.plant(1_700_000_000_000 + i, commit, {"track_peak_memory": 100.0 if i < 6 else 102.0})
-    assert project.regressions() == {f"transformer.TransformerTorch.track_peak_memory({PLACE})"}
+    assert project.regressions() == {f"transformer.TransformerTorchTrain.track_peak_memory({PLACE})"}
 
 
 def test_peaks_are_compared_in_mib(project: Project) -> None:
@@ -167,7 +181,7 @@ def test_the_table_of_a_peak_names_its_instrument(project: Project) -> None:
     commit = project.commits[0]
     project.plant(1_700_000_000_000, commit, {"track_peak_memory": 159.136, "track_throughput": 200.0})
     told = project.asv("show", "--machine", MACHINE, commit).stdout
-    assert "Transformer in PyTorch: peak memory of a step by host.rss (on a GPU by device.process)" in told
+    assert "Transformer in PyTorch, train: peak memory of a step in MiB by host.rss (on a GPU by device.process)" in told
     assert "159.1MiB" in told
     assert "throughput in tokens/s" in told
 
@@ -175,7 +189,7 @@ def test_the_table_of_a_peak_names_its_instrument(project: Project) -> None:
 def test_a_history_in_bytes_is_not_mixed_with_one_in_mib(project: Project) -> None:
     """The benchmark was in bytes by each framework's own counter under the protocol's version alone."""
     before, after = project.commits[:2]
-    peak = project.listed["transformer.TransformerTorch.track_peak_memory"]
+    peak = project.listed["transformer.TransformerTorchTrain.track_peak_memory"]
     project.listed[peak["name"]] = peak | {"version": str(protocol.VERSION)}
     project.plant(1_700_000_000_000, before, {"track_peak_memory": 100.0 * 2**20})
     project.listed[peak["name"]] = peak
@@ -189,17 +203,5 @@ def test_a_benchmark_of_somebody_elses_file_is_not_the_suites(name: str) -> None
 
 
 def test_a_benchmark_says_what_it_measures() -> None:
-    assert cases.parse("unet3d.UNet3DJax.track_step_time") == ("unet3d", "jax", "cpu")
-    assert cases.parse("resnet50.ResNet50TorchTiny.track_step_time") == ("resnet50", "torch", "tiny")
-
-
-def every() -> list[Case]:
-    cases_of_profiles = [case for name in profiles.PROFILES for case in profiles.profile(name)]
-    return [case for case in cases_of_profiles if case.workload in spec.confirmed_names()]
-
-
-def name_of(case: Case) -> str:
-    """A benchmark that the case is in."""
-    of_size = "" if case.size == "cpu" else case.size.title()
-    named = {"resnet50": "ResNet50", "unet3d": "UNet3D", "transformer": "Transformer"}[case.workload]
-    return f"{case.workload}.{named}{case.framework.title()}{of_size}.track_step_time"
+    assert cases.parse("unet3d.UNet3DJaxEval.track_step_time") == ("unet3d", "jax", "eval", "cpu")
+    assert cases.parse("resnet50.ResNet50TorchTrainTiny.track_step_time") == ("resnet50", "torch", "train", "tiny")

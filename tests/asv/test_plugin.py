@@ -7,10 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from asv.benchmarks import Benchmarks
 
-from framebench.asv import plugin
+from framebench.asv import cases, plugin, run
 from framebench.asv.outcome import Outcome
 from framebench.engine import environments
+from tests.discovery import discovered
 
 
 def environment(framework: str, version: str) -> plugin.FrameworkEnvironment:
@@ -21,13 +23,9 @@ def environment(framework: str, version: str) -> plugin.FrameworkEnvironment:
     return made
 
 
-class Benchmarks(list[str]):
-    """Those that `--bench` has left."""
-
-
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is built; nothing is, and torch cannot be. `--bench` asks for JAX and torch."""
+    """What is built; nothing is, and torch cannot be."""
     names: list[str] = []
 
     def ensure(framework: str, version: str, say: Any) -> None:
@@ -36,27 +34,34 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise environments.SetupError("no network")
 
     monkeypatch.setattr(plugin.environments, "ensure", ensure)
-    monkeypatch.setattr(plugin.cases, "own", lambda all_benchmarks, framework: [b for b in all_benchmarks if b == framework])
-    monkeypatch.setattr(plugin._Run, "session", object())
-    monkeypatch.setattr(plugin._Run, "building", None)
-    monkeypatch.setattr(plugin, "skip_benchmarks", lambda benchmarks, *_, results: f"skipped {benchmarks}")
-    monkeypatch.setattr(plugin.cases, "planned", lambda benchmarks, framework: [])
-    monkeypatch.setattr(plugin._Run, "outcome", Outcome(Path("nowhere"), "session"))
-    monkeypatch.setattr(plugin.log, "step", lambda: None)
     return names
 
 
-def test_only_environments_with_a_benchmark_are_built(built: list[str]) -> None:
+def test_only_environments_with_a_benchmark_are_built(
+    built: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`--bench` asks for JAX and torch; what cannot be installed fails its own benchmarks alone."""
+    benchmarks = Benchmarks(SimpleNamespace(benchmark_dir=""), discovered(tmp_path, "tiny").values(), r"(Jax|Torch)TrainTiny\.")
+    state = run.AsvRun(selection={"benchmarks": benchmarks}, outcome=Outcome(Path("nowhere"), "session"))
+    state.session = SimpleNamespace()  # type: ignore[assignment]
+    monkeypatch.setenv("FRAMEBENCH_PROFILE", "tiny")
+    monkeypatch.setattr(run, "current", state)
+    monkeypatch.setattr(run.log, "step", lambda: None)
+    skipped: list[str] = []
+    monkeypatch.setattr(run, "skip_benchmarks", lambda benchmarks, env, results: skipped.append(env.version))
+    monkeypatch.setattr(cases, "unsupported", lambda case: "not measured here")
     matrix = [("torch", "2.12.1"), ("jax", "0.9.2"), ("jax", "0.10.2"), ("jittor", "1.3.10.0")]
     every = [environment(*one) for one in matrix]
-    for made in every:
-        made._setup()
+    for one in every:
+        one._setup()
     assert built == [], "asv sets up the whole matrix before it knows what is asked for"
+
     ran: list[str] = []
-    run = plugin._own_benchmarks(lambda benchmarks, env, **_: ran.append(env.version) or "ran")
-    nothing = SimpleNamespace(stderr={})
-    said = [run(Benchmarks(["jax", "torch"]), made, nothing) for made in every]
+    run_own = run.in_own_environments(lambda benchmarks, env, **_: ran.append(env.version))
+    for one in every:
+        run_own(benchmarks, one, SimpleNamespace(stderr={}))
+
     assert built == ["torch==2.12.1", "jax==0.9.2", "jax==0.10.2"]
     assert ran == ["0.9.2", "0.10.2"]
-    assert said == ["skipped ['torch']", "ran", "ran", nothing], "what cannot be installed fails its own benchmarks alone"
-    assert plugin._Run.outcome.failed_setups == {"torch": "no network"}
+    assert skipped == ["2.12.1"]
+    assert state.outcome.failed_setups == {"torch": "no network"}

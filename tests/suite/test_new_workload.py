@@ -181,16 +181,29 @@ def test_layers_and_title_may_be_left_out(results: Path, tmp_path: Path) -> None
     assert "without activations: mixer declares no layers" in said
 
 
-def benchmarks(folder: Path | None) -> set[str]:
-    """Return the names of asv's benchmarks, with the workloads of this folder if there is one."""
-    listing = f"import sys; from asv_runner.discovery import list_benchmarks as f; f({str(ROOT / 'benchmarks')!r}, sys.stdout)"
-    return {each["name"] for each in json.loads(python(folder, "-c", listing).stdout)}
+MIXER_BENCHMARKS = """
+from benchmarks.common import Training
+
+class MixerTorchTrain(Training):
+    workload = "mixer"
+    framework = "torch"
+
+class MixerTorchTrainTiny(MixerTorchTrain):
+    size = "tiny"
+"""
 
 
-def test_asv_has_a_class_for_each_size_of_it(folder: Path) -> None:
-    added = benchmarks(folder) - benchmarks(None)
-    assert {name.rpartition(".")[0] for name in added} == {"mixer.MixerTorch", "mixer.MixerTorchTiny"}
-    assert len(added) == 2 * 4
+def test_asv_finds_it_by_a_module_in_benchmarks(folder: Path, tmp_path: Path) -> None:
+    suite = tmp_path / "benchmarks"
+    shutil.copytree(ROOT / "benchmarks", suite, ignore=shutil.ignore_patterns("__pycache__"))
+    (suite / "mixer.py").write_text(MIXER_BENCHMARKS)
+    listing = f"import sys; from asv_runner.discovery import list_benchmarks as f; f({str(suite)!r}, sys.stdout)"
+    variables = {**os.environ, spec.FURTHER: str(folder), "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    done = subprocess.run([sys.executable, "-c", listing], env=variables, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = {each["name"] for each in json.loads(done.stdout) if each["name"].startswith("mixer.")}
+    metrics = ("track_peak_memory", "track_step_time", "track_first_step", "track_throughput")
+    assert found == {f"mixer.{name}.{metric}" for name in ("MixerTorchTrain", "MixerTorchTrainTiny") for metric in metrics}
 
 
 def test_a_broken_spec_is_a_sentence(tmp_path: Path) -> None:

@@ -268,8 +268,8 @@ def test_asv_publishes_without_its_page(tmp_path: Path) -> None:
     found = asv.benchmarks(tmp_path / "asv")
     assert {p.name for p in (tmp_path / "asv").iterdir()} == set(asv.KEPT)
     names = {b.name for b in found}
-    assert "transformer.TransformerTorch.track_peak_memory" in names
-    (peak,) = [b for b in found if b.name == "transformer.TransformerTorch.track_peak_memory"]
+    assert "transformer.TransformerTorchTrain.track_peak_memory" in names
+    (peak,) = [b for b in found if b.name == "transformer.TransformerTorchTrain.track_peak_memory"]
     stored = {v for file in (tmp_path / "asv" / "graphs" / "branch-HEAD").rglob(f"{peak.name}.json") for v in numbers(file)}
     assert {value for s in peak.series for _, value in s.points} == stored
 

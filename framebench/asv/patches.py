@@ -1,0 +1,113 @@
+"""The functions of asv 0.6 that are replaced here, because asv has no documented way for what they do.
+
+Each class of replacement says why. `tests/asv/test_patches.py` checks each of them against the pinned asv.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
+
+from asv import results as asv_results
+from asv import util
+from asv.commands import compare as asv_compare
+from asv.commands import run as asv_run
+
+HIGHER_IS_BETTER = "track_throughput"
+
+
+def apply(
+    wrap_run: Callable[[Callable[..., int | None]], Callable[..., int | None]],
+    wrap_run_benchmarks: Callable[[Callable[..., Any]], Callable[..., Any]],
+) -> None:
+    """Replace functions of asv. `run.py` has the two that run benchmarks.
+
+    - `Run.run`: a plug-in is told of no beginning and no end of an `asv run`. Ours holds a lock on the results, keeps
+      a session that an interrupted run resumes, and tells "some cases failed" from "nothing could run" by the exit
+      status. A subclass of `Run` does not help: asv builds its argument parser before it loads plug-ins.
+    - `run_benchmarks`: asv selects benchmarks once for all environments. Here a benchmark belongs to one environment,
+      its framework's, and asv would start a process for each combination of parameters that is n/a in the others.
+    """
+    asv_run.Run.run = classmethod(wrap_run(asv_run.Run.run.__func__))
+    asv_run.run_benchmarks = wrap_run_benchmarks(asv_run.run_benchmarks)
+    asv_results._format_benchmark_result = add_title(asv_results._format_benchmark_result)
+    # Two names: asv.commands.compare has imported the function.
+    util.human_value = asv_compare.human_value = print_mib(util.human_value)
+    asv_compare.unroll_result = mark_direction(asv_compare.unroll_result)
+    asv_compare._is_result_better = compare_either_way(asv_compare._is_result_better)
+
+
+# asv prints a unit that it does not know with every digit and without its name, and "bytes" in powers of 1000. Peaks
+# are in MiB here, as in all tables.
+def print_mib(human_value: Callable[..., str]) -> Callable[..., str]:
+    """Wrap asv's printing of a value: a peak has one decimal and its unit."""
+
+    @wraps(human_value)
+    def print_value(value: Any, unit: str, err: float | None = None) -> str:
+        is_number = isinstance(value, (int, float)) and value == value  # NaN is not itself
+        if unit == "MiB" and is_number:
+            return f"{value:.1f}MiB"  # without a space, at which `asv compare` would split it
+        return human_value(value, unit, err=err)
+
+    return print_value
+
+
+# asv's tables name neither what they show nor its unit, and have a row for every combination of parameters: in a
+# profile of a few cases hundreds of rows with nothing but n/a.
+def add_title(format_result: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """Wrap asv's table of a benchmark: put its `pretty_name` above, and drop rows that have n/a alone."""
+
+    @wraps(format_result)
+    def format_with_title(result: Any, benchmark: dict[str, Any], *options: Any) -> list[str]:
+        lines = format_result(result, benchmark, *options)
+        width = count_row_parameters(lines, benchmark["param_names"])
+        kept = [line for line in lines if set(line.split()[width:]) != {"n/a"}]
+        title = benchmark.get("pretty_name")
+        return [title, *kept] if title else kept
+
+    return format_with_title
+
+
+def count_row_parameters(lines: list[str], names: list[str]) -> int:
+    """Return how many parameters have a column of their names; the others have a column for each of their values."""
+    for line in lines:
+        words = line.split()
+        if words[:1] == names[:1]:
+            return len(set(words).intersection(names))
+    return 0
+
+
+# asv takes the lower value for the better one, whatever is tracked; a benchmark cannot say otherwise. For
+# `asv publish` asv.conf.json says that throughput has no regressions: its losses are those of step time.
+class HigherIsBetter(float):
+    """A value that is better when it is higher."""
+
+
+def mark_direction(
+    unroll_result: Callable[..., Iterator[tuple[Any, ...]]],
+) -> Callable[..., Iterator[tuple[Any, ...]]]:
+    """Wrap asv's iteration over a benchmark's results: mark throughputs, and leave out what is n/a."""
+
+    @wraps(unroll_result)
+    def unroll_marked(benchmark: str, *results: Any) -> Iterator[tuple[Any, ...]]:
+        for name, value, *others in unroll_result(benchmark, *results):
+            if value is not None and benchmark.endswith(HIGHER_IS_BETTER):
+                value = HigherIsBetter(value)
+            is_na = value != value  # NaN is not itself
+            if not is_na:
+                yield name, value, *others
+
+    return unroll_marked
+
+
+def compare_either_way(is_result_better: Callable[..., bool]) -> Callable[..., bool]:
+    """Wrap asv's test whether one result is better than another by a factor."""
+
+    @wraps(is_result_better)
+    def is_better(one: float, other: float, of_one: Any, of_other: Any, *factor: Any, **options: Any) -> bool:
+        if isinstance(one, HigherIsBetter):
+            one, other, of_one, of_other = other, one, of_other, of_one
+        return is_result_better(one, other, of_one, of_other, *factor, **options)
+
+    return is_better

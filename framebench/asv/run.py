@@ -1,0 +1,244 @@
+"""One `asv run`: a session that an interrupted run resumes, and each benchmark in its framework's environment alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+from asv import util
+from asv.benchmarks import Benchmarks
+from asv.commands import run as asv_run
+from asv.console import log
+from asv.runner import skip_benchmarks
+
+from framebench.asv import cases
+from framebench.asv.block import SELECTED
+from framebench.asv.building import Building, missing
+from framebench.asv.outcome import Outcome
+from framebench.asv.progress import Progress, listen
+from framebench.engine import environments
+from framebench.engine.runner import RESULTS
+from framebench.engine.session import Busy, Session, alone
+from framebench.records import provenance
+from framebench.records.pins import pinned_version
+from framebench.suite.profiles import described, profile_name
+
+OWN_ENVIRONMENTS = (
+    "the suite measures in environments of its own: leave out --python and -E existing, or name one of them, as in"
+    " -E framebench-py3.11-torch2.13.0"
+)
+
+
+@dataclass
+class AsvRun:
+    """The state of the one `asv run` of this process."""
+
+    selector: str = ""  # what was asked for on the command line
+    # asv puts its benchmarks and environments in here before it starts the first one
+    selection: dict[str, Any] = field(default_factory=dict)
+    has_started: bool = False  # something that was selected was due
+    session: Session | None = None
+    building: Building | None = None
+    outcome: Outcome = field(default_factory=lambda: Outcome(RESULTS, ""))
+    servers: list[subprocess.Popen[bytes]] = field(default_factory=list)  # that asv forks benchmark processes from
+
+    def open(self, benchmarks: Benchmarks, machine: str) -> None:
+        """Open the session, or resume the one that an equal run left; benchmark processes inherit its id."""
+        # what a record tells about its origin is known here, not in the benchmark processes
+        os.environ["FRAMEBENCH_MACHINE"] = machine
+        os.environ["FRAMEBENCH_COMMAND"] = provenance.command()
+        os.environ[SELECTED] = " ".join(case.id for case in cases.of_run(self.selection))
+        self.session = Session.open(RESULTS, provenance.code(), self.selector)
+        os.environ["FRAMEBENCH_SESSION"] = self.session.id
+        self.outcome = Outcome(RESULTS, self.session.id)
+        frameworks = []
+        for environment in self.selection["environments"]:
+            is_pinned = environment.version == pinned_version(environment.framework)
+            if is_pinned and cases.choose_framework(benchmarks, environment.framework):
+                frameworks.append(environment.framework)
+        self.building = Building(missing(list(dict.fromkeys(frameworks))))
+
+
+current = AsvRun()
+
+
+def in_session(run: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Wrap `asv run`: live progress, and a session that only a run closes which comes to its end.
+
+    Raises UserError, which ends asv with status 1, where something could not run at all. Status 2 is asv's own, for
+    benchmarks that failed: here cases that came out wrong or broke, whose records say why.
+    """
+
+    @wraps(run)
+    def run_in_session(cls: type[asv_run.Run], *args: Any, **kwargs: Any) -> int | None:
+        check_commits(kwargs.pop("range_spec", None))
+        check_stored_commit(kwargs.get("set_commit_hash"))
+        check_machine(kwargs.get("machine"))
+        check_environments(kwargs.get("env_spec"))
+        if kwargs.get("parallel", 1) != 1:
+            log.warning("--parallel is ignored: measurements at the same time would disturb each other")
+            kwargs["parallel"] = 1
+        words = ["asv run", profile_name(), kwargs.get("bench") or "", kwargs.get("env_spec") or ""]
+        current.selector = " ".join(map(str, words)).strip()
+        progress = Progress(lambda: len(cases.of_run(current.selection)), log.info, log.add)
+        with stopping_children(), holding_results(), listen(progress):
+            try:
+                result = run(cls, *args, **{**kwargs, "_returns": current.selection})
+            finally:
+                if current.building:
+                    current.building.stop()
+        if result is None and not current.has_started:
+            log.info("Nothing to measure: this commit has results of all that is selected")
+        # what could not run continues in the same session when it is repaired; what ran is not tried again in it
+        if current.session and current.outcome.is_complete:
+            current.session.close(RESULTS)
+        problem = current.outcome.problem()
+        if problem:
+            raise util.UserError(problem)
+        return result
+
+    return run_in_session
+
+
+def in_own_environments(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap asv's running of benchmarks in one environment: of the suite's it runs those of the framework alone.
+
+    A benchmark in a file of the user's runs in each environment, by the interpreter that runs asv.
+    """
+
+    @wraps(run_benchmarks)
+    def run_own(benchmarks: Benchmarks, env: Any, results: Any, **kwargs: Any) -> Any:
+        if not hasattr(env, "framework"):
+            raise util.UserError(OWN_ENVIRONMENTS)
+        check_selection(current.selection["benchmarks"])
+        of_framework = cases.choose_framework(benchmarks, env.framework)
+        of_users = cases.of_users(benchmarks)
+        chosen = cases.choose(benchmarks, [*of_framework, *of_users])
+        for _ in range(len(benchmarks) - len(chosen)):
+            log.step()
+        if not chosen:
+            return results
+        current.has_started = True
+        if of_framework:
+            if current.session is None:
+                current.open(benchmarks, results.params["machine"])
+            env.prepare(current.building)
+        if env.failure:
+            log.error(f"{env.name} cannot be used: {env.failure}")
+            current.outcome.failed_setups[env.framework] = env.failure
+            skip_benchmarks(of_framework, env, results=results)
+            of_framework = {}
+            chosen = cases.choose(benchmarks, of_users)
+        if chosen:
+            run_benchmarks(chosen, env, results=results, **kwargs)
+        if of_framework:
+            environment = environments.describe(env.framework, env.version)
+            planned = cases.measurable(of_framework, env.framework)
+            current.outcome.add(planned, environment, results.stderr)
+        return results
+
+    return run_own
+
+
+def check_selection(benchmarks: Benchmarks) -> None:
+    """Raise UserError where nothing that asv selected is a case of the profile."""
+    if not cases.has_any(benchmarks):
+        raise util.UserError(
+            f"--bench selects no case of the profile {profile_name()}, of size {described().size}; framebench list"
+            " has them, docs/asv.md how asv names them, FRAMEBENCH_PROFILE=NAME chooses another profile"
+        )
+
+
+def check_environments(env_spec: list[str] | None) -> None:
+    """Raise UserError where a Python is named in place of an environment of the suite's."""
+    for specifier in env_spec or ():
+        kind, _, python = specifier.partition(":")
+        if kind == "existing" or python == "same":
+            raise util.UserError(OWN_ENVIRONMENTS)
+
+
+def check_commits(requested: str | list[str] | None) -> None:
+    """Raise UserError where other commits are asked for than HEAD, under which the working tree is recorded.
+
+    `requested` is a range, a word of asv's such as NEW, or the commits of `asv continuous`.
+    """
+    if requested is None or requested == "HEAD":
+        return
+    if isinstance(requested, str):
+        commits = (provenance.git("rev-list", "--first-parent", requested, "--") or "").split()
+        name = requested
+    else:
+        commits = requested
+        name = " and ".join(commit[:8] for commit in requested)
+    if commits != [provenance.commit()]:
+        raise cannot_measure(name)
+
+
+def check_stored_commit(name: str | None) -> None:
+    """Raise UserError where results would be stored under another commit than the one that is measured."""
+    if name is not None:
+        commit = provenance.git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        if commit is None or commit != provenance.commit():
+            raise cannot_measure(name)
+
+
+def cannot_measure(commits: str) -> util.UserError:
+    """Return the error for other commits than HEAD."""
+    head = (provenance.commit() or "")[:8]
+    return util.UserError(
+        f"asv measures the working tree here, as HEAD ({head}), and cannot measure {commits}:"
+        " check each commit out, type asv run there, then asv compare"
+    )
+
+
+def check_machine(name: str | None) -> None:
+    """Raise UserError where results would be stored under what is no machine's name."""
+    try:
+        if name:
+            provenance.as_machine(name)
+        else:
+            provenance.machine_name()
+    except provenance.BadMachine as error:
+        raise util.UserError(str(error)) from error
+
+
+@contextmanager
+def stopping_children() -> Iterator[None]:
+    """Let asv stop its children when it is terminated, as at Ctrl-C; by default it would leave them running."""
+    signals = []
+    for stop in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(stop) is signal.SIG_DFL:
+            signals.append(stop)
+            signal.signal(stop, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        kill_servers()
+        raise util.UserError("Interrupted.") from None
+    finally:
+        for stop in signals:
+            signal.signal(stop, signal.SIG_DFL)
+
+
+def kill_servers() -> None:
+    """Kill what asv leaves behind if it is interrupted while a server starts: it would wait for its output for ever."""
+    for server in current.servers:
+        if server.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)  # asv gives it a process group of its own
+
+
+@contextmanager
+def holding_results() -> Iterator[None]:
+    """Hold the results folder; asv shows a UserError in a sentence."""
+    try:
+        with alone(RESULTS):
+            yield
+    except Busy as busy:
+        raise util.UserError(str(busy)) from busy

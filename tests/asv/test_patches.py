@@ -1,0 +1,72 @@
+"""The functions of asv that are replaced: what the pinned asv does, and what the replacement does instead."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any
+
+import pytest
+from asv import results, util
+from asv.commands import compare
+from asv.commands import run as asv_run
+
+from framebench.asv import patches
+
+BENCHMARK: dict[str, Any] = {
+    "name": "transformer.TransformerTorchTrain.track_peak_memory",
+    "pretty_name": "Transformer in PyTorch, train: peak memory",
+    "params": [["'fp32'", "'checkpoint'"], ["4", "8"]],
+    "param_names": ["strategy", "batch"],
+    "unit": "MiB",
+}
+THROUGHPUT = "transformer.TransformerTorchTrain.track_throughput"
+
+
+def test_a_run_takes_the_options_that_are_checked() -> None:
+    """`_returns` is where asv puts its selection; it builds its parser before it loads plug-ins."""
+    parameters = inspect.signature(asv_run.Run.run).parameters
+    assert {"range_spec", "set_commit_hash", "machine", "env_spec", "bench", "parallel", "_returns"} <= {*parameters}
+    assert "run_benchmarks" in inspect.getsource(asv_run.Run.run)
+    assert inspect.getsource(asv_run).count("run_benchmarks(") == 1, "called by the name that is replaced"
+    assert list(inspect.signature(asv_run.run_benchmarks).parameters)[:3] == ["benchmarks", "env", "results"]
+
+
+def test_a_peak_is_printed_in_mib() -> None:
+    assert util.human_value(159.136, "MiB") == "159.136", "asv itself leaves out a unit that it does not know"
+    print_value = patches.print_mib(util.human_value)
+    assert print_value(159.136, "MiB") == "159.1MiB"
+    assert print_value(math.nan, "MiB") == "n/a"
+    assert print_value(0.5, "seconds") == util.human_value(0.5, "seconds")
+
+
+def test_a_table_has_a_title_and_no_empty_rows() -> None:
+    values = [(159.136, None), (math.nan, None), (math.nan, None), (math.nan, None)]
+    plain = results._format_benchmark_result(values, BENCHMARK)
+    assert any("checkpoint" in line for line in plain)
+    assert not any("Transformer" in line for line in plain), "asv itself names no benchmark"
+    lines = patches.add_title(results._format_benchmark_result)(values, BENCHMARK)
+    assert lines[0] == "Transformer in PyTorch, train: peak memory"
+    assert any("fp32" in line for line in lines)
+    assert not any("checkpoint" in line for line in lines)
+
+
+def test_a_comparison_has_no_rows_without_numbers() -> None:
+    unroll = patches.mark_direction(compare.unroll_result)
+    rows = list(unroll(THROUGHPUT, BENCHMARK["params"], [200.0, math.nan, None, math.nan], [None] * 4, [None] * 4))
+    assert [(name, value) for name, value, *_ in rows] == [
+        (f"{THROUGHPUT}('fp32', 4)", 200.0),
+        (f"{THROUGHPUT}('checkpoint', 4)", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "is_higher_better"), [(THROUGHPUT, True), (BENCHMARK["name"], False)], ids=["throughput", "peak"]
+)
+def test_more_throughput_and_less_memory_are_better(benchmark: str, is_higher_better: bool) -> None:
+    unroll = patches.mark_direction(compare.unroll_result)
+    is_better = patches.compare_either_way(compare._is_result_better)
+    ((_, high, *_),) = unroll(benchmark, [], [200.0], [None], [None])
+    ((_, low, *_),) = unroll(benchmark, [], [100.0], [None], [None])
+    assert is_better(high, low, None, None, 1.1) is is_higher_better
+    assert is_better(low, high, None, None, 1.1) is not is_higher_better
