@@ -50,6 +50,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "framebench.features.versions.command",
         "framebench.features.versions.bisect_command",
         "framebench.features.versions.newest_command",
+        "framebench.features.versions.publish_command",
     ),
 }
 

@@ -1,0 +1,128 @@
+"""asv's history of framework releases: made from records, published and compared by the real asv."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from framebench.asv import history
+from framebench.asv.history import Release
+from framebench.records.record import Record
+from framebench.suite.case import Case
+from tests.discovery import listing
+from tests.handmade import RIGHT, provenance, record
+from tests.processes import ROOT
+
+MIB = 2**20
+RELEASES = ["0.8.0", "0.8.1", "0.9.0", "0.9.1", "0.9.2", "0.10.0", "0.10.1", "0.10.2"]
+FP32 = Case("transformer", "jax", "train", "fp32", 4)
+CHECKPOINT = Case("transformer", "jax", "train", "checkpoint", 4)
+FP32_PEAK = "transformer.TransformerJaxTrain.track_peak_memory('fp32', 4)"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """The project's configuration, in a folder of its own."""
+    file = tmp_path / "asv.releases.json"
+    file.write_text((ROOT / "asv.releases.json").read_text())
+    return file
+
+
+@pytest.fixture(autouse=True)
+def discovered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "discover", lambda config: json.loads(listing("quick")))
+
+
+def measured(case: Case, version: str, mib: float, machine: str = "m") -> Record:
+    origin = provenance(versions={case.framework: version}, machine=machine)
+    return record(case, peaks={"host.rss": int(mib * MIB)}, step_s=[0.5], provenance=origin, **RIGHT)
+
+
+def asv(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(config.parent)}
+    command = [sys.executable, "-m", "asv", "--config", str(config), *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("rise", [1.02, 1.05, 1.3])
+def test_a_step_between_two_releases_is_a_regression(config: Path, rise: float) -> None:
+    records = []
+    for version in RELEASES:
+        factor = rise if version in RELEASES[4:] else 1.0
+        records.append(measured(FP32, version, 100.0 * factor))
+        records.append(measured(CHECKPOINT, version, 50.0))
+
+    history.write(records, config)
+    (found,) = history.publish(config)
+
+    assert (found.benchmark, found.before, found.after) == (FP32_PEAK, "jax-0.9.1", "jax-0.9.2")
+    assert found.change == pytest.approx(rise - 1, abs=0.001)
+    listed = json.loads((config.parent / ".asv/releases/html/regressions.json").read_text())["regressions"]
+    assert [name for name, *_ in listed] == [FP32_PEAK]
+
+
+def test_releases_without_a_change_are_no_regression(config: Path) -> None:
+    """Peaks repeat to 0.1 %."""
+    noise = [0.05, -0.1, 0.0, 0.1, -0.05, 0.08, -0.02, 0.1]
+    history.write([measured(FP32, v, 100.0 + n) for v, n in zip(RELEASES, noise, strict=True)], config)
+    assert history.publish(config) == []
+
+
+def test_asv_compares_two_releases_by_their_tags(config: Path) -> None:
+    history.write([measured(FP32, "0.9.2", 100.0), measured(FP32, "0.10.2", 130.0)], config)
+    done = asv(config, "compare", "jax-0.9.2", "jax-0.10.2")
+    assert done.returncode == 0, done.stderr
+    (row,) = [line for line in done.stdout.splitlines() if FP32_PEAK in line]
+    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    assert cells == ["+", "100.0MiB", "130.0MiB", "1.3", FP32_PEAK]
+
+
+def test_every_release_of_a_framework_is_one_environment(config: Path) -> None:
+    """asv draws a graph for each environment: a step between two of them would be in none."""
+    history.write([measured(FP32, version, 100.0) for version in RELEASES], config)
+    asv(config, "publish", "--no-pull")
+    index = json.loads((config.parent / ".asv/releases/html/index.json").read_text())
+    assert len(index["graph_param_list"]) == 1
+    assert set(index["tags"]) == {f"jax-{version}" for version in [*RELEASES, "0.8.2", "0.8.3", "0.9.0.1"]}
+    every = index["benchmarks"]["transformer.TransformerJaxTrain.track_peak_memory"]["params"]
+    assert every == [["'fp32'"], ["4"]], "no page opens on parameters that nobody measured"
+
+
+def test_machines_and_frameworks_with_one_release_have_no_history(config: Path) -> None:
+    torch = Case("transformer", "torch", "train", "fp32", 4)
+    records = [measured(FP32, "0.9.2", 100.0, "old"), measured(FP32, "0.10.2", 100.0), measured(torch, "2.13.0", 90.0)]
+    with pytest.raises(history.NoHistoryError, match="framebench versions run"):
+        history.write(records, config)
+
+
+def test_the_same_records_give_the_same_commits(config: Path) -> None:
+    records = [measured(FP32, "0.9.2", 100.0), measured(FP32, "0.10.2", 130.0)]
+    files = []
+    for _ in range(2):
+        history.write(records, config)
+        files.append(sorted(path.name for path in (config.parent / ".asv/releases/results/m").iterdir()))
+    assert files[0] == files[1]
+
+
+def test_a_release_never_comes_before_an_older_version() -> None:
+    """0.8.3 mends 0.8 and appeared after 0.9.0; the day of 0.9.9 is not known."""
+    placed = history.place_in_time("jax", {"0.8.2", "0.9.9"})
+    versions = [release.version for release in placed]
+    days = [release.released for release in placed]
+    assert versions == ["0.8.2", "0.8.3", "0.9.0", "0.9.0.1", "0.9.1", "0.9.2", "0.9.9"]
+    assert days == sorted(days)
+    assert placed[0] == Release("jax", "0.8.2", date(2025, 12, 18))
+
+
+def test_the_day_of_every_pinned_release_is_known() -> None:
+    from framebench.records.pins import pinned_versions
+    from framebench.suite.strategy import FRAMEWORKS
+
+    known = {(release.framework, release.version) for release in history.known_releases()}
+    assert {(framework, version) for framework in FRAMEWORKS for version in pinned_versions(framework)} <= known
