@@ -159,7 +159,9 @@ def read_numbers(measured: Measured) -> Numbers:
     step_times = [timed.step_time_s for timed in measured.timed if timed.step_time_s]
     if step_times:
         numbers["track_step_time"] = median(step_times)
-        numbers["track_throughput"] = round(work_of(record.parsed) / median(step_times), 2)
+        work = work_of(record.parsed)
+        if work is not None:  # of a case that this version still has
+            numbers["track_throughput"] = round(work / median(step_times), 2)
     first_steps = [timed.first_step_s for timed in measured.timed if timed.first_step_s]
     if first_steps:
         numbers["track_first_step"] = median(first_steps)

@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "framebench.features.versions.bisect_command",
         "framebench.features.versions.newest_command",
         "framebench.features.versions.publish_command",
+        "framebench.features.versions.add_command",
     ),
 }
 

@@ -54,6 +54,13 @@ def between(framework: str, first: str, last: str, all_releases: list[str]) -> l
     return all_releases[start : end + 1]
 
 
+def check_listed(framework: str, version: str) -> None:
+    """Raise SetupError for a release that does not exist, with the nearest ones."""
+    all_releases = listed(framework)
+    if version not in {Version(release).public for release in all_releases}:
+        raise SetupError(f"no release {version!r} of {framework}; the nearest: {', '.join(nearest(version, all_releases))}")
+
+
 def nearest(version: str, all_releases: list[str]) -> list[str]:
     """Return the releases before and after a version; the newest two for what is no version."""
     try:

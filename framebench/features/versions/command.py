@@ -25,7 +25,7 @@ from framebench.cli.shared import (
     say,
     session,
 )
-from framebench.engine import environments, runner
+from framebench.engine import environments, releases, runner
 from framebench.engine.progress import CaseProgress
 from framebench.features.versions import measure as versions
 from framebench.features.versions import own
@@ -44,7 +44,7 @@ def run(
     framework: Annotated[str, typer.Option(help="Such as jax.")],
     selectors: Annotated[list[str] | None, typer.Argument(help="Cases. Default: a few usual ones.")] = None,
     profile: Profile = None,
-    version: Annotated[list[str] | None, typer.Option(help="May be repeated. Default: all pinned versions.")] = None,
+    version: Annotated[list[str] | None, typer.Option(help="Any release; may be repeated. Default: all pinned ones.")] = None,
     blocks: Annotated[int, typer.Option(min=1, help="Number of blocks per case.")] = versions.BLOCKS,
     rounds: Rounds = runner.Options.rounds,
     results: Results = runner.RESULTS,
@@ -55,6 +55,8 @@ def run(
     ] = None,
 ) -> None:
     """Measure the same cases in several versions, taking turns in the same blocks. An interrupted run resumes.
+
+    A release that is not pinned is installed with the packages of the pinned one as far as they go together, and kept.
 
     Exit code 1: a case was wrong, crashed, or ran out of time.
     With --device: what releases plan for a device that is not here. For JAX the last eight, unless some are
@@ -75,7 +77,7 @@ def run(
         fail("none of these cases can run here; framebench list --strategies has the reasons", 2)
     asked = " ".join(["versions run", framework, *matrix, str(blocks), *(selectors or []), profile or "", str(options)])
     with session(results, asked) as opened:
-        ready = {v: environments.ensure(framework, v, say) for v in matrix}
+        ready = {v: releases.beside(framework, v, "", (), say) for v in matrix}
         for environment in ready.values():
             environments.warm(environment, profile or "quick", say)
         with CaseProgress(able, results, err, blocks * len(matrix), opened.id) as progress:
@@ -125,7 +127,7 @@ def compare_(
     from framebench.analysis.results import Results as Folder
 
     folder = Folder(results)
-    machines = machines_of(folder, machine, lambda name: {base, change} <= releases(folder.of_machine(name)))
+    machines = machines_of(folder, machine, lambda name: {base, change} <= measured_releases(folder.of_machine(name)))
     judge([r for r in folder.records if r.provenance.machine in machines], base, change, threshold, results, as_json)
 
 
@@ -157,8 +159,8 @@ def judge(machine_records: list[Record], base: str, change: str, threshold: str 
         fail("too few blocks for any verdict; measure the versions in turn: framebench versions run", 3)
 
 
-def releases(records: list[Record]) -> set[str]:
-    """Such as `jax==0.9.2`."""
+def measured_releases(records: list[Record]) -> set[str]:
+    """Return the releases that records are of, such as `jax==0.9.2`."""
     return {f"{record.parsed.framework}=={record.framework_version}" for record in records}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from framebench.engine import environments
+from framebench.engine import releases
 from framebench.engine.blocks import NOBODY, Listener, Run
 from framebench.engine.blocks import measure as blocks_of
 from framebench.engine.environments import Environment, SetupError
@@ -28,18 +28,20 @@ STANDING = (CANARY, "transformer/*/train/fp32", "transformer/*/train/checkpoint"
 
 
 def matrix(framework: str, wanted: list[str] | None = None) -> list[str]:
-    """The versions to measure, oldest first; all that have pinned requirements, unless some are named.
+    """Return the versions to measure, oldest first: all that are pinned, unless some are named.
 
-    Raises UnknownName for an unknown framework, SetupError for an unknown version and where there are not two of them.
+    A release that is not pinned may be named too. Raises UnknownName for an unknown framework, SetupError for a
+    release that does not exist and where there are not two of them.
     """
     available_versions = pinned_versions(framework)
     for version in wanted or ():
-        environments.requirement_file(framework, version)
+        if version not in available_versions:
+            releases.check_listed(framework, version)
     chosen_versions = sorted(set(wanted or available_versions), key=Version)
     if len(chosen_versions) < 2:
         raise SetupError(
-            f"{framework} has one version to measure, {chosen_versions[0]}, and nothing to compare it with; pin another in "
-            f"requirements/versions/{framework}-VERSION.txt (there are: {', '.join(available_versions)})"
+            f"{framework} has one version to measure, {chosen_versions[0]}, and nothing to compare it with: name another by"
+            f" --version, or pin it: framebench versions add {framework}==VERSION (pinned: {', '.join(available_versions)})"
         )
     return chosen_versions
 
