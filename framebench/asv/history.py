@@ -30,7 +30,7 @@ from asv.config import Config
 from asv.machine import Machine
 from asv.results import Results
 from asv.runner import BenchmarkResult
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from framebench.analysis.selection import Measured, select_cases
 from framebench.asv.cases import SuiteClass
@@ -120,9 +120,9 @@ def collect(records: Iterable[Record]) -> History:
     for measured in select_cases(records):
         record = measured.read
         numbers = read_numbers(measured)
-        if numbers and record.framework_version:
+        version = read_version(record)
+        if numbers and version:
             place = Place(record.provenance.machine, record.parsed.framework)
-            version = Version(record.framework_version).public
             history[place][record.parsed][version] = numbers
     compared: History = {}
     for place, cases in history.items():
@@ -142,6 +142,14 @@ def keep_compared(versions: dict[str, Numbers]) -> dict[str, Numbers]:
         if shared:
             kept[version] = shared
     return kept
+
+
+def read_version(record: Record) -> str:
+    """Return the release that a record is of, without a build's label; nothing where it is no version."""
+    try:
+        return Version(record.framework_version or "").public
+    except InvalidVersion:
+        return ""
 
 
 def read_numbers(measured: Measured) -> Numbers:

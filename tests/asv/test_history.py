@@ -94,6 +94,12 @@ def test_every_release_of_a_framework_is_one_environment(config: Path) -> None:
     assert every == [["'fp32'"], ["4"]], "no page opens on parameters that nobody measured"
 
 
+def test_builds_of_a_release_are_one_release_and_what_is_no_version_is_left_out() -> None:
+    records = [measured(FP32, version, 100.0) for version in ("0.9.2", "0.10.2+cpu", "a b")]
+    ((_, cases),) = history.collect(records).items()
+    assert set(cases[FP32]) == {"0.9.2", "0.10.2"}
+
+
 def test_machines_and_frameworks_with_one_release_have_no_history(config: Path) -> None:
     torch = Case("transformer", "torch", "train", "fp32", 4)
     records = [measured(FP32, "0.9.2", 100.0, "old"), measured(FP32, "0.10.2", 100.0), measured(torch, "2.13.0", 90.0)]

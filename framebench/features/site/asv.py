@@ -20,7 +20,9 @@ from typing import Any
 
 from asv.graph import Graph
 
+from framebench.asv import history
 from framebench.records.provenance import ROOT
+from framebench.records.record import Record
 
 KEPT = ("index.json", "info.json", "regressions.json", "graphs")
 LIMIT_S = 300
@@ -32,7 +34,7 @@ class Series:
 
     parameters: str
     where: str  # machine, framework version, branch
-    points: tuple[tuple[str, float], ...]  # (commit, value)
+    points: tuple[tuple[str, float], ...]  # (commit or tag, value)
 
     @property
     def change(self) -> float | None:
@@ -101,6 +103,20 @@ def publish(settings: dict[str, Any], folder: Path) -> None:
         raise Unpublished(f"asv publish did not run: {error}") from error
 
 
+def releases(records: list[Record]) -> list[Benchmark]:
+    """Return asv's history of the frameworks' releases (`framebench versions publish`); none without two releases."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / history.CONFIG.name
+        try:
+            # its paths are relative to where it lies
+            shutil.copy(history.CONFIG, config)
+            history.write(records, config)
+            history.publish(config)
+        except (history.NoHistoryError, OSError):
+            return []
+        return benchmarks(Path(history.load_config(config).html_dir))
+
+
 def benchmarks(folder: Path) -> list[Benchmark]:
     """What asv published, benchmark by benchmark; those without a value are left out."""
     index = json.loads((folder / "index.json").read_text())
@@ -118,10 +134,13 @@ def histories(folder: Path, index: dict[str, Any], about: dict[str, Any], place:
     if not file.exists():
         return
     points = json.loads(file.read_text())
+    tags = {revision: tag for tag, revision in index["tags"].items()}
     for i, parameters in enumerate(itertools.product(*about["params"])):
         mine = [(revision, values[i] if isinstance(values, list) else values) for revision, values in points]
         measured_points = tuple(
-            (index["revision_to_hash"][str(revision)][:8], value) for revision, value in mine if value is not None
+            (tags.get(revision) or index["revision_to_hash"][str(revision)][:8], value)
+            for revision, value in mine
+            if value is not None
         )
         if measured_points:
             named = ", ".join(f"{name} {value.strip(chr(39))}" for name, value in zip(about["param_names"], parameters))
@@ -130,5 +149,5 @@ def histories(folder: Path, index: dict[str, Any], about: dict[str, Any], place:
 
 def _described(place: dict[str, str | None]) -> str:
     """Machine and version: `xeon-2core, jax 0.10.2`."""
-    others = [f"{k} {v}" for k, v in sorted(place.items()) if v and k not in ("machine", "branch", "python")]
+    others = [f"{k} {v}" for k, v in sorted(place.items()) if v and k not in ("machine", "branch", "python", "framework")]
     return ", ".join([place["machine"] or "", *others])

@@ -39,7 +39,12 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
     empty(target)
     shutil.copytree(THIS_FOLDER / "static", target / "static")
     writer = Writer(target, {"machines": everywhere, "results": results.root.name})
+    # every page's header links to these two
+    releases = asv.releases(shown_records)
+    writer.common["has_releases"] = bool(releases)
     writer.common["without_asv"] = _write_asv(writer, results.root)
+    if releases:
+        writer.page("asv/releases.html", "asv_releases.html", benchmarks=releases)
     writer.page("support.html", "support.html", comparisons=support.make_tables())
     from framebench.analysis import figures  # takes seconds
     from framebench.publish.figures import questions

@@ -23,6 +23,7 @@ from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect
+from tests import handmade
 from tests.audit import dead_links
 from tests.handmade import in_blocks
 from tests.material import RESULTS
@@ -272,6 +273,18 @@ def test_asv_publishes_without_its_page(tmp_path: Path) -> None:
     (peak,) = [b for b in found if b.name == "transformer.TransformerTorchTrain.track_peak_memory"]
     stored = {v for file in (tmp_path / "asv" / "graphs" / "branch-HEAD").rglob(f"{peak.name}.json") for v in numbers(file)}
     assert {value for s in peak.series for _, value in s.points} == stored
+
+
+def test_releases_are_a_page_of_their_own(tmp_path: Path) -> None:
+    records = []
+    for version, peak in (("2.12.1", 100), ("2.13.0", 130)):
+        record = handmade.made("fp32", peak * 2**20, 1.0)
+        records.append(record.model_copy(update={"provenance": handmade.provenance(versions={"torch": version})}))
+    (peak,) = [b for b in asv.releases(records) if b.name == "transformer.TransformerTorchTrainTiny.track_peak_memory"]
+    (series,) = peak.series
+    assert (series.parameters, series.where) == ("strategy fp32, batch 4", "m")
+    assert series.points == (("torch-2.12.1", 100.0), ("torch-2.13.0", 130.0))
+    assert asv.releases(records[:1]) == []
 
 
 def test_asv_is_asked_only_if_a_machine_has_two_commits(tmp_path: Path) -> None:
