@@ -1,1 +1,1 @@
-"""The suite's benchmarks as asv finds them: a module per workload, named as its folder in `models/`."""
+"""The suite's benchmarks for asv: a module per workload, named as its folder in `models/`."""

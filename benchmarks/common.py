@@ -1,7 +1,7 @@
 """What the benchmark classes share: the metrics of one measured case, and which cases a class has.
 
-A class in `resnet50.py`, `transformer.py` or `unet3d.py` stands for one workload in one framework, scenario
-and size. asv measures each of its `track_` methods for each strategy and batch.
+A class in `resnet50.py`, `transformer.py` or `unet3d.py` stands for one workload in one framework,
+scenario and size. asv measures each of its `track_` methods for each strategy and batch.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ PROFILE = tuple(profiles.profile())
 MIB = 2**20
 TrackMethod = Callable[[Any, str, int], float]
 
-# asv compares results of one version only. Without these, every edit of this file would be a new version.
+# asv compares results of one version only. Without these, every edit of this file would be a new
+# version.
 VERSION = str(protocol.VERSION)
 # Before, the peak was in bytes and by each framework's own counter.
 PEAK_VERSION = f"{protocol.VERSION}-MiB"
 
 
 def metric(title: str, unit: str, version: str = VERSION) -> Callable[[TrackMethod], TrackMethod]:
-    """Give a `track_` method the attributes that asv reads; its class's name is added to the title later."""
+    """Give a `track_` method the attributes that asv reads; its class completes the title."""
 
     def describe(method: TrackMethod) -> TrackMethod:
         vars(method).update(title=title, unit=unit, version=version)
@@ -49,14 +50,15 @@ def metric(title: str, unit: str, version: str = VERSION) -> Callable[[TrackMeth
 
 
 class CaseFailed(RuntimeError):
-    """The case has no number, which asv shows as "failed"; the message is the record's status and reason."""
+    """The case has no number, which asv shows as "failed"; the message says why."""
 
 
 class CaseBenchmark(ABC):
-    """A workload in one framework, scenario and size, with its strategies and batches as parameters.
+    """A workload in one framework, scenario and size; parameters are strategies and batches.
 
-    asv runs every metric of every parameter in a process of its own. The first process that asks for a case
-    measures the block that the case is in. All others find their record in the same session.
+    asv runs every metric of every parameter in a process of its own. The first process that asks
+    for a case measures the block that the case is in. All others find their record in the same
+    session.
     """
 
     size: ClassVar[str] = DEFAULT_SIZE
@@ -66,7 +68,8 @@ class CaseBenchmark(ABC):
     # More than the limits of a whole block: were asv to stop a case, its reason would be lost.
     timeout = 24 * 3600
 
-    # Abstract, so that asv, which collects every concrete class, passes over the classes in this file.
+    # Abstract, so that asv, which collects every concrete class, passes over the classes in this
+    # file.
     @property
     @abstractmethod
     def workload(self) -> str:
@@ -196,7 +199,7 @@ class CustomOperator(CaseBenchmark):
 
 
 def copy_for_class(method: TrackMethod, about: str, work_unit: str) -> TrackMethod:
-    """Return a copy of an inherited method with the class's own title: asv shows it on its pages and tables."""
+    """Return a copy of an inherited method with the class's own title, which asv shows."""
 
     @functools.wraps(method)
     def track(self: CaseBenchmark, strategy: str, batch: int) -> float:

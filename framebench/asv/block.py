@@ -1,4 +1,4 @@
-"""The record of a case in an `asv run`: found, or measured now with the whole block that the case is in."""
+"""Find the record of a case in an `asv run`, or measure the whole block that it is in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BLOCKS = "FRAMEBENCH_BLOCKS"
 
 
 class ProgressSender(Listener):
-    """Report the cases of one framework to the `asv run`; cases of others are measured next to them."""
+    """Report the cases of one framework to the `asv run`, not those measured next to them."""
 
     def __init__(self, environment: str) -> None:
         self.environment = environment
@@ -43,8 +43,8 @@ class ProgressSender(Listener):
 def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Record:
     """Return the case's record of this session in an environment such as `torch==2.13.0`.
 
-    The first caller measures the block that the case is in. Of several records the first one counts: it has the
-    memory too.
+    The first caller measures the block that the case is in. Of several records the first one
+    counts: it has the memory too.
     """
     described = profiles.described()
     options = runner.Options(profile=profiles.profile_name(), rounds=described.rounds, time_limit_s=described.limit_s)
@@ -73,7 +73,7 @@ def differs_in_strategy_only(one: Case, other: Case) -> bool:
 
 
 def built_environments(requested: list[Case], own: Environment) -> dict[str, Environment]:
-    """Return the environments of the requested frameworks that are built; of the own framework the given one."""
+    """Return the built environments of the requested frameworks, and the given one of its own."""
     available = {own.framework: own}
     for framework in {case.framework for case in requested} - {own.framework}:
         environment = environments.describe(framework)

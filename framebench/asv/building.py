@@ -81,7 +81,7 @@ def keep_off_timed_core(pid: int) -> None:
 
 
 def missing(frameworks: list[str]) -> list[str]:
-    """Return those whose pinned environment, or whose kernels for this profile, are not built yet."""
+    """Return those whose pinned environment, or kernels for this profile, are not built yet."""
     unready = []
     for framework in frameworks:
         environment = environments.describe(framework)

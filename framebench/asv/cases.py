@@ -1,7 +1,8 @@
 """Which cases of the suite stand behind asv's benchmarks, and which of them a run measures.
 
-asv takes the product of a benchmark's parameters. It starts a process for each combination that it selected, and
-prints a row for each one that it did not. Most combinations are no case of the profile that is measured.
+asv takes the product of a benchmark's parameters. It starts a process for each combination that it
+selected, and prints a row for each one that it did not. Most combinations are no case of the
+profile that is measured.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class SuiteClass(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name that the class must have, with its module: `transformer.TransformerTorchTrainTiny`."""
+        """The name that the class must have: `transformer.TransformerTorchTrainTiny`."""
         workload = spec.workload(self.workload).benchmark
         scenario = self.scenario.title().replace("_", "")
         size = "" if self.size == DEFAULT_SIZE else self.size.title()
@@ -51,7 +52,7 @@ def suite_classes() -> dict[str, SuiteClass]:
 
 @cache
 def every_case() -> tuple[Case, ...]:
-    """Return the cases of all profiles: the parameters of a benchmark are the same under each of them.
+    """Return the cases of all profiles: a benchmark has the same parameters under each of them.
 
     So asv adds up what several profiles measured at one commit.
     """
@@ -60,7 +61,7 @@ def every_case() -> tuple[Case, ...]:
 
 
 def cases_of_class(workload: str, framework: str, scenario: str, size: str) -> list[Case]:
-    """Return the cases of a class, without those that its framework or its workload can never have."""
+    """Return the cases of a class that its framework and its workload can have."""
     wanted = (workload, framework, scenario, size)
     cases = []
     for case in every_case():
@@ -77,7 +78,8 @@ def cases_of_class(workload: str, framework: str, scenario: str, size: str) -> l
 def parse(benchmark: str) -> SuiteClass | None:
     """Return what a benchmark such as `unet3d.UNet3DJaxTrain.track_step_time` measures.
 
-    None for a benchmark that is not of the suite, such as one in a file that somebody put into `benchmarks/`.
+    None for a benchmark that is not of the suite, such as one in a file that somebody put into
+    `benchmarks/`.
     """
     class_name, _, _ = benchmark.rpartition(".")
     return suite_classes().get(class_name)
@@ -99,7 +101,7 @@ def of_users(benchmarks: Iterable[str]) -> list[str]:
 
 
 def selected(benchmarks: Benchmarks, name: str) -> dict[int, Case]:
-    """Return the profile's cases that asv selected of a benchmark, by their index in the product of its parameters."""
+    """Return the selected cases of the profile by their index in the product of the parameters."""
     suite_class = parse(name)
     if suite_class is None:
         return {}
@@ -122,7 +124,7 @@ def profile_cases(suite_class: SuiteClass, profile_name: str) -> list[Case]:
 
 
 def choose(benchmarks: Benchmarks, names: Iterable[str]) -> Benchmarks:
-    """Return asv's selection with these benchmarks alone, and of the suite's with the cases of the profile alone."""
+    """Return asv's selection with these benchmarks, and of the suite's with the profile's cases."""
     selection = {}
     for name in names:
         if parse(name) is None:
@@ -142,7 +144,7 @@ def choose_framework(benchmarks: Benchmarks, framework: str) -> Benchmarks:
 
 
 def measurable(benchmarks: Benchmarks, framework: str) -> list[Case]:
-    """Return the selected cases of a framework that this machine can measure, in the profile's order."""
+    """Return the selected cases of a framework that this machine can measure, in order."""
     chosen: set[Case] = set()
     for name in of_framework(benchmarks, framework):
         chosen.update(selected(benchmarks, name).values())

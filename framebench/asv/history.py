@@ -1,9 +1,10 @@
-"""A history of framework releases for asv, from records: a git repository with one commit per release, and results.
+"""Write a history of framework releases for asv: a repository with a commit per release.
 
-asv draws results over the commits of a repository, and looks for steps between them. A release of a framework is an
-environment to asv, so a step between two releases is in no graph. Here each release is a commit, tagged
-`jax-0.10.2` and dated by its release, and each framework is one environment. So `asv publish` lists a step between
-two releases as a regression, and `asv compare jax-0.9.2 jax-0.10.2` compares them.
+asv draws results over the commits of a repository, and looks for steps between them. A release of a
+framework is an environment to asv, so a step between two releases is in no graph. Here each release
+is a commit, tagged `jax-0.10.2` and dated by its release, and each framework is one environment. So
+`asv publish` lists a step between two releases as a regression, and `asv compare jax-0.9.2
+jax-0.10.2` compares them.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ History = dict[Place, dict[Case, dict[str, Numbers]]]  # by version
 
 
 def write(records: Iterable[Record], config_file: Path = CONFIG) -> list[Release]:
-    """Write repository, result files and benchmarks where a configuration names them. Return the releases.
+    """Write repository, results and benchmarks of a configuration. Return the releases.
 
     What was there is replaced. Raises NoHistoryError.
     """
@@ -104,7 +105,7 @@ def write(records: Iterable[Record], config_file: Path = CONFIG) -> list[Release
 
 
 def load_config(file: Path) -> Config:
-    """Return a configuration with absolute paths. Raises NoHistoryError where the file is not there."""
+    """Return a configuration with absolute paths. Raises NoHistoryError without the file."""
     if not file.exists():
         raise NoHistoryError(f"{file.name} is not there: a history is made in a checkout of the project")
     config = Config.load(str(file))
@@ -145,7 +146,7 @@ def keep_compared(versions: dict[str, Numbers]) -> dict[str, Numbers]:
 
 
 def read_version(record: Record) -> str:
-    """Return the release that a record is of, without a build's label; nothing where it is no version."""
+    """Return a record's release without a build's label; nothing where it is no version."""
     try:
         return Version(record.framework_version or "").public
     except InvalidVersion:
@@ -183,9 +184,10 @@ def known_releases() -> list[Release]:
 
 
 def order_releases(history: History) -> list[Release]:
-    """Return all releases from the oldest that was measured to the newest, in the order of their commits.
+    """Return all releases from the oldest measured one to the newest, in the order of commits.
 
-    Those between them are commits without results: the step lies at one of these or at the next measured one.
+    Those between them are commits without results: the step lies at one of these or at the next
+    measured one.
     """
     measured: dict[str, set[str]] = defaultdict(set)
     for place, cases in history.items():
@@ -200,7 +202,8 @@ def order_releases(history: History) -> list[Release]:
 def place_in_time(framework: str, measured: set[str]) -> list[Release]:
     """Return a framework's releases by version, each at its day but none before an older version.
 
-    A fix of an older line may appear after a newer one. A release whose day is not known follows the one before it.
+    A fix of an older line may appear after a newer one. A release whose day is not known follows
+    the one before it.
     """
     days = {release.version: release.released for release in known_releases() if release.framework == framework}
     oldest, newest = min(measured, key=Version), max(measured, key=Version)
@@ -249,7 +252,7 @@ def write_repository(releases: list[Release], where: Path) -> dict[Release, str]
 
 
 def git(where: Path, *arguments: str, **variables: str) -> str:
-    """Run git in a folder, without the user's settings. Return what it prints. Raises NoHistoryError."""
+    """Run git without the user's settings. Return what it prints. Raises NoHistoryError."""
     environment = {**os.environ, **variables, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     try:
         done = subprocess.run(["git", *arguments], cwd=where, env=environment, check=True, capture_output=True, text=True)
@@ -276,7 +279,7 @@ def discover(config: Config) -> list[dict[str, Any]]:
 
 
 def keep_measured(benchmarks: list[dict[str, Any]], history: History) -> list[dict[str, Any]]:
-    """Return the benchmarks with the parameters that were measured alone, so that no page of asv's opens empty."""
+    """Return the benchmarks with measured parameters alone: no page of asv's opens empty."""
     strategies: dict[str, set[str]] = defaultdict(set)
     batches: dict[str, set[str]] = defaultdict(set)
     for cases in history.values():
@@ -324,7 +327,8 @@ def write_results(
         if release.framework != place.framework:
             continue
         milliseconds = int(datetime.combine(release.released, time(12), UTC).timestamp() * 1000)
-        # the release is the commit, and not a requirement, which would make each one a graph of its own
+        # the release is the commit, and not a requirement, which would make each one a graph of its
+        # own
         results = Results(
             {"machine": place.machine, "framework": place.framework}, {}, commit, milliseconds, "",
             place.environment, {},
@@ -380,7 +384,7 @@ def publish(config_file: Path = CONFIG) -> list[Regression]:
 
 
 def machine_in(graph_path: str) -> str:
-    """Return the machine of a graph, which asv names by its parameters: `graphs/.../machine-zen4/...`."""
+    """Return the machine in the path of a graph: `graphs/.../machine-zen4/...`."""
     for part in graph_path.split("/"):
         if part.startswith("machine-"):
             return part.removeprefix("machine-")

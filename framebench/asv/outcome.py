@@ -1,7 +1,8 @@
-"""Whether an `asv run` has answered: what could not be set up, what left no record, and whether anything came out right.
+"""Decide whether an `asv run` has answered, and say why not.
 
-asv ends with status 2 whenever a benchmark failed, be it that a case came out wrong or that nothing could run. Here the second
-ends with status 1 and a sentence, so that 2 means: it has answered, but for cases whose records say why they failed.
+asv ends with status 2 whenever a benchmark failed, be it that a case came out wrong or that nothing
+could run. Here the second ends with status 1 and a sentence, so that 2 means: it has answered, but
+for cases whose records say why they failed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Outcome:
     recorded: list[Record] = field(default_factory=list)
 
     def add(self, planned: list[Case], environment: Environment, stderr: Mapping[str, str | None]) -> None:
-        """Look up what the session has recorded of the cases that were to be measured in an environment.
+        """Look up what the session recorded of the cases that an environment was to measure.
 
         `stderr`: what each benchmark of it printed, as asv kept it.
         """
@@ -49,7 +50,7 @@ class Outcome:
         return not self.failed_setups and not self.unrecorded
 
     def problem(self) -> str:
-        """Return why the run has not answered, with the command that helps; nothing where it has."""
+        """Return why the run has not answered, and what helps; nothing where it has."""
         if self.failed_setups:
             return "; ".join(explain_setup(framework, why) for framework, why in self.failed_setups.items())
         if self.unrecorded:
@@ -68,14 +69,14 @@ class Outcome:
 
 
 def find_last_words(stderr: str | None) -> str:
-    """Return the last line of what a benchmark printed, such as that of a traceback, but for asv's own."""
+    """Return the last line that a benchmark printed, such as that of a traceback."""
     lines = [line.strip() for line in (stderr or "").splitlines()]
     told = [line for line in lines if line and not line.startswith(("asv:", "For parameters:"))]
     return told[-1] if told else ""
 
 
 def explain_setup(framework: str, why: str) -> str:
-    """Return a sentence on a framework that could not be set up, with the command that sets it up."""
+    """Return why a framework could not be set up, with the command that does it."""
     last_line = why.strip().splitlines()[-1] if why.strip() else "no reason given"
     reason = last_line.removeprefix("framebench: ")  # as the command says it that built in the background
     return (

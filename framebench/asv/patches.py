@@ -1,6 +1,7 @@
-"""The functions of asv 0.6 that are replaced here, because asv has no documented way for what they do.
+"""Replace functions of asv 0.6 where it has no documented way.
 
-Each class of replacement says why. `tests/asv/test_patches.py` checks each of them against the pinned asv.
+Each replacement says why. `tests/asv/test_patches.py` checks each of them against the
+pinned asv.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ def apply(
 ) -> None:
     """Replace functions of asv. `run.py` has the two that run benchmarks.
 
-    - `Run.run`: a plug-in is told of no beginning and no end of an `asv run`. Ours holds a lock on the results, keeps
-      a session that an interrupted run resumes, and tells "some cases failed" from "nothing could run" by the exit
-      status. A subclass of `Run` does not help: asv builds its argument parser before it loads plug-ins.
-    - `run_benchmarks`: asv selects benchmarks once for all environments. Here a benchmark belongs to one environment,
-      its framework's, and asv would start a process for each combination of parameters that is n/a in the others.
+    - `Run.run`: a plug-in is told of no beginning and no end of an `asv run`. Ours holds a lock on
+      the results, keeps a session that an interrupted run resumes, and tells "some cases failed"
+      from "nothing could run" by the exit status. A subclass of `Run` does not help: asv builds its
+      argument parser before it loads plug-ins.
+    - `run_benchmarks`: asv selects benchmarks once for all environments. Here a benchmark belongs
+      to one environment, its framework's, and asv would start a process for each combination of
+      parameters that is n/a in the others.
     """
     asv_run.Run.run = classmethod(wrap_run(asv_run.Run.run.__func__))
     asv_run.run_benchmarks = wrap_run_benchmarks(asv_run.run_benchmarks)
@@ -38,8 +41,8 @@ def apply(
     asv_compare._is_result_better = compare_either_way(asv_compare._is_result_better)
 
 
-# asv prints a unit that it does not know with every digit and without its name, and "bytes" in powers of 1000. Peaks
-# are in MiB here, as in all tables.
+# asv prints a unit that it does not know with every digit and without its name, and "bytes" in
+# powers of 1000. Peaks are in MiB here, as in all tables.
 def print_mib(human_value: Callable[..., str]) -> Callable[..., str]:
     """Wrap asv's printing of a value: a peak has one decimal and its unit."""
 
@@ -53,10 +56,10 @@ def print_mib(human_value: Callable[..., str]) -> Callable[..., str]:
     return print_value
 
 
-# asv's tables name neither what they show nor its unit, and have a row for every combination of parameters: in a
-# profile of a few cases hundreds of rows with nothing but n/a.
+# asv's tables name neither what they show nor its unit, and have a row for every combination of
+# parameters: in a profile of a few cases hundreds of rows with nothing but n/a.
 def add_title(format_result: Callable[..., list[str]]) -> Callable[..., list[str]]:
-    """Wrap asv's table of a benchmark: put its `pretty_name` above, and drop rows that have n/a alone."""
+    """Wrap asv's table of a benchmark: add its `pretty_name`, and drop rows of n/a alone."""
 
     @wraps(format_result)
     def format_with_title(result: Any, benchmark: dict[str, Any], *options: Any) -> list[str]:
@@ -70,7 +73,7 @@ def add_title(format_result: Callable[..., list[str]]) -> Callable[..., list[str
 
 
 def count_row_parameters(lines: list[str], names: list[str]) -> int:
-    """Return how many parameters have a column of their names; the others have a column for each of their values."""
+    """Return how many parameters have one column; the others have one for each value."""
     for line in lines:
         words = line.split()
         if words[:1] == names[:1]:
@@ -78,8 +81,9 @@ def count_row_parameters(lines: list[str], names: list[str]) -> int:
     return 0
 
 
-# asv takes the lower value for the better one, whatever is tracked; a benchmark cannot say otherwise. For
-# `asv publish` asv.conf.json says that throughput has no regressions: its losses are those of step time.
+# asv takes the lower value for the better one, whatever is tracked; a benchmark cannot say
+# otherwise. For `asv publish` asv.conf.json says that throughput has no regressions: its losses are
+# those of step time.
 class HigherIsBetter(float):
     """A value that is better when it is higher."""
 
@@ -87,7 +91,7 @@ class HigherIsBetter(float):
 def mark_direction(
     unroll_result: Callable[..., Iterator[tuple[Any, ...]]],
 ) -> Callable[..., Iterator[tuple[Any, ...]]]:
-    """Wrap asv's iteration over a benchmark's results: mark throughputs, and leave out what is n/a."""
+    """Wrap asv's iteration over results: mark throughputs, and leave out what is n/a."""
 
     @wraps(unroll_result)
     def unroll_marked(benchmark: str, *results: Any) -> Iterator[tuple[Any, ...]]:

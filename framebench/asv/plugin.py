@@ -1,7 +1,8 @@
 """asv's plug-in: an environment for each release of a framework.
 
-Benchmark processes run in the interpreter that runs asv. Only the workers that `framebench.engine.runner` starts use
-the framework's own interpreter. So these environments hold nothing, and no project is built or installed into them.
+Benchmark processes run in the interpreter that runs asv. Only the workers that
+`framebench.engine.runner` starts use the framework's own interpreter. So these environments hold
+nothing, and no project is built or installed into them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from framebench.suite.strategy import FRAMEWORKS
 
 
 class FrameworkEnvironment(environment.Environment):
-    """One release of a framework, for instance `{"torch": "2.13.0"}`, which asv records as the requirement of results."""
+    """One release of a framework, such as `{"torch": "2.13.0"}`: the requirement of its results."""
 
     tool_name = "framebench"
 
@@ -48,10 +49,10 @@ class FrameworkEnvironment(environment.Environment):
         return False
 
     def _setup(self) -> None:
-        """Do nothing: asv sets up the whole matrix before it looks for benchmarks, and `prepare` only what is needed."""
+        """Do nothing: asv sets up the whole matrix, and `prepare` only what is needed."""
 
     def prepare(self, building: Building | None) -> None:
-        """Install the framework when its first benchmark is due; `failure` says why it could not be installed.
+        """Install the framework when its first benchmark is due; `failure` says why it failed.
 
         A pinned release that is missing is built in the background while others are measured.
         """
@@ -80,7 +81,7 @@ class FrameworkEnvironment(environment.Environment):
             sys.exit(str(run.cannot_measure(commit_hash[:8])))
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
-        """Start one of asv's own processes: discovery, or the server that every benchmark is forked from."""
+        """Start a process of asv's: discovery, or the server that benchmarks are forked from."""
         env = {**(kwargs.pop("env", None) or os.environ)}
         env["FRAMEBENCH_ENV"] = f"{self.framework}=={self.version}"
         # asv removes PYTHONPATH, and does not put the repository root on the path
@@ -92,7 +93,7 @@ class FrameworkEnvironment(environment.Environment):
 
 
 def setup() -> None:
-    """Be called by asv once it has loaded the plug-in. Raises UserError, which asv shows in a line."""
+    """Prepare asv, which calls this when it has loaded the plug-in. Raises UserError."""
     try:
         profile()
     except UnknownCase as unknown:

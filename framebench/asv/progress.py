@@ -1,6 +1,7 @@
-"""Live progress of `asv run`: benchmark processes send events, and the asv process shows them at once.
+"""Show live progress of `asv run`: benchmark processes send events to it.
 
-asv holds back what its children print until they end. So there is a named pipe next to their standard streams.
+asv holds back what its children print until they end. So there is a named pipe next to their
+standard streams.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class NoListenerError(Exception):
 def send(environment: str, case: str, event: str) -> None:
     """Send one event to the `asv run` that this process belongs to, if any.
 
-    An event is a phase, `end: <the result>`, or `none: <why>` for what cannot be measured here. Raises NoListenerError.
+    An event is a phase, `end: <the result>`, or `none: <why>` for what cannot be measured here.
+    Raises NoListenerError.
     """
     path = os.environ.get(VARIABLE)
     if not path:
@@ -41,10 +43,10 @@ def send(environment: str, case: str, event: str) -> None:
 
 
 class Progress:
-    """Turn events into lines: how far, how long still, a dot for each phase of a block, then a line for each result.
+    """Turn events into lines: how far, how long still, a dot for each phase, and each result.
 
-    `show` starts a line, `add` continues it. `count_planned` is called late: asv decides what to run after this
-    object was made.
+    `show` starts a line, `add` continues it. `count_planned` is called late: asv decides what to
+    run after this object was made.
     """
 
     def __init__(

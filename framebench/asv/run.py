@@ -1,4 +1,4 @@
-"""One `asv run`: a session that an interrupted run resumes, and each benchmark in its framework's environment alone."""
+"""Run asv in a session, and each benchmark in its framework's environment alone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class AsvRun:
     servers: list[subprocess.Popen[bytes]] = field(default_factory=list)  # that asv forks benchmark processes from
 
     def open(self, benchmarks: Benchmarks, machine: str) -> None:
-        """Open the session, or resume the one that an equal run left; benchmark processes inherit its id."""
+        """Open the session, or resume the one that an equal run left."""
         # what a record tells about its origin is known here, not in the benchmark processes
         os.environ["FRAMEBENCH_MACHINE"] = machine
         os.environ["FRAMEBENCH_COMMAND"] = provenance.command()
@@ -71,8 +71,9 @@ current = AsvRun()
 def in_session(run: Callable[..., int | None]) -> Callable[..., int | None]:
     """Wrap `asv run`: live progress, and a session that only a run closes which comes to its end.
 
-    Raises UserError, which ends asv with status 1, where something could not run at all. Status 2 is asv's own, for
-    benchmarks that failed: here cases that came out wrong or broke, whose records say why.
+    Raises UserError, which ends asv with status 1, where something could not run at all. Status 2
+    is asv's own, for benchmarks that failed: here cases that came out wrong or broke, whose records
+    say why.
     """
 
     @wraps(run)
@@ -95,7 +96,8 @@ def in_session(run: Callable[..., int | None]) -> Callable[..., int | None]:
                     current.building.stop()
         if result is None and not current.has_started:
             log.info("Nothing to measure: this commit has results of all that is selected")
-        # what could not run continues in the same session when it is repaired; what ran is not tried again in it
+        # what could not run continues in the same session when it is repaired; what ran is not
+        # tried again in it
         if current.session and current.outcome.is_complete:
             current.session.close(RESULTS)
         problem = current.outcome.problem()
@@ -107,7 +109,7 @@ def in_session(run: Callable[..., int | None]) -> Callable[..., int | None]:
 
 
 def in_own_environments(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap asv's running of benchmarks in one environment: of the suite's it runs those of the framework alone.
+    """Wrap asv's running in an environment: of the suite's, run its framework's alone.
 
     A benchmark in a file of the user's runs in each environment, by the interpreter that runs asv.
     """
@@ -164,7 +166,7 @@ def check_environments(env_spec: list[str] | None) -> None:
 
 
 def check_commits(requested: str | list[str] | None) -> None:
-    """Raise UserError where other commits are asked for than HEAD, under which the working tree is recorded.
+    """Raise UserError where other commits are asked for than HEAD.
 
     `requested` is a range, a word of asv's such as NEW, or the commits of `asv continuous`.
     """
@@ -181,7 +183,7 @@ def check_commits(requested: str | list[str] | None) -> None:
 
 
 def check_stored_commit(name: str | None) -> None:
-    """Raise UserError where results would be stored under another commit than the one that is measured."""
+    """Raise UserError where results would be stored under another commit than HEAD."""
     if name is not None:
         commit = provenance.git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         if commit is None or commit != provenance.commit():
@@ -210,7 +212,7 @@ def check_machine(name: str | None) -> None:
 
 @contextmanager
 def stopping_children() -> Iterator[None]:
-    """Let asv stop its children when it is terminated, as at Ctrl-C; by default it would leave them running."""
+    """Let asv stop its children when it is terminated: by default it leaves them running."""
     signals = []
     for stop in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(stop) is signal.SIG_DFL:
@@ -227,7 +229,7 @@ def stopping_children() -> Iterator[None]:
 
 
 def kill_servers() -> None:
-    """Kill what asv leaves behind if it is interrupted while a server starts: it would wait for its output for ever."""
+    """Kill the servers that asv leaves behind if it is interrupted while one starts."""
     for server in current.servers:
         if server.poll() is None:
             with suppress(ProcessLookupError):

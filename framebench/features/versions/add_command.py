@@ -20,10 +20,10 @@ def add(
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day of the release, for asv's history.")
     ] = None,
 ) -> None:
-    """Pin a release of a framework, with every package it needs, for `versions run` and asv's matrix.
+    """Pin a release of a framework, for `versions run` and asv's matrix.
 
-    Writes requirements/versions/FRAMEWORK-VERSION.txt and a line of asv.versions.json. Installs nothing: the
-    environment is built when it is first needed.
+    Writes requirements/versions/FRAMEWORK-VERSION.txt and a line of asv.versions.json. Installs
+    nothing: the environment is built when it is first needed.
     """
     from framebench.engine import releases
     from framebench.features.versions import pin

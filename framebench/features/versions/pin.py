@@ -1,4 +1,4 @@
-"""Pin a release of a framework: what pip resolves for it, in a file of its own, and a line of asv's matrix."""
+"""Pin a release of a framework: what pip resolves for it, and a line of asv's matrix."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ INCLUDE = re.compile(r'("include": \[\n)(.*?)(\n    \])', re.S)
 
 
 def resolve(framework: str, version: str) -> dict[str, str]:
-    """Return the version of every package that a release needs, by pip's name of it. Nothing is installed.
+    """Return the version of every package that a release needs, without installing any.
 
-    The other packages are those that are pinned for the current release. Where the release does not go with them, only
-    NumPy is kept: Jittor's arrays are silently wrong with the next one. Raises SetupError.
+    The other packages are those that are pinned for the current release. Where the release does not
+    go with them, only NumPy is kept: Jittor's arrays are silently wrong with the next one. Raises
+    SetupError.
     """
     current = pins(pinned_versions(framework)[pinned_version(framework)])
     others = {name: pinned for name, pinned in current.items() if not name.startswith(framework)}
@@ -45,7 +46,7 @@ def resolve(framework: str, version: str) -> dict[str, str]:
 
 
 def ask_pip(wanted: list[str], constraints: dict[str, str]) -> dict[str, str]:
-    """Return what pip would install into an empty environment. Raises SetupError, with pip's last line."""
+    """Return what pip would install into an empty environment. Raises SetupError."""
     fixed = [f"{name}=={constraints[name]}" for name in constraints if name in wanted]
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-"]
     lines = "".join(f"{name}=={version}\n" for name, version in constraints.items())

@@ -19,10 +19,11 @@ def publish(
     ] = None,
     results: Results = runner.RESULTS,
 ) -> None:
-    """Show the history of the frameworks' releases by asv: a commit per release, a regression per step.
+    """Show by asv which release of a framework regressed, from the records.
 
-    Writes a git repository with a commit and a tag for each release, and asv's results from the records. Then runs
-    `asv publish`, and prints the regressions that it lists. Exit code 1: nothing was measured in two releases.
+    Writes a git repository with a commit and a tag for each release, and asv's results from the
+    records. Then runs `asv publish`, and prints the regressions that it lists. Exit code 1: nothing
+    was measured in two releases.
     """
     from framebench.analysis.results import Results as Folder
     from framebench.asv import history
