@@ -33,6 +33,7 @@ from asv.results import Results
 from asv.runner import BenchmarkResult
 from packaging.version import InvalidVersion, Version
 
+import framebench
 from framebench.analysis.selection import Measured, select_cases
 from framebench.asv.cases import SuiteClass
 from framebench.records.pins import REQUIREMENTS
@@ -82,13 +83,23 @@ Numbers = dict[str, float]
 History = dict[Place, dict[Case, dict[str, Numbers]]]  # by version
 
 
-def write(records: Iterable[Record], config_file: Path = CONFIG) -> list[Release]:
+@dataclass(frozen=True)
+class Plan:
+    """What the compiler of a release plans for a case on a device that is not here: exact, not measured."""
+
+    device: str
+    case: Case
+    version: str
+    peak_bytes: int
+
+
+def write(records: Iterable[Record], config_file: Path = CONFIG, plans: Iterable[Plan] = ()) -> list[Release]:
     """Write repository, results and benchmarks of a configuration. Return the releases.
 
     What was there is replaced. Raises NoHistoryError.
     """
     config = load_config(config_file)
-    history = collect(records)
+    history = collect(records, plans)
     if not history:
         raise NoHistoryError(
             "no case has peaks or times of two releases of a framework on one machine: framebench versions run"
@@ -115,8 +126,22 @@ def load_config(file: Path) -> Config:
     return config
 
 
-def collect(records: Iterable[Record]) -> History:
-    """Return the numbers of every case that was measured in two releases on one machine."""
+def read_plans(results: Path) -> list[Plan]:
+    """Return what releases of JAX plan for devices that are not here; none where nothing was planned."""
+    try:
+        table = framebench.planned(results)
+    except LookupError:
+        return []
+    plans = []
+    for row in table[table["source"] == "compiler.plan"].to_dict("records"):
+        if row["ranks"] == 1 and row["used_bytes"] > 0:  # NaN where a release has no plan
+            case = Case.of(row["case"])
+            plans.append(Plan(row["device"], case, row["framework_version"], int(row["used_bytes"])))
+    return plans
+
+
+def collect(records: Iterable[Record], plans: Iterable[Plan] = ()) -> History:
+    """Return the numbers of every case of which two releases were measured on one machine, or planned for a device."""
     history: History = defaultdict(lambda: defaultdict(dict))
     for measured in select_cases(records):
         record = measured.read
@@ -125,6 +150,9 @@ def collect(records: Iterable[Record]) -> History:
         if numbers and version:
             place = Place(record.provenance.machine, record.parsed.framework)
             history[place][record.parsed][version] = numbers
+    for plan in plans:
+        place = Place(f"{plan.device}-planned", plan.case.framework)
+        history[place][plan.case][plan.version] = {"track_own_counter_peak": plan.peak_bytes / MIB}
     compared: History = {}
     for place, cases in history.items():
         for case, versions in cases.items():

@@ -100,6 +100,22 @@ def test_builds_of_a_release_are_one_release_and_what_is_no_version_is_left_out(
     assert set(cases[FP32]) == {"0.9.2", "0.10.2"}
 
 
+def test_plans_for_a_device_that_is_not_here_are_a_machine_of_their_own(config: Path) -> None:
+    case = Case("transformer", "jax", "train", "fp32", 8, "full")
+    plans = [history.Plan("h100-80gb", case, v, b * MIB) for v, b in (("0.9.1", 100), ("0.9.2", 100), ("0.10.0", 130))]
+    history.write([], config, plans)
+    (found,) = history.publish(config)
+    assert found.benchmark == "transformer.TransformerJaxTrainFull.track_own_counter_peak('fp32', 8)"
+    assert (found.before, found.after, found.machine) == ("jax-0.9.2", "jax-0.10.0", "h100-80gb-planned")
+
+
+def test_published_plans_are_read() -> None:
+    plans = history.read_plans(ROOT / "results")
+    case = Case("transformer", "jax", "train", "fp32", 8, "full")
+    versions = {plan.version for plan in plans if (plan.device, plan.case) == ("h100-80gb", case)}
+    assert {"0.9.2", "0.10.2"} <= versions
+
+
 def test_machines_and_frameworks_with_one_release_have_no_history(config: Path) -> None:
     torch = Case("transformer", "torch", "train", "fp32", 4)
     records = [measured(FP32, "0.9.2", 100.0, "old"), measured(FP32, "0.10.2", 100.0), measured(torch, "2.13.0", 90.0)]

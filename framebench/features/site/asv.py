@@ -103,14 +103,14 @@ def publish(settings: dict[str, Any], folder: Path) -> None:
         raise Unpublished(f"asv publish did not run: {error}") from error
 
 
-def releases(records: list[Record]) -> list[Benchmark]:
+def releases(records: list[Record], plans: list[history.Plan]) -> list[Benchmark]:
     """Return asv's history of the frameworks' releases (`framebench versions publish`); none without two releases."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / history.CONFIG.name
         try:
             # its paths are relative to where it lies
             shutil.copy(history.CONFIG, config)
-            history.write(records, config)
+            history.write(records, config, plans)
             history.publish(config)
         except (history.NoHistoryError, OSError):
             return []

@@ -14,6 +14,7 @@ import pandas as pd
 from framebench.analysis import breakdown, tables
 from framebench.analysis.reports import support
 from framebench.analysis.results import Results
+from framebench.asv import history
 from framebench.features.site import asv, casepage, front
 from framebench.features.site.links import case_page, machine_folder, slug
 from framebench.features.site.machine import Machine, all_cases, machines, of_workload
@@ -40,7 +41,7 @@ def build(results: Results, target: Path, shown: list[Record] | None = None) -> 
     shutil.copytree(THIS_FOLDER / "static", target / "static")
     writer = Writer(target, {"machines": everywhere, "results": results.root.name})
     # every page's header links to these two
-    releases = asv.releases(shown_records)
+    releases = asv.releases(shown_records, history.read_plans(results.root))
     writer.common["has_releases"] = bool(releases)
     writer.common["without_asv"] = _write_asv(writer, results.root)
     if releases:

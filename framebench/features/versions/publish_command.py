@@ -30,7 +30,7 @@ def publish(
 
     file = config or history.CONFIG
     try:
-        releases = history.write(Folder(results).records, file)
+        releases = history.write(Folder(results).records, file, history.read_plans(results))
         regressions = history.publish(file)
     except history.NoHistoryError as error:
         fail(str(error), 1)

@@ -280,11 +280,11 @@ def test_releases_are_a_page_of_their_own(tmp_path: Path) -> None:
     for version, peak in (("2.12.1", 100), ("2.13.0", 130)):
         record = handmade.made("fp32", peak * 2**20, 1.0)
         records.append(record.model_copy(update={"provenance": handmade.provenance(versions={"torch": version})}))
-    (peak,) = [b for b in asv.releases(records) if b.name == "transformer.TransformerTorchTrainTiny.track_peak_memory"]
+    (peak,) = [b for b in asv.releases(records, []) if b.name == "transformer.TransformerTorchTrainTiny.track_peak_memory"]
     (series,) = peak.series
     assert (series.parameters, series.where) == ("strategy fp32, batch 4", "m")
     assert series.points == (("torch-2.12.1", 100.0), ("torch-2.13.0", 130.0))
-    assert asv.releases(records[:1]) == []
+    assert asv.releases(records[:1], []) == []
 
 
 def test_asv_is_asked_only_if_a_machine_has_two_commits(tmp_path: Path) -> None:
