@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from framebench.features.devices.catalog import find
 from framebench.features.devices.plans import store
-from framebench.features.devices.plans.planning import take_up
+from framebench.features.devices.plans.planning import find_cached
 from framebench.suite.case import Case
 from tests.processes import ROOT
 
@@ -20,7 +20,7 @@ def test_every_published_prediction_is_reused() -> None:
         predictions = store.read(file)
         (version,) = {one.framework_version for one in predictions.values()}
         cases = [Case.of(case) for case in predictions]
-        found = take_up(cases, find(file.parent.name), RESULTS, version)
+        found = find_cached(cases, find(file.parent.name), RESULTS, version)
         assert {case.id: one for case, one in found.items()} == predictions
         reused += len(found)
     assert reused == lines

@@ -68,7 +68,7 @@ def fit_on_device(
 ) -> bool:  # fmt: skip
     """The same of these cases at one batch. `environment`: in the place of the pinned one. Raises UnknownDevice."""
     card, allowed = find(device), ALLOWED
-    kept = len(planning.take_up(cases, card, results))
+    kept = len(planning.find_cached(cases, card, results))
     if kept < len(cases):
         pace = _pace(card, results)
         say(f"{kept} of {len(cases)} cases are kept; others are planned now, {planning.AT_ONCE} at a time{pace}.")
@@ -85,7 +85,7 @@ def _kept_at(cases: Sequence[Case], card: Device, results: Path) -> int | None:
     if size is None or cases[0].size != FULL_SIZE:
         return None
     usual_cases = [replace(case, batch=size.base) for case in cases]
-    return size.base if len(planning.take_up(usual_cases, card, results)) == len(cases) else None
+    return size.base if len(planning.find_cached(usual_cases, card, results)) == len(cases) else None
 
 
 def _show(offers: list[Offer], batch: int | None, left_out: Mapping[str, str], as_json: bool) -> bool:
@@ -112,7 +112,7 @@ def candidates(given: Parts, device: Device) -> tuple[list[Case], dict[str, str]
         raise UnknownCase(f"one workload and scenario at a time, not {several[0]} as well")
     at_batch = dict.fromkeys(replace(c, batch=given.batch or c.plan.micro_batches) for c in named)
     cases = [c for c in at_batch if given.strategy or c.strategy in usual(c.scenario)]
-    left_out = {case.id: why for case in cases if (why := planning.obstacle(case, device))}
+    left_out = {case.id: why for case in cases if (why := planning.find_obstacle(case, device))}
     if len(left_out) == len(cases):
         raise UnknownCase("nothing can be predicted: " + "; ".join(f"{case}: {why}" for case, why in left_out.items()))
     return [case for case in cases if case.id not in left_out], left_out if given.strategy else {}

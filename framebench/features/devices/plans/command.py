@@ -1,4 +1,4 @@
-"""`framebench dev publish`: predictions of one's own become published ones."""
+"""`framebench dev publish`: the user's own predictions become published ones."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def publish(
     cases that the framework has."""
     names = {find(name).name for name in device or ()}
 
-    def chosen(planned: Planned) -> bool:
+    def is_chosen(planned: Planned) -> bool:
         case = Case.of(planned.case)
-        ours = case.workload != spec.OWN and case.support.supported and planned.outcome != "failed"
-        return ours and (not names or planned.device in names) and current(planned)
+        if case.workload == spec.OWN or not case.support.supported or planned.outcome == "failed":
+            return False
+        return (not names or planned.device in names) and current(planned)
 
-    moved = store.publish(results, chosen)
+    moved = store.publish(results, is_chosen)
     say(f"{len(moved)} predictions moved to {results / store.FOLDER}")

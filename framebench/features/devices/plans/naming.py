@@ -10,23 +10,39 @@ from framebench.suite import hypothetical
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.selectors import asks_for_ranks, select
 
+BRACES = re.compile(r"\{([^{}]*)\}")
+
 
 def cases_of(selectors: Sequence[str]) -> list[Case]:
-    """Those that the selectors name; without globs, one may have any batch, and any number of ranks. Raises UnknownCase."""
-    return list(dict.fromkeys(case for selector in selectors for one in choices(selector) for case in _cases(one)))
+    """Return the cases that the selectors name, each once.
+
+    A selector without globs may have any batch, and any number of ranks. Raises UnknownCase.
+    """
+    cases: dict[Case, None] = {}  # as an ordered set
+    for selector in selectors:
+        for choice in expand_braces(selector):
+            cases |= dict.fromkeys(select_cases(choice))
+    return list(cases)
 
 
-def choices(selector: str) -> list[str]:
-    """With each of `{a,b}` in its place."""
-    if not (braces := re.search(r"\{([^{}]*)\}", selector)):
+def expand_braces(selector: str) -> list[str]:
+    """Return the selector with each of `{a,b}` in its place."""
+    braces = BRACES.search(selector)
+    if braces is None:
         return [selector]
-    return [one for choice in braces[1].split(",") for one in choices(selector.replace(braces[0], choice, 1))]
+    expanded = []
+    for choice in braces[1].split(","):
+        expanded += expand_braces(selector.replace(braces[0], choice, 1))
+    return expanded
 
 
-def _cases(selector: str) -> list[Case]:
+def select_cases(selector: str) -> list[Case]:
+    """Return the cases that a selector without braces names. Raises UnknownCase."""
     try:
         return select(selector, ranks=True)
     except UnknownCase:
         if any(glob in selector for glob in "*?["):
             raise
-    return [over_ranks(selector) if asks_for_ranks(selector) else hypothetical.named(selector)]
+    if asks_for_ranks(selector):
+        return [over_ranks(selector)]
+    return [hypothetical.named(selector)]

@@ -1,4 +1,4 @@
-"""The record of what a case was told to need on a device. `store.py` keeps it."""
+"""The record of what a case is predicted to need on a device. `store.py` caches it."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ class Planned(Part):
 
     @model_validator(mode="after")
     def holds_together(self) -> Planned:
+        """Raise ValueError if outcome, reason, peak and parts contradict each other."""
         if (self.peak_bytes is not None) != (self.outcome == "planned"):
             raise ValueError(f"{self.outcome}, with the peak {self.peak_bytes}")
         if self.outcome != "planned" and not self.reason:
@@ -76,29 +77,38 @@ class Planned(Part):
         if self.source == "compiler.plan" and self.outcome == "planned":
             if self.parts.keys() - {BESIDE, HOST} != PLAN:
                 raise ValueError(f"a plan has the parts {', '.join(sorted(PLAN))}, not {', '.join(sorted(self.parts))}")
-            if (whole := plan_bytes(self.parts)) != self.peak_bytes:
+            whole = plan_bytes(self.parts)
+            if whole != self.peak_bytes:
                 raise ValueError(f"the parts give {whole} bytes, the peak is {self.peak_bytes}")
         return self
 
 
 def plan_bytes(parts: dict[str, int]) -> int:
-    """Donated arguments are written over: what is aliased counts once."""
+    """Return the bytes of a plan. Donated arguments are written over, so what is aliased counts once."""
     return parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"] + parts.get(BESIDE, 0)
 
 
 def workspaces_of(predictions: Iterable[Planned]) -> str:
-    """For a caption: whether simulations hold what cuDNN takes for convolutions. Empty where nothing was simulated."""
-    simulated = [p for p in predictions if p.source == "allocator.simulated" and p.outcome in ("planned", "refused")]
-    asked = [version for p in simulated if (version := p.origin.versions.get("cudnn"))]
+    """Return for a caption whether simulations hold what cuDNN takes for convolutions; nothing without simulations."""
+    simulated = 0
+    versions = []  # of cuDNN, of the simulations that asked it
+    for planned in predictions:
+        if planned.source == "allocator.simulated" and planned.outcome in ("planned", "refused"):
+            simulated += 1
+            if "cudnn" in planned.origin.versions:
+                versions.append(planned.origin.versions["cudnn"])
     if not simulated:
         return ""
-    share = f" in {len(asked)} of {len(simulated)} simulations" if 0 < len(asked) < len(simulated) else ""
-    return f"Workspaces of convolutions: {f'as cuDNN {max(asked)} answers without a card{share}' if asked else 'none'}."
+    if not versions:
+        return "Workspaces of convolutions: none."
+    share = "" if len(versions) == simulated else f" in {len(versions)} of {simulated} simulations"
+    return f"Workspaces of convolutions: as cuDNN {max(versions)} answers without a card{share}."
 
 
 def code_of(commits: Iterable[str | None]) -> str:
-    """For a caption: which commits planned it."""
+    """Return for a caption which commits planned it."""
     known = sorted({commit[:10] for commit in commits if commit})
     if not known:
         return "Which commit planned it is not known."
-    return f"Planned at commit{'s' * (len(known) > 1)} {', '.join(known)}."
+    commits_word = "commits" if len(known) > 1 else "commit"
+    return f"Planned at {commits_word} {', '.join(known)}."

@@ -1,7 +1,7 @@
 """Predictions as lines of a file for each device and release: `results/planned/<device>/<framework>-<version>.jsonl`.
 
-A line is one case; told again, it is written over. Lines are sorted by case, so that two versions of a file can be compared.
-In a checkout these files are published. What its reader asks for is kept beside them, in a folder that git ignores.
+A line is one case; a new prediction is written over it. Lines are sorted by case, so that two versions of a file can be
+compared. In a checkout these files are published; what a user asks for lies in a folder next to them that git ignores.
 """
 
 from __future__ import annotations
@@ -28,46 +28,51 @@ class PlannedWarning(UserWarning):
 
 
 def file(results: Path, device: str, framework: str, version: str) -> Path:
+    """Return the path of the file of a device and a release."""
     return results / FOLDER / device / f"{framework}-{version}.jsonl"
 
 
 def own(results: Path) -> Path:
-    """The results folder that takes answers of one's own: the same, unless it is the published one."""
+    """Return the results folder that takes a user's own predictions: the same, unless it is the published one."""
     return results / OWN if results.resolve() == PUBLISHED.resolve() else results
 
 
 def publish(results: Path, chosen: Callable[[Planned], bool]) -> list[Planned]:
-    """Move those of one's own answers that are chosen to the published ones. Returns them."""
+    """Move the chosen ones of the user's own predictions to the published ones, and return them."""
     moved: list[Planned] = []
-    for path in sorted((own(results) / FOLDER).glob("*/*.jsonl")) if own(results) != results else ():
+    if own(results) == results:
+        return moved
+    for path in sorted((own(results) / FOLDER).glob("*/*.jsonl")):
         mine = {case: planned for case, planned in read(path).items() if chosen(planned)}
         for planned in mine.values():
             write(results, planned)
         with FileLock(own(results) / LOCK):
-            _replace(path, (line for _, line in _lines(path) if _case(line) not in mine))
+            rewrite(path, [line for _, line in numbered_lines(path) if case_of_line(line) not in mine])
         moved += mine.values()
     return moved
 
 
 def write(results: Path, planned: Planned) -> Path:
-    """Put the line in its place; whoever reads meanwhile reads the file as it was."""
+    """Write a prediction over that of its case, and return the file; whoever reads meanwhile reads the file as it was."""
     target = file(results, planned.device, planned.framework, planned.framework_version)
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(results / LOCK):
-        lines = {_case(line): line for _, line in _lines(target)} | {planned.case: planned.model_dump_json()}
-        _replace(target, (line for _, line in sorted(lines.items())))
+        lines = {case_of_line(line): line for _, line in numbered_lines(target)}
+        lines[planned.case] = planned.model_dump_json()
+        rewrite(target, [line for _, line in sorted(lines.items())])
     return target
 
 
-def _case(line: str) -> str:
-    """Of a line that cannot be read, the line: it is left where it is."""
+def case_of_line(line: str) -> str:
+    """Return the case of a line, or the line itself if it cannot be read: it is left where it is."""
     try:
         return str(json.loads(line)["case"])
     except (ValueError, TypeError, KeyError):
         return line
 
 
-def _replace(target: Path, lines: Iterable[str]) -> None:
+def rewrite(target: Path, lines: Iterable[str]) -> None:
+    """Replace a file by these lines at once."""
     handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
     try:
         with os.fdopen(handle, "w") as out:
@@ -80,9 +85,12 @@ def _replace(target: Path, lines: Iterable[str]) -> None:
 
 
 def read(path: Path) -> dict[str, Planned]:
-    """By case. A warning for each line that is no prediction of this version's; nothing where there is no file."""
+    """Return the predictions of a file by case; none where there is no file.
+
+    Each line that is no prediction of this version of framebench gives a PlannedWarning.
+    """
     found = {}
-    for number, line in _lines(path):
+    for number, line in numbered_lines(path):
         try:
             planned = Planned.model_validate_json(line)
         except ValidationError as error:
@@ -92,15 +100,18 @@ def read(path: Path) -> dict[str, Planned]:
     return found
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not empty with their numbers."""
     try:
         text = path.read_text()
     except FileNotFoundError:
         return
-    yield from ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            yield number, line
 
 
 def every(results: Path, folder: str = FOLDER) -> Iterator[Planned]:
-    """All that can be read, by device, framework and case."""
+    """Yield every prediction that can be read, by device, framework and case."""
     for path in sorted((results / folder).glob("*/*.jsonl")):
         yield from read(path).values()

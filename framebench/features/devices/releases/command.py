@@ -10,7 +10,7 @@ from framebench.cli.shared import Results, err, out, say
 from framebench.cli.upkeep import dev
 from framebench.engine import runner
 from framebench.features.devices.catalog import find
-from framebench.features.devices.plans.planning import environment_of
+from framebench.features.devices.plans.planning import ensure_environment
 from framebench.features.devices.plans.version import is_current
 from framebench.features.devices.releases import reported
 
@@ -27,7 +27,7 @@ def reported_(
     kept = {one.framework_version for one in reported.read(results, target.name) if is_current(one.code)}
     for name in version or ():
         if again or name not in kept:
-            environment = environment_of("jax", target, name, say)
+            environment = ensure_environment("jax", target, name, say)
             with err.status(f"jax {name}"):
                 reported.write(results, reported.plan(target, environment))
     for comparison in reported.tables(results, target.name):

@@ -247,7 +247,7 @@ def test_a_release_of_pytorch_has_an_environment_of_its_own(monkeypatch: pytest.
     monkeypatch.setattr(releases, "build", lambda environment, where, say, also: made.append(where.name))
     monkeypatch.setattr(environments, "build", lambda environment, where, say: made.append(where.name))
     for version in ("2.11.0", "2.12.1", pinned_version("torch")):
-        assert planning.environment_of("torch", H100, version, lambda _: None).version == version
+        assert planning.ensure_environment("torch", H100, version, lambda _: None).version == version
     assert [name.partition("-py")[0] for name in made[:1]] == ["torch-2.11.0"], "nothing is pinned for it"
     assert [name.rpartition("-")[0] for name in made[1:]] == ["torch-2.12.1", "torch-2.13.0-torch-cudnn"], (
         "by their pinned requirements"
@@ -263,7 +263,7 @@ def test_without_cudnn_pytorch_is_planned_all_the_same(monkeypatch: pytest.Monke
         return environments.describe(framework)
 
     monkeypatch.setattr(environments, "ensure", ensure)
-    assert planning.environment_of("torch", H100, pinned_version("torch"), said.append).package == ""
+    assert planning.ensure_environment("torch", H100, pinned_version("torch"), said.append).package == ""
     assert said == ["cuDNN cannot be had, so convolutions are planned without workspaces: pip found no such release"]
 
 
@@ -289,9 +289,9 @@ def test_one_peak_is_explained(tmp_path: Path, playing: Playing) -> None:
 
 @pytest.mark.parametrize(("version", "worker"), [("0.8.3", "jax_older"), ("0.9.0", "jax_plan"), ("0.10.2", "jax_plan")])
 def test_older_releases_of_jax_have_a_planner_of_their_own(version: str, worker: str) -> None:
-    assert process.planner(Environment("jax", version, Path("python"))).endswith(f".{worker}")
+    assert process.find_planner(Environment("jax", version, Path("python"))).endswith(f".{worker}")
 
 
 @pytest.mark.parametrize(("version", "worker"), [("2.12.1", "releases.torch_other"), ("", "simulation.torch_plan")])
 def test_another_release_of_pytorch_is_told_which_it_is(version: str, worker: str) -> None:
-    assert process.planner(Environment("torch", version or pinned_version("torch"), Path("python"))) == worker
+    assert process.find_planner(Environment("torch", version or pinned_version("torch"), Path("python"))) == worker
