@@ -15,7 +15,7 @@ MACHINE = "xeon-2core"  # whose records the committed notebooks show
 UPGRADED = "zen4-2core"  # but of releases, which were measured anew there
 NO_FRAMEWORK = 'import sys\nprint({"torch", "jax", "jittor"} & set(sys.modules))'
 OFTEN = ("strategies", "versions")  # which `make test` runs; of the others it compares the cells with the source
-EVERY = pytest.mark.parametrize("source", notebook.sources(), ids=lambda path: path.stem)
+EVERY = pytest.mark.parametrize("source", notebook.list_sources(), ids=lambda path: path.stem)
 
 
 @EVERY
@@ -30,7 +30,7 @@ def test_the_executed_notebook_has_the_cells_of_its_source(source: Path) -> None
     "source",
     [
         pytest.param(path, id=path.stem, marks=() if path.stem in OFTEN else pytest.mark.all_cells)
-        for path in notebook.sources()
+        for path in notebook.list_sources()
     ],
 )
 def test_each_runs_on_the_committed_results_without_a_framework(source: Path) -> None:

@@ -17,10 +17,13 @@ from framebench.suite.case import DEFAULT_SIZE, Case
 TINY = "tiny"
 
 
-def _usual(case: Case) -> str:
-    """Of the size that people compare."""
+def warn_of_tiny(case: Case) -> str:
+    """Return a note for a case of the size for trying things out."""
     batch = case.spec.preset(DEFAULT_SIZE).base
-    return f"for memory take b{batch}/{DEFAULT_SIZE} instead of b{case.batch}/{TINY}"
+    return (
+        f"note: size {TINY} tries the suite out: a step's memory is too small to tell apart in a process; "
+        f"for memory take b{batch}/{DEFAULT_SIZE} instead of b{case.batch}/{TINY}"
+    )
 
 
 @app.command("compare", rich_help_panel=MEASURE)
@@ -38,32 +41,39 @@ def compare_(
 
     An interrupted comparison resumes.
     """
-    from framebench.analysis.blocks import Blocks as Known
+    from framebench.analysis.blocks import Blocks
     from framebench.analysis.reports import verdicts
     from framebench.analysis.results import Results as Folder
 
     pair = selectors.parse(base), selectors.parse(change)
-    if over := next((case for case in pair if case.ranks > 1), None):
-        fail(f"{over.id} is over ranks, which have no step times to compare: framebench run measures their memory", 2)
-    for difference in measure.differences(*pair):
+    for case in pair:
+        if case.ranks > 1:
+            fail(f"{case.id} is over ranks, which have no step times to compare: framebench run measures their memory", 2)
+    for difference in measure.list_differences(*pair):
         say(f"note: the cases differ in {difference}")
-    if small := next((case for case in pair if case.size == TINY), None):
-        say(f"note: size {TINY} tries the suite out: a step's memory is too small to tell apart in a process; {_usual(small)}")
+    tiny = [case for case in pair if case.size == TINY]
+    if tiny:
+        say(warn_of_tiny(tiny[0]))
     options = runner.Options(threads=threads, rounds=rounds, peaks_each_block=True)
-    named = " ".join(["compare", base, change, f"{blocks} blocks", *([f"--env {env}"] if env else []), str(options)])
-    with session(results, named) as opened:
+    name = ["compare", base, change, f"{blocks} blocks"]
+    if env:
+        name.append(f"--env {env}")
+    frameworks = {case.framework for case in pair}
+    with session(results, " ".join([*name, str(options)])) as opened:
         try:
-            ready = installed.ready((c.framework for c in pair), env, say)
-            if missing := {c.framework for c in pair} - ready.keys():
-                raise measure.NotMeasured(f"{' and '.join(sorted(missing))} cannot be measured by --env {env}")
+            ready = installed.ready((case.framework for case in pair), env, say)
+            missing = sorted(frameworks - ready.keys())
+            if missing:
+                raise measure.NotMeasured(f"{' and '.join(missing)} cannot be measured by --env {env}")
             with CaseProgress([*dict.fromkeys(pair)], results, err, blocks, opened.id) as progress:
                 measured_rounds = measure.measure(pair, blocks, opened.id, ready, options, results, progress)
         except measure.NotMeasured as error:
             opened.close(results)  # the next try is a new comparison
             fail(str(error), 1)
-    arms = [r.base for r in measured_rounds], [r.change for r in measured_rounds]
-    machine_blocks = Known(Folder(results).of_machine(arms[0][0].provenance.machine))
+    base_records = [one.base for one in measured_rounds]
+    change_records = [one.change for one in measured_rounds]
+    machine_blocks = Blocks(Folder(results).of_machine(base_records[0].provenance.machine))
     if as_json:
-        typer.echo(json.dumps(verdicts.as_json(*arms, machine_blocks)))
+        typer.echo(json.dumps(verdicts.as_json(base_records, change_records, machine_blocks)))
     else:
-        verdicts.make_table(*arms, machine_blocks).terminal(out)
+        verdicts.make_table(base_records, change_records, machine_blocks).terminal(out)

@@ -18,7 +18,7 @@ BLOCKS = 6  # what they find, and what fewer would: studies/noise
 
 
 class Round(NamedTuple):
-    """One record of each arm; `base` is what `change` is compared with."""
+    """One record of each case; `base` is what `change` is compared with."""
 
     base: Record
     change: Record
@@ -28,10 +28,17 @@ class NotMeasured(Exception):
     """A case gave no numbers, so there is nothing to compare; the message names it and why."""
 
 
-def differences(base: Case, change: Case) -> list[str]:
-    """Where the cases differ in what they compute, not only in how: `batch: 4 and 8`. Empty for a fair comparison."""
-    pairs = {name: (getattr(base, name), getattr(change, name)) for name in ("workload", "scenario", "batch", "size")}
-    return [f"{name}: {a} and {b}" for name, (a, b) in pairs.items() if a != b]
+def list_differences(base: Case, change: Case) -> list[str]:
+    """Return where the cases differ in what they compute, not only in how: `batch: 4 and 8`.
+
+    A fair comparison has none.
+    """
+    differences = []
+    for name in ("workload", "scenario", "batch", "size"):
+        one, other = getattr(base, name), getattr(change, name)
+        if one != other:
+            differences.append(f"{name}: {one} and {other}")
+    return differences
 
 
 def measure(
@@ -43,27 +50,40 @@ def measure(
     results: Path,
     listener: Listener = NOBODY,
 ) -> list[Round]:
-    """The blocks, each arm a record of its own in the usual place; what this session has measured already is not repeated.
+    """Measure the blocks that this session lacks, and return all of them; each record lies in the usual place.
 
-    Raises NotMeasured, OSError if a record cannot be written; what was measured until then is kept.
+    Raises NotMeasured, and OSError if a record cannot be written; what was measured until then is kept.
     """
     for case in pair:
-        if why := runner.unsupported(case):
+        why = runner.unsupported(case)
+        if why:
             raise NotMeasured(f"{case.id} gave no numbers: unsupported: {why}")
-    base, change = (Arm(case, ready[case.framework]) for case in pair)
-    group, rounds = Group(f"compare/{base.case.id}/{change.case.id}", (base, change)), []
+    base, change = pair
+    arms = Arm(base, ready[base.framework]), Arm(change, ready[change.framework])
+    group = Group(f"compare/{base.id}/{change.id}", arms)
+    rounds = []
     with Run(session, options, results, listener) as run:
         for number in range(blocks):
             measure_group(group, run, number)
-            rounds.append(Round(*(_record_of(run, arm, i, number, group) for i, arm in enumerate((base, change)))))
+            rounds.append(Round(find_record(run, group, number, 0), find_record(run, group, number, 1)))
     return rounds
 
 
-def _record_of(run: Run, arm: Arm, place: int, number: int, group: Group) -> Record:
-    """Of the arm at this place in the block of this number. Raises NotMeasured where it has no numbers."""
-    name = f"{run.id}/{group.name}/{number}."
-    records = [r for r in run.records(arm) if r.turns and r.turns.block.startswith(name)]
-    record = next((r for r in records if r.turns and r.turns.arm == place), records[-1])  # the last: it was measured alone
-    if record.status != "ok":
-        raise NotMeasured(f"{arm.case.id} gave no numbers: {record.status}: {record.reason}")
-    return record
+def find_record(run: Run, group: Group, number: int, place: int) -> Record:
+    """Return the record of the case at this place in the block of this number.
+
+    Raises NotMeasured where it has no numbers.
+    """
+    arm = group.always[place]
+    of_block = []
+    for record in run.records(arm):
+        if record.turns and record.turns.block.startswith(f"{run.id}/{group.name}/{number}."):
+            of_block.append(record)
+    found = of_block[-1]  # the last, if it was measured alone
+    for record in of_block:
+        if record.turns_taken.arm == place:
+            found = record
+            break
+    if found.status != "ok":
+        raise NotMeasured(f"{arm.case.id} gave no numbers: {found.status}: {found.reason}")
+    return found

@@ -88,8 +88,8 @@ def test_a_comparison_goes_on_with_the_blocks_it_has(other: Case, after: int, fa
 
 
 def test_differences_in_what_is_computed_are_said() -> None:
-    assert compare.differences(CASE, Case("transformer", "jax", "train", "checkpoint", 4, "tiny")) == []
-    assert compare.differences(CASE, Case("transformer", "torch", "train", "fp32", 8, "cpu")) == [
+    assert compare.list_differences(CASE, Case("transformer", "jax", "train", "checkpoint", 4, "tiny")) == []
+    assert compare.list_differences(CASE, Case("transformer", "torch", "train", "fp32", 8, "cpu")) == [
         "batch: 4 and 8", "size: tiny and cpu"
     ]  # fmt: skip
 
