@@ -147,11 +147,14 @@ def compare_with_anchors(members: Sequence[Record]) -> dict[Pair, float]:
         anchor = find_anchor(record, members)
         if anchor is record:
             continue
-        processes = {process_of(anchor, members): anchor, process_of(record, members): record}
-        first, second = sorted(processes)
-        log = compare_rounds(seconds_by_round(processes[first]), seconds_by_round(processes[second]))
+        first, second = anchor, record
+        pair = process_of(first, members), process_of(second, members)
+        if pair[0] > pair[1]:  # the same pair has the same name in every block
+            first, second = second, first
+            pair = pair[1], pair[0]
+        log = compare_rounds(seconds_by_round(first), seconds_by_round(second))
         if log is not None:
-            logs[first, second] = log
+            logs[pair] = log
     return logs
 
 
