@@ -12,74 +12,93 @@ from framebench.analysis.frames import Row
 from framebench.analysis.statistics import PEAK, Ratio
 
 
-def answering(of_machines: Sequence[Sequence[Row]]) -> list[Row]:
-    """One row for each case, from the rows of this machine and then of others: the first that can be compared with its
-    baseline, or else the first. A question that one machine has measured takes no rows of a device of another kind."""
-    found: dict[str, Row] = {}
-    devices: dict[tuple[str, str, str], str] = {}
-    for one_machine in of_machines:
-        before = dict(devices)
-        for r in one_machine:
-            place = r.workload, r.scenario, r.size
-            if r.device is not None and before.get(place, r.device) != r.device:
-                continue
-            if r.device is not None and r.usable:
-                devices.setdefault(place, r.device)
-            if r.case not in found or (_incomparable(found[r.case]) and not _incomparable(r)):
-                found[r.case] = r
-    return [*found.values()]
+def select_rows(of_machines: Sequence[Sequence[Row]]) -> list[Row]:
+    """Return one row for each case, from the rows of this machine and then of others.
+
+    It is the first that can be compared with its baseline, or else the first. A question that one machine has measured takes
+    no rows of a device of another kind.
+    """
+    selected: dict[str, Row] = {}
+    devices: dict[tuple[str, str, str], str] = {}  # the kind of device that answers a question
+    for machine_rows in of_machines:
+        devices_before = dict(devices)
+        for row in machine_rows:
+            question = row.workload, row.scenario, row.size
+            if row.device is not None:
+                if devices_before.get(question, row.device) != row.device:
+                    continue
+                if row.usable:
+                    devices.setdefault(question, row.device)
+            if row.case not in selected or (lacks_baseline(selected[row.case]) and not lacks_baseline(row)):
+                selected[row.case] = row
+    return list(selected.values())
 
 
-def _incomparable(r: Row) -> bool:
-    """Whether it has numbers, but none of its baseline's to compare them with."""
-    return r.status == "ok" and r.step_ratio is None
+def lacks_baseline(row: Row) -> bool:
+    """Return whether a row has numbers, but none of its baseline to compare them with."""
+    return row.status == "ok" and row.step_ratio is None
 
 
-def compared(group: pd.DataFrame) -> pd.DataFrame:
-    """The proven strategies of one workload and scenario at the usual batch: they compute what the baseline does, and have its
-    ratio of peaks by the instrument that strategies are compared by. Whether they were timed plays no part."""
-    usual = group["batch"] == rows.usual_batch(group)
-    return group[group["usable"] & group["same_mathematics"] & group["step_ratio"].notna() & usual]
+def select_comparable(group: pd.DataFrame) -> pd.DataFrame:
+    """Return the proven strategies of one workload and scenario at the usual batch.
+
+    They compute what the baseline does, and have its ratio of peaks by the instrument that strategies are compared by. Whether
+    they were timed plays no part.
+    """
+    is_usual = group["batch"] == rows.usual_batch(group)
+    is_proven = group["usable"] & group["same_mathematics"]
+    return group[is_proven & group["step_ratio"].notna() & is_usual]
 
 
-def least(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, list[Any]]]:
-    """Of rows that can be compared: framework, and the strategies that save memory, the one that needs least first."""
+def rank_savings(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, list[Any]]]:
+    """Yield each framework with the strategies that save memory, the one that needs least first."""
     for framework, framework_rows in comparable_rows.groupby("framework", observed=True, sort=False):
         if len(framework_rows) > 1:
-            yield str(framework), [*rows.each(saving(framework_rows))]
+            yield str(framework), list(rows.each(select_savings(framework_rows)))
 
 
-def saving(framework_rows: pd.DataFrame) -> pd.DataFrame:
-    """Those that need less than the baseline, least first."""
-    less = ~framework_rows["baseline"] & (framework_rows["step_ratio"] < 1 - PEAK.minimum)
-    return framework_rows[less].sort_values("step_ratio", kind="stable")
+def select_savings(framework_rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that need less than the baseline, least first."""
+    needs_less = ~framework_rows["baseline"] & (framework_rows["step_ratio"] < 1 - PEAK.minimum)
+    return framework_rows[needs_less].sort_values("step_ratio", kind="stable")
 
 
-def with_price(found: Sequence[Any]) -> list[Any]:
-    """Of strategies that save memory the first; where that was not timed, also the first that was."""
-    timed = [row for row in found if pd.notna(row.time_ratio)]
-    return [*found[:1], *(row for row in timed[:1] if row is not found[0])]
+def select_with_price(ranked: Sequence[Any]) -> list[Any]:
+    """Return the first of the strategies that save memory; where it was not timed, also the first that was."""
+    selected = list(ranked[:1])
+    for row in ranked:
+        if pd.notna(row.time_ratio):
+            if row is not ranked[0]:
+                selected.append(row)
+            break
+    return selected
 
 
-def timed_elsewhere(tables: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str | None], tuple[str, Any]]:
-    """By case and kind of device, the first machine that timed it beside its baseline, and the row."""
-    found: dict[tuple[str, str | None], tuple[str, Any]] = {}
+def find_timed(tables: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str | None], tuple[str, Any]]:
+    """Return by case and kind of device the first machine that timed it in blocks of its baseline, and the row."""
+    timed: dict[tuple[str, str | None], tuple[str, Any]] = {}
     for machine, table in tables.items():
         for row in rows.each(table[table["usable"] & table["time_ratio"].notna()]):
-            found.setdefault((row.case, row.device), (machine, row))
-    return found
+            timed.setdefault((row.case, row.device), (machine, row))
+    return timed
 
 
-def time_of(row: Any) -> Ratio | None:
-    """Step time over the baseline's, if it was timed."""
-    low, high = (None if pd.isna(end) else float(end) for end in (row.time_ratio_low, row.time_ratio_high))
-    return None if pd.isna(row.time_ratio) else Ratio(row.time_ratio, low, high)
+def time_ratio_of(row: Any) -> Ratio | None:
+    """Return the step time over the baseline's, if it was timed."""
+    if pd.isna(row.time_ratio):
+        return None
+    if pd.isna(row.time_ratio_low) or pd.isna(row.time_ratio_high):
+        return Ratio(row.time_ratio)
+    return Ratio(row.time_ratio, float(row.time_ratio_low), float(row.time_ratio_high))
 
 
-def cost(row: Any) -> str:
-    """What it takes in time."""
-    if (ratio := time_of(row)) is None:
+def describe_cost(row: Any) -> str:
+    """Return what a strategy costs in time: `1.25 x the time`, a range where it is undecided, or `not timed`."""
+    ratio = time_ratio_of(row)
+    if ratio is None:
         return "not timed"
-    if ratio.low is not None and not ratio.decided:
+    if ratio.low is None:
+        return f"about {ratio.value:.2f} x the time"
+    if not ratio.decided:
         return f"{ratio.low:.2f} to {ratio.high:.2f} x the time"
-    return f"{'about ' if ratio.low is None else ''}{ratio.value:.2f} x the time"
+    return f"{ratio.value:.2f} x the time"

@@ -16,20 +16,20 @@ PARTS = ("parameters", "buffers", "optimizer", "inputs", "gradients", "activatio
 
 
 def breakdown(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows with a peak, with a column of bytes for each part, and `lower_bound`, `rest` and `peak_over_bound`.
+    """Return the rows with a peak, with a column of bytes for each part, and `lower_bound`, `rest` and `peak_over_bound`.
 
     The parts are those of the moment when the least that is needed is most: often the end of the forward pass, when there are
     all activations and no gradient. `rest` is everything else in the measured peak: workspaces, gradients of activations,
     fragmentation, and what the framework keeps beyond the least. Rows of workloads that declare no `layers` are left out.
     """
     with_layers = [name for name in spec.names() if spec.workload(name).layers]
-    known = pd.Series([case_of(case).known for case in table["case"]], table.index, dtype=bool)
-    counted = known & table["workload"].isin(with_layers)
-    measured = table[counted & (table["status"] == "ok") & table["step_bytes"].notna()].reset_index(drop=True)
+    is_known = pd.Series([case_of(case).known for case in table["case"]], table.index, dtype=bool)
+    has_peak = (table["status"] == "ok") & table["step_bytes"].notna()
+    measured = table[is_known & table["workload"].isin(with_layers) & has_peak].reset_index(drop=True)
     bounds = [lower_bound_of(case) for case in measured["case"]]
     for part in PARTS:
-        measured[part] = [getattr(f, part) for f in bounds]
-    measured["lower_bound"] = [float(f.total) for f in bounds]
+        measured[part] = [getattr(bound, part) for bound in bounds]
+    measured["lower_bound"] = [float(bound.total) for bound in bounds]
     measured["rest"] = measured["step_bytes"] - measured["lower_bound"]
     measured["peak_over_bound"] = measured["step_bytes"] / measured["lower_bound"]
     return measured
@@ -37,5 +37,5 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
 
 @cache  # many records are of few cases
 def lower_bound_of(case_id: str) -> LowerBound:
-    """Raises UnknownCase."""
+    """Return the lower bound of the case with this id. Raises UnknownCase."""
     return lower_bound(named(case_id))

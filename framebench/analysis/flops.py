@@ -1,8 +1,8 @@
 """Floating-point operations of a model, counted from its specification: what a step must do, whoever does it.
 
-A product of (m, k) and (k, n) counts 2 m k n; a convolution 2 per weight and place of its output. Norms, activations,
+A matmul of (m, k) and (k, n) counts 2 m k n; a convolution 2 per weight and place of its output. Norms, activations,
 pooling, softmax and the optimizer are left out, as is usual; so is what checkpointing does twice. Backward counts twice the
-forward: a product each for the gradients of input and weight (the first layer's input needs none; it is counted all the
+forward: a matmul each for the gradients of input and weight (the first layer's input needs none; it is counted all the
 same). These are the conventions of model FLOPs utilisation (PaLM, Chowdhery et al. 2022, appendix B), by which a causal mask
 halves nothing.
 """
@@ -22,26 +22,34 @@ if TYPE_CHECKING:
 BACKWARD = 2  # times the forward
 
 
-def _of_layer(layer: Layer, weight: Param | None) -> int:
-    """Of one sample: each element of the output is a sum over what the weight has beside its output channels.
+def layer_flops(layer: Layer, weight: Param | None) -> int:
+    """Return the operations of one sample: each element of the output is a sum over the weight's input channels and kernel.
 
     A convolution's or linear layer's weight is (out, in, kernel...); a transposed one's, stride as its kernel, (in, out,
     kernel...), where each output element sees the kernel at one place.
     """
     if weight is None or len(weight.shape) < 2:
         return layer.flops
-    return layer.flops + 2 * layer.output * (weight.shape[0] if layer.transposed else prod(weight.shape[1:]))
+    terms = weight.shape[0] if layer.transposed else prod(weight.shape[1:])
+    return layer.flops + 2 * layer.output * terms
 
 
-def forward(case: Case) -> int:
-    """Of the whole batch, forward."""
-    weights = {p.name.removesuffix(".weight"): p for p in case.spec.params(case.config) if p.name.endswith(".weight")}
-    return case.batch * sum(_of_layer(layer, weights.get(layer.name)) for layer in layers(case))
+def forward_flops(case: Case) -> int:
+    """Return the operations of a forward pass of the whole batch."""
+    weights = {}
+    for param in case.spec.params(case.config):
+        if param.name.endswith(".weight"):
+            weights[param.name.removesuffix(".weight")] = param
+    return case.batch * sum(layer_flops(layer, weights.get(layer.name)) for layer in layers(case))
 
 
 def step_flops(case: Case) -> int | None:
-    """Of one step in `train` or `eval`; None where a step is something else, or where the workload declares no layers, and of a
-    case that this version does not have."""
+    """Return the operations of one step in `train` or `eval`.
+
+    Returns None where a step is something else, where the workload declares no layers, and for a case that this version
+    does not have.
+    """
     if not case.known or case.scenario not in ("train", "eval") or case.plan.mathematics or not case.spec.layers:
         return None
-    return forward(case) * (1 + BACKWARD * case.stage.trains)
+    passes = 1 + BACKWARD if case.stage.trains else 1
+    return forward_flops(case) * passes

@@ -1,9 +1,9 @@
-"""What searches for the largest batch found under an enforced limit (`framebench max-batch`, `results/fits/`)."""
+"""Results of searches for the largest batch under an enforced limit of memory (`framebench max-batch`, `results/fits/`)."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +15,16 @@ from framebench.records.search import Fit, Probe
 from framebench.records.store import RecordWarning
 from framebench.suite.case import Case, UnknownCase
 
-# what of a case is the same in a search that can say what its process keeps: the first that has one does
-RESEMBLES = (("framework", "workload", "scenario", "strategy"), ("framework", "workload"), ("framework",))
+# What a search shares with a case whose process keeps as much: the first of these that some search shares counts.
+SIMILAR = (
+    ("framework", "workload", "scenario", "strategy"),
+    ("framework", "workload"),
+    ("framework",),
+)
 
 
 def read(results: Path) -> Iterator[Fit]:
-    """Every search, of all machines, by file; those that cannot be read are named in a RecordWarning."""
+    """Yield every search of all machines, by file; those that cannot be read are named in a RecordWarning."""
     for path in store.files(results / "fits"):
         try:
             fit = Fit.model_validate_json(Path(path).read_bytes())
@@ -31,16 +35,18 @@ def read(results: Path) -> Iterator[Fit]:
             yield fit
 
 
-def newest(fits: Iterable[Fit]) -> list[Fit]:
-    """The last search of each case and budget, on each machine and in each version of the framework."""
-    ordered = sorted(fits, key=lambda fit: fit.provenance.measured_at)
-    return list({(fit.case, fit.budget_bytes, fit.provenance.machine, version(fit)): fit for fit in ordered}.values())
+def select_newest(fits: Iterable[Fit]) -> list[Fit]:
+    """Return the last search of each case and budget, on each machine and in each version of the framework."""
+    newest = {}
+    for fit in sorted(fits, key=lambda fit: fit.provenance.measured_at):
+        newest[fit.case, fit.budget_bytes, fit.provenance.machine, version_of(fit)] = fit
+    return list(newest.values())
 
 
-def version(fit: Fit) -> str | None:
-    """Without the build's label, as `Record.framework_version`."""
-    full_version = fit.provenance.versions.get(case_of(fit.case).framework)
-    return full_version and full_version.split("+")[0]
+def version_of(fit: Fit) -> str | None:
+    """Return the framework's release without the build's label, as `Record.framework_version`."""
+    version = fit.provenance.versions.get(case_of(fit.case).framework)
+    return version.split("+")[0] if version else None
 
 
 @dataclass(frozen=True)
@@ -49,64 +55,93 @@ class Tried:
 
     fits: Sequence[Fit] = ()
 
-    def batches(self, outcome: str, within: Callable[[int], bool]) -> list[int]:
-        return [p.batch for fit in self.fits if within(fit.budget_bytes) for p in fit.probes if p.outcome == outcome]
-
     def fitting(self, budget: int) -> int:
-        """The largest batch (samples) that ran within so many bytes or less; 0 if none did."""
-        return max(self.batches("fits", lambda tried: tried <= budget), default=0)
+        """Return the largest batch (samples) that ran within so many bytes or less; 0 if none did."""
+        batches = []
+        for fit in self.fits:
+            if fit.budget_bytes <= budget:
+                batches += batches_with(fit, "fits")
+        return max(batches, default=0)
 
     def failing(self, budget: int) -> int | None:
-        """The smallest batch that ran out of memory within so many bytes or more."""
-        return min(self.batches("memory", lambda tried: tried >= budget), default=None)
+        """Return the smallest batch that ran out of memory within so many bytes or more."""
+        batches = []
+        for fit in self.fits:
+            if fit.budget_bytes >= budget:
+                batches += batches_with(fit, "memory")
+        return min(batches, default=None)
 
     def verdict(self, batch: int, budget: int) -> bool | None:
-        """Whether a batch fits into so many bytes; None if no search tells. Where two disagree the worse counts."""
+        """Return whether a batch fits into so many bytes; None if no search tells. Where two disagree the worse counts."""
         failing = self.failing(budget)
         if failing is not None and batch >= failing:
             return False
         return True if batch <= self.fitting(budget) else None
 
     def ran(self, batch: int) -> Probe | None:
-        """A process that ran to its end with this batch."""
-        return next((p for fit in self.fits for p in probes(fit) if p.batch == batch and p.outcome == "fits"), None)
-
-
-class Searches:
-    """All that were made."""
-
-    def __init__(self, all_fits: Iterable[Fit] = ()) -> None:
-        self.fits = newest(all_fits)
-
-    def of_case(self, case: Case, machine: str) -> list[Tried]:
-        """Each search of any batch of this case. What is only described by its parameters was never searched."""
-        return [Tried([fit]) for fit in self.everywhere(case) if fit.provenance.machine == machine]
-
-    def everywhere(self, case: Case) -> list[Fit]:
-        """On all machines."""
-        return [fit for fit in self.fits if _alike(fit, case, ("workload", "framework", "scenario", "strategy", "size"))]
-
-    def tried(self, case: Case, machine: str, framework_version: str | None, device: str | None = None) -> Tried:
-        """All of them in one version of the framework; where this machine has made none, those on a `device` of its kind."""
-        same = [fit for fit in self.everywhere(case) if version(fit) == framework_version]
-        own = [fit for fit in same if fit.provenance.machine == machine]
-        return Tried(own or [fit for fit in same if device and fit.provenance.hardware.get("device") == device])
-
-    def kept(self, case: Case) -> int | None:
-        """Bytes that a process takes beside its tensors and keeps, workspaces and generated kernels: the most that searches of
-        the same strategy saw, or else of the workload, or of the framework. None if there are none of the framework."""
-        for names in RESEMBLES:
-            ran = (p for fit in self.fits if _alike(fit, case, names) for p in probes(fit))
-            if seen := [p.kept_bytes for p in ran if p.kept_bytes is not None]:
-                return max(seen)
+        """Return a process that ran to its end with this batch."""
+        for fit in self.fits:
+            for probe in probes(fit):
+                if probe.batch == batch and probe.outcome == "fits":
+                    return probe
         return None
 
 
+class Searches:
+    """All searches that were made."""
+
+    def __init__(self, all_fits: Iterable[Fit] = ()) -> None:
+        self.fits = select_newest(all_fits)
+
+    def of_case(self, case: Case, machine: str) -> list[Tried]:
+        """Return each search of any batch of this case. A model that is only described was never searched."""
+        return [Tried([fit]) for fit in self.everywhere(case) if fit.provenance.machine == machine]
+
+    def everywhere(self, case: Case) -> list[Fit]:
+        """Return the searches of any batch of this case on all machines."""
+        names = ("workload", "framework", "scenario", "strategy", "size")
+        return [fit for fit in self.fits if is_similar(fit, case, names)]
+
+    def tried(self, case: Case, machine: str, framework_version: str | None, device: str | None = None) -> Tried:
+        """Return all searches of the case in one version of the framework.
+
+        Where this machine has made none, those of others on a `device` of its kind.
+        """
+        same = [fit for fit in self.everywhere(case) if version_of(fit) == framework_version]
+        own = [fit for fit in same if fit.provenance.machine == machine]
+        if own or not device:
+            return Tried(own)
+        return Tried([fit for fit in same if fit.provenance.hardware.get("device") == device])
+
+    def kept(self, case: Case) -> int | None:
+        """Return the bytes that a process keeps next to its tensors: workspaces and generated kernels.
+
+        They are the most that searches of the same strategy saw, or else of the workload, or of the framework; None if there
+        are none of the framework.
+        """
+        for names in SIMILAR:
+            sizes = []
+            for fit in self.fits:
+                if is_similar(fit, case, names):
+                    sizes += [probe.kept_bytes for probe in probes(fit) if probe.kept_bytes is not None]
+            if sizes:
+                return max(sizes)
+        return None
+
+
+def batches_with(fit: Fit, outcome: str) -> list[int]:
+    """Return the batches of a search that came out so."""
+    return [probe.batch for probe in fit.probes if probe.outcome == outcome]
+
+
 def probes(fit: Fit) -> Iterator[Probe]:
-    """Those under the limit, and the one without."""
-    return (p for p in (*fit.probes, fit.confirmation) if p)
+    """Yield the probes under the limit, and the one without."""
+    yield from fit.probes
+    if fit.confirmation:
+        yield fit.confirmation
 
 
-def _alike(fit: Fit, case: Case, names: Iterable[str]) -> bool:
+def is_similar(fit: Fit, case: Case, names: Iterable[str]) -> bool:
+    """Return whether a search and a case agree in these fields."""
     other = case_of(fit.case)
     return all(getattr(other, name) == getattr(case, name) for name in names)

@@ -17,22 +17,28 @@ from framebench.records.record import Record
 
 
 def counting(all_records: Iterable[Record]) -> list[Record]:
-    """Those that were made under no limit of memory, with nothing planted, and under the newest protocol of their machine: of
-    those with an ok record, if any has one, since what has no numbers hides none."""
+    """Return the records that count.
+
+    They were made without a limit of memory, with nothing planted, and under the newest protocol of their machine: of those
+    with an ok record, if any has one, since what has no numbers hides none.
+    """
     free = [r for r in all_records if r.provenance.memory_limit is None and not r.provenance.planted]
     newest: dict[str, tuple[bool, int]] = {}
-    for r in free:
-        machine, standing = r.provenance.machine, (r.status == "ok", r.provenance.protocol)
+    for record in free:
+        machine = record.provenance.machine
+        standing = (record.status == "ok", record.provenance.protocol)
         newest[machine] = max(newest.get(machine, standing), standing)
-    return [r for r in free if r.provenance.protocol == newest[r.provenance.machine][1]]
+    protocols = {machine: protocol for machine, (_, protocol) in newest.items()}
+    return [r for r in free if r.provenance.protocol == protocols[r.provenance.machine]]
 
 
-def measured_at(r: Record) -> datetime:
-    return r.provenance.measured_at
+def measured_at(record: Record) -> datetime:
+    """Return when a record was made."""
+    return record.provenance.measured_at
 
 
 def select(all_records: Iterable[Record]) -> list[Record]:
-    """The records of one version of each framework on each machine: what `framebench.load` shows."""
+    """Return the records of one version of each framework on each machine: what `framebench.load` shows."""
     return of_one_version(counting(all_records))
 
 
@@ -45,52 +51,68 @@ class Measured(NamedTuple):
 
 
 def select_cases(all_records: Iterable[Record]) -> list[Measured]:
-    """One for each machine, case and framework version, sorted by these. A process that died before it could name its version
-    is of the only one there is."""
-    kept = counting(all_records)
+    """Return what counts of each machine, case and framework version, sorted by these.
+
+    A process that died before it could name its version is of the only one there is.
+    """
+    records = counting(all_records)
     versions: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for r in kept:
-        versions[r.provenance.machine, r.case] |= {r.framework_version} if r.framework_version else set()
-    every: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
-    for r in kept:
-        case_versions = versions[r.provenance.machine, r.case]
-        version = r.framework_version or ("" if len(case_versions) != 1 else next(iter(case_versions)))
-        every[r.provenance.machine, r.case, version].append(r)
-    return [select_case(every[key]) for key in sorted(every)]
+    for record in records:
+        if record.framework_version:
+            versions[record.provenance.machine, record.case].add(record.framework_version)
+    groups: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        machine = record.provenance.machine
+        version = record.framework_version or ""
+        known = versions[machine, record.case]
+        if not version and len(known) == 1:
+            (version,) = known
+        groups[machine, record.case, version].append(record)
+    return [select_case(groups[key]) for key in sorted(groups)]
 
 
 def select_case(case_records: list[Record]) -> Measured:
-    """Of one case's records, which all count: the newest decides whether there are numbers."""
+    """Return what counts of one case's records, which all count: the newest decides whether there are numbers."""
     ordered = sorted(case_records, key=measured_at)
-    last = ordered[-1]
-    if last.status != "ok":
-        return Measured(last, last, ())
-    good = [r for r in ordered if r.status == "ok"]
-    read = next((r for r in reversed(good) if r.peaks), last)
-    return Measured(last, read, tuple(r for r in good if r.timed))
+    newest = ordered[-1]
+    if newest.status != "ok":
+        return Measured(newest, newest, ())
+    good = [record for record in ordered if record.status == "ok"]
+    with_peaks = [record for record in good if record.peaks]
+    read = with_peaks[-1] if with_peaks else newest
+    return Measured(newest, read, tuple(record for record in good if record.timed))
 
 
 def select_version(framework: str, measured: Mapping[str, datetime]) -> str:
-    """Which version of a framework counts, from when each was measured last: the pinned one, or without records of it the one
-    measured last."""
+    """Return the version of a framework that counts, from when each was measured last.
+
+    It is the pinned one, or without records of it the one measured last.
+    """
     pinned = pinned_version(framework)
     return pinned if pinned in measured else max(measured, key=lambda version: measured[version])
 
 
 def of_one_version(records: Iterable[Record]) -> list[Record]:
-    """Those of one version of each framework and machine (`select_version`). A process that died before it could name its
-    version counts as one of it, until its case was measured again."""
-    every = sorted(records, key=measured_at)
+    """Return the records of one version of each framework and machine (`select_version`).
+
+    A process that died before it could name its version counts as one of it, until its case was measured again.
+    """
+    ordered = sorted(records, key=measured_at)
     measured: dict[tuple[str, str], dict[str, datetime]] = defaultdict(dict)
-    for r in every:
-        if r.framework_version is not None:
-            measured[r.provenance.machine, r.parsed.framework][r.framework_version] = measured_at(r)
-    versions = {place: select_version(place[1], of_place) for place, of_place in measured.items()}
-    newest = {(r.provenance.machine, r.case): r for r in every}
+    newest: dict[tuple[str, str], Record] = {}
+    for record in ordered:
+        machine = record.provenance.machine
+        newest[machine, record.case] = record
+        if record.framework_version is not None:
+            measured[machine, record.parsed.framework][record.framework_version] = measured_at(record)
+    versions = {}
+    for (machine, framework), times in measured.items():
+        versions[machine, framework] = select_version(framework, times)
 
-    def counts(r: Record) -> bool:
-        if r.framework_version is None:
-            return r is newest[r.provenance.machine, r.case]
-        return r.framework_version == versions[r.provenance.machine, r.parsed.framework]
+    def counts(record: Record) -> bool:
+        machine = record.provenance.machine
+        if record.framework_version is None:
+            return record is newest[machine, record.case]
+        return record.framework_version == versions[machine, record.parsed.framework]
 
-    return [r for r in every if counts(r)]
+    return [record for record in ordered if counts(record)]

@@ -22,247 +22,328 @@ from framebench.suite.strategy import FRAMEWORKS
 PLACE = ["workload", "size", "batch"]
 READING = "How to read it: docs/reading.md."
 WITHOUT = "without times (`--rounds 0`)"
+MANY_COMMANDS = 3  # of more that measured a table's rows only the number is told
 
 
-def mark(value: Any) -> str:
+def format_flag(value: Any) -> str:
+    """Return `yes`, or NO, which should be noticed."""
     return "yes" if value else "NO"
 
 
-def interval(low: float | None, high: float | None) -> str:
-    """Two ends in seconds as milliseconds."""
-    return "-" if missing(low) or missing(high) else f"{number(low, ',.1f', 1e3)} to {number(high, ',.1f', 1e3)}"
+def format_interval(low: float | None, high: float | None) -> str:
+    """Return two ends in seconds as milliseconds."""
+    if missing(low) or missing(high):
+        return "-"
+    return f"{number(low, ',.1f', 1e3)} to {number(high, ',.1f', 1e3)}"
 
 
 def relative(df: pd.DataFrame, name: str = "time_ratio") -> list[str]:
-    """Of each row the ratio of step times as text (`statistics.Ratio.text`); 1.00 where it is the base itself."""
-    return [
-        "-" if step_ratio is None else "1.00" if step_ratio.low == step_ratio.high == 1 else step_ratio.text
-        for step_ratio in ratios(df, name)
-    ]
+    """Return each row's ratio of step times as text (`statistics.Ratio.text`); 1.00 where it is the base itself."""
+    texts = []
+    for ratio in ratios(df, name):
+        if ratio is None:
+            texts.append("-")
+        elif ratio.low == ratio.high == 1:
+            texts.append("1.00")
+        else:
+            texts.append(ratio.text)
+    return texts
 
 
-def in_short(df: pd.DataFrame) -> list[str]:
-    """The same without intervals: `1.23`, `undecided`, `~1.23`, or `-`."""
+def relative_in_short(df: pd.DataFrame) -> list[str]:
+    """Return the same without intervals: `1.23`, `undecided`, `~1.23`, or `-`."""
     return [text.partition(" ")[0] for text in relative(df)]
 
 
 SHORT = {
     "framework": Shown("framework"),
     "strategy": Shown("strategy", priority=ESSENTIAL),
-    "shared_bytes": Shown("peak MiB", ",.1f", 1 / MIB, priority=ESSENTIAL),
-    "step_ratio": Shown("peak x base", ".2f", priority=ESSENTIAL),
-    "relative": Shown("step x base", priority=ESSENTIAL),
+    "shared_bytes": Shown(
+        "peak",
+        ",.1f",
+        1 / MIB,
+        unit="MiB",
+        meaning="by the instrument that all frameworks share",
+        priority=ESSENTIAL,
+    ),
+    "step_ratio": Shown("peak x base", ".2f", meaning="peak over the baseline's", priority=ESSENTIAL),
+    "relative": Shown("step x base", meaning="step time over the baseline's", priority=ESSENTIAL),
     "throughput": Shown("throughput"),
 }
 DETAILS = {
-    "step_time_s": Shown("step ms", ",.1f", 1e3, priority=ESSENTIAL),
-    "range": Shown("range", priority=DETAIL),
-    "blocks": Shown("blocks", ".0f", priority=DETAIL),
-    "reference_share": Shown("of reference", ".0%", priority=DETAIL),
-    "first_step_s": Shown("first s", ".1f", priority=DETAIL),
-    "worst_error": Shown("verified", ".0e", priority=DETAIL),
-    "effect_proven": Shown("effect", mark),
-    "peak_bytes": Shown("own counter MiB", ",.1f", 1 / MIB, priority=DETAIL),
-    "cold_peak_bytes": Shown("cold MiB", ",.1f", 1 / MIB, priority=DETAIL),
+    "step_time_s": Shown("step", ",.1f", 1e3, unit="ms", meaning="median over blocks", priority=ESSENTIAL),
+    "range": Shown("range", meaning="of the blocks' medians", priority=DETAIL),
+    "blocks": Shown("blocks", ".0f", meaning="fresh processes that were timed", priority=DETAIL),
+    "reference_share": Shown(
+        "of reference",
+        ".0%",
+        meaning="rate of the model's operations over that of a reference matmul",
+        priority=DETAIL,
+    ),
+    "first_step_s": Shown("first", ".1f", unit="s", meaning="the first step, with compilation", priority=DETAIL),
+    "worst_error": Shown("verified", ".0e", meaning="largest relative error", priority=DETAIL),
+    "effect_proven": Shown("effect", format_flag, meaning="whether the strategy was seen to take effect"),
+    "peak_bytes": Shown(
+        "own counter",
+        ",.1f",
+        1 / MIB,
+        unit="MiB",
+        meaning="peak by the framework's own counter",
+        priority=DETAIL,
+    ),
+    "cold_peak_bytes": Shown("cold", ",.1f", 1 / MIB, unit="MiB", meaning="peak of the first step", priority=DETAIL),
     "peak_instrument": Shown("own counter", priority=DETAIL),
 }
 SHOWN = SHORT | DETAILS
-# on a card the peak is the whole process's, so what a strategy saves of a step is told by the framework's own counter; and a
-# product on the host is no reference
-ON_CARD = {
-    "shared_bytes": Shown("card MiB", ",.1f", 1 / MIB, priority=ESSENTIAL),
-    "step_ratio": Shown("in use x base", ".2f", priority=ESSENTIAL),
+# On a GPU the peak is the whole process's, so what a strategy saves of a step is told by the framework's own counter; and a
+# matmul on the host is no reference.
+ON_GPU = {
+    "shared_bytes": Shown("card", ",.1f", 1 / MIB, unit="MiB", meaning="memory of the process", priority=ESSENTIAL),
+    "step_ratio": Shown("in use x base", ".2f", meaning="by the framework's own counter", priority=ESSENTIAL),
 }
-NOT_ON_CARD = ("reference_share",)
-SHARES = {"wait_share": Shown("waiting", ".1%", priority=DETAIL), "collector_share": Shown("collector", ".1%", priority=DETAIL)}
+NOT_ON_GPU = ("reference_share",)
+SHARES = {
+    "wait_share": Shown("waiting", ".1%", meaning="of the step, for input", priority=DETAIL),
+    "collector_share": Shown("collector", ".1%", meaning="of the step, Python's garbage collector", priority=DETAIL),
+}
+WORTH_SHOWING = 0.01  # of a step: a smaller share in every row is left out
 
 
-def cells(df: pd.DataFrame) -> pd.DataFrame:
-    """The rows with the columns of SHOWN and SHARES; what has no numbers shows its status instead of a peak, and its reason
-    stands in the notes."""
-    shown_rows = df.assign(
-        range=[interval(*ends) for ends in zip(df["step_low_s"], df["step_high_s"])],
+def make_cells(df: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with the columns of SHOWN and SHARES.
+
+    A row without numbers shows its status instead of a peak; its reason stands in the notes.
+    """
+    throughputs = []
+    for value, unit in zip(df["throughput"], df["unit"]):
+        throughputs.append("-" if missing(value) else f"{number(value, ',.1f')} {unit}/s")
+    cells = df.assign(
+        range=[format_interval(low, high) for low, high in zip(df["step_low_s"], df["step_high_s"])],
         relative=relative(df),
-        throughput=[
-            "-" if missing(value) else f"{number(value, ',.1f')} {unit}/s" for value, unit in zip(df["throughput"], df["unit"])
-        ],
+        throughput=throughputs,
     )
-    numbers, fine = [*list(SHOWN)[2:], *SHARES], df["status"] == "ok"
-    shown_rows[numbers] = shown_rows[numbers].astype(object).where(fine, None)
-    shown_rows["shared_bytes"] = shown_rows["shared_bytes"].where(fine, df["status"])
-    return shown_rows
+    numbers = [name for name in (*SHOWN, *SHARES) if name not in ("framework", "strategy")]
+    is_ok = df["status"] == "ok"
+    cells[numbers] = cells[numbers].astype(object).where(is_ok, None)
+    cells["shared_bytes"] = cells["shared_bytes"].where(is_ok, df["status"])
+    return cells
 
 
-def columns(df: pd.DataFrame, shown: dict[str, Shown]) -> dict[str, Shown]:
-    """Those of `shown`, as they are where these rows were measured."""
-    if not of_card(df):
+def select_columns(df: pd.DataFrame, shown: dict[str, Shown]) -> dict[str, Shown]:
+    """Return the columns of `shown`, as they are on the device where these rows were measured."""
+    if not is_on_gpu(df):
         return shown
-    return {name: ON_CARD.get(name, column) for name, column in shown.items() if name not in NOT_ON_CARD}
+    return {name: ON_GPU.get(name, column) for name, column in shown.items() if name not in NOT_ON_GPU}
 
 
-def of_card(df: pd.DataFrame) -> bool:
+def is_on_gpu(df: pd.DataFrame) -> bool:
+    """Return whether any of the rows was measured on a GPU."""
     return bool((df["device"].dropna() != "cpu").any())
 
 
-def used(df: pd.DataFrame) -> pd.DataFrame:
-    """The rows of strategies that people use."""
+def select_in_use(df: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of strategies that people use."""
     return df[~df["only_for_claims"]]
 
 
-def claim_arms(df: pd.DataFrame) -> Iterator[Comparison]:
-    """Framework x strategy for what only tests an article's sentence, with the baselines."""
-    for title, group in _titled(df[df["only_for_claims"] | df["baseline"]]):
+def make_claim_tables(df: pd.DataFrame) -> Iterator[Comparison]:
+    """Yield framework x strategy for what only tests an article's sentence, with the baselines."""
+    for title, group in split_into_tables(df[df["only_for_claims"] | df["baseline"]]):
         if not group["baseline"].all():
-            yield _of_strategies(f"{title}, only for claims", group)
+            yield make_strategy_table(f"{title}, only for claims", group)
 
 
-def strategies(df: pd.DataFrame) -> Iterator[Comparison]:
-    """Framework x strategy, for each machine, workload, size, scenario and batch. Where there are more strategies than those of
-    the quick profile, also a table of these alone, without what a framework does not have."""
-    for title, group in _titled(df):
-        yield _of_strategies(title, group)
-        quick = [look_up(*place).quick and "+" not in place[1] for place in zip(group["scenario"], group["strategy"])]
-        short = group[(group["status"] != "unsupported") & pd.Series(quick, group.index, dtype=bool)]
+def make_strategy_tables(df: pd.DataFrame) -> Iterator[Comparison]:
+    """Yield framework x strategy for each machine, workload, size, scenario and batch.
+
+    Where there are more strategies than those of the quick profile, also yield a table of these alone, without what a framework
+    does not have.
+    """
+    for title, group in split_into_tables(df):
+        yield make_strategy_table(title, group)
+        is_quick = []
+        for scenario, strategy in zip(group["scenario"], group["strategy"]):
+            is_quick.append(look_up(scenario, strategy).quick and "+" not in strategy)
+        short = group[(group["status"] != "unsupported") & pd.Series(is_quick, group.index, dtype=bool)]
         if short["baseline"].any() and len(short) < len(group):
-            whole = _of_strategies(f"{title}, in short", short)
-            unproven = (short["status"] == "ok") & ~short["usable"]
-            marked = short["strategy"].mask(unproven, short["strategy"] + " (not proven)")  # no column says so here
-            yield replace(whole, shown=columns(short, SHORT), caption=_briefly(short), data=whole.data.assign(strategy=marked))
+            yield make_short_table(f"{title}, in short", short)
 
 
-def index(df: pd.DataFrame) -> Comparison:
-    """What there is to ask for: a row for each workload, scenario and size, with the selector of its tables."""
-    found = []
-    for (workload, scenario, size), group in used(df).groupby(["workload", "scenario", "size"], sort=False):
+def make_short_table(title: str, group: pd.DataFrame) -> Comparison:
+    """Return the table of a few strategies, with fewer columns and a caption that stands among prose."""
+    whole = make_strategy_table(title, group)
+    is_unproven = (group["status"] == "ok") & ~group["usable"]
+    strategies = group["strategy"].mask(is_unproven, group["strategy"] + " (not proven)")  # no column says so here
+    return replace(
+        whole,
+        shown=select_columns(group, SHORT),
+        caption=describe_briefly(group),
+        data=whole.data.assign(strategy=strategies),
+    )
+
+
+def make_index(df: pd.DataFrame) -> Comparison:
+    """Return what there is to ask for: a row for each workload, scenario and size, with the selector of its tables."""
+    rows = []
+    for (workload, scenario, size), group in select_in_use(df).groupby(["workload", "scenario", "size"], sort=False):
         batches = ", ".join(map(str, sorted(group["batch"].unique())))
-        counts = str(group["strategy"].nunique()), f"{int(group['usable'].sum())} of {len(group)}"
-        found.append((f"{workload}/*/{scenario}/*/*/{size}", batches, *counts))
-    caption, head = "`framebench report SELECTOR` prints a table.", ("selector", "batches", "strategies", "with numbers")
-    return Comparison.of_text("Tables", caption, head, found, left=2, machine=", ".join(sorted(set(df["machine"]))))
+        with_numbers = f"{int(group['usable'].sum())} of {len(group)}"
+        rows.append((f"{workload}/*/{scenario}/*/*/{size}", batches, str(group["strategy"].nunique()), with_numbers))
+    return Comparison.of_text(
+        "Tables",
+        "`framebench report SELECTOR` prints a table.",
+        ("selector", "batches", "strategies", "with numbers"),
+        rows,
+        left=2,
+        machine=", ".join(sorted(set(df["machine"]))),
+    )
 
 
-def _titled(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The rows that one table compares, and its title."""
+def split_into_tables(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield a title and the rows that one table compares."""
     for (_, workload, size, scenario, batch), group in df.groupby(["machine", "workload", "size", "scenario", "batch"]):
         yield f"{workload} {scenario}, batch {batch}, size {size}", group
 
 
-def _briefly(group: pd.DataFrame) -> str:
-    """The caption of a table that stands among prose."""
+def describe_briefly(group: pd.DataFrame) -> str:
+    """Return the caption of a table that stands among prose."""
     first = group.iloc[0]
     base = f"base: {baseline_of(first['scenario'])} of the same framework."
-    return f"{base} {read_by(group)} Machine {first['machine']}, {first['cpu']}.{_uncalibrated(group)} {READING}"
+    machine = f"Machine {first['machine']}, {first['cpu']}."
+    return f"{base} {describe_instruments(group)} {machine}{describe_calibration(group)} {READING}"
 
 
-def _uncalibrated(group: pd.DataFrame) -> str:
+def describe_calibration(group: pd.DataFrame) -> str:
     """Return a sentence where the instruments that read these rows were not calibrated, or failed; else nothing."""
     states = sorted(set(group["calibration"]) - {"passed"})
     return f" Calibration of the instruments: {', '.join(states)}." if states else ""
 
 
-def _of_strategies(title: str, group: pd.DataFrame) -> Comparison:
+def make_strategy_table(title: str, group: pd.DataFrame) -> Comparison:
+    """Return framework x strategy of one workload, size, scenario and batch."""
     first = group.iloc[0]
-    lost = group[group["status"] != "ok"]
-    told = [f"{r.framework} {r.strategy}: {r.status}: {r.reason}" for r in lost.itertuples()]
+    notes = []
+    for row in group[group["status"] != "ok"].itertuples():
+        notes.append(f"{row.framework} {row.strategy}: {row.status}: {row.reason}")
+    shares = {name: column for name, column in SHARES.items() if (group[name] > WORTH_SHOWING).any()}
+    base = f"base: {baseline_of(first['scenario'])} of the same framework."
     return Comparison(
         title,
-        f"base: {baseline_of(first['scenario'])} of the same framework. {read_by(group)} {repeats(group)} {conditions(group)}",
-        cells(group),
-        columns(group, SHOWN) | {name: column for name, column in SHARES.items() if (group[name] > 0.01).any()},
-        notes=tuple(dict.fromkeys(told)),
+        f"{base} {describe_instruments(group)} {describe_measurement(group)} {conditions(group)}",
+        make_cells(group),
+        select_columns(group, SHOWN) | shares,
+        notes=tuple(dict.fromkeys(notes)),
         machine=first["machine"],
         cases=tuple(group["case"]),
     )
 
 
-def frameworks(df: pd.DataFrame) -> Iterator[Comparison]:
-    """The frameworks against each other by `host.rss`, the one instrument they share on a CPU: baselines only."""
+def make_framework_tables(df: pd.DataFrame) -> Iterator[Comparison]:
+    """Yield the frameworks against each other by `host.rss`, the one instrument they share on a CPU: baselines only."""
     base = df[df["baseline"] & df["host_rss_bytes"].notna()].sort_values("measured_at")
     base = base.assign(relative=relative(base, "torch_ratio"))
-    kinds = {
-        "host_rss_bytes": ("MiB", ",.1f", 1 / MIB), "step_time_s": ("ms", ",.1f", 1e3), "relative": ("x torch", "", 1.0)
-    }  # fmt: skip
+    quantities = {
+        "host_rss_bytes": Shown("MiB", ",.1f", 1 / MIB),
+        "step_time_s": Shown("ms", ",.1f", 1e3),
+        "relative": Shown("x torch"),
+    }
     for (machine, scenario), group in base.groupby(["machine", "scenario"]):
         newest = group.drop_duplicates([*PLACE, "framework"], keep="last")
-        wide = newest.pivot(index=PLACE, columns="framework", values=list(kinds))
-        present = [(kind, f) for kind in kinds for f in FRAMEWORKS if (kind, f) in wide and (kind, f) != ("relative", "torch")]
-        columns = {f"{kind} {f}": Shown(f"{f} {kinds[kind][0]}", *kinds[kind][1:]) for kind, f in present}
-        places = {name: Shown(name) for name in PLACE}
+        wide = newest.pivot(index=PLACE, columns="framework", values=list(quantities))
+        columns = {}
+        present = []
+        for quantity, shown in quantities.items():
+            for framework in FRAMEWORKS:
+                is_trivial = (quantity, framework) == ("relative", "torch")
+                if (quantity, framework) in wide and not is_trivial:
+                    present.append((quantity, framework))
+                    columns[f"{quantity} {framework}"] = replace(shown, name=f"{framework} {shown.name}")
         yield Comparison(
             f"Frameworks side by side, {scenario} ({baseline_of(str(scenario))})",
-            f"MiB: peak by host.rss. x torch: step time over PyTorch's. {repeats(group)} {conditions(group)}",
+            f"MiB: peak by host.rss. x torch: step time over PyTorch's. {describe_measurement(group)} {conditions(group)}",
             wide[present].set_axis(list(columns), axis=1).reset_index(),
-            places | columns,
+            {name: Shown(name) for name in PLACE} | columns,
             machine=str(machine),
         )
 
 
-def read_by(df: pd.DataFrame) -> str:
-    """A sentence about the instruments of the peaks that are compared: one on one kind of device."""
-    shared = by(df, "shared_instrument")
-    if not of_card(df):
+def describe_instruments(df: pd.DataFrame) -> str:
+    """Return a sentence about the instruments of the peaks that are compared: one on one kind of device."""
+    shared = list_instruments(df, "shared_instrument")
+    if not is_on_gpu(df):
         return f"Peaks by {shared}."
-    return f"MiB on the card by {shared}, with the context and the framework's pool; in use by {by(df, 'step_instrument')}."
+    own = list_instruments(df, "step_instrument")
+    return f"MiB on the card by {shared}, with the context and the framework's pool; in use by {own}."
 
 
-def by(df: pd.DataFrame, column: str) -> str:
-    """The instruments that a column names."""
+def list_instruments(df: pd.DataFrame, column: str) -> str:
+    """Return the instruments that a column names."""
     return ", ".join(sorted(df[column].dropna().unique())) or "no instrument"
 
 
 def conditions(df: pd.DataFrame) -> str:
-    """What was held constant, and where it was measured."""
+    """Return what was held constant, and where it was measured."""
     if df.empty:
         return "Nothing was measured."
 
-    def one(column: str) -> str:
+    def join_values(column: str) -> str:
         return ", ".join(sorted(df[column].dropna().astype(str).unique())) or "unknown"
 
-    named = df[["framework", "framework_version"]].dropna().drop_duplicates().itertuples(index=False)
-    versions = sorted(f"{framework} {version}" for framework, version in named)
-    days = [f"{day:%Y-%m-%d}" for day in (df["measured_at"].min(), df["measured_at"].max())]
+    releases = df[["framework", "framework_version"]].dropna().drop_duplicates()
+    versions = sorted(releases["framework"].astype(str) + " " + releases["framework_version"])
+    first_day, last_day = (f"{day:%Y-%m-%d}" for day in (df["measured_at"].min(), df["measured_at"].max()))
+    days = first_day if first_day == last_day else f"{first_day} to {last_day}"
     commits = sorted(df["commit"].fillna("unknown").str[:10].unique())
+    references = "".join(describe_references(workload) for workload in sorted(df["workload"].unique()))
     return (
-        f"Machine {one('machine')} ({one('cpu')}, device {one('device')}), threads {one('threads')}, core {one('core')}; "
-        f"calibration {one('calibration')}; {', '.join(versions)}; measured {' to '.join(dict.fromkeys(days))} at "
-        f"{', '.join(commits)}.{''.join(map(_unconfirmed, sorted(df['workload'].unique())))}"
+        f"Machine {join_values('machine')} ({join_values('cpu')}, device {join_values('device')}), "
+        f"threads {join_values('threads')}, core {join_values('core')}; calibration {join_values('calibration')}; "
+        f"{', '.join(versions)}; measured {days} at {', '.join(commits)}.{references}"
     )
 
 
-def _unconfirmed(workload: str) -> str:
-    """A sentence about reference values of one framework alone."""
+def describe_references(workload: str) -> str:
+    """Return a sentence about reference values of one framework alone, or nothing."""
     if workload not in spec.names():  # a user's model, by its own name
         return ""
     whose = spec.workload(workload).unconfirmed
     return f" References of {workload}: {whose}." if whose else ""
 
 
-def repeats(df: pd.DataFrame) -> str:
-    """How the rows were measured: precision, blocks, and the commands that did it."""
+def describe_measurement(df: pd.DataFrame) -> str:
+    """Return how the rows were measured: precision, blocks, and the commands that did it."""
     protocols = ", ".join(sorted(map(str, df["protocol"].unique())))
-    typed = sorted({_typed_in_short(command) for command in df["command"].unique()})
-    return (
-        f"{precisions(df)} Protocol {protocols}. {timing(df)} "
-        f"Measured by {', '.join(typed) if len(typed) <= 3 else f'{len(typed)} commands, which the records name'}."
-    )
+    commands = sorted({shorten_command(command) for command in df["command"].unique()})
+    measured_by = ", ".join(commands)
+    if len(commands) > MANY_COMMANDS:
+        measured_by = f"{len(commands)} commands, which the records name"
+    return f"{describe_precisions(df)} Protocol {protocols}. {timing(df)} Measured by {measured_by}."
 
 
 def timing(df: pd.DataFrame) -> str:
-    """Where it says how rows are measured, and how many have no times."""
-    fine = df[df["status"] == "ok"]
-    without = int(fine["step_time_s"].isna().sum())
-    return f"{READING} {without} of {len(fine)} rows were measured {WITHOUT}." if without else READING
+    """Return where it says how rows are measured, and how many have no times."""
+    measured = df[df["status"] == "ok"]
+    without = int(measured["step_time_s"].isna().sum())
+    if not without:
+        return READING
+    return f"{READING} {without} of {len(measured)} rows were measured {WITHOUT}."
 
 
 @cache
-def _typed_in_short(command: str) -> str:
+def shorten_command(command: str) -> str:
+    """Return what was typed, shortened."""
     return shorten(command.replace("__main__.py ", "framebench ", 1), 100, placeholder=" ...")
 
 
-def precisions(df: pd.DataFrame) -> str:
-    """The precision of the rows' baseline, and the strategies that have another."""
+def describe_precisions(df: pd.DataFrame) -> str:
+    """Return the precision of the rows' baseline, and the strategies that have another."""
     scenario = str(df["scenario"].iloc[0])
     default = look_up(scenario, baseline_of(scenario)).precision
-    strategy_precisions = sorted((look_up(scenario, name).precision, name) for name in df["strategy"].unique())
-    others = [f"{strategy} {precision}" for precision, strategy in strategy_precisions if precision != default]
-    return f"Precision {default}; {', '.join(others)}." if others else f"Precision {default}."
+    others = []
+    for strategy in df["strategy"].unique():
+        precision = look_up(scenario, strategy).precision
+        if precision != default:
+            others.append((precision, strategy))
+    if not others:
+        return f"Precision {default}."
+    return f"Precision {default}; {', '.join(f'{strategy} {precision}' for precision, strategy in sorted(others))}."

@@ -132,10 +132,10 @@ def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Pat
 def _summary(folder: Folder, machine: str) -> None:
     """A page: what training needs, and what else there is to ask for."""
     from framebench.analysis.reports.answer import answer
-    from framebench.analysis.tables import index
+    from framebench.analysis.tables import make_index
 
     table = folder.table(machine)
-    for comparison in (answer(table), index(table)):
+    for comparison in (answer(table), make_index(table)):
         comparison.terminal(out)
 
 

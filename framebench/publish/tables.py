@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 def report_of(table: pd.DataFrame) -> list[Comparison]:
     """Every comparison that the rows of strategies in use give; of one version of each framework."""
-    table = tables.used(table)
-    return [*tables.strategies(table), *tables.frameworks(table), *behind(table)]
+    table = tables.select_in_use(table)
+    return [*tables.make_strategy_tables(table), *tables.make_framework_tables(table), *behind(table)]
 
 
 def behind(table: pd.DataFrame) -> list[Comparison]:
@@ -44,7 +44,7 @@ def of_records(all_records: Sequence[Record], results: Path) -> list[Comparison]
     table = frames.frame(of_one_version(counting(all_records)))
     return [
         *report_of(table),
-        *tables.claim_arms(table),
+        *tables.make_claim_tables(table),
         *ranks.comparisons(all_records),
         *versions.of_machine(all_records, results),
     ]

@@ -10,7 +10,7 @@ from framebench.analysis import frames
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
 from framebench.analysis.selection import counting, of_one_version
-from framebench.analysis.tables import used
+from framebench.analysis.tables import select_in_use
 from framebench.engine import runner
 from studies.batch_lines import held_out
 from studies.tables import IntoReadme, show_tables
@@ -21,7 +21,7 @@ STUDY = Path(__file__).parent
 def make_tables() -> list[Comparison]:
     """Return a table for each machine, scenario and size of the published records."""
     records = Results(runner.RESULTS).records
-    return list(held_out.comparisons(used(frames.frame(of_one_version(counting(records))))))
+    return list(held_out.comparisons(select_in_use(frames.frame(of_one_version(counting(records))))))
 
 
 def main(readme: IntoReadme = False) -> None:

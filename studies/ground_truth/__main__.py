@@ -20,7 +20,7 @@ STUDY = Path(__file__).parent
 def make_tables() -> list[Comparison]:
     """Return the tables of the published records."""
     records = Results(runner.RESULTS).records
-    rows = tables.used(frames.frame(of_one_version(counting(records))))
+    rows = tables.select_in_use(frames.frame(of_one_version(counting(records))))
     return [*formulas.comparisons(rows), generation.comparison(records)]
 
 

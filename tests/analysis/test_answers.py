@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from framebench.analysis import frames, rows
-from framebench.analysis.answers import answering, compared, least, with_price
+from framebench.analysis.answers import rank_savings, select_comparable, select_rows, select_with_price
 from framebench.analysis.frames import Row
 from framebench.analysis.reports.answer import answer
 from framebench.features.advise.advice import advise
@@ -30,28 +30,28 @@ OTHER = of("other", ("fp32", 400, 1.0), ("checkpoint", 200, 1.5), ("accumulate",
 
 def test_two_cases_of_ones_own_hide_nothing_else() -> None:
     own = of("here", ("fp32", 400, 9.0), ("checkpoint", 200, 13.5))
-    assert said(answering([own, OTHER])) == {"fp32": "here", "checkpoint": "here", "accumulate": "other"}
-    assert said(answering([[], OTHER])) == dict.fromkeys(("fp32", "checkpoint", "accumulate"), "other")
+    assert said(select_rows([own, OTHER])) == {"fp32": "here", "checkpoint": "here", "accumulate": "other"}
+    assert said(select_rows([[], OTHER])) == dict.fromkeys(("fp32", "checkpoint", "accumulate"), "other")
 
 
 def test_a_case_whose_baseline_was_not_measured_here_is_compared_by_the_others() -> None:
     own = of("here", ("checkpoint", 200, 13.5))
-    assert said(answering([own, OTHER])) == dict.fromkeys(("fp32", "checkpoint", "accumulate"), "other")
-    assert said(answering([own, of("other", ("accumulate", 300, 1.2))])) == {"checkpoint": "here", "accumulate": "other"}
+    assert said(select_rows([own, OTHER])) == dict.fromkeys(("fp32", "checkpoint", "accumulate"), "other")
+    assert said(select_rows([own, of("other", ("accumulate", 300, 1.2))])) == {"checkpoint": "here", "accumulate": "other"}
 
 
 def test_what_broke_here_is_not_called_fine() -> None:
     broken = record(LEND[1].parsed, status="wrong", reason="loss is off", provenance=provenance(machine="here"))
     (failed,) = frames.rows([broken])
-    found = {r.strategy: r.status for r in answering([[failed], OTHER])}
+    found = {r.strategy: r.status for r in select_rows([[failed], OTHER])}
     assert found == {"fp32": "ok", "checkpoint": "wrong", "accumulate": "ok"}
 
 
 def test_a_device_of_another_kind_takes_no_rows_of_a_cpu() -> None:
     card = of("here", ("fp32", 400, 0.1), device="a card")
-    assert said(answering([card, OTHER])) == {"fp32": "here"}
+    assert said(select_rows([card, OTHER])) == {"fp32": "here"}
     other_question = LEND[0].model_copy(update={"case": "transformer/torch/eval/no_grad/b4/tiny"})
-    assert said(answering([card, frames.rows([other_question])])) == {"fp32": "here", "no_grad": "other"}
+    assert said(select_rows([card, frames.rows([other_question])])) == {"fp32": "here", "no_grad": "other"}
 
 
 def test_advice_is_ranked_by_speeds_of_one_machine_that_has_timed_most() -> None:
@@ -74,10 +74,10 @@ def test_speeds_of_a_cpu_rank_nothing_for_a_card() -> None:
 
 def test_the_least_memory_is_of_all_proven_strategies() -> None:
     table = frames.frame_of_rows([replace(r, time_ratio=None) if r.strategy == "checkpoint" else r for r in OTHER])
-    ((framework, found),) = least(compared(rows.shown(table)))
+    ((framework, found),) = rank_savings(select_comparable(rows.select_shown(table)))
     assert (framework, [row.strategy for row in found]) == ("PyTorch", ["checkpoint", "accumulate"])
     unproven = table.assign(usable=table["usable"] & (table["strategy"] != "checkpoint"))
-    ((_, found),) = least(compared(rows.shown(unproven)))
+    ((_, found),) = rank_savings(select_comparable(rows.select_shown(unproven)))
     assert [row.strategy for row in found] == ["accumulate"]
 
 
@@ -111,12 +111,14 @@ PRICED = [replace(r, time_ratio=TIMES.get(r.strategy)) for r in OTHER]
 
 def test_the_least_memory_has_a_price_beside_it() -> None:
     table = frames.frame_of_rows(PRICED)
-    ((_, found),) = least(compared(rows.shown(table)))
-    assert [row.strategy for row in with_price(found)] == ["checkpoint", "accumulate"]
-    ((_, timed),) = least(compared(rows.shown(frames.frame_of_rows([replace(r, time_ratio=1.5) for r in OTHER]))))
-    assert [row.strategy for row in with_price(timed)] == ["checkpoint"]
-    assert [row.strategy for row in with_price(found[:1])] == ["checkpoint"]
-    assert with_price([]) == []
+    ((_, found),) = rank_savings(select_comparable(rows.select_shown(table)))
+    assert [row.strategy for row in select_with_price(found)] == ["checkpoint", "accumulate"]
+    ((_, timed),) = rank_savings(
+        select_comparable(rows.select_shown(frames.frame_of_rows([replace(r, time_ratio=1.5) for r in OTHER])))
+    )
+    assert [row.strategy for row in select_with_price(timed)] == ["checkpoint"]
+    assert [row.strategy for row in select_with_price(found[:1])] == ["checkpoint"]
+    assert select_with_price([]) == []
 
 
 def test_the_answer_has_a_row_for_the_least_and_one_for_the_least_that_was_timed() -> None:

@@ -6,7 +6,7 @@ from math import prod
 
 import pytest
 
-from framebench.analysis.flops import forward, step_flops
+from framebench.analysis.flops import forward_flops, step_flops
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 
@@ -17,7 +17,7 @@ def case(text: str) -> Case:
 
 def test_resnet50_has_4_089_gmacs_at_224_pixels() -> None:
     """torchvision's documentation of resnet50 (v1.5) says 4.09 GFLOPS, by which it means multiply-adds."""
-    assert forward(case("resnet50/torch/train/fp32/b32")) / 32 / 2 == pytest.approx(4.089e9, rel=1e-3)
+    assert forward_flops(case("resnet50/torch/train/fp32/b32")) / 32 / 2 == pytest.approx(4.089e9, rel=1e-3)
 
 
 def test_a_transformer_s_token_costs_6n_and_12_l_h_s() -> None:
@@ -30,7 +30,7 @@ def test_a_transformer_s_token_costs_6n_and_12_l_h_s() -> None:
 
 def test_unet3d_s_last_level_by_hand() -> None:
     """The head: a 1x1x1 convolution from 32 channels to 3 at every voxel; halving the filters quarters nearly everything."""
-    whole, half = (forward(case(f"unet3d/torch/train/{s}/b4")) for s in ("fp32", "width_half"))
+    whole, half = (forward_flops(case(f"unet3d/torch/train/{s}/b4")) for s in ("fp32", "width_half"))
     assert 3.9 < whole / half < 4
     head = 2 * 128**3 * 32 * 3
     assert whole / 4 > 100 * head

@@ -100,7 +100,7 @@ def test_a_row_has_the_ratios_of_its_blocks() -> None:
 def test_a_table_says_how_sure_a_ratio_is() -> None:
     shaky = [(CASE, [[1.0], [1.0], [1.0]]), (CHECKPOINT, [[1.5], [2.5], [1.0]])]
     wide = [(CASE, [[1.0], [1.0], [1.0]]), (CHECKPOINT, [[0.11], [0.12], [0.14]])]
-    (sure,), (unsure,), (faster,) = (tables.strategies(frame(*blocks(found))) for found in (TIMES[:2], shaky, wide))
+    (sure,), (unsure,), (faster,) = (tables.make_strategy_tables(frame(*blocks(found))) for found in (TIMES[:2], shaky, wide))
     column = list(tables.SHOWN).index("relative")
     assert [row[column] for row in sure.rows] == ["1.00", "1.50 (1.49 to 1.51)"]
     assert unsure.rows[1][column].startswith("undecided (")
@@ -114,7 +114,7 @@ def test_a_short_table_marks_what_was_not_seen_at_work() -> None:
     """It has six columns, and none for the effect."""
     idle = made("amp_bf16", 90, 1.0).model_copy(update={"effect": StrategyEffect(proven=False, evidence={})})
     lacking = record(Case("transformer", "torch", "train", "accumulate", 4, "tiny"), status="unsupported", reason="none")
-    _, short = tables.strategies(
+    _, short = tables.make_strategy_tables(
         frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5), idle, made("keep_grads", 100, 1.0), lacking)
     )
     assert not short.notes, "nor is what a framework lacks in it"
@@ -123,7 +123,7 @@ def test_a_short_table_marks_what_was_not_seen_at_work() -> None:
 
 
 def test_times_that_share_no_block_have_no_ratio() -> None:
-    (comparison,) = tables.strategies(frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5)))
+    (comparison,) = tables.make_strategy_tables(frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5)))
     column = list(tables.SHOWN).index("relative")
     assert [(row[3], row[column]) for row in comparison.rows] == [("1.00", "1.00"), ("0.50", "-")]
 
@@ -131,7 +131,7 @@ def test_times_that_share_no_block_have_no_ratio() -> None:
 def test_rows_without_times_have_their_memory_and_the_table_says_so() -> None:
     """As `framebench run --rounds 0` leaves them."""
     untimed = made("checkpoint", 100, 1.5).model_copy(update={"step_s": [], "first_step_s": None})
-    (comparison,) = tables.strategies(frame(made("fp32", 200, 1.0), untimed))
+    (comparison,) = tables.make_strategy_tables(frame(made("fp32", 200, 1.0), untimed))
     row = dict(zip(tables.SHOWN, comparison.rows[1]))
     assert row["step_ratio"] == "0.50"
     assert [row[name] for name in ("step_time_s", "range", "relative", "throughput", "first_step_s")] == ["-"] * 5
@@ -149,24 +149,24 @@ def test_the_newest_record_without_times_leaves_those_of_earlier_blocks() -> Non
 
 
 def test_frameworks_stand_beside_each_other_by_their_blocks() -> None:
-    (comparison,) = tables.frameworks(frame(*blocks(TIMES, peaks=[2**30, 2**30, 2**31])))
+    (comparison,) = tables.make_framework_tables(frame(*blocks(TIMES, peaks=[2**30, 2**30, 2**31])))
     assert comparison.head == ("workload", "size", "batch", "torch MiB", "jax MiB", "torch ms", "jax ms", "jax x torch")
     assert comparison.rows[0][-1].startswith("2.00 (")
 
 
 def test_what_only_tests_a_claim_has_tables_of_its_own() -> None:
     table = frame(made("fp32", 2**30, 1.0), made("checkpoint", 2**29, 1.0), made("depth_4", 2**28, 1.0))
-    (main,), (arms,) = tables.strategies(tables.used(table)), tables.claim_arms(table)
+    (main,), (arms,) = tables.make_strategy_tables(tables.select_in_use(table)), tables.make_claim_tables(table)
     assert [row[1] for row in main.rows] == ["fp32", "checkpoint"]
     assert [row[1:4] for row in arms.rows] == [("fp32", "1,024.0", "1.00"), ("depth_4", "256.0", "0.25")]
     assert main.title != arms.title
-    assert list(tables.claim_arms(tables.used(table))) == []
+    assert list(tables.make_claim_tables(tables.select_in_use(table))) == []
 
 
 def test_rows_without_a_number_stay_with_their_reason() -> None:
     case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
     lost = record(case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"}))
-    (comparison,) = tables.strategies(frame(made("fp32", 2**30, 1.0), lost))
+    (comparison,) = tables.make_strategy_tables(frame(made("fp32", 2**30, 1.0), lost))
     assert comparison.rows[0][2:6] == ("1,024.0", "1.00", "1.00", "64.0 tokens/s")
     assert comparison.rows[1][:3] == ("torch", "rewrite", "oom")
     assert comparison.notes == ("torch rewrite: oom: memory ran out",)
@@ -192,7 +192,7 @@ def test_terminal_takes_any_text(text: str) -> None:
 
 
 def test_a_table_keeps_its_values_and_prints_them_by_column() -> None:
-    (comparison,) = tables.strategies(frame(made("fp32", 2**30, 1.0), made("checkpoint", 2**29, 1.5)))
+    (comparison,) = tables.make_strategy_tables(frame(made("fp32", 2**30, 1.0), made("checkpoint", 2**29, 1.5)))
     assert comparison.data["shared_bytes"].tolist() == [2**30, 2**29]
     assert comparison.data["step_ratio"].tolist() == [1.0, 0.5]
     assert [row[2:4] for row in comparison.rows] == [("1,024.0", "1.00"), ("512.0", "0.50")]
@@ -209,7 +209,7 @@ def on_card(framework: str, strategy: str, in_use: int, process: int | None) -> 
 def test_on_a_card_frameworks_are_compared_by_nvml_and_strategies_by_the_own_counter() -> None:
     found = [on_card("torch", "fp32", 400, 1000), on_card("jax", "fp32", 400, 1600), on_card("jax", "checkpoint", 100, 1500)]
     unseen = on_card("torch", "checkpoint", 200, None)
-    (comparison,) = tables.strategies(frame(*found, unseen))
+    (comparison,) = tables.make_strategy_tables(frame(*found, unseen))
     shown = {row[:2]: row[2:4] for row in comparison.rows}
     assert shown["torch", "fp32"] == ("1,000.0", "1.00")
     assert shown["jax", "fp32"] == ("1,600.0", "1.00")
@@ -227,10 +227,10 @@ def test_a_product_on_the_host_is_no_reference_for_a_card() -> None:
     card = timed.model_copy(update={"provenance": provenance(hardware={"cpu": "x", "device": "a card"})})
     assert frame(timed)["reference_share"].notna().all()
     assert frame(card)["reference_share"].isna().all()
-    heads = [comparison.head for one in (timed, card) for comparison in tables.strategies(frame(one))]
+    heads = [comparison.head for one in (timed, card) for comparison in tables.make_strategy_tables(frame(one))]
     assert ["of reference" in head for head in heads] == [True, False]
 
 
 def test_rows_without_a_version_stand_beside_those_with_one() -> None:
-    (comparison,) = tables.strategies(frame(made("fp32", 200, 1.0), died()))
+    (comparison,) = tables.make_strategy_tables(frame(made("fp32", 200, 1.0), died()))
     assert [row[1:3] for row in comparison.rows] == [("checkpoint", "crashed"), ("fp32", "0.0")]

@@ -109,7 +109,7 @@ def test_planted_bugs_never_become_numbers(
     else:
         assert found.effect
         assert not found.effect.proven
-        (comparison,) = tables.strategies(frames.frame(store.read_all(results)))
+        (comparison,) = tables.make_strategy_tables(frames.frame(store.read_all(results)))
         told = [row for row in comparison.rows if row[1] == found.parsed.strategy]
         assert ["NO" in row for row in told] == [True], "the table says that the strategy was not seen at work"
 

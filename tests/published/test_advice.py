@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from framebench.analysis.peaks import evidence_about, useless
+from framebench.analysis.peaks import find_fault, read_evidence
 from framebench.analysis.results import Results
 from framebench.analysis.searches import Searches
 from framebench.features.advise import show
@@ -20,7 +20,7 @@ from tests.processes import ROOT
 
 MIB = 2**20
 SEARCHES = Results(ROOT / "results").searches
-evidence = cache(evidence_about)  # one reading for all searches of a workload
+evidence = cache(read_evidence)  # one reading for all searches of a workload
 EVERY = sorted(SEARCHES.fits, key=lambda fit: (fit.case, fit.budget_bytes))
 
 
@@ -29,7 +29,7 @@ def asked_as(fit: Fit, searches: Searches, batch: int | None = None) -> Offer:
     case = case_of(fit.case)
     rows, _ = evidence(ROOT / "results", fit.provenance.machine, case.workload, case.scenario)
     question = Question(case.workload, case.scenario, fit.budget_bytes, (case.framework,), batch, case.size)
-    if all(useless(r) for r in rows if (r.framework, r.strategy, r.size) == (case.framework, case.strategy, case.size)):
+    if all(find_fault(r) for r in rows if (r.framework, r.strategy, r.size) == (case.framework, case.strategy, case.size)):
         pytest.skip(f"{case.id}: its records give nothing to advise")
     (offer,) = (o for o in everything(advise([rows], question, searches)) if o.case.strategy == case.strategy)
     return offer

@@ -25,68 +25,113 @@ R = TypeVar("R")
 COLOURS = {"torch": "#d55e00", "jax": "#0173b2", "jittor": "#029e73"}
 COLOURS |= {name: COLOURS[framework] for framework, name in NAMES.items()}
 # a marker for each axis of the catalog that people ask for most; the others share one
+OTHER = "other settings"
 MARKERS = {
-    "precision": "o", "recomputation": "s", "batching": "D", "execution": "^", "collector": "v", "loading": ">", "mode": "h",
-    "combination": "P", "other settings": "X",
-}  # fmt: skip
+    "precision": "o",
+    "recomputation": "s",
+    "batching": "D",
+    "execution": "^",
+    "collector": "v",
+    "loading": ">",
+    "mode": "h",
+    "combination": "P",
+    OTHER: "X",
+}
 STYLE: list[Any] = [
     "default",  # whatever a user's matplotlibrc says
     sns.axes_style("whitegrid"),
     {
         "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same picture everywhere
-        "font.size": 8, "axes.titlesize": 9, "axes.labelsize": 8, "xtick.labelsize": 7.5, "ytick.labelsize": 7.5,
-        "legend.fontsize": 7.5, "legend.title_fontsize": 7.5, "axes.titlelocation": "left", "axes.edgecolor": "0.6",
-        "grid.color": "0.9", "grid.linewidth": 0.6, "svg.hashsalt": "framebench",
+        "font.size": 8,
+        "axes.titlesize": 9,
+        "axes.labelsize": 8,
+        "xtick.labelsize": 7.5,
+        "ytick.labelsize": 7.5,
+        "legend.fontsize": 7.5,
+        "legend.title_fontsize": 7.5,
+        "axes.titlelocation": "left",
+        "axes.edgecolor": "0.6",
+        "grid.color": "0.9",
+        "grid.linewidth": 0.6,
+        "svg.hashsalt": "framebench",
         "svg.fonttype": "none",  # text stays text: smaller, and found by a search
-        "savefig.bbox": "tight", "savefig.pad_inches": 0.12,
+        "savefig.bbox": "tight",
+        "savefig.pad_inches": 0.12,
     },
-]  # fmt: skip
+]
 FINDING_PT, SOURCE_PT = 11.0, 6.5
 LETTER = 0.56  # mean width of a character in font sizes
 GAP_IN = 0.1
-PLAIN = FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 100 else f"{value:.3g}")
+LONG_NUMBER = re.compile(r"\b\d+\.\d{3,}\b")
+
+
+def format_tick(value: float, _: int | None = None) -> str:
+    """Return a plain number for a tick of a logarithmic axis."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+PLAIN = FuncFormatter(format_tick)
 
 
 def styled(draw: Callable[P, R]) -> Callable[P, R]:
-    """The function, run under the figures' own settings."""
+    """Run a function that draws under the figures' own settings."""
 
     @wraps(draw)
-    def inside(*args: P.args, **kwargs: P.kwargs) -> R:
+    def draw_styled(*args: P.args, **kwargs: P.kwargs) -> R:
         with matplotlib.style.context(STYLE):
             return draw(*args, **kwargs)
 
-    return inside
+    return draw_styled
 
 
 def explained(figure: Figure, finding: str, notes: Iterable[str]) -> Figure:
-    """The figure with its finding above and notes below, and forgotten by pyplot: a notebook shows it once, where it is
-    returned."""
-    drawn, size = figure.get_tightbbox(), figure.get_size_inches()
-    left, top, bottom = drawn.x0 / size[0], (drawn.y1 + GAP_IN) / size[1], (drawn.y0 - GAP_IN) / size[1]
-    above, below = (
-        even(finding, drawn.width),
-        [line for note in notes for line in wrap(_safe(note), _letters(drawn.width, SOURCE_PT))],
+    """Write the finding above the figure and the notes below, and return it.
+
+    pyplot forgets the figure, so that a notebook shows it once, where it is returned.
+    """
+    box = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    lines = []
+    for note in notes:
+        lines += wrap(remove_markup(note), letters_in(box.width, SOURCE_PT))
+    left = box.x0 / width
+    figure.text(
+        left,
+        (box.y1 + GAP_IN) / height,
+        "\n".join(wrap_evenly(finding, box.width)),
+        size=FINDING_PT,
+        weight="bold",
+        va="bottom",
+        label="finding",
     )
-    figure.text(left, top, "\n".join(above), size=FINDING_PT, weight="bold", va="bottom", label="finding")
-    figure.text(left, bottom, "\n".join(below), size=SOURCE_PT, color="0.35", va="top", linespacing=1.3, label="source")
+    figure.text(
+        left,
+        (box.y0 - GAP_IN) / height,
+        "\n".join(lines),
+        size=SOURCE_PT,
+        color="0.35",
+        va="top",
+        linespacing=1.3,
+        label="source",
+    )
     plt.close(figure)
     return figure
 
 
-def even(text: str, width: float) -> list[str]:
-    """As few lines as a width in inches allows, of about equal length."""
-    most = _letters(width, FINDING_PT)
-    lines = wrap(_safe(text), most)
-    return wrap(_safe(text), min(most, len(text) // max(len(lines), 1) + 12))
+def wrap_evenly(text: str, width: float) -> list[str]:
+    """Return as few lines as a width in inches allows, of about equal length."""
+    most = letters_in(width, FINDING_PT)
+    lines = wrap(remove_markup(text), most)
+    return wrap(remove_markup(text), min(most, len(text) // max(len(lines), 1) + 12))
 
 
-def _letters(width: float, size: float) -> int:
-    """How many characters of a font size in points fit into a width in inches."""
+def letters_in(width: float, size: float) -> int:
+    """Return how many characters of a font size in points fit into a width in inches."""
     return int(width * 72 / (size * LETTER))
 
 
-def logarithmic(axis: Axis, low: float, high: float) -> None:
-    """A logarithmic axis a little wider than from `low` to `high`, with plain numbers at its ticks."""
+def set_logarithmic(axis: Axis, low: float, high: float) -> None:
+    """Make an axis logarithmic, a little wider than from `low` to `high`, with plain numbers at its ticks."""
     name = "x" if axis is axis.axes.xaxis else "y"
     axis.axes.set(**{f"{name}scale": "log", f"{name}lim": (low / 1.15, high * 1.15)})
     axis.set_major_locator(LogLocator(subs=(1, 1.4, 2, 3, 5, 7)))
@@ -95,23 +140,25 @@ def logarithmic(axis: Axis, low: float, high: float) -> None:
 
 
 def finding_and_source(figure: Figure) -> tuple[str, str]:
-    """The finding above and the provenance below, each on one line."""
+    """Return the finding above and the provenance below, each on one line."""
     texts = {text.get_label(): " ".join(text.get_text().split()) for text in figure.texts}
     return texts["finding"], texts["source"]
 
 
-def _safe(text: str) -> str:
-    """Text from records is not mathematics, and has no control characters."""
+def remove_markup(text: str) -> str:
+    """Return text from records without control characters, in which nothing is mathematics."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).replace("$", r"\$")
 
 
-LONG = re.compile(r"\b\d+\.\d{3,}\b")
+def shorten_number(number: re.Match[str]) -> str:
+    """Return a coordinate to a hundredth of a point."""
+    return f"{float(number[0]):.2f}"
 
 
 @styled
 def svg(figure: Figure) -> str:
-    """The same text for the same figure, always: no date, and coordinates in points to a hundredth."""
+    """Return the figure as SVG: always the same text for the same figure."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": "framebench"})
-    lines = (line.rstrip() for line in file.getvalue().splitlines())
-    return LONG.sub(lambda number: f"{float(number[0]):.2f}", "".join(f"{line}\n" for line in lines))
+    lines = [line.rstrip() for line in file.getvalue().splitlines()]
+    return LONG_NUMBER.sub(shorten_number, "".join(f"{line}\n" for line in lines))

@@ -1,14 +1,22 @@
-"""The answer in one table: what training needs in each framework, and which strategy saves most memory. The last screen of a
-first run."""
+"""The answer in one table: what training needs in each framework, and which strategy saves most memory.
+
+It is the last screen of a first run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from math import isnan
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from framebench.analysis import rows, tables
-from framebench.analysis.answers import compared, saving, time_of, timed_elsewhere, with_price
+from framebench.analysis.answers import (
+    find_timed,
+    select_comparable,
+    select_savings,
+    select_with_price,
+    time_ratio_of,
+)
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown
 from framebench.analysis.selection import measured_at
 from framebench.records.record import Record
@@ -22,8 +30,8 @@ TRIED_OUT = "tiny"
 SHOWN = {
     "workload": Shown("workload"),
     "framework": Shown("framework"),
-    "base": Shown("base MiB", ",.0f", 1 / MIB),
-    "least": Shown("least MiB", ",.0f", 1 / MIB, priority=ESSENTIAL),
+    "base": Shown("base", ",.0f", 1 / MIB, unit="MiB"),
+    "least": Shown("least", ",.0f", 1 / MIB, unit="MiB", priority=ESSENTIAL),
     "strategy": Shown("saved most memory", priority=ESSENTIAL),
     "time": Shown("step x base", priority=ESSENTIAL),
     "throughput": Shown("base throughput", priority=DETAIL),
@@ -35,27 +43,110 @@ MORE = (
 )
 
 
-def answer(table: pd.DataFrame, others: Mapping[str, pd.DataFrame] | None = None, listed: Collection[str] = ()) -> Comparison:
-    """Training, by workload and framework, from rows as `framebench.load` gives them; times of `others` where these lack.
+@dataclass(frozen=True)
+class AnswerRow:
+    """A line of the table: a strategy that saves memory, or why there is none. `machines` measured it."""
 
-    Cases that are `listed` below the table with their causes have no note.
+    workload: str
+    framework: str
+    machines: tuple[str, ...]
+    base: float | str | None = None  # bytes, or the status
+    least: float | None = None
+    strategy: str | None = None
+    time: str | None = None
+    throughput: str | None = None
+
+
+def answer(
+    table: pd.DataFrame,
+    others: Mapping[str, pd.DataFrame] | None = None,
+    listed: Collection[str] = (),
+) -> Comparison:
+    """Return what training takes by workload and framework, from rows as `framebench.load` gives them.
+
+    Times are those of `others`, by machine, where these lack them. Cases that are `listed` below the table with their causes
+    have no note.
     """
     import pandas as pd
 
-    elsewhere = timed_elsewhere(others or {})
-    trained = _in_earnest(tables.used(table[table["scenario"] == SCENARIO]))
+    timed = find_timed(others or {})
+    trained = drop_tiny(tables.select_in_use(table[table["scenario"] == SCENARIO]))
     usual = trained.groupby(["workload", "size"])["batch"].transform(lambda batches: batches.mode().min())
-    at_base = trained[trained["batch"] == usual]
+    at_usual_batch = trained[trained["batch"] == usual]
     sizes = trained.groupby("workload")["size"].nunique()
-    found = [
-        row
-        for (workload, _, _), group in at_base.groupby(["workload", "framework", "size"], sort=False)
-        for row in _rows_of(group, sizes[str(workload)] > 1, elsewhere)
-    ]
-    caption = f"Training. {tables.read_by(trained)} MiB = 2^20 bytes. base = {SCENARIOS[SCENARIO].baseline}. {tables.READING}"
-    unlisted = at_base[~at_base["case"].isin(listed)]
-    notes = (*_origins(found), *_problems(unlisted), *MORE)
-    return Comparison("The answer", caption, pd.DataFrame(found, columns=[*SHOWN]), SHOWN, notes=notes)
+    lines: list[AnswerRow] = []
+    for (workload, _, size), group in at_usual_batch.groupby(["workload", "framework", "size"], sort=False):
+        name = f"{workload} {size}" if sizes[str(workload)] > 1 else str(workload)
+        lines += make_lines(name, group, timed)
+    caption = (
+        f"Training. {tables.describe_instruments(trained)} MiB = 2^20 bytes. base = {SCENARIOS[SCENARIO].baseline}. "
+        f"{tables.READING}"
+    )
+    unlisted = at_usual_batch[~at_usual_batch["case"].isin(listed)]
+    notes = (*describe_origins(lines), *describe_problems(unlisted), *MORE)
+    data = pd.DataFrame([vars(line) for line in lines], columns=[*SHOWN])
+    return Comparison("The answer", caption, data, SHOWN, notes=notes)
+
+
+def drop_tiny(trained: pd.DataFrame) -> pd.DataFrame:
+    """Drop the size for trying things out, where a workload has another."""
+    is_serious = trained["size"] != TRIED_OUT
+    has_serious = is_serious.groupby(trained["workload"]).transform("any")
+    return trained[is_serious | ~has_serious]
+
+
+def make_lines(workload: str, group: pd.DataFrame, timed: dict[Any, Any]) -> Iterator[AnswerRow]:
+    """Yield of one workload, size and framework the least memory, and the least that was timed here; or else the status."""
+    base = group[group["baseline"]]
+    framework = str(group["framework"].iloc[0])
+    machines = tuple(sorted(set(group["machine"])))
+    if base.empty or not base.iloc[0]["usable"]:
+        status = "not measured" if base.empty else base.iloc[0]["status"]
+        yield AnswerRow(workload, framework, machines, base=status)
+        return
+    base_bytes = base.iloc[0]["shared_bytes"]
+    throughput = tables.make_cells(base).iloc[0]["throughput"]
+    savings = select_savings(select_comparable(group))
+    if savings.empty:
+        yield AnswerRow(workload, framework, machines, base_bytes, strategy="nothing", throughput=throughput)
+    for row in select_with_price([*rows.each(savings)]):
+        price = describe_price(row, timed)
+        yield AnswerRow(workload, framework, machines, base_bytes, row.shared_bytes, row.strategy, price, throughput)
+
+
+def describe_price(row: Any, timed: dict[Any, Any]) -> str:
+    """Return the ratio of step times, of another machine where this one has none."""
+    ratio = time_ratio_of(row)
+    if ratio is not None:
+        return ratio.text
+    if (row.case, row.device) in timed:
+        machine, other = timed[row.case, row.device]
+        other_ratio = time_ratio_of(other)
+        if other_ratio is not None:
+            return f"{other_ratio.text} on {machine}"
+    return "not timed"
+
+
+def describe_origins(lines: Sequence[AnswerRow]) -> Iterator[str]:
+    """Yield which cases each machine measured, where there are several."""
+    machines: dict[str, list[str]] = {}
+    for line in lines:
+        for name in line.machines:
+            machines.setdefault(name, []).append(f"{line.workload} {line.framework}")
+    if len(machines) > 1:
+        for name, cases in machines.items():
+            yield f"with cases measured on {name}: {rows.shorten_list(cases)}"
+
+
+def describe_problems(trained_rows: pd.DataFrame) -> Iterator[str]:
+    """Yield a sentence for each fault that left a case without numbers."""
+    broken = trained_rows[~trained_rows["status"].isin(["ok", "unsupported"])]
+    faults = []
+    for status, reason in zip(broken["status"], broken["reason"]):
+        faults.append(f"{status}: {str(reason).partition(';')[0]}")
+    for fault, cases in broken.assign(fault=faults).groupby("fault", sort=False)["case"]:
+        others = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+        yield f"{cases.iloc[0]}{others}: {fault}"
 
 
 def find_last_run(records: Sequence[Record]) -> list[Record]:
@@ -87,46 +178,3 @@ def list_failures(run: Sequence[Record]) -> list[str]:
         cause = " ".join((record.reason or "no reason given").split())
         lines.append(f"  {record.case:<{width}}  {record.status}: {cause}")
     return lines
-
-
-def _in_earnest(trained: pd.DataFrame) -> pd.DataFrame:
-    """Without the size for trying things out, where a workload has another."""
-    earnest = trained["size"] != TRIED_OUT
-    return trained[earnest | ~earnest.groupby(trained["workload"]).transform("any")]
-
-
-def _rows_of(group: pd.DataFrame, with_size: bool, elsewhere: dict[Any, Any]) -> Iterator[dict[str, object]]:
-    """Of one workload, size and framework: the least memory, and the least that was timed here; or else the status."""
-    base = group[group["baseline"]]
-    first = group.iloc[0]
-    machines = sorted(set(group["machine"]))
-    workload = f"{first['workload']} {first['size']}" if with_size else first["workload"]
-    row: dict[str, object] = {"workload": workload, "framework": first["framework"], "machines": machines}
-    if base.empty or not base.iloc[0]["usable"]:
-        yield row | {"base": "not measured" if base.empty else base.iloc[0]["status"]}
-        return
-    row |= {"base": base.iloc[0]["shared_bytes"], "throughput": tables.cells(base).iloc[0]["throughput"]}
-    best = saving(compared(group))
-    if best.empty:
-        yield row | {"strategy": "nothing"}
-    for one in with_price([*rows.each(best)]):
-        place, timed = elsewhere.get((one.case, one.device), ("", one)) if isnan(one.time_ratio) else ("", one)
-        price = f"{ratio.text}{place and f' on {place}'}" if (ratio := time_of(timed)) else "not timed"
-        yield row | {"least": one.shared_bytes, "strategy": one.strategy, "time": price}
-
-
-def _origins(found: list[dict[str, Any]]) -> Iterator[str]:
-    """Where rows are of several machines: which ones."""
-    machines = dict.fromkeys(name for row in found for name in row["machines"])
-    for name in machines if len(machines) > 1 else ():
-        of = rows.shortened(f"{row['workload']} {row['framework']}" for row in found if name in row["machines"])
-        yield f"with cases measured on {name}: {of}"
-
-
-def _problems(trained_rows: pd.DataFrame) -> Iterator[str]:
-    """What ended without numbers though it might have had some: one sentence for each fault."""
-    broken = trained_rows[~trained_rows["status"].isin(["ok", "unsupported"])]
-    faults = [f"{status}: {str(why).partition(';')[0]}" for status, why in zip(broken["status"], broken["reason"])]
-    for fault, cases in broken.assign(fault=faults).groupby("fault", sort=False)["case"]:
-        others = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
-        yield f"{cases.iloc[0]}{others}: {fault}"

@@ -19,13 +19,15 @@ class Generated(Protocol):
     """A table, or sentences."""
 
     @property
-    def key(self) -> str: ...
+    def key(self) -> str:
+        """Return the name by which a document asks for it."""
 
-    def markdown(self) -> str: ...
+    def markdown(self) -> str:
+        """Return what stands in the document."""
 
 
 def refresh(text: str, tables: Iterable[Generated]) -> str:
-    """The document with each of its tables made anew. Raises NoSuchTable."""
+    """Return the document with each of its tables regenerated. Raises NoSuchTable."""
     by_key = {table.key: table for table in tables}
 
     def fill(block: re.Match[str]) -> str:

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from framebench.analysis.answers import answering
+from framebench.analysis.answers import select_rows
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.frames import Row
-from framebench.analysis.peaks import Peak, bearing, peak_of, useless
+from framebench.analysis.peaks import Peak, find_fault, peak_from, select_evidence
 from framebench.analysis.results import NoRecords
 from framebench.analysis.searches import Searches
 from framebench.analysis.statistics import Ratio
@@ -101,7 +101,7 @@ def offer(known: Known, case: Case, budget: int, searches: Searches) -> Offer:
     exact = [r for r in rows if r.case == case.id]
     nearest = min(timed, key=lambda r: abs(math.log(r.batch / case.batch)), default=None)
     newest = max(rows, key=lambda r: r.measured_at)
-    peak = peak_of(rows, case, searches)
+    peak = peak_from(rows, case, searches)
     verdict = searches.tried(case, newest.machine, newest.framework_version, newest.device).verdict(case.batch, budget)
     judge: Literal["search", "record", "prediction"] = "record" if peak.kind == "measured" else "prediction"
     fits, judge = (peak.needs <= budget, judge) if verdict is None else (verdict, "search")
@@ -115,7 +115,7 @@ def largest(known: Known, case: Case, budget: int, searches: Searches) -> Offer:
     """
     rows, unit = known.rows, case.plan.micro_batches
     batches = range(unit, MOST + 1, unit)
-    expected = bisect_right(batches, budget, key=lambda b: peak_of(rows, replace(case, batch=b), searches).needs) * unit
+    expected = bisect_right(batches, budget, key=lambda b: peak_from(rows, replace(case, batch=b), searches).needs) * unit
     tried = searches.tried(case, rows[-1].machine, rows[-1].framework_version, rows[-1].device)
     known_batches = {
         tried.fitting(budget),
@@ -176,12 +176,12 @@ def _evidence_of(asked: Sequence[Row], speeds: Sequence[Row], question: Question
     """The rows that bear on the question; of a model that is only described, those that compute the same. Speeds of a device of
     another kind, or of another model, are none of the question's."""
     known: Evidence = {}
-    for framework, strategy in sorted({(r.framework, r.strategy) for r in asked if not useless(r)}):
+    for framework, strategy in sorted({(r.framework, r.strategy) for r in asked if not find_fault(r)}):
         case = question.case(framework, strategy, question.batch or 1)
         if question.shape is None or case.same_mathematics:
-            rows = bearing(asked, case)
+            rows = select_evidence(asked, case)
             same = [r for r in speeds if (r.framework, r.strategy, r.device) == (framework, strategy, rows[-1].device)]
-            timed = () if question.shape is not None else tuple(r for r in same if r.throughput and not useless(r))
+            timed = () if question.shape is not None else tuple(r for r in same if r.throughput and not find_fault(r))
             known[framework, strategy] = Known(rows, timed)
     return known
 
@@ -191,7 +191,7 @@ def advise(of_machines: Sequence[Sequence[Row]], question: Question, searches: S
     searches that were made. Speeds are those of the machine that has timed most strategies. Raises NoRecords."""
     used = [[r for r in rows if question.asks(r.framework, r.strategy) and not r.only_for_claims] for rows in of_machines]
     relevant = [[r for r in rows if question.shape is not None or r.size == question.size] for rows in used]
-    asked = answering(relevant)
+    asked = select_rows(relevant)
     if not asked:
         what = f"{question.workload}/*/{question.scenario}" + ("" if question.shape is not None else f"/*/*/{question.size}")
         raise NoRecords(f"no records of {what}; measure first: framebench run '{what}'")
@@ -204,9 +204,19 @@ def advise(of_machines: Sequence[Sequence[Row]], question: Question, searches: S
         fitting=[o for o in fitting if o.case.same_mathematics],
         changed=[o for o in fitting if not o.case.same_mathematics],
         beyond=[o for o in beyond if o.case.same_mathematics],
-        left_out={r.case: why for r in asked if r.size == question.size and r.status != "unsupported" and (why := useless(r))},
+        left_out=list_left_out(asked, question),
         unmeasured=unmeasured({(r.framework, r.strategy) for r in asked}, question),
     )  # fmt: skip
+
+
+def list_left_out(asked: Sequence[Row], question: Question) -> dict[str, str]:
+    """Return the cases of the size that is asked for that support no advice, with the reason."""
+    left_out = {}
+    for row in asked:
+        fault = find_fault(row)
+        if fault and row.size == question.size and row.status != "unsupported":
+            left_out[row.case] = fault
+    return left_out
 
 
 def unmeasured(measured_pairs: set[tuple[str, str]], question: Question) -> list[str]:

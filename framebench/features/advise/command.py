@@ -128,13 +128,13 @@ def _shape(
 
 def _answered(question: Question, have: str | None, machine: str | None, results: Path, every: bool, as_json: bool) -> bool:
     """Print what the records say. Returns whether nothing fits."""
-    from framebench.analysis.peaks import evidence_about
+    from framebench.analysis.peaks import read_evidence
     from framebench.analysis.results import NoRecords
     from framebench.analysis.results import Results as Folder
     from framebench.features.advise import advice, show
 
     folder = Folder(results)
-    about = {name: evidence_about(results, name, question.workload, question.scenario) for name in answering(folder, machine)}
+    about = {name: read_evidence(results, name, question.workload, question.scenario) for name in answering(folder, machine)}
     rows = [found for found, _ in about.values()]
     try:
         advised = advice.advise(rows, question, folder.searches)

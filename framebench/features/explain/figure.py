@@ -34,7 +34,7 @@ def figures(results: Results, _machines: Iterable[str]) -> Iterator[Asked]:
     for (workload, scenario, *_, size), several in groupby(sorted(newest(kept(results.root)), key=place), place):
         moments = pd.DataFrame([moment for explanation in several for moment in _moments(explanation)])
         if moments["framework"].nunique() > 1:
-            yield f"step-{workload}-{scenario}{rows.suffix(size)}", over_time, moments
+            yield f"step-{workload}-{scenario}{rows.size_suffix(size)}", over_time, moments
 
 
 def _moments(explanation: Explanation) -> Iterator[dict[str, object]]:
@@ -51,7 +51,7 @@ def _moments(explanation: Explanation) -> Iterator[dict[str, object]]:
 @page.styled
 def over_time(moments: pd.DataFrame) -> Figure | None:
     """`moments`: the events of one case in several frameworks."""
-    panels = rows.in_order(moments).groupby("framework", observed=True, sort=True)
+    panels = rows.order_by_catalog(moments).groupby("framework", observed=True, sort=True)
     figure, places = plt.subplots(1, panels.ngroups, figsize=(3.6 * panels.ngroups, 3.0), sharey=True, squeeze=False)
     peaks = []
     for axes, (framework, mine) in zip(places.flat, panels):
@@ -63,7 +63,7 @@ def over_time(moments: pd.DataFrame) -> Figure | None:
     figure.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=len(names), frameon=False)
     first = moments.iloc[0]
     what = f"{first['workload']} {first['scenario']} {first['strategy']}, batch {first['batch']}"
-    return page.explained(figure, f"{what}: a step peaks at {rows.listed(peaks)}", [NOTE])
+    return page.explained(figure, f"{what}: a step peaks at {rows.join_words(peaks)}", [NOTE])
 
 
 def _thinned(mine: pd.DataFrame) -> pd.DataFrame:

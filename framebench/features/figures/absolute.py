@@ -2,67 +2,91 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import seaborn as sns
-from adjustText import adjust_text
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from framebench.analysis import rows
 from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
-from framebench.analysis.figures.fronts import front
+from framebench.analysis.figures.fronts import find_family, find_front, place_names
 from framebench.analysis.tables import timing
-from framebench.suite.registry import look_up
 
 NOTE = "Up and left is better. Bars: the range over blocks. Named: the baselines, and what nothing beats in its framework."
 
 
 @page.styled
 def memory_and_speed(df: pd.DataFrame) -> Figure | None:
-    """`df`: one workload and scenario. Every proven strategy that computes what the baseline does and was timed, at the usual
-    batch; None without a strategy beside a baseline."""
-    group = rows.shown(df)
-    points = timed(group)
+    """Draw every proven strategy that computes what the baseline does and was timed, at the usual batch.
+
+    `df` has the rows of one workload and scenario. Returns None without a strategy next to a baseline.
+    """
+    group = rows.select_shown(df)
+    points = select_timed(group)
     if points.empty or points["baseline"].all():
         return None
     grid = sns.relplot(
-        points, x="mib", y="throughput", hue="framework", style="changes", palette=page.COLOURS, markers=page.MARKERS, s=60,
-        height=4.2, aspect=1.5,
-    )  # fmt: skip
-    for axis, ends in ((grid.ax.xaxis, points["mib"]), (grid.ax.yaxis, points["throughput"])):
-        page.logarithmic(axis, ends.min(), ends.max())
+        points,
+        x="mib",
+        y="throughput",
+        hue="framework",
+        style="changes",
+        palette=page.COLOURS,
+        markers=page.MARKERS,
+        s=60,
+        height=4.2,
+        aspect=1.5,
+    )
+    page.set_logarithmic(grid.ax.xaxis, points["mib"].min(), points["mib"].max())
+    page.set_logarithmic(grid.ax.yaxis, points["throughput"].min(), points["throughput"].max())
     for framework, mine in points.groupby("framework", observed=True):
         colour = page.COLOURS[str(framework)]
         grid.ax.vlines(mine["mib"], mine["slowest"], mine["fastest"], color=colour, linewidth=0.9, zorder=1)
-    unit = points["unit"].iloc[0]
-    grid.set_axis_labels(rows.peak_label(points), f"{unit} per second")
-    _name(grid.ax, points)
-    return page.explained(grid.figure, _title(points), rows.footer(group, f"{NOTE} {timing(group)} {rows.batches(points)}"))
+    grid.set_axis_labels(rows.peak_label(points), f"{points['unit'].iloc[0]} per second")
+    name_points(grid.ax, points)
+    note = f"{NOTE} {timing(group)} {rows.describe_batches(points)}"
+    return page.explained(grid.figure, make_title(points), rows.make_footer(group, note))
 
 
-def timed(group: pd.DataFrame) -> pd.DataFrame:
-    """With `mib`, the ends of the throughput over blocks, and the strategy's family in `changes`."""
-    axes = [look_up(*place).axis for place in zip(group["scenario"], group["strategy"])]
+def select_timed(group: pd.DataFrame) -> pd.DataFrame:
+    """Return the points, with `mib`, the ends of the throughput over blocks, and the strategy's family in `changes`."""
     work = group["throughput"] * group["step_time_s"]
-    made = group.assign(
-        mib=group["shared_bytes"] / MIB, slowest=work / group["step_high_s"], fastest=work / group["step_low_s"],
-        speed=group["throughput"], changes=[axis if axis in page.MARKERS else "other settings" for axis in axes],
-    )  # fmt: skip
-    proven = made["usable"] & made["same_mathematics"] & made["mib"].notna() & made["speed"].notna()
-    return rows.in_order(made[proven & (made["batch"] == rows.usual_batch(made))])
+    places = zip(group["scenario"], group["strategy"])
+    rated = group.assign(
+        mib=group["shared_bytes"] / MIB,
+        slowest=work / group["step_high_s"],
+        fastest=work / group["step_low_s"],
+        speed=group["throughput"],
+        changes=[find_family(scenario, strategy) for scenario, strategy in places],
+    )
+    is_proven = rated["usable"] & rated["same_mathematics"] & rated["mib"].notna() & rated["speed"].notna()
+    return rows.order_by_catalog(rated[is_proven & (rated["batch"] == rows.usual_batch(rated))])
 
 
-def _name(axes: Axes, points: pd.DataFrame) -> None:
-    best = pd.concat([front(mine) for _, mine in points.dropna(subset="step_ratio").groupby("framework", observed=True)])
+def name_points(axes: Axes, points: pd.DataFrame) -> None:
+    """Name the baselines and each framework's front."""
+    of_frameworks = points.dropna(subset="step_ratio").groupby("framework", observed=True)
+    best = pd.concat([find_front(mine) for _, mine in of_frameworks])
     named = pd.concat([best, points[points["baseline"]]]).drop_duplicates("case")
-    texts = [axes.text(r.mib, r.throughput, str(r.strategy), size=7, zorder=6) for r in rows.each(named)]
-    leader = {"arrowstyle": "-", "color": "0.5", "linewidth": 0.5}
-    adjust_text(texts, objects=axes.collections[0], ax=axes, iter_lim=300, expand=(1.1, 1.5), arrowprops=leader)
+    texts = []
+    for row in rows.each(named):
+        texts.append(axes.text(row.mib, row.throughput, str(row.strategy), size=7, zorder=6))
+    place_names(axes, texts)
 
 
-def _title(points: pd.DataFrame) -> str:
-    """The fastest, and the one with the least memory of those that were timed."""
-    fast, lean = (next(rows.each(best)) for best in (points.nlargest(1, "throughput"), points.nsmallest(1, "mib")))
-    said = (f"{r.framework} {r.strategy} ({r.mib:,.0f} MiB, {r.throughput:,.0f} {r.unit}/s)" for r in (fast, lean))
-    return "{} {}: fastest {}; least memory of what was timed {}".format(fast.workload, fast.scenario, *said)
+def make_title(points: pd.DataFrame) -> str:
+    """Return the fastest, and the one with the least memory of those that were timed."""
+    fastest = next(rows.each(points.nlargest(1, "throughput")))
+    leanest = next(rows.each(points.nsmallest(1, "mib")))
+    return (
+        f"{fastest.workload} {fastest.scenario}: fastest {describe_point(fastest)}; "
+        f"least memory of what was timed {describe_point(leanest)}"
+    )
+
+
+def describe_point(row: Any) -> str:
+    """Return a strategy with its memory and throughput."""
+    return f"{row.framework} {row.strategy} ({row.mib:,.0f} MiB, {row.throughput:,.0f} {row.unit}/s)"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from framebench.analysis.figures import Asked, Question, pareto
-from framebench.analysis.rows import suffix
+from framebench.analysis.rows import size_suffix
 from framebench.features.figures.absolute import memory_and_speed
 from framebench.features.figures.batches import curves
 from framebench.features.figures.peaks import parts, train_eval
@@ -15,16 +15,22 @@ from framebench.features.figures.steps import first_steps, shares
 from framebench.features.figures.strategies import heat, support
 
 OF_A_SCENARIO: dict[str, Question] = {
-    "memory-speed": memory_and_speed, "pareto": pareto, "strategies": heat, "batches": curves, "parts": parts,
+    "memory-speed": memory_and_speed,
+    "pareto": pareto,
+    "strategies": heat,
+    "batches": curves,
+    "parts": parts,
     "first-step": first_steps,
-}  # fmt: skip
+}
 OF_A_MACHINE: dict[str, Question] = {"train-eval": train_eval, "shares": shares}
 
 
 def of_rows(df: pd.DataFrame) -> Iterator[Asked]:
-    """The name of each figure, such as `pareto-transformer-train`, what draws it, and from which rows of one machine."""
+    """Yield the name of each figure, such as `pareto-transformer-train`, what draws it, and its rows of one machine."""
     for (workload, scenario, size), group in df.groupby(["workload", "scenario", "size"]):
-        yield from ((f"{name}-{workload}-{scenario}{suffix(str(size))}", draw, group) for name, draw in OF_A_SCENARIO.items())
+        for name, draw in OF_A_SCENARIO.items():
+            yield f"{name}-{workload}-{scenario}{size_suffix(str(size))}", draw, group
     for size, group in df.groupby("size"):
-        yield from ((f"{name}{suffix(str(size))}", draw, group) for name, draw in OF_A_MACHINE.items())
+        for name, draw in OF_A_MACHINE.items():
+            yield f"{name}{size_suffix(str(size))}", draw, group
     yield "support", support, df

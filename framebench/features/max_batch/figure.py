@@ -23,7 +23,7 @@ def figures(results: Results, machines: Iterable[str]) -> Iterator[Asked]:
     search_rows = searches(results.root, next(iter(machines)))
     for key, group in search_rows.groupby(["workload", "scenario", "size", "budget_bytes"]) if len(search_rows) else ():
         workload, scenario, size, budget = key
-        yield f"largest-{workload}-{scenario}-{int(str(budget)) / MIB:.0f}MiB{rows.suffix(str(size))}", largest, group
+        yield f"largest-{workload}-{scenario}-{int(str(budget)) / MIB:.0f}MiB{rows.size_suffix(str(size))}", largest, group
 
 
 def searches(results: Path, machine: str) -> pd.DataFrame:
@@ -73,7 +73,7 @@ def largest(search_rows: pd.DataFrame) -> Figure | None:
 
 def _largest_title(ranked: pd.DataFrame) -> str:
     first = ranked.iloc[0]
-    best = rows.listed(ranked["case"][ranked["largest"] == first["largest"]])
+    best = rows.join_words(ranked["case"][ranked["largest"] == first["largest"]])
     where = f"{first['workload']} {first['scenario']} within {first['budget_bytes'] / MIB:,.0f} MiB"
     return f"{where}: {best} fits the largest batch, {first['answer']}"
 
@@ -84,5 +84,5 @@ def _largest_notes(ranked: pd.DataFrame) -> list[str]:
         "Searched by framebench max-batch under an enforced limit; MiB = 2^20 bytes. The loss was only seen to be finite. "
         '"Or more": no larger batch was allowed.',
         f"Machine {ranked['machine'].iloc[0]} ({ranked['cpu'].iloc[0]}); {', '.join(versions)}; measured "
-        f"{rows.between(ranked['measured_at'].str[:10], '{}')} at {', '.join(sorted(set(ranked['commit'])))}.",
+        f"{rows.format_range(ranked['measured_at'].str[:10], '{}')} at {', '.join(sorted(set(ranked['commit'])))}.",
     ]

@@ -7,26 +7,26 @@ from collections.abc import Iterator
 import pandas as pd
 
 from framebench.analysis.breakdown import EXPLAINED, PARTS, breakdown
-from framebench.analysis.comparison import MIB, Comparison, Shown
-from framebench.analysis.tables import by, conditions
+from framebench.analysis.comparison import ESSENTIAL, MIB, Comparison, Shown
+from framebench.analysis.tables import conditions, list_instruments
 
 SHOWN = {
     "framework": Shown("framework"),
-    "strategy": Shown("strategy"),
-    "step_bytes": Shown("peak", ",.1f", 1 / MIB),
+    "strategy": Shown("strategy", priority=ESSENTIAL),
+    "step_bytes": Shown("peak", ",.1f", 1 / MIB, priority=ESSENTIAL),
     **{name: Shown(name, ",.1f", 1 / MIB) for name in (*PARTS, "rest")},
     "peak_over_bound": Shown("peak / lower bound", ".2f"),
 }
 
 
 def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
-    """One for each machine, workload, size, scenario and batch."""
+    """Yield a table for each machine, workload, size, scenario and batch."""
     split = breakdown(table)
     for key, group in split.groupby(["machine", "workload", "size", "scenario", "batch"]):
         machine, workload, size, scenario, batch = key
         yield Comparison(
             f"Where the peak goes: {workload} {scenario}, batch {batch}, size {size}",
-            f"MiB, peaks by {by(group, 'step_instrument')}. The parts sum to the lower bound; rest: the "
+            f"MiB, peaks by {list_instruments(group, 'step_instrument')}. The parts sum to the lower bound; rest: the "
             f"measured peak less the lower bound ({EXPLAINED}). {conditions(group)}",
             group,
             SHOWN,

@@ -157,12 +157,12 @@ def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str
 
 def _from_records(case: Case, machine: str, folder: Folder) -> dict[str, Any]:
     """What `advise` judges by: the peak, and what a limit on memory has to be."""
-    from framebench.analysis.peaks import MARGIN, evidence_about, expected
+    from framebench.analysis.peaks import MARGIN, find_peak, read_evidence
     from framebench.analysis.results import NoRecords
 
-    rows, _ = evidence_about(folder.root, machine, case.workload, case.scenario)
+    rows, _ = read_evidence(folder.root, machine, case.workload, case.scenario)
     try:
-        peak, row = expected(rows, case, folder.searches)
+        peak, row = find_peak(rows, case, folder.searches)
     except NoRecords as error:
         return {"method": "records", "instrument": None, "bytes": None, "note": str(error)}
     needs = f"needs {peak.needs / 2**20:,.1f} MiB with {peak.kept / 2**20:,.1f} MiB kept beside it and {MARGIN - 1:.0%} more"

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis import rows
-from framebench.analysis.answers import cost
+from framebench.analysis.answers import describe_cost
 from framebench.models import spec
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.strategy import TITLES
@@ -40,28 +40,36 @@ TOPICS = (
 )
 
 
-def of_machine(table: pd.DataFrame) -> tuple[str, ...]:
-    """A line for each topic that has numbers, from rows as `framebench.load` gives them, at each workload's usual batch."""
-    mine = table[table["size"] == DEFAULT_SIZE]
-    told = ((topic, list(_phrases(mine, topic))) for topic in TOPICS)
-    return tuple(f"**{topic.title}**: {'; '.join(phrases)}." for topic, phrases in told if phrases)
+def describe_machine(table: pd.DataFrame) -> tuple[str, ...]:
+    """Return a line for each topic that has numbers, from rows as `framebench.load` gives them."""
+    usual_size = table[table["size"] == DEFAULT_SIZE]
+    lines = []
+    for topic in TOPICS:
+        phrases = list(describe_topic(usual_size, topic))
+        if phrases:
+            lines.append(f"**{topic.title}**: {'; '.join(phrases)}.")
+    return tuple(lines)
 
 
-def _phrases(table: pd.DataFrame, topic: Topic) -> Iterator[str]:
-    """`Transformer PyTorch 53% of the peak (1.25 x the time), JAX ...`."""
+def describe_topic(table: pd.DataFrame, topic: Topic) -> Iterator[str]:
+    """Yield `Transformer PyTorch 53% of the peak (1.25 x the time), JAX ...` for each workload, at its usual batch."""
     for workload in topic.workloads or spec.names():
         group = table[(table["workload"] == workload) & (table["scenario"] == topic.scenario)]
-        asked = group[group["strategy"].isin(topic.strategies) & (group["batch"] == rows.usual_batch(group))]
-        asked = asked[asked["framework"].isin(topic.frameworks or TITLES) & (asked["status"] != "unsupported")]
-        if told := [_one(row, len(topic.strategies) > 1) for row in rows.each(asked)]:
-            yield f"{spec.workload(workload).title} {', '.join(told)}"
+        is_asked = group["strategy"].isin(topic.strategies) & group["framework"].isin(topic.frameworks or TITLES)
+        is_usual = group["batch"] == rows.usual_batch(group)
+        chosen = group[is_asked & is_usual & (group["status"] != "unsupported")]
+        phrases = [describe_row(row, with_strategy=len(topic.strategies) > 1) for row in rows.each(chosen)]
+        if phrases:
+            yield f"{spec.workload(workload).title} {', '.join(phrases)}"
 
 
-def _one(row: Any, named: bool) -> str:
-    """Its share of the baseline's peak by their own instrument and its cost, or why there is none."""
-    which = f"{TITLES[row.framework]}{f' `{row.strategy}`' * named}"
+def describe_row(row: Any, with_strategy: bool) -> str:
+    """Return its share of the baseline's peak by their own instrument and its cost, or why there is none."""
+    which = TITLES[row.framework]
+    if with_strategy:
+        which += f" `{row.strategy}`"
     if row.status != "ok":
         return f"{which} `{row.status}`"
     if not row.usable or pd.isna(row.peak_ratio):
         return f"{which} not at work"
-    return f"{which} {row.peak_ratio:.0%} of the peak ({cost(row)})"
+    return f"{which} {row.peak_ratio:.0%} of the peak ({describe_cost(row)})"

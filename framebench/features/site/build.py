@@ -121,8 +121,8 @@ def by_file(pictures: Iterable[Picture]) -> dict[str, Picture]:
 def _write_workload(writer: Writer, machine: Machine, workload: str) -> None:
     """A page of pictures and one table, and one of what stands behind them."""
     folder = machine_folder(machine.name)
-    rows = tables.used(machine.shown[machine.shown["workload"] == workload])
-    comparisons = [*tables.frameworks(rows), *behind(rows)]
+    rows = tables.select_in_use(machine.shown[machine.shown["workload"] == workload])
+    comparisons = [*tables.make_framework_tables(rows), *behind(rows)]
     writer.page(
         f"{folder}/{workload}.html", "workload.html", machine=machine, workload=workload, drawn=machine.drawn[workload],
         table=of_workload(machine, workload), behind=len(comparisons),

@@ -12,7 +12,7 @@ import pandas as pd
 from framebench.analysis import breakdown
 from framebench.analysis.comparison import MIB, Comparison, missing, number
 from framebench.analysis.selection import Measured, counting, select_case
-from framebench.analysis.tables import interval, mark, relative
+from framebench.analysis.tables import format_flag, format_interval, relative
 from framebench.records.record import Record
 from framebench.records.reference import find_reference
 from framebench.suite.result import Mathematics, TensorComparison
@@ -94,7 +94,7 @@ def _with_unit(value: float | None, form: str, unit: str, times: float = 1) -> s
 
 
 def _interval_ms(r: pd.Series) -> str:
-    interval_text = interval(r["step_low_s"], r["step_high_s"])
+    interval_text = format_interval(r["step_low_s"], r["step_high_s"])
     return interval_text if interval_text == "-" else f"{interval_text} ms"
 
 
@@ -209,7 +209,7 @@ def history(case_records: list[Record]) -> Comparison:
         peak_mib, ms = number(r.peak_bytes, ",.2f", 1 / MIB), number(r.step_time_s, ",.2f", 1e3)
         return (
             f"{proof.measured_at:%Y-%m-%d %H:%M:%S}", r.framework_version or "-", (proof.commit or "unknown")[:10],
-            str(proof.protocol), r.status, mark(r.effect.proven) if r.effect else "-", peak_mib, ms,
+            str(proof.protocol), r.status, format_flag(r.effect.proven) if r.effect else "-", peak_mib, ms,
             number(r.first_step_s, ",.2f"), str(len(r.step_s)),
         )  # fmt: skip
 

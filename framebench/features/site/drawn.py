@@ -11,10 +11,10 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis import rows
-from framebench.analysis.answers import compared, cost, least
+from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
 from framebench.analysis.comparison import mib, missing, number
 from framebench.analysis.figures import fronts
-from framebench.analysis.tables import in_short, relative
+from framebench.analysis.tables import relative, relative_in_short
 from framebench.features.site.titles import TRYING, at
 from framebench.suite.registry import baseline_of
 
@@ -89,7 +89,7 @@ class Drawn:
     @cached_property
     def compared(self) -> pd.DataFrame:
         """Rows that compute what the baseline does, and have its ratio of peaks."""
-        return compared(self.group).assign(speed=lambda df: 1 / df["time_ratio"])
+        return select_comparable(self.group).assign(speed=lambda df: 1 / df["time_ratio"])
 
     @cached_property
     def rated(self) -> pd.DataFrame:
@@ -143,7 +143,7 @@ class Drawn:
         up = Scale(
             min(framework_rows["speed"].min(), 0.7) / 1.1, max(framework_rows["speed"].max(), 1.4) * 1.1, HEIGHT - BOTTOM, TOP
         )
-        best = fronts.front(framework_rows)
+        best = fronts.find_front(framework_rows)
         points = [
             self.point(r, across.at(r.step_ratio), up.at(r.speed), r.case in set(best["case"]))
             for r in rows.each(framework_rows)
@@ -176,7 +176,9 @@ class Drawn:
             .sort_values(kind="stable")
             .index
         )
-        place = {(r.strategy, r.framework): (r, ratio) for r, ratio in zip(rows.each(self.group), in_short(self.group))}
+        place = {
+            (r.strategy, r.framework): (r, ratio) for r, ratio in zip(rows.each(self.group), relative_in_short(self.group))
+        }
         return [
             (s + self.elsewhere(s), [c for f in self.frameworks for c in self.cells(*place.get((s, f), (None, "-")))])
             for s in order
@@ -201,10 +203,10 @@ class Drawn:
     def answer(self) -> list[tuple[str, str, str, str]]:
         """Framework, what it says of the least memory, the strategy and its case; the last two empty where nothing saves."""
         return [
-            (f, f"{found[0].step_ratio:.0%} of the peak, {cost(found[0])}, with", found[0].strategy, found[0].case)
+            (f, f"{found[0].step_ratio:.0%} of the peak, {describe_cost(found[0])}, with", found[0].strategy, found[0].case)
             if found
             else (f, "no strategy saves", "", "")
-            for f, found in least(self.compared)
+            for f, found in rank_savings(self.compared)
         ]
 
 
@@ -260,7 +262,7 @@ def _at_a_size(mine: pd.DataFrame, scenario: str) -> Drawn | None:
     """Of one scenario: at its most usual size; at that for trying out only if no other can be drawn."""
     counts = mine["size"].value_counts()
     for size in sorted(counts.index, key=lambda size: (size == TRYING, -counts[size], size)):
-        one = Drawn(str(mine["workload"].iloc[0]), scenario, rows.shown(mine[mine["size"] == size]))
+        one = Drawn(str(mine["workload"].iloc[0]), scenario, rows.select_shown(mine[mine["size"] == size]))
         if one.panels:
             return one
     return None

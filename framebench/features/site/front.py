@@ -13,10 +13,10 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis import rows
-from framebench.analysis.answers import compared, cost, least
+from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
 from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
-from framebench.analysis.tables import of_card
+from framebench.analysis.tables import is_on_gpu
 from framebench.features.site.links import case_page
 from framebench.features.site.machine import Machine
 from framebench.features.site.titles import TRYING, at, title
@@ -35,7 +35,7 @@ def groups(machine: Machine) -> Iterator[dict[str, Any]]:
     size for trying out last."""
     used = machine.shown[~machine.shown["only_for_claims"]]
     every = used[used["shared_bytes"].notna()].groupby(["workload", "scenario", "size", "batch"])
-    made = [compared(rows.in_order(group)) for _, group in every]
+    made = [select_comparable(rows.order_by_catalog(group)) for _, group in every]
     comparable = [group for group in made if len(group)]
     for group in sorted(comparable, key=lambda one: (one["size"].iloc[0] == TRYING, -len(one))):
         yield {"machine": machine.name, **_about(group.iloc[0]), **_constant(group), "rows": [*_points(machine.name, group)]}
@@ -50,7 +50,7 @@ def _constant(group: pd.DataFrame) -> dict[str, Any]:
     """What all rows share. They are ranked by their ratio to PyTorch's baseline where all that were timed have one."""
     paired = group["torch_ratio"].notna() == group["throughput"].notna()
     base = baseline_of(str(group["scenario"].iloc[0]))
-    whole = f"what {base} has in use" if of_card(group) else f"{base}'s peak"
+    whole = f"what {base} has in use" if is_on_gpu(group) else f"{base}'s peak"
     return {
         "unit": str(group["unit"].iloc[0]), "peak": rows.peak_label(group), "whole": whole, "paired": bool(paired.all())
     }  # fmt: skip
@@ -58,7 +58,7 @@ def _constant(group: pd.DataFrame) -> dict[str, Any]:
 
 def _points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """A row for each strategy, without what is absent."""
-    smallest = {found[0].case for _, found in least(group) if found}
+    smallest = {found[0].case for _, found in rank_savings(group) if found}
     for r in rows.each(group):
         axis = look_up(r.scenario, r.strategy).axis
         point = {
@@ -74,5 +74,9 @@ def _speed(r: Any) -> dict[str, Any]:
     if pd.isna(r.throughput):
         return {"cost": "not timed"}
     ends = [round(r.throughput * r.step_time_s / step, 2) for step in (r.step_high_s, r.step_low_s)]
-    speed = {"rate": round(r.throughput, 2), "range": ends, "cost": "" if r.baseline or pd.isna(r.time_ratio) else cost(r)}
+    speed = {
+        "rate": round(r.throughput, 2),
+        "range": ends,
+        "cost": "" if r.baseline or pd.isna(r.time_ratio) else describe_cost(r),
+    }
     return speed if pd.isna(r.torch_ratio) else speed | {"ratio": round(r.torch_ratio, 4)}

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from framebench.analysis.answers import compared, saving
+from framebench.analysis.answers import select_comparable, select_savings
 from framebench.analysis.comparison import Comparison, Shown
 from framebench.analysis.frames import ratios
 from framebench.analysis.statistics import PEAK, TIME, correct_by_holm, decide
-from framebench.analysis.tables import conditions, relative, repeats
+from framebench.analysis.tables import conditions, describe_measurement, relative
 from framebench.features.site.titles import title
 from framebench.models import spec
 from framebench.suite.registry import baseline_of
@@ -45,7 +45,7 @@ SHOWN = BASE | _prefixed("lean", LEAN) | _prefixed("fast", FAST) | {"step_instru
 def headlines(df: pd.DataFrame) -> Iterator[Comparison]:
     """One table for each machine, scenario and size, of the cases that are comparable: those that the answer in words is of."""
     groups = df[~df["only_for_claims"]].groupby(["machine", "scenario", "size", "workload"])
-    mine = pd.concat([df.iloc[:0], *(compared(group) for _, group in groups)])
+    mine = pd.concat([df.iloc[:0], *(select_comparable(group) for _, group in groups)])
     for scenario in MAIN:
         for (machine, size), group in mine[mine["scenario"] == scenario].groupby(["machine", "size"]):
             yield _of_scenario(scenario, str(machine), str(size), group)
@@ -60,7 +60,7 @@ def _of_scenario(scenario: str, machine: str, size: str, group: pd.DataFrame) ->
         f"{title(scenario)}, size {size}: least memory and shortest step",
         f"Strategies that compute what {baseline_of(scenario)} of the same framework does, and were seen at work. A difference "
         f"counts from {PEAK.minimum:.0%} of the peak and {TIME.minimum:.0%} of the step on, if chance gives it in at most 5 %. "
-        f"{repeats(group)} {conditions(group)}",
+        f"{describe_measurement(group)} {conditions(group)}",
         pd.DataFrame(rows, columns=list(SHOWN)).assign(**titles),
         SHOWN,
         left=3,
@@ -91,7 +91,7 @@ def answers(workload_rows: pd.DataFrame) -> Iterator[pd.Series]:
         mine = workload_rows[workload_rows["framework"] == framework]
         base = mine[mine["baseline"]]
         if len(base) and len(mine) > 1:
-            lean = saving(mine).head(1)
+            lean = select_savings(mine).head(1)
             fast = mine[mine["faster"]].nsmallest(1, "time_ratio")
             yield pd.concat([base.iloc[0], of(lean, base, "lean", "none lower"), of(fast, base, "fast", "none shorter")])
 

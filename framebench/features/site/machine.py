@@ -105,7 +105,7 @@ class Machine:
 
     @property
     def side_by_side(self) -> tuple[Comparison, ...]:
-        return tuple(tables.frameworks(self.shown))
+        return tuple(tables.make_framework_tables(self.shown))
 
     @property
     def headline_keys(self) -> list[str]:
@@ -140,14 +140,15 @@ def all_cases(machine: Machine) -> Comparison:
     place = {name: Shown(name) for name in ("workload", "scenario", "batch", *sizes)} | {"framework_version": Shown("version")}
     first = {name: tables.SHOWN[name] for name in ("framework", "strategy")}
     caption = (
-        f"One record per case and version: the current one. {tables.read_by(machine.table)} The page of a case has "
+        f"One record per case and version: the current one. {tables.describe_instruments(machine.table)} "
+        "The page of a case has "
         "the framework's own counter, errors, blocks and the first step."
     )
     return Comparison(
         "All cases",
         caption,
-        tables.cells(machine.table),
-        first | place | tables.columns(machine.table, {name: tables.SHOWN[name] for name in OF_ALL}),
+        tables.make_cells(machine.table),
+        first | place | tables.select_columns(machine.table, {name: tables.SHOWN[name] for name in OF_ALL}),
         left=len(first) + len(place),
         cases=tuple(machine.table["case"]),
     )
@@ -160,7 +161,7 @@ WORKLOAD = ("shared_bytes", "step_ratio", "step_time_s", "range", "relative", "t
 
 def of_workload(machine: Machine, workload: str) -> Comparison:
     """Every case of a workload that people use, in one table: the first scenario at its usual batch comes first."""
-    mine = tables.used(machine.shown[machine.shown["workload"] == workload])
+    mine = tables.select_in_use(machine.shown[machine.shown["workload"] == workload])
     scenarios = [*SCENARIO_ORDER, *sorted(set(mine["scenario"]) - set(SCENARIO_ORDER))]
     trying = mine["size"] == TRYING
     usual = mine.groupby(["scenario", trying])["batch"].transform(lambda batches: batches.mode().min())
@@ -173,9 +174,9 @@ def of_workload(machine: Machine, workload: str) -> Comparison:
     conditions = f"{tables.timing(mine)} {tables.conditions(mine)}"
     return Comparison(
         "Every case",
-        f"x base: over the baseline strategy of the same framework and batch. {tables.read_by(mine)} {conditions}",
-        tables.cells(mine),
-        {name: Shown(name) for name in names} | tables.columns(mine, {name: tables.SHOWN[name] for name in WORKLOAD}),
+        f"x base: over the baseline strategy of the same framework and batch. {tables.describe_instruments(mine)} {conditions}",
+        tables.make_cells(mine),
+        {name: Shown(name) for name in names} | tables.select_columns(mine, {name: tables.SHOWN[name] for name in WORKLOAD}),
         left=len(names),
         notes=tuple(dict.fromkeys(told)),
         machine=machine.name,

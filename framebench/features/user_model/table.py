@@ -12,7 +12,7 @@ import pandas as pd
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, mib, missing, number
 from framebench.analysis.frames import decided
 from framebench.analysis.peaks import MARGIN
-from framebench.analysis.tables import SHOWN, cells, conditions, timing
+from framebench.analysis.tables import SHOWN, conditions, make_cells, timing
 from framebench.records.record import Record
 from framebench.records.search import Fit
 from framebench.suite.registry import BASELINES
@@ -90,7 +90,7 @@ def table(df: pd.DataFrame, left_out: dict[str, str], told: Beside) -> Compariso
 
 def _cells(df: pd.DataFrame) -> pd.DataFrame:
     """What has no numbers shows its status in the place of its peak."""
-    return cells(df).assign(peak_bytes=df["peak_bytes"].astype(object).where(df["status"] == "ok", df["status"]))
+    return make_cells(df).assign(peak_bytes=df["peak_bytes"].astype(object).where(df["status"] == "ok", df["status"]))
 
 
 def with_libraries(df: pd.DataFrame, told: Beside) -> pd.DataFrame:

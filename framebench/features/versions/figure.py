@@ -72,7 +72,7 @@ def _changes_title(cells: pd.DataFrame) -> str:
         compared.append(f"{len(group)} of {quantity}")
         if len(worse):
             phrases.append(f"worse {quantity} in {len(worse)} of {len(group)} cases, by at most {worse.max() - 1:.0%}")
-    found = rows.listed(phrases) or f"no regression found ({rows.listed(compared)} compared)"
+    found = rows.join_words(phrases) or f"no regression found ({rows.join_words(compared)} compared)"
     return f"{title(cells['base'].iloc[0], cells['change'].iloc[0])}: {found}"
 
 

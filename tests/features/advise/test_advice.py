@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.lower_bound import lower_bound
-from framebench.analysis.peaks import MARGIN, evidence_about
+from framebench.analysis.peaks import MARGIN, read_evidence
 from framebench.analysis.results import NoRecords
 from framebench.features.advise import show
 from framebench.features.advise.advice import Question, advise, change, largest_that_fits
@@ -231,7 +231,7 @@ def test_without_a_batch_the_largest_is_predicted() -> None:
 def test_one_measured_batch_brackets_the_others() -> None:
     """What real records say about the Transformer at batch 8, predicted from batch 4 alone."""
     for framework in FRAMEWORKS:
-        rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
+        rows, _ = read_evidence(RESULTS, MACHINE, "transformer", "train")
         rows = [r for r in rows if (r.framework, r.size) == (framework, "cpu")]
         four = [r for r in rows if (r.strategy, r.batch) == ("fp32", 4)]
         question = Question("transformer", "train", 2**40, (framework,), 8)

@@ -12,7 +12,7 @@ import pytest
 
 from framebench.analysis.comparison import choose_columns, printed_columns
 from framebench.analysis.frames import Row
-from framebench.analysis.peaks import evidence_about, expected
+from framebench.analysis.peaks import find_peak, read_evidence
 from framebench.analysis.results import NoRecords, Results
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
@@ -53,15 +53,15 @@ def test_the_commands_say_the_same(case: str) -> None:
 
 def test_both_give_the_same_reason_where_they_cannot_tell() -> None:
     case = "unet3d/torch/train/amp_bf16/b4/cpu"
-    rows, _ = evidence_about(RESULTS, OTHER, "unet3d", "train")
+    rows, _ = read_evidence(RESULTS, OTHER, "unet3d", "train")
     (why,) = (w for c, w in advise([rows], Question("unet3d", "train", MIB)).left_out.items() if c == case)
     assert why.startswith("wrong: ")
     with pytest.raises(NoRecords, match=re.escape(why)):
-        expected(rows, parse(case), Results(RESULTS).searches)
-    rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
+        find_peak(rows, parse(case), Results(RESULTS).searches)
+    rows, _ = read_evidence(RESULTS, MACHINE, "transformer", "train")
     never = "transformer/jax/train/no_donate/b4/cpu"
     with pytest.raises(NoRecords, match="framebench run 'transformer/jax/train/no_donate"):
-        expected(rows, parse(never), Results(RESULTS).searches)
+        find_peak(rows, parse(never), Results(RESULTS).searches)
 
 
 def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
@@ -75,7 +75,7 @@ def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
 
 
 def test_a_narrow_terminal_shows_what_the_offers_are_ranked_by() -> None:
-    rows, _ = evidence_about(RESULTS, MACHINE, "unet3d", "train")
+    rows, _ = read_evidence(RESULTS, MACHINE, "unet3d", "train")
     (table,) = show.tables(advise([rows], Question("unet3d", "train", 256 * MIB), Results(RESULTS).searches))
     shown = {column.heading for column in choose_columns(printed_columns(table), 80)}
     assert {"framework", "strategy", "batch", "throughput", "x torch", "needs MiB"} <= shown
@@ -156,7 +156,7 @@ def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempP
     selectors = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint")]
     done = framebench("run", *selectors, "--results", str(results), "--rounds", "0")
     assert done.returncode == 0, done.stderr
-    return evidence_about(results, machine_name(), "transformer", "train")[0]
+    return read_evidence(results, machine_name(), "transformer", "train")[0]
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from framebench.analysis.lower_bound import lower_bound
-from framebench.analysis.peaks import evidence_about
+from framebench.analysis.peaks import read_evidence
 from framebench.features.advise.advice import Question, advise
 from framebench.models import spec
 from framebench.suite.hypothetical import Described
@@ -35,7 +35,7 @@ def test_a_described_transformer() -> None:
 
 
 def test_a_described_transformer_is_only_ever_predicted() -> None:
-    rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
+    rows, _ = read_evidence(RESULTS, MACHINE, "transformer", "train")
     advice = advise([rows], DESCRIBED)
     assert {o.case.strategy for o in advice.fitting} >= {"fp32", "checkpoint"}
     assert {o.peak.kind for o in everything(advice)} == {"predicted"}
@@ -48,7 +48,7 @@ def test_a_described_transformer_is_only_ever_predicted() -> None:
 @pytest.mark.slow
 def test_a_described_transformers_interval_holds_what_fake_tensors_count(predicted: Predicted) -> None:
     """An independent prediction of the same model, 18 times as large as any that was measured."""
-    rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
+    rows, _ = read_evidence(RESULTS, MACHINE, "transformer", "train")
     offers = {o.case.strategy: o for o in advise([rows], DESCRIBED).fitting}
     wanted = [s for s in ("fp32", "checkpoint") if s in offers]
     found = predicted(*(f"transformer/torch/train/{s}/b8/full" for s in wanted))

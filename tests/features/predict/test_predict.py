@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from framebench.analysis import frames
 from framebench.analysis.lower_bound import lower_bound
-from framebench.analysis.peaks import evidence_about, expected
+from framebench.analysis.peaks import find_peak, read_evidence
 from framebench.analysis.predict import TooFew, fit
 from framebench.analysis.searches import Searches
 from framebench.analysis.selection import select
@@ -82,14 +82,14 @@ def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:
         update={"provenance": provenance(versions={"torch": "0"}, measured_at="2025-01-01T00:00:00Z")}
     )
     every = [made(4, 1e9), made(8, 2e9), made(16, 9e10, "jax"), other]
-    peak, row = expected(frames.rows(select(every)), named("transformer/torch/train/fp32/b32"), Searches())
+    peak, row = find_peak(frames.rows(select(every)), named("transformer/torch/train/fp32/b32"), Searches())
     assert (peak.value, peak.method, row.framework_version) == (8e9, "line through batches 4, 8", "1")
 
 
 def test_real_records_predict_every_framework() -> None:
-    rows, _ = evidence_about(RESULTS, MACHINE, "transformer", "train")
+    rows, _ = read_evidence(RESULTS, MACHINE, "transformer", "train")
     for framework in ("torch", "jax", "jittor"):
-        small, large = (expected(rows, named(f"transformer/{framework}/train/fp32/b{b}"), Searches())[0] for b in (24, 48))
+        small, large = (find_peak(rows, named(f"transformer/{framework}/train/fp32/b{b}"), Searches())[0] for b in (24, 48))
         assert 0 < small.value < large.value < 2 * small.value
 
 

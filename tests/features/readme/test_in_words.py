@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from framebench.analysis import frames
-from framebench.features.readme.in_words import of_training
+from framebench.features.readme.in_words import describe_training
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from tests.handmade import blocks, provenance, record
@@ -18,7 +18,7 @@ FP32, CHECKPOINT, ACCUMULATE = (
 def said(times: list[list[list[float]]], peaks: list[int]) -> tuple[str, ...]:
     """Of three strategies with these seconds, by block and round, and peaks."""
     found = blocks(list(zip((FP32, CHECKPOINT, ACCUMULATE), times)), peaks=peaks)
-    return of_training(frames.frame(found), "m").lines
+    return describe_training(frames.frame(found), "m").lines
 
 
 def sizes(*mib: int) -> list[int]:
@@ -54,21 +54,23 @@ def test_what_this_machine_did_not_time_another_of_its_kind_did() -> None:
         for times in (never, steady(1.2))
     )
     tables = {"m": mine, "n": other}
-    (line,) = of_training(mine, "m", tables).lines
+    (line,) = describe_training(mine, "m", tables).lines
     assert line.endswith("PyTorch: 100 MiB with `accumulate` (50% of `fp32`, 1.20 x the time on `n`).")
-    (line,) = of_training(other, "n", tables).lines
+    (line,) = describe_training(other, "n", tables).lines
     assert line.endswith("(50% of `fp32`, 1.20 x the time).")
-    (line,) = of_training(mine, "m", {"n": other.assign(device="gpu")}).lines
+    (line,) = describe_training(mine, "m", {"n": other.assign(device="gpu")}).lines
     assert "not timed" in line, "a device of another kind says nothing"
 
 
 def test_what_has_no_numbers_hides_no_older_ones() -> None:
     found = blocks([(FP32, steady(1.0)), (CHECKPOINT, steady(1.3))], peaks=[200, 100])
     newer = record(ACCUMULATE, status="unsupported", reason="why not", provenance=provenance(protocol=VERSION + 1))
-    assert of_training(frames.frame([*found, newer]), "m").lines == of_training(frames.frame(found), "m").lines != ()
+    assert (
+        describe_training(frames.frame([*found, newer]), "m").lines == describe_training(frames.frame(found), "m").lines != ()
+    )
 
 
 def test_where_nothing_saves_that_is_said_and_nothing_is_said_of_nothing() -> None:
     (line,) = said([steady(1.0), steady(1.3), steady(1.1)], [200, 200, 250])
     assert line.endswith("PyTorch: no strategy saves memory.")
-    assert of_training(frames.frame(blocks([(FP32, steady(1.0))])), "m").lines == ()
+    assert describe_training(frames.frame(blocks([(FP32, steady(1.0))])), "m").lines == ()

@@ -128,7 +128,7 @@ def test_a_figure_has_a_title() -> None:
 
 def test_shades_grow_away_from_one() -> None:
     assert [shade(value) for value in (0.1, 0.5, 1.0, 2.0, 9.0)] == ["less4", "less3", "", "more3", "more4"]
-    assert rows.times(0.5) == "0.50x"
+    assert rows.format_times(0.5) == "0.50x"
 
 
 def show(tab: Any, site: Path, page: Path | str, width: int = 1280, height: int = 900) -> None:

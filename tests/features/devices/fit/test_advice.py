@@ -98,7 +98,7 @@ def test_it_is_said_first_how_much_is_planned(predicted: Callable[[Size], list[C
 
 def test_the_batch_that_is_kept_is_named(predicted: Callable[[Size], list[Case]], monkeypatch: pytest.MonkeyPatch) -> None:
     predicted(lambda case: GIB * case.batch)
-    monkeypatch.setattr(planning, "take_up", lambda cases, *_: {case: None for case in cases if case.batch == 64})
+    monkeypatch.setattr(planning, "find_cached", lambda cases, *_: {case: None for case in cases if case.batch == 64})
     said = " ".join(told("advise", "resnet50/*/train/{fp32,checkpoint}/b32/full", "--device", "a100-40gb").stderr.split())
     assert "0 of 4 cases are kept" in said
     assert "At b64 all of them are kept" in said
