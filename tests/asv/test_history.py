@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from framebench.asv import history
-from framebench.asv.history import Release
+from framebench.features.versions import asv_history as history
+from framebench.features.versions.asv_history import Release
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from tests.discovery import listing

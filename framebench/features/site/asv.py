@@ -20,7 +20,7 @@ from typing import Any
 
 from asv.graph import Graph
 
-from framebench.asv import history
+from framebench.features.versions import asv_history as history
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 

@@ -14,12 +14,12 @@ import pandas as pd
 from framebench.analysis import breakdown, tables
 from framebench.analysis.reports import support
 from framebench.analysis.results import Results
-from framebench.asv import history
 from framebench.features.site import asv, casepage, front
 from framebench.features.site.links import case_page, machine_folder, slug
 from framebench.features.site.machine import Machine, all_cases, machines, of_workload
 from framebench.features.site.titles import figure_order, subject
 from framebench.features.site.writer import THIS_FOLDER, Unbuildable, Writer, empty
+from framebench.features.versions import asv_history as history
 from framebench.publish.tables import behind
 from framebench.records.record import Record
 

@@ -26,7 +26,7 @@ def publish(
     was measured in two releases.
     """
     from framebench.analysis.results import Results as Folder
-    from framebench.asv import history
+    from framebench.features.versions import asv_history as history
 
     file = config or history.CONFIG
     try:
