@@ -10,7 +10,7 @@ import pytest
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.worker.observe import Observed
-from framebench.worker.tolerances import FACTOR, PERTURBATION, PerturbedCase, rounding_precision, tolerances_from
+from framebench.worker.tolerances import DIGITS_LOST, FACTOR, PERTURBATION, PerturbedCase, rounding_precision, tolerances_from
 
 LEAST = 1e-4
 CASE = parse("transformer/torch/train/fp32/b4/tiny")
@@ -37,16 +37,26 @@ def test_the_same_weight_of_each_block_shares_its_tolerance() -> None:
     names = ("blocks.0.bias", "blocks.1.bias", "head")
     plain = Observed({}, {"gradient": dict.fromkeys(names, (1.0, 1.0, 0.0, 0.0))})
     moved = Observed({}, {"gradient": dict.fromkeys(names, (1.0, 1.0, 0.0, 0.0))})
-    moved.tensors["gradient"]["blocks.1.bias"] = (1.1, 1.1, 0.0, 0.0)
+    moved.tensors["gradient"]["blocks.1.bias"] = (1.01, 1.01, 0.0, 0.0)
     tolerances = tolerances_from(plain, [moved], LEAST)
     shared = tolerances.of_tensor("gradient", "blocks.0.bias")
-    assert shared == tolerances.of_tensor("gradient", "blocks.1.bias") == pytest.approx(FACTOR * 0.1)
+    assert shared == tolerances.of_tensor("gradient", "blocks.1.bias") == pytest.approx(FACTOR * 0.01)
 
 
 def test_a_tensor_that_stayed_by_luck_has_the_usual_tolerance_of_its_kind() -> None:
     plain = observed({}, first=1.0, second=1.0, lucky=1.0)
     moved = observed({}, first=1.03, second=1.02, lucky=1.0)
     assert tolerances_from(plain, [moved], LEAST).of_tensor("gradient", "lucky") == pytest.approx(FACTOR * 0.02)
+
+
+def test_of_a_tensor_whose_digits_are_lost_only_the_size_is_compared() -> None:
+    plain = observed({}, weight=1.0, bias=1.0)
+    moved = observed({}, weight=1.01, bias=1.1)
+
+    tolerances = tolerances_from(plain, [moved], LEAST)
+
+    assert tolerances.of_tensor("gradient", "weight") < DIGITS_LOST
+    assert 0.5 < tolerances.of_tensor("gradient", "bias") < 1, "a gradient that is missing is off by 1"
 
 
 def test_losses_share_their_tolerance_and_a_norm_has_its_own() -> None:
