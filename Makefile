@@ -74,7 +74,7 @@ test-control: $(READY)
 
 # Runs over machines, against a Slurm that the test starts; skipped, with the reason, where there is none
 test-slurm: $(READY)
-	$(BIN)/python -m pytest -m slurm tests/features/cluster/test_slurm.py
+	$(BIN)/python -m pytest -m slurm tests/cluster/test_slurm.py
 
 # the frameworks', built if they are not there yet
 environments: $(READY)

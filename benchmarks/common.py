@@ -20,10 +20,10 @@ from framebench.asv.cases import cases_of_class
 from framebench.engine import runner
 from framebench.models import spec
 from framebench.records.record import Record
+from framebench.strategies.registry import SCENARIOS
+from framebench.strategies.strategy import TITLES
 from framebench.suite import profiles, protocol
 from framebench.suite.case import DEFAULT_SIZE, Case
-from framebench.suite.registry import SCENARIOS
-from framebench.suite.strategy import TITLES
 
 # asv forks every benchmark process from a server that has read these once.
 ENVIRONMENT = os.environ.get("FRAMEBENCH_ENV", "")  # such as torch==2.13.0

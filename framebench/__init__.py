@@ -59,6 +59,6 @@ def planned(results: Path | str | None = None) -> pd.DataFrame:
     Nothing in it is measured. The rows are what `framebench predict --device` kept in `results`, by default `folder()`.
     docs/data.md has the columns.
     """
-    from framebench.features.devices.tables import frame
+    from framebench.devices.tables import frame
 
     return frame.load(folder() if results is None else Path(results))

@@ -203,7 +203,7 @@ class Workload:
         return False
 
     def refuses(self, plan: Any) -> str | None:
-        """Why a strategy (a `framebench.suite.strategy.Strategy`) does not apply to this workload, if it does not."""
+        """Why a strategy (a `framebench.strategies.strategy.Strategy`) does not apply to this workload, if it does not."""
         return None
 
     def knows(self, plan: Any) -> bool:

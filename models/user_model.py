@@ -114,7 +114,7 @@ CALLS_THE_OPTIMIZER = {"optimizer_in_backward", "compile_step", "multi_steps"}
 
 
 def known(plan: Any) -> bool:
-    """Return whether a strategy (a `framebench.suite.strategy.Strategy`) is one for models of one's own."""
+    """Return whether a strategy (a `framebench.strategies.strategy.Strategy`) is one for models of one's own."""
     return {part.how for part in plan.parts} <= GENERAL
 
 

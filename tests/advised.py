@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from framebench.analysis import frames
 from framebench.analysis.frames import Row
 from framebench.analysis.selection import select
-from framebench.features.advise.advice import Advice, Offer, Question, advise
+from framebench.budget.advise.advice import Advice, Offer, Question, advise
 from framebench.records.record import Calibration, Record
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
-from framebench.suite.strategy import FRAMEWORKS
 from tests.handmade import RIGHT, provenance, record
 
 MIB = 2**20

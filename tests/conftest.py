@@ -21,8 +21,8 @@ from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.records import provenance
 from framebench.records.record import Record
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.selectors import parse
-from framebench.suite.strategy import FRAMEWORKS
 from tests.campaign import Tried, believed, borne_out
 from tests.processes import CHEAP_XLA, run_served
 
@@ -44,20 +44,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # the files of more than ten seconds, the longest first (as of November 2026)
 LONGEST = [  # files below tests/
-    "suite/test_strategies.py", "asv/test_asv.py", "suite/test_new_workload.py", "features/ranks/test_measure.py",
-    "adapters/test_undone.py", "features/user_model/test_try.py", "features/max_batch/test_max_batch.py",
-    "features/user_model/test_protection.py", "features/user_model/test_opened.py",
-    "suite/test_pairs.py", "features/user_model/test_steps.py", "instruments/test_crosschecks.py",
-    "features/user_model/test_repository.py", "engine/test_faults.py", "engine/test_runner.py", "cli/test_cli.py",
-    "features/explain/test_explain.py", "mutants/test_mutants.py", "features/user_model/test_flax_steps.py",
-    "features/site/test_visible.py", "analysis/test_figures.py", "published/test_documents.py", "engine/test_blocks.py",
-    "features/growth/test_growth.py", "features/devices/simulation/test_torch_plan.py", "features/compare/test_compare.py",
-    "engine/test_environments.py", "features/devices/xla/test_jax_plan.py", "published/test_notebooks.py",
-    "features/user_model/test_on_device.py", "features/predict/test_predict.py",
-    "test_wheel.py", "instruments/test_memory.py", "features/user_model/test_look.py",
-    "features/ranks/test_predicted.py", "features/devices/simulation/test_convolutions.py",
-    "features/claims/test_snippets.py", "features/user_model/test_cases.py", "features/user_model/test_elsewhere.py",
-    "features/user_model/test_told.py",
+    "suite/test_strategies.py", "asv/test_asv.py", "suite/test_new_workload.py", "ranks/test_measure.py",
+    "adapters/test_undone.py", "user_model/test_try.py", "budget/max_batch/test_max_batch.py",
+    "user_model/test_protection.py", "user_model/test_opened.py",
+    "suite/test_pairs.py", "user_model/test_steps.py", "instruments/test_crosschecks.py",
+    "user_model/test_repository.py", "engine/test_faults.py", "engine/test_runner.py", "cli/test_cli.py",
+    "explain/test_explain.py", "mutants/test_mutants.py", "user_model/test_flax_steps.py",
+    "publish/site/test_visible.py", "analysis/test_figures.py", "published/test_documents.py", "engine/test_blocks.py",
+    "growth/test_growth.py", "devices/simulation/test_torch_plan.py", "compare/test_compare.py",
+    "engine/test_environments.py", "devices/xla/test_jax_plan.py", "published/test_notebooks.py",
+    "user_model/test_on_device.py", "budget/predict/test_predict.py",
+    "test_wheel.py", "instruments/test_memory.py", "user_model/test_look.py",
+    "ranks/test_predicted.py", "devices/simulation/test_convolutions.py",
+    "claims/test_snippets.py", "user_model/test_cases.py", "user_model/test_elsewhere.py",
+    "user_model/test_told.py",
 ]  # fmt: skip
 TESTS = Path(__file__).parent
 

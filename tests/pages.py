@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from framebench.features.site.links import slug
+from framebench.publish.site.links import slug
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case

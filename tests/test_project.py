@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from framebench.records.record import ALL_INSTRUMENTS, Status
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.protocol import VERSION
-from framebench.suite.strategy import FRAMEWORKS
 from tests.processes import ROOT, framebench
 
 GITHUB = ROOT / ".github"

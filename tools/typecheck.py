@@ -8,11 +8,11 @@ import sys
 from framebench.engine import environments
 from framebench.records.provenance import ROOT
 
-OURS = "framebench/features/**/"
+OURS = "framebench/**/"
 FILES = {  # what mypy's `exclude` in pyproject.toml keeps from the control environment
     "torch": (
         "framebench/adapters/torch/*.py", "framebench/models/*/torch_*.py", f"{OURS}torch_*.py",
-        "framebench/features/predict/worker.py", "studies/*/torch_*.py",
+        "framebench/budget/predict/worker.py", "studies/*/torch_*.py",
     ),
     "jax": (
         "framebench/adapters/jax/*.py", "framebench/models/*/flax_*.py", "framebench/models/flax_*.py",

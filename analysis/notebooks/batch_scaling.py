@@ -24,7 +24,7 @@ from IPython.display import Markdown, display
 
 import framebench
 from framebench.analysis.figures import COLOURS
-from framebench.features.max_batch.figure import largest, searches
+from framebench.budget.max_batch.figure import largest, searches
 
 df = framebench.load()
 sns.set_theme(style="whitegrid")

@@ -23,8 +23,8 @@ from IPython.display import Markdown, display
 
 import framebench
 from framebench.analysis.results import Results
-from framebench.features.claims.ledger import ledger
-from framebench.features.claims.rule import FAILED
+from framebench.claims.ledger import ledger
+from framebench.claims.rule import FAILED
 
 df = framebench.load()
 sns.set_theme(style="whitegrid")

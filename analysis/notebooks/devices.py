@@ -24,7 +24,7 @@ from IPython.display import Markdown, display
 
 import framebench
 from framebench.analysis.figures import COLOURS
-from framebench.features.devices.figure import savings
+from framebench.devices.figure import savings
 
 df = framebench.planned()
 df = df[df["pinned"] & (df["ranks"] == 1)]

@@ -22,7 +22,7 @@ from IPython.display import Markdown, display
 
 import framebench
 from framebench.analysis.figures import COLOURS
-from framebench.features.figures.steps import first_steps
+from framebench.analysis.figures.steps import first_steps
 
 df = framebench.load()
 sns.set_theme(style="whitegrid")

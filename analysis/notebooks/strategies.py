@@ -23,7 +23,7 @@ from IPython.display import Markdown, display
 
 import framebench
 from framebench.analysis.figures import COLOURS, pareto
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.strategies.strategy import FRAMEWORKS
 
 df = framebench.load()
 sns.set_theme(style="whitegrid")

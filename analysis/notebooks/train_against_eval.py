@@ -22,8 +22,8 @@ from IPython.display import Markdown, display
 
 import framebench
 from framebench.analysis.figures import COLOURS
-from framebench.features.figures.strategies import heat
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.analysis.figures.strategies import heat
+from framebench.strategies.strategy import FRAMEWORKS
 
 df = framebench.load()
 sns.set_theme(style="whitegrid")

@@ -14,7 +14,7 @@
 # # What did an upgrade cost?
 #
 # The same cases in several versions of a framework, each version in an environment of its own. Only processes of one block can
-# show a difference in time: what shares fewer than three is `too few` (framebench/features/versions/judge.py).
+# show a difference in time: what shares fewer than three is `too few` (framebench/versions/judge.py).
 
 # %%
 from itertools import pairwise
@@ -25,7 +25,7 @@ from IPython.display import Markdown, display
 
 import framebench
 from framebench.analysis.results import Results
-from framebench.features.versions import judge as versions
+from framebench.versions import judge as versions
 
 df = framebench.load(versions="all")
 sns.set_theme(style="whitegrid")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, Self
 
-from framebench.suite.strategy import IncompatibleStrategies
+from framebench.strategies.strategy import IncompatibleStrategies
 
 P = ParamSpec("P")
 

@@ -19,8 +19,8 @@ from framebench.analysis.flops import step_flops
 from framebench.analysis.selection import Measured, measured_at, select_cases
 from framebench.analysis.statistics import Ratio
 from framebench.records.record import Calibration, Record, work_of
-from framebench.suite.registry import names
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.strategies.registry import names
+from framebench.strategies.strategy import FRAMEWORKS
 
 
 def column(unit: str, meaning: str) -> Any:
@@ -454,7 +454,7 @@ def reference_share(timed: Sequence[Record]) -> float | None:
 def frame(all_records: Iterable[Record]) -> pd.DataFrame:
     """Return the `rows` of these records with the columns of COLUMNS, in the order of the published tables.
 
-    What one rank of several needs is compared with other ranks alone, in `framebench.features.ranks.table`, and is left out.
+    What one rank of several needs is compared with other ranks alone, in `framebench.ranks.table`, and is left out.
     """
     return frame_of_rows(rows(record for record in all_records if record.parsed.ranks == 1))
 

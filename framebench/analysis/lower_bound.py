@@ -16,7 +16,7 @@ import numpy as np
 
 from framebench.models.layer import Layer
 from framebench.models.spec import STREAM, Param
-from framebench.suite.catalog.quantized import moment_bytes
+from framebench.strategies.quantized import moment_bytes
 
 if TYPE_CHECKING:
     from framebench.suite.case import Case

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis.tables import conditions, describe_instruments, is_on_gpu
+from framebench.strategies.registry import names
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.protocol import VERSION
-from framebench.suite.registry import names
 
 NAMES = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
 NAMED = 12  # so many cases are named in a footer, the others are counted

@@ -16,8 +16,8 @@ import pandas as pd
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown, missing, number
 from framebench.analysis.frames import ratios
 from framebench.models import spec
-from framebench.suite.registry import baseline_of, look_up
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.strategies.registry import baseline_of, look_up
+from framebench.strategies.strategy import FRAMEWORKS
 
 PLACE = ["workload", "size", "batch"]
 READING = "How to read it: docs/reading.md."

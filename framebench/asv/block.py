@@ -14,9 +14,9 @@ from framebench.engine.groups import groups
 from framebench.engine.progress import line
 from framebench.engine.timed_process import Arm
 from framebench.records.record import Record
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import profiles
 from framebench.suite.case import Case
-from framebench.suite.strategy import FRAMEWORKS
 
 # The plug-in sets these for the benchmark processes.
 SELECTED = "FRAMEBENCH_SELECTED"  # the ids of all cases that this `asv run` measures, in every environment

@@ -15,9 +15,9 @@ import numpy as np
 
 from framebench.engine.runner import unsupported
 from framebench.models import spec
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import profiles
 from framebench.suite.case import DEFAULT_SIZE, Case
-from framebench.suite.strategy import FRAMEWORKS
 
 if TYPE_CHECKING:  # benchmark processes read this file too, and need nothing of asv itself
     from asv.benchmarks import Benchmarks

@@ -21,9 +21,9 @@ from framebench.engine import environments
 from framebench.records import provenance
 from framebench.records.pins import pinned_version
 from framebench.records.provenance import ROOT
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import UnknownCase
 from framebench.suite.profiles import profile
-from framebench.suite.strategy import FRAMEWORKS
 
 
 class FrameworkEnvironment(environment.Environment):

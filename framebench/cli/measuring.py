@@ -17,7 +17,7 @@ from framebench.engine.progress import CaseProgress
 from framebench.engine.request import Asked
 from framebench.engine.session import Session
 from framebench.engine.timed_process import Arm
-from framebench.features.ranks import measure as over_ranks
+from framebench.ranks import measure as over_ranks
 from framebench.suite import profiles
 from framebench.suite.case import Case
 

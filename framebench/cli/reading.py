@@ -28,9 +28,9 @@ from framebench.cli.shared import (
 from framebench.engine import runner
 from framebench.engine.progress import line
 from framebench.records.record import Record
+from framebench.strategies.registry import OVER_RANKS, SCENARIOS, names
 from framebench.suite import profiles
 from framebench.suite.case import Case
-from framebench.suite.registry import OVER_RANKS, SCENARIOS, names
 
 if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder

@@ -79,7 +79,7 @@ def report(
     tracked = machine is None and (docs or ((figures or notebooks) and not to))
     folder = Folder.committed(results) if tracked else Folder(results)
     if notebooks:
-        from framebench.features.notebooks.run import run
+        from framebench.publish.notebooks.run import run
 
         return run(notebooks, folder, machine_of(folder, machine), to)
     if figures:
@@ -95,7 +95,7 @@ def report(
 
 def _of_device(name: str, results: Path) -> None:
     """What was predicted before; nothing is planned now."""
-    from framebench.features.devices.documents import of_named
+    from framebench.devices.documents import of_named
 
     made = of_named(name, results)
     if not made:
@@ -141,7 +141,7 @@ def _summary(folder: Folder, machine: str) -> None:
 
 def site(shown: list[Record], folder: Folder, target: Path) -> None:
     """These records as pages that need neither network nor server."""
-    from framebench.features.site.build import build
+    from framebench.publish.site.build import build
 
     writable(target)
     try:

@@ -12,7 +12,7 @@ from framebench.cli.measuring import Blocks, MemoryLimit, Threads, TimeLimit, Tu
 from framebench.cli.shared import MEASURE, Env, Profile, Results, Selectors, app, broken, chosen, fail, say, session
 from framebench.engine import environments, installed, runner
 from framebench.engine.request import Asked
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.strategies.strategy import FRAMEWORKS
 
 
 @app.command(rich_help_panel=MEASURE)
@@ -49,7 +49,7 @@ def run(
     if on and (block is not None or beside_torch):
         fail("--block and --beside-torch are for one unit on this machine, and --on slurm submits all: leave one out", 2)
     if on:
-        from framebench.features.cluster.command import run_on_slurm
+        from framebench.cluster.command import run_on_slurm
 
         cases = chosen(list(wanted.selectors), [], wanted.profile)
         raise typer.Exit(broken(run_on_slurm(wanted, cases, results.absolute(), settings or [])))

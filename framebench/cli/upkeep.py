@@ -9,8 +9,8 @@ import typer
 from framebench.cli.shared import UPKEEP, app, say
 from framebench.engine import environments
 from framebench.records.pins import pinned_version
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.profiles import profile_name
-from framebench.suite.strategy import FRAMEWORKS
 
 dev = typer.Typer(no_args_is_help=True, help="For changes of the suite: references, error rates.")
 app.add_typer(dev, name="dev", rich_help_panel=UPKEEP)

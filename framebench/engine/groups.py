@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from framebench.engine import references, runner
 from framebench.engine.environments import Environment
 from framebench.engine.timed_process import Arm
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case, declared
-from framebench.suite.strategy import FRAMEWORKS
 
 REFERENCE_FRAMEWORK = FRAMEWORKS[0]  # PyTorch, whose baseline the others' are compared with
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment, Say, SetupError
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.strategies.strategy import FRAMEWORKS
 
 INSTALLED = "installed"  # what --env says for the interpreter that runs framebench
 NEEDS = {"torch": ("torch", "numpy"), "jax": ("jax", "flax", "optax", "numpy"), "jittor": ("jittor", "numpy")}

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from framebench.records import store
 from framebench.records.record import Record
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
 from framebench.suite.result import Verification
-from framebench.suite.strategy import FRAMEWORKS
 
 
 def needed(case: Case) -> bool:

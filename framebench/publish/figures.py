@@ -10,12 +10,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from framebench.analysis.figures import Asked, drawing_pool, render_all
+from framebench.analysis.figures.questions import of_rows
 from framebench.analysis.results import Results
-from framebench.features.devices import figure as devices
-from framebench.features.explain import figure as explain
-from framebench.features.figures.questions import of_rows
-from framebench.features.max_batch import figure as max_batch
-from framebench.features.versions import figure as versions
+from framebench.budget.max_batch import figure as max_batch
+from framebench.devices import figure as devices
+from framebench.explain import figure as explain
+from framebench.versions import figure as versions
 
 
 def questions(df: pd.DataFrame, results: Results | None, others: Iterable[str] = ()) -> Iterator[Asked]:

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 from framebench.analysis import frames, tables
 from framebench.analysis.comparison import Comparison
+from framebench.analysis.parts import table as parts
 from framebench.analysis.reports import support
 from framebench.analysis.reports.documents import Generated
 from framebench.analysis.results import Results
 from framebench.analysis.selection import counting, of_one_version
-from framebench.features.claims import show as claims
-from framebench.features.cluster import table as blocks
-from framebench.features.devices import documents as devices
-from framebench.features.explain import tables as explain
-from framebench.features.parts import table as parts
-from framebench.features.ranks import sharding_tables
-from framebench.features.ranks import table as ranks
-from framebench.features.readme import in_words as readme
-from framebench.features.versions import bisected
-from framebench.features.versions import table as versions
+from framebench.claims import show as claims
+from framebench.cluster import table as blocks
+from framebench.devices import documents as devices
+from framebench.explain import tables as explain
+from framebench.publish.readme import in_words as readme
+from framebench.ranks import sharding_tables
+from framebench.ranks import table as ranks
 from framebench.records.record import Record
+from framebench.versions import bisected
+from framebench.versions import table as versions
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from framebench.models.spec import UnknownName
 from framebench.records.provenance import PACKAGE
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.strategies.strategy import FRAMEWORKS
 
 REQUIREMENTS = PACKAGE / "requirements"
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from framebench.records.provenance import as_machine
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.result import Result, StrategyEffect, Verification
-from framebench.suite.strategy import FRAMEWORKS
 
 SCHEMA = 1
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]

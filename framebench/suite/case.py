@@ -11,8 +11,8 @@ import numpy as np
 
 from framebench.models import spec
 from framebench.models.spec import Optimizer
-from framebench.suite.registry import GONE, SCENARIOS, find, look_up, look_up_scenario
-from framebench.suite.strategy import TITLES, AlwaysOn, Cell, Scenario, Strategy, Unsupported
+from framebench.strategies.registry import GONE, SCENARIOS, find, look_up, look_up_scenario
+from framebench.strategies.strategy import TITLES, AlwaysOn, Cell, Scenario, Strategy, Unsupported
 
 DEFAULT_SIZE = "cpu"
 FULL_SIZE = "full"  # of a published model: what a device that is not here is asked for

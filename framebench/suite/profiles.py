@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from framebench.models import spec
+from framebench.strategies.registry import OVER_RANKS, SCENARIOS, names
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case, UnknownCase, declared, first_batch
-from framebench.suite.registry import OVER_RANKS, SCENARIOS, names
-from framebench.suite.strategy import FRAMEWORKS
 
 RANKS = (2, 4)  # that cases are measured over; any number is predicted
 

@@ -8,10 +8,10 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from framebench.models import spec
+from framebench.strategies.registry import OVER_RANKS, SCENARIOS, STRATEGIES, find
+from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies
 from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase, declared
 from framebench.suite.profiles import RANKS, by_id, every_case, over_ranks
-from framebench.suite.registry import OVER_RANKS, SCENARIOS, STRATEGIES, find
-from framebench.suite.strategy import FRAMEWORKS, IncompatibleStrategies
 
 FEW = 12
 

@@ -192,7 +192,7 @@ def tolerances_from(
     below the median response of its kind: a single tensor may have stayed close by luck. Of a tensor whose
     digits are lost (`DIGITS_LOST`) only the size is compared.
     """
-    tensors = {}
+    tensors: dict[str, dict[str, float]] = {}
     for kind in observed.tensors:
         by_family = largest_responses(observed.tensors, [each.tensors for each in responses], kind)
         usual = statistics.median(by_family.values()) if by_family else 0.0

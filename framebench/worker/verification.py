@@ -14,8 +14,8 @@ import numpy as np
 
 from framebench.adapters.base import Adapter
 from framebench.models.spec import OWN
+from framebench.strategies.quantized import moment_bytes
 from framebench.suite.case import Case
-from framebench.suite.catalog.quantized import moment_bytes
 from framebench.suite.protocol import LOSS_STEPS, Reference
 from framebench.suite.result import Again, TensorComparison, Verification
 from framebench.suite.tensors import Summaries, Summary, errors

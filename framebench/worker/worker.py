@@ -31,11 +31,11 @@ from framebench.instruments import limits
 from framebench.instruments.counters import Counter
 from framebench.instruments.host import HostPeak
 from framebench.models.spec import OWN, workload
+from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case
 from framebench.suite.protocol import Command, Failure, Message, Task
 from framebench.suite.result import MemoryResult, Origin, Result, TimeResult, to_json
 from framebench.suite.selectors import parse
-from framebench.suite.strategy import IncompatibleStrategies
 from framebench.suite.user_file import DoesNotApply, Fault, blamed, line_of
 from framebench.worker.stepping import OverBudget, Timing, timed_step
 from framebench.worker.tolerances import observe_steps

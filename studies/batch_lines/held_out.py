@@ -12,7 +12,7 @@ from framebench.analysis.breakdown import lower_bound_of
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown, mib, missing
 from framebench.analysis.predict import Line, fit
 from framebench.analysis.tables import conditions
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.strategies.strategy import FRAMEWORKS
 
 # one line is fitted to what agrees in all of these
 ALIKE = ["machine", "workload", "framework", "framework_version", "scenario", "strategy", "size", "peak_instrument"]

@@ -19,14 +19,14 @@ import typer
 
 from framebench.engine import environments, installed, runner
 from framebench.engine.environments import Environment
-from framebench.features.user_file import trial
-from framebench.features.user_file.strategies import strategies
-from framebench.features.user_model import command
-from framebench.features.user_model.look import compiles
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records import provenance
 from framebench.records.record import Record
 from framebench.suite.user_file import Fault, imported
+from framebench.user_file import trial
+from framebench.user_file.strategies import strategies
+from framebench.user_model import command
+from framebench.user_model.look import compiles
 from studies.foreign_models import tables
 from studies.foreign_models.tables import RIGHT, UNPROVEN, UNSUPPORTED
 from studies.tables import IntoReadme, show_tables

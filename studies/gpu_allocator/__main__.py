@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from framebench.analysis.comparison import Comparison
-from framebench.features.devices.plans.store import every
+from framebench.devices.plans.store import every
 from studies import gpu_session
 from studies.gpu_allocator import replay, workspaces
 from studies.tables import IntoReadme, show_tables

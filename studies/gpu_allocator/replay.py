@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from framebench.analysis.comparison import Comparison, mib
-from framebench.features.devices.plans.planned import Planned
-from framebench.features.devices.simulation.addresses import Addresses
-from framebench.features.devices.simulation.allocator import Allocator
-from framebench.features.devices.simulation.blocks import SMALL, Stats
+from framebench.devices.plans.planned import Planned
+from framebench.devices.simulation.addresses import Addresses
+from framebench.devices.simulation.allocator import Allocator
+from framebench.devices.simulation.blocks import SMALL, Stats
 
 DATA = Path(__file__).parent / "data"
 FOLDER = "histories"

@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from framebench.features.devices.catalog import Device, find
-from framebench.features.devices.releases.torch_other import release
-from framebench.features.devices.simulation import cudnn, torch_plan
-from framebench.features.devices.simulation.cudnn import Convolution
-from framebench.features.devices.simulation.torch_device import replaced
-from framebench.features.devices.simulation.torch_simulate import Simulation, simulate
-from framebench.features.devices.simulation.torch_watch import Watch
+from framebench.devices.catalog import Device, find
+from framebench.devices.releases.torch_other import release
+from framebench.devices.simulation import cudnn, torch_plan
+from framebench.devices.simulation.cudnn import Convolution
+from framebench.devices.simulation.torch_device import replaced
+from framebench.devices.simulation.torch_simulate import Simulation, simulate
+from framebench.devices.simulation.torch_watch import Watch
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import named
 

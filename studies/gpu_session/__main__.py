@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from framebench.analysis.comparison import Comparison
+from framebench.devices.plans.store import every
 from framebench.engine import runner
-from framebench.features.devices.plans.store import every
 from framebench.records import store
 from studies.gpu_session import counters, predictions
 from studies.tables import IntoReadme, show_tables

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from framebench.analysis.comparison import Comparison, mib
 from framebench.analysis.selection import select_cases
-from framebench.features.devices.catalog import DEVICES, Device
-from framebench.features.devices.plans.planned import Planned
+from framebench.devices.catalog import DEVICES, Device
+from framebench.devices.plans.planned import Planned
 from framebench.records.record import Record
 from framebench.suite.case import FULL_SIZE
 

@@ -16,8 +16,8 @@ from framebench.engine import environments, runner
 from framebench.engine.blocks import Run
 from framebench.engine.blocks import measure as measure_blocks
 from framebench.engine.progress import CaseProgress
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import DEFAULT_SIZE, Case
-from framebench.suite.strategy import FRAMEWORKS
 from studies.noise import other_machine, plan, repeatability, verdicts, widths
 from studies.tables import IntoReadme, show_tables
 

@@ -11,9 +11,9 @@ from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
 from framebench.engine.timed_process import Arm
 from framebench.models import spec
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.protocol import HELD
-from framebench.suite.strategy import FRAMEWORKS
 
 EQUAL = 4  # processes without a difference: two comparisons that share no process
 SPINS = (0.03, 0.05, 0.10, 0.20)  # shares by which steps are made longer

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from framebench.analysis.comparison import Comparison
-from framebench.suite.strategy import FRAMEWORKS, TITLES
+from framebench.strategies.strategy import FRAMEWORKS, TITLES
 from tests.mutants.outcomes import Campaign, Row, read
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from framebench.analysis.comparison import Comparison, mib
-from framebench.features.devices.simulation.blocks import SMALL_SEGMENT
+from framebench.devices.simulation.blocks import SMALL_SEGMENT
 from studies.published_peaks import judged, programs, rules
 from studies.published_peaks.rows import DATA, ESTIMATORS, XMEM, Row, beside_the_pool
 from studies.published_peaks.rows import read as read_rows

@@ -11,9 +11,9 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
-from framebench.features.devices import catalog
-from framebench.features.devices.simulation import torch_simulate
-from framebench.features.devices.simulation.allocator import OutOfMemory
+from framebench.devices import catalog
+from framebench.devices.simulation import torch_simulate
+from framebench.devices.simulation.allocator import OutOfMemory
 from framebench.worker.worker import own_stdout
 from studies.published_peaks import torch_programs
 from studies.published_peaks.programs import Program

@@ -22,12 +22,12 @@ import torch._dynamo  # which optimizers import: once, before processes are fork
 from framebench import adapters
 from framebench.adapters import user_functions as functions
 from framebench.adapters.base import Adapter
-from framebench.features.user_file import strategies as applicable
-from framebench.features.user_file.reference import survey
 from framebench.models.user_model import VARIABLE
 from framebench.suite.case import Case
 from framebench.suite.result import to_json
 from framebench.suite.user_file import defined
+from framebench.user_file import strategies as applicable
+from framebench.user_file.reference import survey
 from framebench.worker import mathematics
 from framebench.worker.tolerances import observe_steps
 from framebench.worker.verification import verify

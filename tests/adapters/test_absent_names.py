@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from framebench.claims.ledger import names
+from framebench.claims.measure import absent_names
+from framebench.claims.registry import REGISTRY
 from framebench.engine.environments import Environment
-from framebench.features.claims.ledger import names
-from framebench.features.claims.measure import absent_names
-from framebench.features.claims.registry import REGISTRY
 from tests.processes import run_inside
 
 ABSENT = (

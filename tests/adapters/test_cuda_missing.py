@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from framebench.doctor import cuda_check
 from framebench.engine import environments, supervisor
 from framebench.engine.environments import Environment
 from framebench.engine.supervisor import Outcome
-from framebench.features.doctor import cuda_check
 from framebench.instruments import limits, nvml
 from tests.adapters import recorded
 from tests.adapters.fake_card import FakeNvml, refuse

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from framebench.adapters.parts import Hooks, Ledger, Options, Parts
-from framebench.suite.strategy import IncompatibleStrategies
+from framebench.strategies.strategy import IncompatibleStrategies
 
 
 @dataclass

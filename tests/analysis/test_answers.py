@@ -8,7 +8,7 @@ from framebench.analysis import frames, rows
 from framebench.analysis.answers import rank_savings, select_comparable, select_rows, select_with_price
 from framebench.analysis.frames import Row
 from framebench.analysis.reports.answer import answer
-from framebench.features.advise.advice import advise
+from framebench.budget.advise.advice import advise
 from tests.advised import MIB, PASSED, QUESTION, made
 from tests.handmade import died, provenance, record
 

@@ -10,8 +10,8 @@ import pytest
 
 from framebench.analysis import frames, lower_bound
 from framebench.analysis.breakdown import PARTS, breakdown
+from framebench.analysis.parts.table import comparisons
 from framebench.engine.environments import Environment
-from framebench.features.parts.table import comparisons
 from framebench.models import spec
 from framebench.records.record import Record
 from framebench.suite.case import Case

@@ -14,11 +14,11 @@ from rich.console import Console
 from framebench.analysis import tables
 from framebench.analysis.comparison import MIB, Comparison
 from framebench.analysis.flops import step_flops
-from framebench.features.user_model.table import within
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect
+from framebench.user_model.table import within
 from tests.handmade import CASE, blocks, died, frame, made, provenance, record
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from framebench.engine import environments
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.strategies.strategy import FRAMEWORKS
 from tests.asv.clone import Clone
 from tests.processes import ROOT
 

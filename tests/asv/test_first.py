@@ -19,9 +19,9 @@ from framebench.asv.progress import Progress
 from framebench.engine import environments
 from framebench.engine.runner import unsupported
 from framebench.models import spec
+from framebench.strategies.registry import SCENARIOS
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.profiles import profile
-from framebench.suite.registry import SCENARIOS
-from framebench.suite.strategy import FRAMEWORKS
 from tests.handmade import CASE, in_blocks, made, provenance, record
 
 

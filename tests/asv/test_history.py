@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from framebench.features.versions import asv_history as history
-from framebench.features.versions.asv_history import Release
 from framebench.records.record import Record
 from framebench.suite.case import Case
+from framebench.versions import asv_history as history
+from framebench.versions.asv_history import Release
 from tests.discovery import listing
 from tests.handmade import RIGHT, provenance, record
 from tests.processes import ROOT
@@ -144,7 +144,7 @@ def test_a_release_never_comes_before_an_older_version() -> None:
 
 def test_the_day_of_every_pinned_release_is_known() -> None:
     from framebench.records.pins import pinned_versions
-    from framebench.suite.strategy import FRAMEWORKS
+    from framebench.strategies.strategy import FRAMEWORKS
 
     known = {(release.framework, release.version) for release in history.known_releases()}
     assert {(framework, version) for framework in FRAMEWORKS for version in pinned_versions(framework)} <= known

@@ -17,8 +17,8 @@ from asv.runner import BenchmarkResult
 
 from framebench.asv import cases
 from framebench.models import spec
+from framebench.strategies.registry import SCENARIOS
 from framebench.suite import profiles, protocol
-from framebench.suite.registry import SCENARIOS
 from tests.discovery import discovered
 from tests.processes import ROOT
 

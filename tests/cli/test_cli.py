@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from framebench.cli import run, shared
 from framebench.cli.__main__ import app
+from framebench.doctor import measure as doctor
 from framebench.engine.environments import Environment
 from framebench.engine.session import Busy, Session, alone
-from framebench.features.doctor import measure as doctor
 from framebench.records import store
 from framebench.records.provenance import machine_name
 from framebench.suite.selectors import parse

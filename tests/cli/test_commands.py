@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from framebench.analysis.results import Results as Folder
+from framebench.budget.advise import command as advice
+from framebench.claims import show
 from framebench.cli import run
 from framebench.cli.shared import Parts, app, parts
-from framebench.features.advise import command as advice
-from framebench.features.claims import show
 from framebench.records import store
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.protocol import VERSION

@@ -12,15 +12,15 @@ from tempfile import TemporaryDirectory
 import pytest
 from typer.testing import CliRunner
 
+from framebench.budget.predict import command as command_of_predict
 from framebench.cli import reading, run
 from framebench.cli.__main__ import app
-from framebench.features.predict import command as command_of_predict
 from framebench.records import store
 from framebench.records.provenance import machine_name
+from framebench.strategies.registry import SCENARIOS, in_use
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
-from framebench.suite.registry import SCENARIOS, in_use
 from framebench.suite.selectors import select
-from framebench.suite.strategy import FRAMEWORKS
 from tests.handmade import blocks
 from tests.material import RESULTS
 from tests.processes import acting, framebench, plain_user

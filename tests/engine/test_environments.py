@@ -13,7 +13,7 @@ from framebench.engine import environments
 from framebench.engine.environments import SetupError
 from framebench.models.spec import UnknownName
 from framebench.records import pins
-from framebench.suite.strategy import FRAMEWORKS
+from framebench.strategies.strategy import FRAMEWORKS
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
+from framebench.doctor import measure as doctor
 from framebench.engine import blocks, runner, supervisor
 from framebench.engine.blocks import Listener
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome
-from framebench.features.doctor import measure as doctor
 from framebench.instruments import nvml
 from framebench.records import store
 from framebench.records.record import Record

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Stands in for a framework that does not check its allocations: `unchecked.py -m framebench.features.max_batch.worker ORDER`
+"""Stands in for a framework that does not check its allocations: `unchecked.py -m framebench.budget.max_batch.worker ORDER`
 needs a MiB per sample, and above the budget does what $BEYOND says: die, be killed, raise something else, or take it anyway."""
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import json
 import sys
 from typing import Any
 
-from framebench.features.ranks import worker as ranks
+from framebench.ranks import worker as ranks
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.worker.worker import serve

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from framebench.engine.environments import Environment
-from framebench.features.references import golden
 from framebench.models.spec import Param, UnknownName, names, workload
+from framebench.references import golden
 
 PARAMETERS = {"resnet50": 25_557_032, "unet3d": 31_190_243, "transformer": 124_475_904}
 

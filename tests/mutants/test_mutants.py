@@ -12,8 +12,8 @@ import pytest
 
 from framebench.engine.environments import Environment
 from framebench.records.provenance import ROOT
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.selectors import parse
-from framebench.suite.strategy import FRAMEWORKS
 from tests.mutants import judge, run, slot
 from tests.mutants.bug import Bug, Edit, TextIsGone
 from tests.mutants.outcomes import Row, read

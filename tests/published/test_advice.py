@@ -9,12 +9,12 @@ import pytest
 from framebench.analysis.peaks import find_fault, read_evidence
 from framebench.analysis.results import Results
 from framebench.analysis.searches import Searches
-from framebench.features.advise import show
-from framebench.features.advise.advice import Offer, Question, advise
+from framebench.budget.advise import show
+from framebench.budget.advise.advice import Offer, Question, advise
 from framebench.records.record import case_of
 from framebench.records.search import Fit
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
-from framebench.suite.strategy import FRAMEWORKS
 from tests.advised import everything
 from tests.processes import ROOT
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from framebench.features.readme.backing import read_lost_commits
 from framebench.models import spec
+from framebench.publish.readme.backing import read_lost_commits
 from tests.processes import ROOT
 from tests.published.committed import tracked
 

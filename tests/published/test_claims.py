@@ -9,14 +9,14 @@ from typing import Any, get_args
 import pytest
 
 from framebench.analysis.results import Results
-from framebench.features.claims.claim import Arm
-from framebench.features.claims.ledger import Entry, Line, ledger
-from framebench.features.claims.lines import applies
-from framebench.features.claims.measures import Ratio
-from framebench.features.claims.planned_measures import Planned
-from framebench.features.claims.registry import REGISTRY
-from framebench.features.claims.rule import MEASURED, Verdict, decide
-from framebench.features.claims.samples import ADDED, PEAK
+from framebench.claims.claim import Arm
+from framebench.claims.ledger import Entry, Line, ledger
+from framebench.claims.lines import applies
+from framebench.claims.measures import Ratio
+from framebench.claims.planned_measures import Planned
+from framebench.claims.registry import REGISTRY
+from framebench.claims.rule import MEASURED, Verdict, decide
+from framebench.claims.samples import ADDED, PEAK
 from tests.processes import ROOT
 from tests.published.committed import records
 

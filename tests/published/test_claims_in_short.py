@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from framebench.features.claims.show import in_short
+from framebench.claims.show import in_short
 from tests.published.test_claims import entries
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from framebench.analysis.reports.documents import Generated, refresh
 from framebench.analysis.results import Results
-from framebench.features.cluster.checks import check
+from framebench.cluster.checks import check
 from framebench.publish.tables import generated, of_records
 from framebench.records.record import ROUNDS
 from tests.campaign import believed, borne_out

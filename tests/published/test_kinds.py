@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
-from framebench.features.claims.probed_record import Probed
-from framebench.features.devices.plans.planned import Planned
-from framebench.features.devices.releases.reported import Reported
-from framebench.features.explain.record import Explanation
-from framebench.features.max_batch.measure import Fit
-from framebench.features.ranks.prediction import Prediction
-from framebench.features.versions.bisected_record import Bisected
+from framebench.budget.max_batch.measure import Fit
+from framebench.claims.probed_record import Probed
+from framebench.devices.plans.planned import Planned
+from framebench.devices.releases.reported import Reported
+from framebench.explain.record import Explanation
+from framebench.ranks.prediction import Prediction
+from framebench.versions.bisected_record import Bisected
 from tests.processes import ROOT
 
 RESULTS = ROOT / "results"

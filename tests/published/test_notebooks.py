@@ -8,7 +8,7 @@ import jupytext
 import nbformat
 import pytest
 
-from framebench.features.notebooks import notebook
+from framebench.publish.notebooks import notebook
 from tests.processes import ROOT
 
 MACHINE = "xeon-2core"  # whose records the committed notebooks show

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from framebench.features.devices.catalog import find
-from framebench.features.devices.plans import store
-from framebench.features.devices.plans.planning import find_cached
+from framebench.devices.catalog import find
+from framebench.devices.plans import store
+from framebench.devices.plans.planning import find_cached
 from framebench.suite.case import Case
 from tests.processes import ROOT
 

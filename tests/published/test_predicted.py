@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from framebench.features.ranks import sharding_tables as tables
+from framebench.ranks import sharding_tables as tables
 from tests.processes import ROOT
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from framebench.analysis.results import Results
-from framebench.features.site.build import build
-from framebench.features.site.titles import FIGURES, figure_title
+from framebench.publish.site.build import build
+from framebench.publish.site.titles import FIGURES, figure_title
 from tests.audit import audited, dead_links, one_of_each_kind, violations
 from tests.pages import browser, in_a_browser, tab
 from tests.processes import ROOT

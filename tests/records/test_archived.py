@@ -10,9 +10,9 @@ import pytest
 
 import framebench
 from framebench.analysis.results import Results
-from framebench.features.cluster.checks import check
-from framebench.features.site.build import build
+from framebench.cluster.checks import check
 from framebench.publish.figures import draw_all
+from framebench.publish.site.build import build
 from framebench.records.record import case_of
 from tests.material import RESULTS
 from tests.processes import framebench as command

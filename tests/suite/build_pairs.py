@@ -14,8 +14,8 @@ import traceback
 from typing import Any
 
 from framebench import adapters
+from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.selectors import parse
-from framebench.suite.strategy import IncompatibleStrategies
 from framebench.worker import worker
 
 

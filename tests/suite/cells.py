@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from itertools import combinations
 
+from framebench.strategies.strategy import Strategy
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
-from framebench.suite.strategy import Strategy
 
 BASELINES = ("train", "eval")  # scenarios whose baseline every workload must do right
 

@@ -9,9 +9,9 @@ from itertools import combinations
 
 from framebench.engine.runner import without_reference
 from framebench.models.spec import names, workload
+from framebench.strategies.registry import SCENARIOS, STRATEGIES, find
+from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case, declared, first_batch
-from framebench.suite.registry import SCENARIOS, STRATEGIES, find
-from framebench.suite.strategy import IncompatibleStrategies
 from tests.suite.cells import layers
 
 # refused or made to compose once they had come out wrong: built whenever the registry takes them

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from framebench.models import spec
+from framebench.strategies.registry import SCENARIOS, STRATEGIES, names
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import profiles, selectors
 from framebench.suite.case import Case, UnknownCase
-from framebench.suite.registry import SCENARIOS, STRATEGIES, names
-from framebench.suite.strategy import FRAMEWORKS
 
 
 def test_id_is_readable_and_parses_back() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from framebench import models
-from framebench.features.references import golden
 from framebench.models import spec
+from framebench.references import golden
 from tests.processes import COMMAND, ROOT
 
 MIXER = Path(__file__).parent / "mixer"
@@ -77,7 +77,7 @@ def test_what_it_does_not_declare_it_has_not(folder: Path) -> None:
 
 PUBLISHED = """
 from framebench.analysis.reports import support
-from framebench.features.claims.registry import REGISTRY
+from framebench.claims.registry import REGISTRY
 for claim in REGISTRY.claims:
     print(claim.id, [arm.name for arm in claim.arms])
 for table in support.support():

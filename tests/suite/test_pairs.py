@@ -19,9 +19,9 @@ import pytest
 from framebench.engine.environments import Environment
 from framebench.instruments import nvml
 from framebench.records.provenance import ROOT
+from framebench.strategies.registry import SCENARIOS, STRATEGIES, find
+from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies, Native, Strategy, everywhere, join
 from framebench.suite.case import Case
-from framebench.suite.registry import SCENARIOS, STRATEGIES, find
-from framebench.suite.strategy import FRAMEWORKS, IncompatibleStrategies, Native, Strategy, everywhere, join
 from tests.processes import quickly
 from tests.suite.cells import compiled
 from tests.suite.pairs import once_broken, pairs, sample

@@ -16,11 +16,11 @@ from framebench.engine.environments import Environment
 from framebench.instruments import nvml
 from framebench.models.spec import names as workloads
 from framebench.models.spec import workload
+from framebench.strategies.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, claims_only, find, in_use, names
+from framebench.strategies.strategy import FRAMEWORKS, Cell, Native, Strategy
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
-from framebench.suite.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, claims_only, find, in_use, names
 from framebench.suite.selectors import parse
-from framebench.suite.strategy import FRAMEWORKS, Cell, Native, Strategy
 from framebench.worker.mathematics import QUANTIZED
 from tests.processes import ROOT, quickly, run_inside
 from tests.suite.cells import every, fewest, often, shares_a_process, usual

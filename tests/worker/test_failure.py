@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.protocol import Task
-from framebench.suite.strategy import IncompatibleStrategies
 from framebench.suite.user_file import DoesNotApply
 from framebench.worker import worker
 from framebench.worker.stepping import OverBudget

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from framebench.adapters.base import Evidence, Proof, Switches
 from framebench.adapters.jax.adapter import JaxAdapter, make_optimizer
-from framebench.suite.strategy import IncompatibleStrategies
+from framebench.strategies.strategy import IncompatibleStrategies
 
 switch = Switches()
 

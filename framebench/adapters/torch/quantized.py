@@ -14,7 +14,7 @@ from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import parts, unique_bytes
 from framebench.adapters.torch.tensors import on_host
 from framebench.models.spec import Optimizer
-from framebench.suite.catalog.quantized import BLOCK, LEAST
+from framebench.strategies.quantized import BLOCK, LEAST
 
 switch = Switches()
 

@@ -13,7 +13,7 @@ from framebench.analysis import rows
 from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
 from framebench.analysis.figures import page
 from framebench.analysis.tables import timing
-from framebench.suite.registry import baseline_of, look_up
+from framebench.strategies.registry import baseline_of, look_up
 
 BEYOND = 4.0  # what takes so many times the baseline's peak is named below instead of drawn: nobody saves memory by it
 NOTE = (

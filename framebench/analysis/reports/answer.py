@@ -20,7 +20,7 @@ from framebench.analysis.answers import (
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown
 from framebench.analysis.selection import measured_at
 from framebench.records.record import Record
-from framebench.suite.registry import SCENARIOS
+from framebench.strategies.registry import SCENARIOS
 
 if TYPE_CHECKING:
     import pandas as pd

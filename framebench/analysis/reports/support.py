@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
 from framebench.models import spec
+from framebench.strategies.registry import OVER_RANKS, SCENARIOS, STRATEGIES, claims_only, find, in_use
+from framebench.strategies.strategy import FRAMEWORKS, TITLES, AlwaysOn, Cell, Scenario, Strategy
 from framebench.suite.case import Case
-from framebench.suite.registry import OVER_RANKS, SCENARIOS, STRATEGIES, claims_only, find, in_use
-from framebench.suite.strategy import FRAMEWORKS, TITLES, AlwaysOn, Cell, Scenario, Strategy
 
 COLUMNS = (
     Shown("strategy", priority=ESSENTIAL),
@@ -19,7 +19,7 @@ COLUMNS = (
 )
 HEADINGS = tuple(column.name for column in COLUMNS)
 FEW = 12  # strategies of a framework: of more the mechanism is left out, since it fills a screen
-GENERATED = "Generated from framebench/suite/registry.py."
+GENERATED = "Generated from framebench/strategies/registry.py."
 
 
 def make_tables() -> list[Comparison]:

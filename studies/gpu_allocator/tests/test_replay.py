@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from framebench.features.devices.plans.store import every
+from framebench.devices.plans.store import every
 from studies.gpu_allocator.__main__ import FIRST_PREDICTIONS
 from studies.gpu_allocator.replay import histories, table
 

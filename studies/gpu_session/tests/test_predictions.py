@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from framebench.analysis.results import Results
-from framebench.features.devices.catalog import find
-from framebench.features.devices.fit.fitting import ALLOWED
-from framebench.features.devices.plans.store import every
+from framebench.devices.catalog import find
+from framebench.devices.fit.fitting import ALLOWED
+from framebench.devices.plans.store import every
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.suite.selectors import parse
 from studies.gpu_session import predictions
-from tests.features.devices.made import MIB, origin, planned
+from tests.devices.made import MIB, origin, planned
 from tests.handmade import provenance, record
 
 TORCH, JAX = "transformer/torch/train/fp32/b8/full", "transformer/jax/train/fp32/b8/full"

@@ -10,8 +10,8 @@ import pytest
 
 from framebench.engine import runner
 from framebench.engine.environments import Environment
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import declared
-from framebench.suite.strategy import FRAMEWORKS
 from studies.noise import plan
 
 READY = {name: Environment(name, "1", Path("python")) for name in FRAMEWORKS}

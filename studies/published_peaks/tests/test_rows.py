@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.features.devices import catalog
+from framebench.devices import catalog
 from studies.published_peaks import programs, rules
 from studies.published_peaks.rows import XMEM, Row, beside_the_pool, read
 

@@ -2,8 +2,8 @@ import json
 import sys
 
 from framebench import adapters
+from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case
-from framebench.suite.strategy import IncompatibleStrategies
 
 options = {"chunked_loss": {"chunks": 8}, "distill": {}}
 found = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from framebench.features.devices import catalog
-from framebench.features.devices.simulation import torch_simulate
+from framebench.devices import catalog
+from framebench.devices.simulation import torch_simulate
 from studies.published_peaks import torch_litgpt, torch_models, torch_programs
 from studies.published_peaks.programs import Program
 

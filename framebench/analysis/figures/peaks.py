@@ -1,0 +1,187 @@
+"""Where does the peak go, and what does evaluation need of it?"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from framebench.analysis import rows
+from framebench.analysis.breakdown import EXPLAINED, PARTS, breakdown
+from framebench.analysis.comparison import MIB
+from framebench.analysis.figures import page
+from framebench.strategies.registry import BASELINES
+
+PALETTE: dict[str, Any] = {
+    "parameters": "#56b4e9",
+    "buffers": "#949494",
+    "optimizer": "#cc78bc",
+    "inputs": "#ece133",
+    "gradients": "#ca9161",
+    "activations": "#de8f05",
+    "rest": "#dddddd",
+}
+BEYOND = 4.0  # what takes so many times the baseline's peak ends at the panel's edge, with its peak as a number
+NOTE = f"Coloured: the lower bound. Grey: the rest of the measured peak, which the black tick marks ({EXPLAINED})."
+
+
+@page.styled
+def parts(df: pd.DataFrame) -> Figure | None:
+    """Draw a panel for each framework, a bar for each strategy; None without measured peaks.
+
+    `df` has the rows of one workload and scenario.
+    """
+    group = rows.select_shown(df)
+    split = breakdown(group[group["usable"]])
+    if split.empty:
+        return None
+    measured = rows.order_by_catalog(group[group["strategy"].isin(split["strategy"])])
+    strategies = measured["strategy"].cat.categories
+    frameworks = measured["framework"].cat.categories
+    base = split["step_bytes"][split["baseline"]].max() / MIB
+    end = min(1.05 * split["step_bytes"].max() / MIB, BEYOND * base if base > 0 else math.inf)
+    size = (2.0 + 2.6 * len(frameworks), 0.8 + 0.19 * len(strategies))
+    figure, panels = plt.subplots(1, len(frameworks), figsize=size, sharex=True, sharey=True, squeeze=False)
+    for axes, framework in zip(panels[0], frameworks):
+        of_framework = measured[measured["framework"] == framework].set_index("strategy").reindex(strategies)
+        bars = split[split["framework"] == framework].set_index("strategy").reindex(strategies)
+        draw_bars(axes, end, bars, of_framework)
+        axes.set_title(rows.panel_title(framework, measured), color=page.COLOURS[framework])
+        axes.set_xlim(0, end)
+    figure.tight_layout()
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    by_label = dict(zip(labels, handles))
+    figure.legend(
+        by_label.values(),
+        by_label,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.01),
+        ncols=len(by_label),
+        frameon=False,
+    )
+    note = f"{NOTE} {rows.describe_batches(measured)}"
+    return page.explained(figure, title_of_parts(split), rows.make_footer(group, note))
+
+
+def draw_bars(axes: Axes, end: float, split: pd.DataFrame, measured: pd.DataFrame) -> None:
+    """Draw bars of the parts with a tick at the peak; a row without numbers says why."""
+    bars = split[[*PARTS, "rest"]].clip(lower=0).div(MIB)
+    bars.plot.barh(stacked=True, color=PALETTE, width=0.72, linewidth=0, legend=False, ax=axes)
+    peaks = split["step_bytes"] / MIB
+    axes.plot(peaks, range(len(split)), "|", color="black", markersize=8, markeredgewidth=1.4)
+    for place, peak in enumerate(peaks):
+        if peak > end:
+            axes.annotate(
+                f"{peak:,.0f}",
+                (end, place),
+                (-3, 0),
+                textcoords="offset points",
+                ha="right",
+                va="center",
+                size=6,
+            )
+    reasons = rows.find_outcomes(measured).fillna("-").where(split["lower_bound"].isna())
+    for place, reason in enumerate(reasons):
+        if isinstance(reason, str):
+            axes.annotate(reason, (0, place), (3, 0), textcoords="offset points", va="center", size=6, color="0.55")
+    axes.set(xlabel="MiB", ylabel="", ylim=(len(split) - 0.4, -0.6))
+    axes.grid(False, axis="y")
+    sns.despine(ax=axes, left=True)
+
+
+def title_of_parts(split: pd.DataFrame) -> str:
+    """Return the baseline's peak over its lower bound, and what most of the bound is."""
+    base = split[split["baseline"]]
+    name = f"{split['workload'].iloc[0]} {split['scenario'].iloc[0]}"
+    if base.empty:
+        return f"{name}: where the peak goes"
+    over = rows.join_words(f"{row.peak_over_bound:.2f} times in {row.framework}" for row in rows.each(base))
+    shares = base[[*PARTS]].div(base["lower_bound"], axis=0)
+    largest = shares.mean().idxmax()
+    share = rows.format_range(shares[largest] * 100, "{:.0f}")
+    strategy = base["strategy"].iloc[0]
+    return f"{name} ({strategy}): the peak is {over} the lower bound; {share} % of the bound: {largest}"
+
+
+TRAINING, LEFT_ON, WITHOUT = "training", "evaluation,\ngradients left on", "evaluation\nwithout gradients"
+KINDS = {
+    ("train", BASELINES["train"]): TRAINING,
+    ("eval", "grad"): LEFT_ON,
+    ("eval", BASELINES["eval"]): WITHOUT,
+}
+
+
+@page.styled
+def train_eval(df: pd.DataFrame) -> Figure | None:
+    """Draw training, evaluation that keeps the graph, and evaluation without.
+
+    There is a panel for each workload that has the first and the last by one instrument. `df` has the rows of one size.
+    """
+    compared = select_kinds(df)
+    usable = compared[compared["usable"]]
+    if len(rows.shared_instruments(usable)) != 1:
+        return None
+    usable = usable.assign(mib=usable["shared_bytes"] / MIB)
+    grid = sns.catplot(
+        usable,
+        kind="bar",
+        x="kind",
+        y="mib",
+        hue="framework",
+        col="workload",
+        order=[*KINDS.values()],
+        palette=page.COLOURS,
+        sharey=False,
+        height=3.0,
+        aspect=1.15,
+        saturation=1,
+    )
+    training = usable[usable["kind"] == TRAINING].set_index(["workload", "framework"])["mib"]
+    for workload, axes in grid.axes_dict.items():
+        for framework, bars in zip(usable["framework"].cat.categories, axes.containers):
+            labels = [f"{bar.get_height() / training[workload, framework]:.2f}" for bar in bars]
+            axes.bar_label(bars, labels, size=6.5, padding=1)
+        axes.set_title(f"{workload}, batch {rows.usual_batch(usable[usable['workload'] == workload])}")
+    grid.set_axis_labels("", "peak MiB")
+    note = f"MiB = 2^20 bytes. Size {df['size'].iloc[0]}. Numbers: ratio to training."
+    return page.explained(grid.figure, title_of_train_eval(usable), rows.make_footer(compared, note))
+
+
+def select_kinds(df: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of KINDS of each workload at the batch that most have, with the `kind`.
+
+    Frameworks that lack training or evaluation without gradients are left out.
+    """
+    places = zip(df["scenario"], df["strategy"])
+    kind = pd.Series([KINDS.get(place) for place in places], df.index, dtype="object")
+    of_kinds = df.assign(kind=kind)[kind.notna()]
+    usable = of_kinds[of_kinds["usable"]]
+    usual = usable.groupby("workload")["batch"].agg(lambda batches: batches.mode().min())
+    at_usual_batch = usable[usable["batch"] == usable["workload"].map(usual)]
+    kinds = at_usual_batch.groupby(["workload", "framework"])["kind"].agg(set)
+    shown = kinds.index[kinds.map({TRAINING, WITHOUT}.issubset)]
+    selected = of_kinds[of_kinds["batch"] == of_kinds["workload"].map(usual)]
+    is_shown = pd.MultiIndex.from_frame(selected[["workload", "framework"]]).isin(shown)
+    return rows.order_by_catalog(selected[is_shown])
+
+
+def title_of_train_eval(usable: pd.DataFrame) -> str:
+    """Return the ranges over the workloads, framework by framework."""
+    wide = usable.pivot(index=["framework", "workload"], columns="kind", values="mib")
+    ratios = wide.div(wide[TRAINING], axis=0)
+    title = f"Evaluation takes {describe_ranges(ratios, WITHOUT)} the peak of training"
+    left_on = describe_ranges(ratios, LEFT_ON)
+    return f"{title}; with gradients left on {left_on}" if left_on else title
+
+
+def describe_ranges(ratios: pd.DataFrame, kind: str) -> str:
+    """Return the range of each framework, or nothing where none has such rows."""
+    if kind not in ratios:
+        return ""
+    by_framework = ratios[kind].dropna().groupby("framework", observed=True)
+    return rows.join_words(f"{rows.format_range(values)} in {framework}" for framework, values in by_framework)

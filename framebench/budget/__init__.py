@@ -1,0 +1,1 @@
+"""Which strategy, batch or device fits a budget: advice, the largest batch, predictions."""

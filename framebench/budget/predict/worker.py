@@ -1,0 +1,50 @@
+"""Predict the eager peak of a PyTorch case without computing it: `python -m framebench.budget.predict.worker CASE`, in
+PyTorch's environment.
+
+The adapter's own steps run on tensors that have shapes but no numbers (`FakeTensorMode`), while every storage that an operator
+makes is counted from its birth to its death. So any size can be predicted on any machine. What kernels use inside themselves
+is not seen (oneDNN's reordered copies; the unrolled volume, 27 times the input, of a 3-D convolution of a single sample), nor
+what the allocator adds. Which cases have no such prediction is said by `hypothetical.obstacle`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from framebench.adapters.torch.fake import FakeAdapter
+from framebench.adapters.torch.storages import Storages
+from framebench.models.spec import OWN
+from framebench.suite.case import Case
+from framebench.suite.hypothetical import named
+from framebench.suite.user_file import blamed, line_of
+from framebench.suite.without_numbers import in_words
+
+
+def predict(case: Case) -> dict[str, int]:
+    """Bytes alive between two steps, and the peak of the second step, in which the optimizer has its states."""
+    with FakeTensorMode(), Storages() as storages:
+        adapter = FakeAdapter(case)
+        adapter.build()
+        adapter.step()
+        adapter.release()
+        live = storages.peak = storages.alive
+        adapter.step()
+    return {"live_bytes": live, "predicted": storages.peak}
+
+
+def told(case: Case) -> dict[str, Any]:
+    """The same, or of a user's file what it does that cannot be followed."""
+    try:
+        return predict(case)
+    except Exception as error:
+        if case.workload != OWN:
+            raise
+        return {"fault": blamed(error, case.user_file) if line_of(error, case.user_file) else in_words(error, None)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(told(named(sys.argv[1]))))

@@ -1,0 +1,115 @@
+"""Commands for many machines: `plan | collect | check-results`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from framebench.cli.measuring import Blocks, MemoryLimit, Threads, TimeLimit, Turns, asked
+from framebench.cli.shared import MACHINES, AsJson, Env, Profile, Results, Selectors, app, chosen, fail, out, say, writable
+from framebench.cluster import units
+from framebench.cluster.collect import NODES
+from framebench.cluster.collect import collect as collected
+from framebench.engine import runner
+from framebench.engine.request import Asked
+from framebench.records import provenance, store
+from framebench.suite.case import Case
+
+
+@app.command(rich_help_panel=MACHINES)
+def plan(
+    selectors: Selectors = None,
+    profile: Profile = None,
+    results: Results = runner.RESULTS,
+    blocks: Blocks = 1,
+    rounds: Turns = runner.Options.rounds,
+    threads: Threads = 1,
+    time_limit: TimeLimit = 900.0,
+    memory_limit: MemoryLimit = None,
+    env: Env = None,
+    shell: Annotated[
+        bool, typer.Option("--shell", help="Print one command per line, for GNU parallel, Snakemake or Kubernetes.")
+    ] = False,
+) -> None:
+    """List what `framebench run` would measure, as units that several machines can share. A unit is one block of one group of
+    cases. Finished units are left out."""
+    wanted = asked(selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env)
+    every = units.units(wanted, chosen(list(wanted.selectors), [], wanted.profile))
+    left = units.unfinished(every, results, provenance.code())
+    if shell:
+        program, where = shutil.which(sys.argv[0]), results.absolute()
+        for unit in left:
+            typer.echo(units.shell(unit, str(Path(program).absolute()) if program else "framebench", where))
+    else:
+        table = Table("block", "cases", box=None)
+        for unit in left:
+            table.add_row(str(unit.block), unit.selectors[0])
+        out.print(table)
+    say(f"{len(left)} units, {len(every) - len(left)} more are done; one at a time on a machine, and nothing else beside it")
+
+
+@app.command("collect", rich_help_panel=MACHINES)
+def collect_(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", exists=True, file_okay=False, help="Results folders.")],
+    results: Annotated[Path, typer.Option(file_okay=False, help="The folder to add them to.")] = runner.RESULTS,
+    machine: Annotated[str | None, typer.Option(help="A name for machines that are new there.")] = None,
+) -> None:
+    """Add the records of several results folders to one. Records that are already there are skipped.
+
+    Machines of equal hardware get one name. Records of one measurement that differ are kept aside, and shown.
+    """
+    report = collected(folders, results, machine)
+    for name, nodes in sorted(report.machines.items()):
+        say(f"{name}: {', '.join(sorted(nodes))}")
+    for sentence in (*report.conflicts, *report.unreadable):
+        say(sentence)
+    typer.echo(
+        f"{len(report.added)} records added, {report.present} known, {len(report.conflicts)} conflicts, "
+        f"{len(report.unreadable)} unreadable: {results}"
+    )
+    raise typer.Exit(bool(report.conflicts or report.unreadable))
+
+
+@app.command("check-results", rich_help_panel=MACHINES)
+def check_results(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="A results folder.")],
+    as_json: AsJson = False,
+) -> None:
+    """Check whether somebody's records are consistent. Nothing of theirs is executed."""
+    from framebench.cluster.checks import check
+
+    report = check(folder)
+    if as_json:
+        typer.echo(json.dumps({"records": len(report.records), "problems": report.problems, "notes": report.notes}, indent=1))
+    else:
+        for sentence in report.problems:
+            out.print(f"NO  {sentence}", markup=False, highlight=False, soft_wrap=True)
+        for sentence in report.notes:
+            out.print(f"note: {sentence}", markup=False, highlight=False, soft_wrap=True)
+    say(f"{len(report.records)} records, {len(report.problems)} problems")
+    raise typer.Exit(bool(report.problems))
+
+
+def run_on_slurm(wanted: Asked, cases: list[Case], results: Path, settings: list[str]) -> list[str]:
+    """The status of each record that was added, in the end, to the results folder. Those of machines lie below it all along."""
+    from framebench.cluster import slurm
+
+    if wrong := next((s for s in settings if not re.fullmatch(r"\w+=.+", s)), None):
+        fail(f"--slurm {wrong!r} is no NAME=VALUE, such as partition=cpu", 2)
+    given = {name: int(value) if value.isdigit() else value for name, value in (s.split("=", 1) for s in settings)}
+    every = units.units(wanted, cases)
+    results = results.absolute()
+    writable(results / NODES).mkdir(parents=True, exist_ok=True)
+    left = slurm.measure(every, slurm.Jobs(results, given, say), list(dict.fromkeys(c.framework for c in cases)))
+    added = collected([results], results)
+    say(f"{len(every) - len(left)} of {len(every)} units are done, {len(added.added)} records were added to {results}")
+    for sentence in (*added.conflicts, *added.unreadable, *(f"not done: {unit.named}" for unit in left)):
+        say(sentence)
+    return [*(store.read(path).status for path in added.added), *("crashed" for _ in (*left, *added.conflicts))]

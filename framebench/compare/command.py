@@ -1,0 +1,79 @@
+"""The command `compare`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import MEASURE, AsJson, Env, Results, Rounds, app, err, fail, out, say, session
+from framebench.compare import measure
+from framebench.engine import installed, runner
+from framebench.engine.progress import CaseProgress
+from framebench.suite import selectors
+from framebench.suite.case import DEFAULT_SIZE, Case
+
+TINY = "tiny"
+
+
+def warn_of_tiny(case: Case) -> str:
+    """Return a note for a case of the size for trying things out."""
+    batch = case.spec.preset(DEFAULT_SIZE).base
+    return (
+        f"note: size {TINY} tries the suite out: a step's memory is too small to tell apart in a process; "
+        f"for memory take b{batch}/{DEFAULT_SIZE} instead of b{case.batch}/{TINY}"
+    )
+
+
+@app.command("compare", rich_help_panel=MEASURE)
+def compare_(
+    base: Annotated[str, typer.Argument(help="The full case id that CHANGE is compared with.")],
+    change: Annotated[str, typer.Argument(help="A full case id. The same as BASE shows the machine's noise.")],
+    blocks: Annotated[int, typer.Option(min=1, help="Number of blocks.")] = measure.BLOCKS,
+    rounds: Rounds = runner.Options.rounds,
+    results: Results = runner.RESULTS,
+    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing workers to one core.")] = 1,
+    env: Env = None,
+    as_json: AsJson = False,
+) -> None:
+    """Is CHANGE slower than BASE, or does it need more memory? Alternates runs of both, and keeps the records.
+
+    An interrupted comparison resumes.
+    """
+    from framebench.analysis.blocks import Blocks
+    from framebench.analysis.reports import verdicts
+    from framebench.analysis.results import Results as Folder
+
+    pair = selectors.parse(base), selectors.parse(change)
+    for case in pair:
+        if case.ranks > 1:
+            fail(f"{case.id} is over ranks, which have no step times to compare: framebench run measures their memory", 2)
+    for difference in measure.list_differences(*pair):
+        say(f"note: the cases differ in {difference}")
+    tiny = [case for case in pair if case.size == TINY]
+    if tiny:
+        say(warn_of_tiny(tiny[0]))
+    options = runner.Options(threads=threads, rounds=rounds, peaks_each_block=True)
+    name = ["compare", base, change, f"{blocks} blocks"]
+    if env:
+        name.append(f"--env {env}")
+    frameworks = {case.framework for case in pair}
+    with session(results, " ".join([*name, str(options)])) as opened:
+        try:
+            ready = installed.ready((case.framework for case in pair), env, say)
+            missing = sorted(frameworks - ready.keys())
+            if missing:
+                raise measure.NotMeasured(f"{' and '.join(missing)} cannot be measured by --env {env}")
+            with CaseProgress([*dict.fromkeys(pair)], results, err, blocks, opened.id) as progress:
+                measured_rounds = measure.measure(pair, blocks, opened.id, ready, options, results, progress)
+        except measure.NotMeasured as error:
+            opened.close(results)  # the next try is a new comparison
+            fail(str(error), 1)
+    base_records = [one.base for one in measured_rounds]
+    change_records = [one.change for one in measured_rounds]
+    machine_blocks = Blocks(Folder(results).of_machine(base_records[0].provenance.machine))
+    if as_json:
+        typer.echo(json.dumps(verdicts.as_json(base_records, change_records, machine_blocks)))
+    else:
+        verdicts.make_table(base_records, change_records, machine_blocks).terminal(out)

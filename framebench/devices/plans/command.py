@@ -1,0 +1,36 @@
+"""`framebench dev publish`: the user's own predictions become published ones."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import Results, say
+from framebench.cli.upkeep import dev
+from framebench.devices.catalog import find
+from framebench.devices.plans import store
+from framebench.devices.plans.planned import Planned
+from framebench.devices.tables.kept import current
+from framebench.engine import runner
+from framebench.models import spec
+from framebench.suite.case import Case
+
+
+@dev.command()
+def publish(
+    device: Annotated[list[str] | None, typer.Argument(help="whose predictions; by default all")] = None,
+    results: Results = runner.RESULTS,
+) -> None:
+    """Move predictions of results/own/planned to results/planned, which git tracks: answers of these sources, of the suite's
+    cases that the framework has."""
+    names = {find(name).name for name in device or ()}
+
+    def is_chosen(planned: Planned) -> bool:
+        case = Case.of(planned.case)
+        if case.workload == spec.OWN or not case.support.supported or planned.outcome == "failed":
+            return False
+        return (not names or planned.device in names) and current(planned)
+
+    moved = store.publish(results, is_chosen)
+    say(f"{len(moved)} predictions moved to {results / store.FOLDER}")

@@ -1,0 +1,242 @@
+"""What cases need on a device: from cached predictions, or planned now, two at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from framebench.devices.catalog import Device, find
+from framebench.devices.plans import process, store
+from framebench.devices.plans.naming import cases_of
+from framebench.devices.plans.planned import Origin, Planned, Source
+from framebench.devices.plans.version import PLANNER_VERSION, is_current
+from framebench.engine import environments, releases
+from framebench.engine.environments import Environment, Say, SetupError
+from framebench.models import spec
+from framebench.records import provenance
+from framebench.records.pins import REQUIREMENTS, pinned_version, pins
+from framebench.suite.case import Case, UnknownCase
+
+AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
+PACKAGES = {("jax", "gpu"): "jax-cuda", ("jax", "tpu"): "jax-tpu", ("torch", "gpu"): "torch-cudnn"}  # environments of their own
+PLUGINS = {"jax-cuda": ("jax-cuda13-plugin", "jax-cuda13-pjrt")}  # released together with JAX
+ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")  # of any release of JAX as it is pinned for the current one
+SOURCES: dict[str, Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
+JITTOR = (
+    "Jittor decides what it allocates while it runs, and has no mode that runs without a device; on a CPU its own allocator's "
+    "peak tells what its tensors take"
+)
+Listener = Callable[[Planned, bool], None]  # called with a prediction, and whether it was cached
+
+
+def ignore(planned: Planned, is_cached: bool) -> None:
+    """Listen to nothing."""
+
+
+def find_obstacle(case: Case, device: Device) -> str | None:
+    """Return why nothing can predict what the case needs there; None if something can."""
+    if case.framework not in SOURCES:
+        return JITTOR
+    if not case.support.supported:
+        return case.support.why
+    if case.framework == "torch" and device.kind != "gpu":
+        return "PyTorch is planned for GPUs alone"
+    return None
+
+
+def ensure_environment(framework: str, device: Device, version: str, say: Say) -> Environment:
+    """Return the environment that predicts, built now if it is not there. Raises SetupError."""
+    package = PACKAGES.get((framework, device.kind), "")
+    if version == pinned_version(framework):
+        if framework == "torch":
+            return ensure_torch(say, package)
+        return environments.ensure(framework, say=say, package=package)
+    if framework == "torch":  # simulated on fake tensors, so any build of it will do
+        return releases.beside(framework, version, "", (), say)
+    if package not in PLUGINS:
+        raise SetupError(f"releases are planned for GPUs alone: not {framework} {version} for {device.name}")
+    pinned = pins(REQUIREMENTS / f"{package}.txt")
+    requirements = [f"{name}=={version}" for name in PLUGINS[package]]
+    requirements += [f"{name}=={pinned[name]}" for name in ASSEMBLER]
+    return releases.beside(framework, version, package, requirements, say)
+
+
+def ensure_torch(say: Say, package: str) -> Environment:
+    """Return PyTorch's environment, or the one without cuDNN where that cannot be had. Raises SetupError."""
+    try:
+        return environments.ensure("torch", say=say, package=package)
+    except SetupError as error:
+        reason = process.shorten_error(str(error))
+        say(f"cuDNN cannot be had, so convolutions are planned without workspaces: {reason}")
+        return environments.ensure("torch", say=say)
+
+
+def plan_all(
+    cases: Sequence[Case],
+    device: Device,
+    results: Path,
+    say: Say,
+    listener: Listener = ignore,
+    again: bool = False,
+    version: str | None = None,
+    environment: Environment | None = None,
+) -> list[Planned]:
+    """Return the prediction of each case, in the order of the cases: cached, or planned now and cached.
+
+    `again` recomputes what is cached. `version` is the framework's, if not the pinned one; `environment` stands in the place of
+    the pinned ones. What failed is tried again.
+    """
+    planned = {} if again else find_cached(cases, device, results, version)
+    for cached in planned.values():
+        listener(cached, True)
+    missing = [case for case in cases if case not in planned]
+    for new in plan_now(missing, device, results, say, version, environment):
+        planned[Case.of(new.case)] = new
+        listener(new, False)
+    return [planned[case] for case in cases]
+
+
+def planned_for(
+    cases: Sequence[Case | str],
+    device: str,
+    results: Path,
+    say: Say,
+    release: str | None = None,
+) -> list[Planned]:
+    """Return the prediction of each case or selector, for other features.
+
+    By a `release` such as jax==0.9.2 only those of its framework. Raises UnknownDevice, UnknownCase.
+    """
+    chosen: list[Case] = []
+    for case in cases:
+        chosen += cases_of([case]) if isinstance(case, str) else [case]
+    framework, _, version = (release or "").partition("==")
+    of_framework = [case for case in dict.fromkeys(chosen) if framework in ("", case.framework)]
+    if chosen and not of_framework:
+        raise UnknownCase(f"{release} has none of these cases: {', '.join(map(str, cases))}; name one of {framework}")
+    return plan_all(of_framework, find(device), results, say, version=version or None)
+
+
+def find_cached(cases: Sequence[Case], device: Device, results: Path, version: str | None = None) -> dict[Case, Planned]:
+    """Return the cached predictions of these cases that can be reused: published ones, and the user's own."""
+    cached: dict[Case, Planned] = {}
+    for root in dict.fromkeys((results, store.own(results))):
+        predictions: dict[str, Planned] = {}
+        for framework in {case.framework for case in cases}:
+            file = store.file(root, device.name, framework, version or pinned_version(framework))
+            predictions |= store.read(file)
+        for case in cases:
+            if case.id in predictions and is_reusable(predictions[case.id], case):
+                cached[case] = predictions[case.id]
+    return cached
+
+
+def is_reusable(cached: Planned, case: Case) -> bool:
+    """Return whether a cached prediction answers for the case.
+
+    A user's file may have changed, and what failed is tried again.
+    """
+    return case.workload != spec.OWN and cached.outcome != "failed" and is_current(cached.origin.code)
+
+
+def plan_now(
+    cases: Sequence[Case],
+    device: Device,
+    results: Path,
+    say: Say,
+    version: str | None,
+    environment: Environment | None,
+) -> Iterator[Planned]:
+    """Plan these cases, and yield each prediction as soon as it is cached."""
+    ready: dict[str, Environment | SetupError] = {}
+    able = [case for case in cases if not find_obstacle(case, device)]
+    if environment:
+        ready = dict.fromkeys((case.framework for case in able), environment)
+    else:
+        ready = prepare_environments(able, device, say, version)
+    workers = 1 if device.kind == "tpu" else AT_ONCE  # a TPU's compiler takes a lock
+    with ended_as_by_hand(), ThreadPoolExecutor(workers) as pool:
+        waiting = [pool.submit(plan_case, case, device, ready.get(case.framework), version) for case in cases]
+        try:
+            for done in as_completed(waiting):
+                planned = done.result()
+                store.write(store.own(results), planned)
+                yield planned
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for running in list(process.RUNNING):
+                process.kill(running)
+            raise
+
+
+@contextlib.contextmanager
+def ended_as_by_hand() -> Iterator[None]:
+    """Let SIGTERM end what runs in here as Ctrl-C does, and with it the planners, which are in sessions of their own."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def prepare_environments(
+    cases: Sequence[Case],
+    device: Device,
+    say: Say,
+    version: str | None,
+) -> dict[str, Environment | SetupError]:
+    """Return the environment of each framework, built now if it is not there; or why it cannot be."""
+    ready: dict[str, Environment | SetupError] = {}
+    for framework in dict.fromkeys(case.framework for case in cases):
+        try:
+            ready[framework] = ensure_environment(framework, device, version or pinned_version(framework), say)
+        except SetupError as error:
+            ready[framework] = error
+    return ready
+
+
+def plan_case(
+    case: Case,
+    device: Device,
+    environment: Environment | SetupError | None,
+    version: str | None,
+) -> Planned:
+    """Return what became of a case; a planner's fault is an outcome, not an exception."""
+    start = time.monotonic()
+    obstacle = find_obstacle(case, device)
+    if obstacle:
+        answer: dict[str, Any] = {"outcome": "not planned", "reason": obstacle}
+    elif not isinstance(environment, Environment):
+        answer = {"outcome": "failed", "reason": f"no compiler for it: {process.shorten_error(str(environment))}"}
+    else:
+        answer = process.ask(environment, case, device)
+    origin = Origin(
+        planned_at=datetime.now(UTC),
+        command=provenance.command(),
+        commit=provenance.commit(),
+        dirty=provenance.dirty(),
+        code=str(PLANNER_VERSION),
+        versions=answer.pop("versions", {}),
+        wall_s=round(time.monotonic() - start, 1),
+    )
+    about: dict[str, Any] = {
+        "case": case.id,
+        "device": device.name,
+        "framework": case.framework,
+        "framework_version": version or pinned_version(case.framework),
+        "source": SOURCES.get(case.framework),
+        "origin": origin,
+    }
+    try:
+        return Planned(**about, **answer)
+    except (ValidationError, TypeError) as error:
+        reason = f"the prediction does not hold: {process.shorten_error(str(error))}"
+        return Planned(**about, outcome="failed", reason=reason)

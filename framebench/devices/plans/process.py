@@ -1,0 +1,91 @@
+"""A planner as a process in its framework's environment: `python -m framebench.devices.<planner> CASE DEVICE`, which
+prints one JSON object last: the fields of `Planned` that it knows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+from typing import Any
+
+from packaging.version import Version
+
+from framebench.devices.catalog import Device
+from framebench.engine import environments
+from framebench.engine.environments import Environment
+from framebench.records.pins import pinned_version
+from framebench.suite.case import Case
+
+BUDGET_S = {"gpu": 600.0, "tpu": 1800.0}  # for one case: what compiles for a TPU takes minutes
+PLANNERS = {"jax": "xla.jax_plan", "torch": "simulation.torch_plan"}
+OLDER, OLDER_THAN = "releases.jax_older", Version("0.9")  # of JAX
+OTHER = "releases.torch_other"  # of PyTorch, where it is not the pinned release
+FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # of whoever asks: an answer is kept, and must not depend on them
+ALONE = {  # a planner's environment: one without a device
+    "JAX_PLATFORMS": "cpu",
+    "CUDA_VISIBLE_DEVICES": "",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "OMP_NUM_THREADS": "1",
+    "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # which asks for NVIDIA's libraries
+    "JAX_ENABLE_COMPILATION_CACHE": "false",  # what is taken from a cache tells nothing of its plan
+}
+
+
+def find_planner(environment: Environment) -> str:
+    """Return the feature's worker that plans in this environment."""
+    framework, version = environment.framework, environment.version
+    if framework == "torch" and version != pinned_version("torch"):
+        return OTHER
+    if framework == "jax" and Version(version) < OLDER_THAN:
+        return OLDER
+    return PLANNERS[framework]
+
+
+RUNNING: set[subprocess.Popen[str]] = set()
+
+
+def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
+    """Return what the framework's planner prints; `failed` with its last words if it prints nothing, or takes too long."""
+    inherited = {name: value for name, value in os.environ.items() if name not in FLAGS}
+    variables = {**inherited, **environment.variables(), **ALONE, "PYTHONPATH": environments.import_path()}
+    module = f"framebench.devices.{find_planner(environment)}"
+    command = [str(environment.python), "-P", "-m", module, case.id, device.name]
+    process = subprocess.Popen(
+        command, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    RUNNING.add(process)
+    try:
+        printed, errors = process.communicate(timeout=BUDGET_S[device.kind])
+    except subprocess.TimeoutExpired:
+        kill(process)
+        process.communicate()
+        return {"outcome": "failed", "reason": f"planning took longer than {BUDGET_S[device.kind] / 60:.0f} minutes"}
+    finally:
+        RUNNING.discard(process)
+    try:
+        return dict(json.loads(printed.strip().splitlines()[-1]))
+    except (ValueError, IndexError, TypeError):
+        return {"outcome": "failed", "reason": describe_end(process.returncode, errors)}
+
+
+def describe_end(code: int, errors: str) -> str:
+    """Return why a planner ended without an answer."""
+    if code == -signal.SIGKILL:
+        return "the planner was killed: this machine ran out of memory, or somebody ended it"
+    return f"the planner ended with {code}: {shorten_error(errors)}"
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Kill a planner and whatever it has started: compilers start processes of their own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def shorten_error(text: str) -> str:
+    """Return the line that names the last exception, or else the last one: messages of PyTorch's go on for pages."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Fault|Interrupt): ", line)]
+    return (named or lines or ["it said nothing"])[-1].strip()[:500]

@@ -1,0 +1,34 @@
+"""`framebench dev reported`: what releases of JAX plan for programs that users reported."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import Results, err, out, say
+from framebench.cli.upkeep import dev
+from framebench.devices.catalog import find
+from framebench.devices.plans.planning import ensure_environment
+from framebench.devices.plans.version import is_current
+from framebench.devices.releases import reported
+from framebench.engine import runner
+
+
+@dev.command("reported")
+def reported_(
+    version: Annotated[list[str] | None, typer.Option(help="of JAX; may be repeated. None: only show what is kept")] = None,
+    device: Annotated[str, typer.Option(help="not here")] = "h100-80gb",
+    again: Annotated[bool, typer.Option(help="also releases that were planned with these programs")] = False,
+    results: Results = runner.RESULTS,
+) -> None:
+    """Plan programs that users reported, by the compilers of these releases of JAX."""
+    target = find(device)
+    kept = {one.framework_version for one in reported.read(results, target.name) if is_current(one.code)}
+    for name in version or ():
+        if again or name not in kept:
+            environment = ensure_environment("jax", target, name, say)
+            with err.status(f"jax {name}"):
+                reported.write(results, reported.plan(target, environment))
+    for comparison in reported.tables(results, target.name):
+        comparison.terminal(out)

@@ -1,0 +1,287 @@
+"""A model of PyTorch's caching allocator for CUDA: which block a request gets, what is taken from the card, what stays cached.
+
+It follows `c10/cuda/CUDACachingAllocator.cpp` function by function; names in parentheses are those of that file. The rules are
+the same in PyTorch 2.6 and 2.13 (where the constants moved to `c10/core/AllocatorConfig.h`). One stream, no CUDA graphs.
+Addresses decide between free blocks of equal size: `addresses.py` says where segments lie.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from framebench.devices.simulation.addresses import Addresses
+from framebench.devices.simulation.blocks import (
+    MIN_BLOCK,
+    SMALL,
+    Block,
+    Event,
+    OutOfMemory,
+    Pool,
+    Settings,
+    Stats,
+    round_size,
+    segment_size,
+)
+
+
+class Allocator:
+    """`malloc` gives a block, `free` takes it back; `stats` and `trace` tell what happened."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.stats = Stats()
+        self.trace: list[Event] = []
+        self.pools = {small: Pool(small) for small in (True, False)}
+        self.heads: dict[int, Block] = {}  # the first block of each segment, by its address
+        self.addresses = Addresses()
+
+    def malloc(self, requested: int) -> Block:
+        """Raises OutOfMemory."""
+        size = round_size(requested, self.settings.roundup_power2_divisions)
+        pool = self.pools[size <= SMALL]
+        block = self._find(pool, size) or self._take(pool, size)
+        if block is None:
+            self._record("oom", 0, requested)
+            raise OutOfMemory(requested, self.stats)
+        return self._hand_out(block, size, requested)
+
+    def free(self, block: Block) -> None:
+        block.allocated = False
+        self.stats.allocated -= block.size
+        self.stats.requested -= block.requested
+        self._record("free_requested", block.address, block.requested)
+        self._record("free_completed", block.address, block.requested)
+        for neighbour in (block.before, block.after):
+            self._merge(block, neighbour)
+        block.pool.insert(block)
+
+    def empty_cache(self) -> None:
+        """Give every segment back that has no block in use (release_cached_blocks)."""
+        for pool in (self.pools[False], self.pools[True]):
+            for _, _, block in list(pool.free):
+                if block.expandable:
+                    self._unmap(block)
+                elif not block.is_split:
+                    self._release(block)
+
+    def segments(self) -> Iterator[list[Block]]:
+        """Each segment as its blocks, by address; of one that grows each part that has memory."""
+        for _, head in sorted(self.heads.items()):
+            run: list[Block] = []
+            block: Block | None = head
+            while block:
+                if block.mapped:
+                    run.append(block)
+                elif run:
+                    yield run
+                    run = []
+                block = block.after
+            if run:
+                yield run
+
+    def _find(self, pool: Pool, size: int) -> Block | None:
+        """The smallest free block that is large enough (get_free_block)."""
+        pool.searches += bool(self.settings.limit and self.settings.garbage_collection_threshold)
+        at = bisect_left(pool.free, (size, 0))  # type: ignore[type-var]
+        if at == len(pool.free):
+            return None
+        if self.settings.expandable_segments:  # best fit by the size that it can grow to
+            while at + 1 < len(pool.free) and _room(pool.free[at + 1][2]) < _room(pool.free[at][2]):
+                at += 1
+        block = pool.free[at][2]
+        most = self.settings.max_split_size
+        if most is not None and size < most <= block.size:
+            return None
+        if most is not None and size >= most and block.size >= size + self.settings.max_non_split_rounding:
+            return None
+        del pool.free[at]
+        return block
+
+    def _take(self, pool: Pool, size: int) -> Block | None:
+        """A new segment; if the card is full, once more after giving back what is cached (the chain in malloc)."""
+        if self.settings.limit and self.settings.garbage_collection_threshold:
+            self._collect(int(self.settings.garbage_collection_threshold * self.settings.limit))
+        if block := self._ask(pool, size):
+            return block
+        if self._release_oversize(pool, size) and (block := self._ask(pool, size)):
+            return block
+        self.empty_cache()
+        self.stats.retries += 1
+        return self._ask(pool, size)
+
+    def _ask(self, pool: Pool, size: int) -> Block | None:
+        """One request to the card (alloc_block)."""
+        if self.settings.expandable_segments:
+            return self._grow(pool, size)
+        bytes_asked = segment_size(size)
+        if self._over_limit(bytes_asked):
+            return None
+        block = Block(self.addresses.take(bytes_asked), bytes_asked, pool)
+        self.heads[block.address] = block
+        self.stats.reserve(bytes_asked)
+        self.stats.segments += 1
+        self._record("segment_alloc", block.address, bytes_asked)
+        return block
+
+    def _hand_out(self, block: Block, size: int, requested: int) -> Block:
+        """Split it if enough remains (should_split, alloc_found_block)."""
+        if self._splits(block, size):
+            rest = Block(block.address + size, block.size - size, block.pool, block.expandable)
+            rest.splice(block, block.after)
+            block.size = size
+            block.pool.insert(rest)
+        block.allocated, block.requested = True, requested
+        self.stats.allocate(block.size, requested)
+        self._record("alloc", block.address, requested)
+        return block
+
+    def _splits(self, block: Block, size: int) -> bool:
+        remaining = block.size - size
+        if block.pool.small or self.settings.expandable_segments:
+            return remaining >= MIN_BLOCK
+        return (self.settings.max_split_size is None or size < self.settings.max_split_size) and remaining > SMALL
+
+    def _merge(self, block: Block, other: Block | None) -> None:
+        """Let a free neighbour become part of the block (try_merge_blocks)."""
+        if other is None or other.allocated or other.mapped != block.mapped:
+            return
+        other.pool.remove(other)
+        if other is block.before:
+            if other.address in self.heads:
+                self.heads[other.address] = block
+            block.address = other.address
+            block.splice(other.before, block.after)
+        else:
+            block.splice(block.before, other.after)
+        block.size += other.size
+
+    def _release(self, block: Block) -> None:
+        """Give a segment back (release_block)."""
+        block.pool.remove(block)
+        del self.heads[block.address]
+        self.addresses.give_back(block.address, block.size)
+        self.stats.reserved -= block.size
+        self.stats.segments -= 1
+        self._record("segment_free", block.address, block.size)
+
+    def _release_oversize(self, pool: Pool, size: int) -> bool:
+        """Give back the smallest block of at least `max_split_size` that is enough, else the largest until they are enough
+        (release_available_cached_blocks)."""
+        if self.settings.max_split_size is None:
+            return False
+        key = max(size, self.settings.max_split_size)
+        at = bisect_left(pool.free, (key, 0))  # type: ignore[type-var]
+        if at < len(pool.free):
+            self._release(pool.free[at][2])
+            return True
+        released = 0
+        while released < key and pool.free and pool.free[-1][0] >= self.settings.max_split_size:
+            released += pool.free[-1][0]
+            self._release(pool.free[-1][2])
+        return released >= key
+
+    def _collect(self, threshold: int) -> None:
+        """Give back free segments of the large pool, those first that were passed over most often
+        (garbage_collect_cached_blocks)."""
+        target, pool = self.stats.reserved - threshold, self.pools[False]
+        able = [block for _, _, block in pool.free if not block.is_split]
+        while target > 0 and able:
+            mean_age = sum(pool.searches - block.age_base for block in able) / len(able)
+            old = [block for block in able if pool.searches - block.age_base >= mean_age]
+            for block in old:
+                target -= block.size
+                self._release(block)
+            able = [block for block in able if block not in old]
+
+    def _grow(self, pool: Pool, size: int) -> Block | None:
+        """Map memory behind the lowest addresses with room for the block (try_allocate_expandable_block)."""
+        block = self._room_for(pool, size)
+        if not block.mapped and not self._map(block, min(block.size, size)):
+            return None
+        while block.size < size:
+            follower = block.after
+            assert follower
+            if not self._map(follower, min(size - block.size, follower.size)):
+                return None
+            block = follower
+        pool.remove(block)
+        return block
+
+    def _room_for(self, pool: Pool, size: int) -> Block:
+        """Free or unmapped blocks in a row with enough addresses, else a new segment (find_expandable_block)."""
+        for _, block in pool.unmapped:
+            first = block.before if block.before and not block.before.allocated else block
+            if _addresses(first) >= size:
+                return first
+        card = self.settings.limit or 1 << 40
+        addresses = -(-(card + card // 8) // pool.page) * pool.page
+        block = Block(self.addresses.take(addresses), addresses, pool, expandable=True, mapped=False)
+        self.heads[block.address] = block
+        pool.insert(block)
+        return block
+
+    def _map(self, block: Block, size: int) -> bool:
+        """Put memory behind the first pages of an unmapped block (map_block)."""
+        size = -(-size // block.pool.page) * block.pool.page
+        if self._over_limit(size):
+            return False
+        block.pool.remove(block)
+        block.mapped = True
+        if size < block.size:
+            rest = Block(block.address + size, block.size - size, block.pool, expandable=True, mapped=False)
+            rest.splice(block, block.after)
+            block.size = size
+            block.pool.insert(rest)
+        self.stats.reserve(size)
+        self._record("segment_map", block.address, size)
+        self._merge(block, block.before)
+        self._merge(block, block.after)
+        block.pool.insert(block)
+        return True
+
+    def _unmap(self, block: Block) -> None:
+        """Give back the pages that lie wholly in a free block (unmap_block)."""
+        pool, page = block.pool, block.pool.page
+        start = next(head for head in sorted(self.heads, reverse=True) if head <= block.address)
+        first = start + -(-(block.address - start) // page) * page
+        end = start + (block.address + block.size - start) // page * page
+        if first >= end:
+            return
+        pool.remove(block)
+        for address, size in ((block.address, first - block.address), (end, block.address + block.size - end)):
+            if size:
+                rest = Block(address, size, pool, expandable=True)
+                rest.splice(*((block.before, block) if address < first else (block, block.after)))
+                if address in self.heads:
+                    self.heads[address] = rest
+                pool.insert(rest)
+        block.address, block.size, block.mapped = first, end - first, False
+        self.stats.reserved -= block.size
+        self._record("segment_unmap", block.address, block.size)
+        self._merge(block, block.before)
+        self._merge(block, block.after)
+        if block.is_split:
+            pool.insert(block)
+        else:
+            del self.heads[block.address]  # release_expandable_segment
+            self.addresses.give_back(block.address, block.size)
+
+    def _over_limit(self, more: int) -> bool:
+        return self.settings.limit is not None and self.stats.reserved + more > self.settings.limit
+
+    def _record(self, action: str, address: int, size: int) -> None:
+        self.trace.append(Event(action, address, size))
+
+
+def _room(block: Block) -> int:
+    """What it has and what can be mapped right behind it."""
+    return block.size + (block.after.size if block.after and not block.after.mapped else 0)
+
+
+def _addresses(block: Block | None) -> int:
+    total = 0
+    while block and not block.allocated:
+        total += block.size
+        block = block.after
+    return total

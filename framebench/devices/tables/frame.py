@@ -1,0 +1,116 @@
+"""Predictions as a DataFrame, which `framebench.planned()` returns: one row for each case on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from framebench.analysis.comparison import Comparison
+from framebench.analysis.frames import Column, column, describe_columns
+from framebench.devices.catalog import BY_NAME, DEVICES
+from framebench.devices.plans.planned import Planned
+from framebench.devices.plans.store import every
+from framebench.records.pins import pinned_version
+from framebench.strategies.registry import names
+from framebench.suite.case import Case
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case on one device, flat."""
+
+    case: str = column("", "workload/framework/scenario/strategy/bN/size")
+    workload: str = column("", "the model")
+    framework: str = column("", "torch or jax; Jittor is not planned")
+    scenario: str = column("", "train or eval")
+    strategy: str = column("", "how memory is saved")
+    batch: int = column("samples", "in one step")
+    size: str = column("", "of model and input")
+    ranks: int = column("", "devices that share the step; bytes are those of one")
+    device: str = column("", "as `framebench devices` names it")
+    device_bytes: int = column("bytes", "of its memory that a program can have")
+    framework_version: str = column("", "release whose step was planned")
+    pinned: bool = column("", "whether it is the release that the suite measures")
+    source: str | None = column("", "compiler.plan: XLA's own plan; allocator.simulated: a simulated step of PyTorch")
+    outcome: str = column("", "planned, refused (does not fit), not planned (nothing can tell) or failed")
+    reason: str | None = column("", "why there is no prediction, or why it does not fit")
+    used_bytes: int | None = column("bytes", "JAX: the plan; PyTorch: the most in use at once")
+    reserved_bytes: int | None = column("bytes", "what the framework takes: JAX the plan; PyTorch what its allocator holds")
+    needs_bytes: int | None = column("bytes", "that it would take, where it does not fit and that is known")
+    temporary_bytes: int | None = column("bytes", "of JAX's plan: neither argument nor result")
+    ratio: float | None = column("", "used_bytes over the baseline's: same device, release, framework, batch and size")
+    baseline: bool = column("", "whether it is the scenario's baseline")
+    commit: str | None = column("", "of framebench, which planned it")
+
+
+COLUMNS = describe_columns(Row)
+
+
+def columns() -> Comparison:
+    """For docs/data.md."""
+    caption = "Generated from framebench/devices/tables/frame.py. Nothing in it is measured."
+    return Comparison.of_text("Columns of framebench.planned()", caption, Column._fields, COLUMNS, left=len(Column._fields))
+
+
+def load(results: Path) -> pd.DataFrame:
+    """What is kept in the folder."""
+    return frame(every(results))
+
+
+def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
+    """By device, then in the order of the catalog's strategies."""
+    kept = list(predictions)
+    used = {_place(one, one.case): used_bytes(one) for one in kept}
+    rows = sorted((_row(one, used) for one in kept), key=_order)
+    table = pd.DataFrame([vars(row) for row in rows], columns=[column.name for column in COLUMNS])
+    return table.astype({column.name: column.dtype for column in COLUMNS})
+
+
+def used_bytes(planned: Planned) -> int | None:
+    """Of a simulation what was in use at once, of a plan all of it."""
+    return planned.parts.get("allocated", planned.peak_bytes)
+
+
+def _place(planned: Planned, case: str) -> tuple[str, str, str]:
+    return planned.device, planned.framework_version, case
+
+
+def _order(row: Row) -> tuple[object, ...]:
+    """Strategies that a scenario has no more come last."""
+    strategies = names(row.scenario)
+    place = strategies.index(row.strategy) if row.strategy in strategies else len(strategies)
+    device = [one.name for one in DEVICES].index(row.device)
+    return device, row.workload, row.scenario, row.size, row.framework, row.framework_version, row.batch, place, row.case
+
+
+def _row(planned: Planned, used: Mapping[tuple[str, str, str], int | None]) -> Row:
+    case = Case.of(planned.case)
+    baseline = replace(case, strategy=case.stage.baseline)
+    own, base = used_bytes(planned), used.get(_place(planned, baseline.id))
+    return Row(
+        case=planned.case,
+        workload=case.workload,
+        framework=case.framework,
+        scenario=case.scenario,
+        strategy=case.strategy,
+        batch=case.batch,
+        size=case.size,
+        ranks=case.ranks,
+        device=planned.device,
+        device_bytes=BY_NAME[planned.device].memory_bytes,
+        framework_version=planned.framework_version,
+        pinned=planned.framework_version == pinned_version(planned.framework),
+        source=planned.source,
+        outcome=planned.outcome,
+        reason=planned.reason,
+        used_bytes=own,
+        reserved_bytes=planned.peak_bytes,
+        needs_bytes=planned.needs_bytes,
+        temporary_bytes=planned.parts.get("temporaries"),
+        ratio=own / base if own and base else None,
+        baseline=case == baseline,
+        commit=planned.origin.commit,
+    )

@@ -1,0 +1,58 @@
+"""The devices that XLA compiles for without having them: GPUs by their figures, TPUs by the name of a slice."""
+
+from __future__ import annotations
+
+import jax
+from jax.experimental import topologies
+
+from framebench.devices.catalog import Device
+
+CUDNN = (9, 12, 0)  # the least that the plug-in's release asks for
+CUDA = (13, 0)  # likewise
+
+
+def devices(device: Device, ranks: int) -> list[jax.Device]:
+    """As many as a case has ranks, side by side in one host. Raises what XLA raises."""
+    if device.kind == "tpu":
+        topology = topologies.get_topology_desc(platform="tpu", topology_name=slice_of(device, ranks))
+    else:
+        topology = topologies.get_topology_desc(platform="cuda", target_config=text(device), topology=f"1x1x{ranks}")
+    return list(topology.devices[:ranks])
+
+
+def slice_of(device: Device, ranks: int) -> str:
+    """The smallest slice with so many chips: of three axes where the device's has three."""
+    kind, _, shape = device.topology.partition(":")
+    more = "x1" * (shape.count("x") - 1)
+    height, width = next(s for s in ((2, 2), (2, 4), (4, 4), (4, 8), (8, 8), (8, 16), (16, 16)) if s[0] * s[1] >= ranks)
+    return f"{kind}:{height}x{width}{more}"
+
+
+def text(device: Device) -> str:
+    """A GpuTargetConfigProto in text: what XLA asks a card for, as far as older releases know of it."""
+    major, minor = device.compute_capability
+    return f"""gpu_device_info {{
+  threads_per_block_limit: 1024
+  threads_per_warp: 32
+  shared_memory_per_block: 49152
+  shared_memory_per_core: {device.shared_memory_per_core}
+  threads_per_core_limit: {device.threads_per_core}
+  core_count: {device.cores}
+  fpus_per_core: {device.fpus_per_core}
+  block_dim_limit_x: 2147483647
+  block_dim_limit_y: 65535
+  block_dim_limit_z: 65535
+  memory_bandwidth: {device.bandwidth}
+  l2_cache_size: {device.l2_bytes}
+  clock_rate_ghz: {device.clock_ghz}
+  device_memory_size: {device.memory_bytes}
+  shared_memory_per_block_optin: {device.shared_memory_per_block}
+  cuda_compute_capability {{ major: {major} minor: {minor} }}
+  registers_per_core_limit: {device.registers_per_core}
+  registers_per_block_limit: 65536
+}}
+platform_name: "CUDA"
+dnn_version_info {{ major: {CUDNN[0]} minor: {CUDNN[1]} patch: {CUDNN[2]} }}
+runtime_version {{ major: {CUDA[0]} minor: {CUDA[1]} }}
+device_description_str: "{device.title}"
+"""

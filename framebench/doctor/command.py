@@ -1,0 +1,50 @@
+"""Commands that examine a machine, and the harness on it: `doctor | dev overhead`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import UPKEEP, AsJson, Results, app, measuring, out, say
+from framebench.cli.upkeep import dev
+from framebench.engine import environments, runner
+
+
+@app.command(rich_help_panel=UPKEEP)
+def doctor(
+    as_json: AsJson = False,
+    results: Results = runner.RESULTS,
+    calibrate: Annotated[bool, typer.Option(help="Also measure known sizes and lengths. Takes about a minute.")] = True,
+    env: Annotated[
+        str | None, typer.Option(help="`installed`, or the path of a Python. Default: the pinned environments.")
+    ] = None,
+) -> None:
+    """Check this machine, and how wrong its measurements may be. Later records carry the result."""
+    from framebench.doctor import measure as examine
+
+    findings = examine.findings(env)
+    if calibrate:
+        with measuring(results):
+            measured = examine.calibration(say=say, env=env)
+            examine.save(measured, results)
+        findings += measured
+    if as_json:
+        typer.echo(json.dumps([f._asdict() for f in findings], indent=1))
+    else:
+        for finding in findings:
+            out.print(f"{'ok ' if finding.passed else 'NO '} {finding.check}: {finding.detail}", markup=False, highlight=False)
+    raise typer.Exit(0 if all(f.passed or f.optional for f in findings) else 1)
+
+
+@dev.command()
+def overhead(
+    rounds: Annotated[int, typer.Option(min=5, help="Steps of each arm.")] = 30, results: Results = runner.RESULTS
+) -> None:
+    """The harness's step against a hand-written loop, alternating in one process: the ratio of the medians, as JSON."""
+    from framebench.doctor.measure import OVERHEAD
+
+    with measuring(results):
+        environment = environments.ensure("torch", say=say)
+        typer.echo(environments.run_module(environment, OVERHEAD, str(rounds), OMP_NUM_THREADS="1"))

@@ -1,0 +1,85 @@
+"""The answer in words: the least memory of each framework, and its cost in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from framebench.analysis import rows
+from framebench.analysis.answers import describe_cost, find_timed, rank_savings, select_comparable, select_with_price
+from framebench.analysis.comparison import mib
+from framebench.analysis.results import Results
+from framebench.models import spec
+from framebench.publish.readme import backing, stands_out
+from framebench.strategies.registry import BASELINES
+from framebench.suite.case import DEFAULT_SIZE
+
+
+@dataclass(frozen=True)
+class Words:
+    """Sentences that a document may have in the place of a table."""
+
+    key: str
+    lines: tuple[str, ...]
+
+    def markdown(self) -> str:
+        """Return the sentences as a list."""
+        return "".join(f"- {line}\n" for line in self.lines)
+
+
+def every(results: Results) -> list[Words]:
+    """Return the sentences of each machine that has something to compare, and what backs the numbers of all of them."""
+    tables = {machine: results.table(machine) for machine in results.machines}
+    words = []
+    for machine, table in tables.items():
+        words.append(describe_training(table, machine, tables))
+    for machine, table in tables.items():
+        words.append(Words(f"{machine}: what stands out", stands_out.describe_machine(table)))
+    words.append(Words("what backs the numbers", backing.describe_backing(results.records, results.root)))
+    return [one for one in words if one.lines]
+
+
+def describe_training(
+    table: pd.DataFrame,
+    machine: str,
+    tables: Mapping[str, pd.DataFrame] | None = None,
+) -> Words:
+    """Return a line for each workload, from rows as `framebench.load` gives them.
+
+    `tables` are those of all machines, whose times stand where this one has none.
+    """
+    others = {name: other for name, other in (tables or {}).items() if name != machine}
+    timed = find_timed(others)
+    is_shown = (table["scenario"] == "train") & (table["size"] == DEFAULT_SIZE)
+    trained = table[is_shown]
+    # language models, which most people ask about, come first
+    workloads = sorted(map(spec.workload, spec.names()), key=lambda workload: workload.unit != "tokens")
+    lines = []
+    for workload in workloads:
+        group = rows.select_shown(trained[trained["workload"] == workload.name])
+        savings = rank_savings(select_comparable(group))
+        phrases = [describe_framework(framework, ranked, timed) for framework, ranked in savings]
+        if phrases:
+            lines.append(f"**{workload.title}**, training at batch {rows.usual_batch(group)}. {' '.join(phrases)}")
+    return Words(f"{machine}: in words", tuple(lines))
+
+
+def describe_framework(framework: str, ranked: list[Any], timed: dict[Any, Any]) -> str:
+    """Return the least memory; where that was not timed, also the least of what was."""
+    if not ranked:
+        return f"{framework}: no strategy saves memory."
+    needs = [describe_needs(row, timed) for row in select_with_price(ranked)]
+    return f"{framework}: {', or '.join(needs)}."
+
+
+def describe_needs(row: Any, timed: dict[Any, Any]) -> str:
+    """Return the peak of a strategy, its share of the baseline's, and its cost."""
+    share = f"{row.shared_ratio:.0%} of `{BASELINES[row.scenario]}`"  # of the bytes that stand before it
+    price = describe_cost(row)
+    if pd.isna(row.time_ratio) and (row.case, row.device) in timed:
+        machine, other = timed[row.case, row.device]
+        price = f"{describe_cost(other)} on `{machine}`"
+    return f"{mib(row.shared_bytes, ',.0f')} MiB with `{row.strategy}` ({share}, {price})"

@@ -1,0 +1,82 @@
+"""A case over several ranks: two processes, one after the other, each of which launches its ranks; the record has one entry for
+each rank. Ranks that share cores have no step times, and such a case is in no block."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from framebench.engine import recording, runner
+from framebench.engine.blocks import Run
+from framebench.engine.environments import Environment
+from framebench.engine.runner import CaseOutcome, case_outcome
+from framebench.engine.supervisor import Worker
+from framebench.engine.timed_process import Arm
+from framebench.ranks import predicted as predicted_rank
+from framebench.records.record import INSTRUMENTS, Rank, Record
+from framebench.suite.case import Case
+from framebench.suite.protocol import Part
+from framebench.suite.result import MemoryResult, RankMemory
+
+
+def measure(case: Case, environment: Environment, run: Run) -> Record:
+    """Return the record of the case, measured unless the session has it. Raises OSError if it cannot be written."""
+    arm = Arm(case, environment)
+    if earlier := run.records(arm):
+        return earlier[-1]
+    load = runner.load_average()
+    with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
+        outcome = carry_out("time", arm, run, Path(scratch))
+        record = recording.make_record(run.context(arm, load), outcome)
+        if outcome.is_right:
+            memory = carry_out("memory", arm, run, Path(scratch))
+            record = recording.add_memory(record, memory)
+            if record.status == "ok":
+                ranks = [rank_of(number, each) for number, each in enumerate(memory.result.ranks)]
+                record = recording.change(record, ranks=ranks, predicted_bytes=predicted(arm))
+    run.write(record, arm)
+    return record
+
+
+def rank_of(number: int, measured: RankMemory) -> Rank:
+    """Return what a record has of one rank."""
+    memory = measured.memory
+    return Rank(
+        rank=number,
+        peaks=memory.peaks,
+        peak_samples=memory.peak_samples,
+        cold_peaks=memory.cold_peaks,
+        live_bytes=memory.live_bytes,
+        held=measured.held,
+    )
+
+
+def predicted(arm: Arm) -> int | None:
+    """Beside what was measured, where there is a prediction."""
+    try:
+        return predicted_rank.predict(arm.case, arm.environment).peak_bytes
+    except predicted_rank.Unpredicted:
+        return None
+
+
+def fullest(ranks: list[RankMemory]) -> MemoryResult:
+    """Return the memory of the fullest rank, by the first instrument that all have."""
+    instrument = next(name for name in INSTRUMENTS if all(name in each.memory.peaks for each in ranks))
+    return max((each.memory for each in ranks), key=lambda memory: memory.peaks[instrument])
+
+
+def carry_out(part: Part, arm: Arm, run: Run, scratch: Path) -> CaseOutcome:
+    """Measure one part of the case. Never raises for a worker's fault. No rank is pinned."""
+    started = time.monotonic()
+    variables = runner.worker_variables(arm.environment, arm.case, part, run.options) | arm.environment.scratch(scratch)
+    variables |= {"TMPDIR": str(scratch)}  # PyTorch's launcher leaves a folder there
+    task = replace(run.options.task(arm.case, part), core=None)
+    worker = Worker(arm.environment, "framebench.ranks.worker", task.as_dict(), variables, scratch / f"{part}.log")
+    outcome = case_outcome(worker, worker.end(partial(run.listener.phase, arm.case), run.options.time_limit_s))
+    outcome.seconds = time.monotonic() - started
+    if outcome.result.ranks:
+        outcome.result = replace(outcome.result, memory=fullest(outcome.result.ranks))
+    return outcome

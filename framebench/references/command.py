@@ -1,0 +1,61 @@
+"""Command that makes float64 references: `dev golden`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from framebench.cli.shared import fail, say
+from framebench.cli.upkeep import dev
+from framebench.engine import environments
+from framebench.models.spec import Workload
+from framebench.strategies.strategy import TITLES
+
+
+@dev.command()
+def golden(
+    workloads: Annotated[list[str] | None, typer.Argument()] = None,
+    missing: Annotated[bool, typer.Option(help="Only keys without values, such as a new strategy's.")] = False,
+    unconfirmed: Annotated[
+        bool, typer.Option(help="Allow a workload written for torch or JAX alone. Records then say so.")
+    ] = False,
+) -> None:
+    """Compute float64 reference values by torch, confirm them by JAX, and write golden.json. For those who change a model."""
+    from framebench.models.spec import names, workload
+    from framebench.references import golden as references
+
+    makers = {name: _makers_of(workload(name), unconfirmed) for name in workloads or names()}
+    for name, frameworks in makers.items():
+        existing_keys = tuple(workload(name).golden) if missing else ()
+        made, *confirmed = (references.compute(name, environments.ensure(f, say=say), but=existing_keys) for f in frameworks)
+        if not made:
+            typer.echo(f"{name}: no key is without values")
+            continue
+        try:
+            if confirmed:
+                path = references.write(name, made, confirmed[0], existing_keys)
+                by = f"the two frameworks differ by at most {references.difference(made, confirmed[0]):.1e}"
+            else:
+                path = references.write_unconfirmed(name, frameworks[0], made, existing_keys)
+                by = f"by {TITLES[frameworks[0]]} alone, confirmed by no other framework"
+        except ValueError as error:
+            fail(str(error), 1)
+        typer.echo(f"{path}: {len(made)} keys, {by}")
+
+
+def _makers_of(workload: Workload, unconfirmed: bool) -> list[str]:
+    """The frameworks that compute its references. Ends the command where one alone may not."""
+    from framebench.references.golden import MAKERS
+
+    able = [framework for framework in MAKERS if framework in workload.frameworks]
+    lacking = " and ".join(workload.file(framework) for framework in MAKERS if framework not in able)
+    if not able:
+        fail(f"{workload.name}: references are made by PyTorch or JAX; write {lacking}", 1)
+    if len(able) < len(MAKERS) and not unconfirmed:
+        fail(
+            f"{workload.name}: references are written if PyTorch and JAX agree, and it is written for {TITLES[able[0]]} alone: "
+            f"write {lacking}, or take the values of one framework with --unconfirmed, which every record then says",
+            1,
+        )
+    return able

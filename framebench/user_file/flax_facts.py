@@ -1,0 +1,20 @@
+"""What is in a user's file in JAX, its weights made on the host: `python -m framebench.user_file.flax_facts BATCH`.
+
+Prints `user_model.facts` as JSON, or `{"fault": ...}`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from framebench.adapters.jax import user_model
+from framebench.suite.user_file import Fault, blamed
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps(user_model.facts(int(sys.argv[1]))))
+    except Fault as error:
+        print(json.dumps({"fault": str(error)}))
+    except Exception as error:
+        print(json.dumps({"fault": blamed(error, user_model.user().file)}))

@@ -1,0 +1,36 @@
+"""What is in a user's model, by its shapes alone: nothing is run, measured or verified."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from framebench.cli.shared import say
+from framebench.engine import environments
+from framebench.engine.environments import Environment
+from framebench.suite.user_file import Fault
+from framebench.user_file import trial
+from framebench.user_file.trial import UserModel
+
+# the program that looks into the file, by framework
+FACTS = {
+    "torch": "framebench.user_file.torch_facts",
+    "jax": "framebench.user_file.flax_facts",
+}
+
+
+def look_into(model: UserModel, environment: Environment, folder: Path) -> None:
+    """Note and say what is in the file. Raises Fault."""
+    facts = json.loads((folder / "own.json").read_text()) | _facts(model, environment)
+    (folder / "own.json").write_text(json.dumps(facts))
+    say(trial.in_short(model, facts))
+
+
+def _facts(model: UserModel, environment: Environment) -> dict[str, object]:
+    """Raises Fault."""
+    program = FACTS[model.framework]
+    printed = environments.run_module(environment, program, str(model.batch), OMP_NUM_THREADS="1")
+    facts: dict[str, object] = json.loads(printed.splitlines()[-1])
+    if "fault" in facts:
+        raise Fault(str(facts["fault"]))
+    return facts

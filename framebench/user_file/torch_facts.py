@@ -1,0 +1,23 @@
+"""What is in a user's file, without a weight being made: `python -m framebench.user_file.torch_facts BATCH`.
+
+Prints `user_model.facts` as JSON, or `{"fault": ...}`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from framebench.adapters.torch import user_model
+from framebench.suite.user_file import Fault, blamed
+
+if __name__ == "__main__":
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            print(json.dumps(user_model.facts(int(sys.argv[1]))))
+    except Fault as error:
+        print(json.dumps({"fault": str(error)}))
+    except Exception as error:
+        print(json.dumps({"fault": blamed(error, user_model.user().file)}))

@@ -1,0 +1,98 @@
+"""Pin a release of a framework: what pip resolves for it, and a line of asv's matrix."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+from packaging.version import Version
+
+from framebench.engine import releases
+from framebench.engine.environments import SetupError
+from framebench.engine.installed import NEEDS
+from framebench.records.pins import REQUIREMENTS, pinned_version, pinned_versions, pins
+from framebench.records.provenance import ROOT
+from framebench.strategies.strategy import FRAMEWORKS
+
+MATRIX = ROOT / "asv.versions.json"
+DAYS = REQUIREMENTS / "releases.csv"
+# What workers use of a framework's environment, where its pinned file has it.
+ALSO_NEEDED = ("nvidia-ml-py", "psutil", "wheel")
+INCLUDE = re.compile(r'("include": \[\n)(.*?)(\n    \])', re.S)
+
+
+def resolve(framework: str, version: str) -> dict[str, str]:
+    """Return the version of every package that a release needs, without installing any.
+
+    The other packages are those that are pinned for the current release. Where the release does not
+    go with them, only NumPy is kept: Jittor's arrays are silently wrong with the next one. Raises
+    SetupError.
+    """
+    current = pins(pinned_versions(framework)[pinned_version(framework)])
+    others = {name: pinned for name, pinned in current.items() if not name.startswith(framework)}
+    wanted = [f"{releases.PACKAGE.get(framework, framework)}=={version}"]
+    for name in others:
+        if name in NEEDS[framework] or name in ALSO_NEEDED or name.startswith("onednn"):
+            wanted.append(name)
+    try:
+        return ask_pip(wanted, others)
+    except SetupError:
+        return ask_pip(wanted, {"numpy": others["numpy"]})
+
+
+def ask_pip(wanted: list[str], constraints: dict[str, str]) -> dict[str, str]:
+    """Return what pip would install into an empty environment. Raises SetupError."""
+    fixed = [f"{name}=={constraints[name]}" for name in constraints if name in wanted]
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-"]
+    lines = "".join(f"{name}=={version}\n" for name, version in constraints.items())
+    command += ["--constraint", "/dev/stdin", *wanted]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True)
+    if done.returncode:
+        reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["no reason given"]
+        raise SetupError(f"pip cannot resolve {' '.join(fixed or wanted)}: {reasons[-1].removeprefix('ERROR: ')}")
+    packages = {}
+    for item in json.loads(done.stdout)["install"]:
+        metadata = item["metadata"]
+        packages[metadata["name"]] = metadata["version"]
+    return packages
+
+
+def write_pins(framework: str, version: str, packages: dict[str, str]) -> Path:
+    """Write the pinned file of a release and return it."""
+    file = REQUIREMENTS / "versions" / f"{framework}-{version}.txt"
+    lines = [f"{name}=={packages[name]}" for name in sorted(packages, key=str.lower)]
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def write_matrix() -> None:
+    """Write the environments of asv.versions.json: one for every pinned release."""
+    rows = []
+    for framework in FRAMEWORKS:
+        for version in sorted(pinned_versions(framework), key=Version):
+            rows.append(f'        {{"python": "same", "req": {{"{framework}": "{version}"}}}}')
+    rows_text = ",\n".join(rows)
+    text = MATRIX.read_text()
+    MATRIX.write_text(INCLUDE.sub(lambda match: match[1] + rows_text + match[3], text, count=1))
+
+
+def write_day(framework: str, version: str, released: date) -> None:
+    """Write the day of a release, at which asv's history shows it."""
+    with DAYS.open(newline="") as file:
+        rows = [row for row in csv.reader(file) if row[:2] != [framework, version]]
+    rows.append([framework, version, released.isoformat()])
+    header, *days = rows
+    days.sort(key=sort_key)
+    with DAYS.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *days])
+
+
+def sort_key(row: list[str]) -> tuple[int, Version]:
+    """Return the key that the days of releases are sorted by."""
+    framework, version, _ = row
+    return FRAMEWORKS.index(framework), Version(version)

@@ -1,0 +1,92 @@
+"""Records of claims by hand, and the verdict on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from framebench.analysis.results import Results
+from framebench.claims import measure as claim_probes
+from framebench.claims.arms import FASTER, GPT, LESS, TORCH, ratios
+from framebench.claims.claim import Advice, Claim
+from framebench.claims.entries import Entry
+from framebench.claims.ledger import entry
+from framebench.claims.needs import ANYWHERE, Needs
+from framebench.claims.probed_record import Probed
+from framebench.claims.registry import REGISTRY
+from framebench.claims.rule import Target
+from framebench.claims.samples import TIME
+from framebench.claims.store import Measured
+from framebench.records import store
+from framebench.records.record import Rank
+from framebench.suite.result import StrategyEffect, Verification
+from framebench.suite.selectors import parse
+from tests.handmade import blocks, provenance, record
+
+MIB = 2**20
+ADVICE = (Advice("Compile: {range}.", "less"), Advice("Do not: {range}.", "more"))
+
+
+def made_up(id: str = "T1", target: Target = LESS, needs: Needs = ANYWHERE, definition: str = "", speed: bool = False) -> Claim:
+    """A claim of these tests alone: the Transformer needs less, or is faster, when it is compiled."""
+    arms = ratios(
+        "train/compile", "train/fp32", FASTER if speed else target, GPT, TORCH, **({"quantity": TIME} if speed else {})
+    )  # type: ignore[arg-type]
+    return Claim(
+        id, "It needs less.", "less", "peak, compiled / eager", True, "it is", ADVICE, arms, needs=needs, definition=definition
+    )
+
+
+def put(results: Path, case_id: str, peak: float = 100, step: float = 1.0, minute: int = 0, **changes: Any) -> Path:
+    """A record of a case with this peak in MiB by an exact counter, in three processes' worth of steady seconds."""
+    case, instrument = parse(case_id), changes.pop("instrument", "allocator.in_use")
+    version = {"torch": "2.13.0", "jax": "0.10.2", "jittor": "1.3.11.0"}[case.framework]
+    peaks = {instrument: int(peak * MIB), "allocator.reserved": int(peak * MIB) * 2}
+    origin = provenance(versions={case.framework: changes.pop("version", version)}).model_copy(
+        update={"measured_at": provenance().measured_at.replace(minute=minute), **changes.pop("origin", {})}
+    )
+    fields: dict[str, Any] = {
+        "peaks": peaks, "peak_samples": [peaks], "live_bytes": 10 * MIB, "step_s": [step * (1 + 0.001 * i) for i in range(20)],
+        "verification": Verification(passed=True, observed={"loss_1": 2.0, "grad_norm": 1.0}),
+        "effect": StrategyEffect(proven=True, evidence={}), "provenance": origin,
+    }  # fmt: skip
+    made = record(case, **{**fields, **changes})
+    return store.write(made, store.folder(results, "m", f"{case.framework}-{version}", case))
+
+
+def one(results: Path, claim: str | Claim) -> Entry:
+    """The claim, or its first part."""
+    chosen = REGISTRY.chosen([claim])[0] if isinstance(claim, str) else claim
+    return entry(chosen, Measured(Results(results), "m"), "tiny")
+
+
+def compiled(results: Path, peak: float, **changes: Any) -> Entry:
+    """The made-up claim, compiled with so many MiB and not with 100."""
+    put(results, "transformer/torch/train/fp32/b4/tiny", 100)
+    put(results, "transformer/torch/train/compile/b4/tiny", peak)
+    return one(results, made_up(**changes))
+
+
+def turns(results: Path, change: list[float], noise: float = 0.001) -> Entry:
+    """Blocks in which the compiled step takes so many times the other's. Returns the claim about speed."""
+    for path in results.glob("records/**/*.json"):
+        path.unlink()
+    cases = [parse(f"transformer/torch/train/{strategy}/b4/tiny") for strategy in ("fp32", "compile")]
+    seconds = [[[1 + noise * ((3 * i + b) % 5)] * 8 for b, _ in enumerate(change)] for i in range(2)]
+    seconds[1] = [[s * ratio for s in rounds] for ratio, rounds in zip(change, seconds[1])]
+    for made in blocks(list(zip(cases, seconds))):
+        good = {"effect": StrategyEffect(proven=True, evidence={}), "verification": Verification(passed=True)}
+        store.write(made.model_copy(update=good), store.folder(results, "m", "torch-1", made.parsed))
+    return one(results, made_up(speed=True))
+
+
+def probe(results: Path, name: str, minute: int = 0, **fields: Any) -> Path:
+    origin = provenance().model_copy(update={"measured_at": provenance().measured_at.replace(minute=minute)})
+    return store.write(Probed(probe=name, provenance=origin, **fields), claim_probes.folder(results, "m", name))  # type: ignore[arg-type]
+
+
+def put_ranks(results: Path, strategy: str, states: tuple[int, int], others: int = 100, **changes: Any) -> None:
+    """Two ranks of the Transformer that hold so many bytes."""
+    ranks = [Rank(rank=i, peaks={}, held={"parameters": others, "optimizer states": n}) for i, n in enumerate(states)]
+    framework = "jax" if strategy in ("replicated", "sharded_states") else "torch"
+    put(results, f"transformer/{framework}/train/{strategy}/b4x2/tiny", ranks=ranks, **changes)

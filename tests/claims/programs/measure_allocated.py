@@ -1,0 +1,18 @@
+import torch
+
+from framebench.claims.torch_reports import peak
+
+
+def mib():
+    return torch.empty(2**20, dtype=torch.uint8)
+
+
+def step():
+    first = mib()
+    second = mib()
+    del first
+    third = mib()
+    return second, third
+
+
+print(peak(step))

@@ -1,0 +1,132 @@
+"""What a card's records, one block, and changes that reached nothing may decide: on arms made up here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from framebench.analysis.results import Results
+from framebench.claims.arms import GPT, RESNET, TORCH, planned, ratios
+from framebench.claims.cards import added
+from framebench.claims.lines import line, stands_for
+from framebench.claims.needs import Conditions, Needs
+from framebench.claims.plans import Plan
+from framebench.claims.remarks import remarks
+from framebench.claims.samples import ADDED, PEAK, evidence
+from framebench.claims.show import detail
+from framebench.claims.store import Measured
+from framebench.suite.result import StrategyEffect
+from tests.claims.judged import MIB, made_up, one, probe, put, turns
+
+
+def test_of_one_block_the_value_is_told_and_decides_nothing(results: Path) -> None:
+    found = turns(results, [0.5])
+    (line,) = [line for line in found.lines if line.value]
+    assert (found.verdict, line.verdict, line.bounded) == ("undecided", "undecided", False)
+    assert line.measured == "-49.9 % (one draw: no interval between blocks or processes)"
+
+
+def test_a_barred_arm_with_a_record_says_what_it_is(results: Path) -> None:
+    for change in (60, 80):
+        put(results, "transformer/torch/train/fp32/b4/tiny", 100)
+        put(results, "transformer/torch/train/compile/b4/tiny", change, minute=change - 60)
+    found = one(results, made_up(needs=Needs(device="gpu")))
+    assert found.verdict == "precondition not met here"
+    assert all(line.figure in found.remark for line in found.lines if line.decides and line.value is not None)
+    assert "; here: " in found.remark
+
+
+def test_a_change_that_reached_nothing_decides_nothing(results: Path) -> None:
+    claim = replace(made_up(), reaches=evidence("reached"))
+    for reached, verdict in ((0, "precondition not met here"), (3, "reproduced")):
+        put(results, "transformer/torch/train/fp32/b4/tiny", 100, minute=reached)
+        effect = StrategyEffect(proven=True, evidence={"reached": reached})
+        for path in results.glob("records/**/*compile*/*.json"):
+            path.unlink()
+        put(results, "transformer/torch/train/compile/b4/tiny", 50, effect=effect, minute=reached)
+        found = one(results, claim)
+        assert found.verdict == verdict
+        assert ("the change reached nothing here" in found.remark) == (reached == 0)
+
+
+def test_what_measures_a_planned_arm_decides_as_its_plan_does() -> None:
+    arms = planned("train/checkpoint", "train/fp32", workloads=GPT, frameworks=TORCH, quantity="added")
+    same, other = (ratios("train/checkpoint", "train/fp32", workloads=GPT, frameworks=TORCH, quantity=q) for q in (ADDED, PEAK))
+    assert [stands_for(same[0].measure, arms, size) for size in ("full", "cpu")] == [True, False]
+    assert not stands_for(other[0].measure, arms, "full"), "another quantity"
+
+
+def test_of_jax_on_a_card_what_is_in_use_is_judged(results: Path) -> None:
+    """As its plan is: its pool grows in ever larger pieces."""
+    card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}}
+    for strategy, reserved, used in (("fp32", 100, 80), ("amp_bf16", 70, 20)):
+        peaks = {"allocator.in_use": used * MIB, "allocator.reserved": reserved * MIB}
+        put(results, f"resnet50/jax/train/{strategy}/b64/full", origin=card, peaks=peaks, peak_samples=[peaks])
+    arm = next(arm for arm in ratios("train/amp_bf16", "train/fp32", workloads=RESNET) if "jax" in arm.name)
+    found = line(replace(made_up(), arms=(arm,)), arm, Measured(Results(results), "m"), "full")
+    assert (found.measured, found.also) == ("-75.0 %", "")
+
+
+def test_on_a_card_reserved_bytes_are_judged_and_allocated_ones_told(results: Path) -> None:
+    card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}}
+    for strategy, reserved, used in (("fp32", 100, 80), ("compile", 70, 20)):
+        peaks = {"allocator.in_use": used * MIB, "allocator.reserved": reserved * MIB}
+        put(results, f"transformer/torch/train/{strategy}/b4/tiny", origin=card, peaks=peaks, peak_samples=[peaks])
+    (line,) = one(results, made_up()).lines
+    assert (line.measured, line.also) == ("-30.0 %", "reserved; allocated: -75.0 %")
+
+
+def on_the_card(results: Path, change: int) -> Measured:
+    """One whose two cases, of half the planned batch, were measured on it."""
+    card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}, "commit": f"{change:040d}"}
+    for strategy, peak in (("fp32", 100), ("checkpoint", change)):
+        put(results, f"transformer/torch/train/{strategy}/b4/full", peak + 10, origin=card, minute=change // 100)
+    return Measured(Results(results), "m")
+
+
+def test_a_cards_measurement_decides_in_place_of_the_plan(results: Path) -> None:
+    """Of the same two cases, at whatever batch; of other cases the plan goes on to decide."""
+    kept = [*ratios("train/checkpoint@-1", "train/fp32@-1", workloads=GPT, frameworks=TORCH, quantity=ADDED)]
+    plans = planned("train/checkpoint", "train/fp32", workloads=GPT, frameworks=TORCH, quantity="added")
+    others = planned("train/compile", "train/fp32", workloads=GPT, frameworks=TORCH, quantity="added")
+    claim = replace(made_up(), arms=(*plans, *others, *kept))
+    for change, sign in ((20, "less"), (130, "more")):
+        here = Measured(Results(results), "nowhere")
+        here.plans = {
+            f"transformer/torch/train/{strategy}/b8/full": Plan(results, "1", 0.01, in_use=peak, peak=peak)
+            for strategy, peak in (("fp32", 100), ("checkpoint", 10), ("compile", 50))
+        }
+        own = [line(claim, arm, here, "cpu") for arm in (*plans, *others)]
+        lines = added(claim, own, [on_the_card(results, change)])
+        assert [one.decides for one in lines] == [False, True, True]
+        assert [one.value for one in lines] == [0.1, 0.5, change / 100]
+        assert (lines[2].name, lines[2].sign, lines[2].device) == ("transformer/torch b4/full, m", sign, "gpu")
+        told = " ".join(remarks(claim, lines)[1])
+        assert f"On a card: transformer/torch b4/full, m: {change - 100:+.1f} %" in told
+        assert "Beside: transformer/torch planned b8/full, h100-80gb: -90.0 %" in told, "nor is the plan withheld"
+
+
+def test_a_card_that_a_sentence_names_is_needed() -> None:
+    needs = Needs(card="RTX 3090")
+    assert needs.unmet(Conditions(device="gpu", card="h100-80gb")) == "needs an RTX 3090: this is h100-80gb"
+    assert needs.unmet(Conditions()) == "needs an RTX 3090: this is no card"
+    assert not needs.unmet(Conditions(device="gpu", card="NVIDIA GeForce RTX 3090"))
+
+
+def test_no_arm_beside_is_withheld_and_missing_cases_are_named(results: Path) -> None:
+    beside = ratios("train/checkpoint", "train/fp32", frameworks=TORCH, label="recomputed")
+    claim = replace(made_up(), evidence=beside)
+    for workload, peak in (("transformer", 60), ("unet3d", 90), ("resnet50", 80)):
+        put(results, f"{workload}/torch/train/fp32/b4/tiny", 100)
+        put(results, f"{workload}/torch/train/checkpoint/b4/tiny", peak)
+        found = one(results, claim)
+        told = found.remark
+        assert "Beside: " not in detail(found).caption, "the table above has the arm"
+        assert "recomputed" in " ".join(row[0] for row in detail(found).rows)
+        assert [row[1] for row in detail(found).rows] == sorted((row[1] for row in detail(found).rows), reverse=True)
+        if workload == "transformer":
+            assert "Beside: transformer/torch recomputed b4/tiny: -40.0 %." in told
+    assert "Beside: recomputed, resnet50/torch, unet3d/torch, transformer/torch: -40.0 % to -10.0 %." in told
+    assert "1 of 1 arms have no number: no records of transformer/torch/train/compile/b4/tiny." in told
+    probe(results, "snippet-jittor_volume_norm", error="AttributeError: no such thing")
+    assert "Beside: as printed jittor_volume_norm.py: AttributeError: no such thing." in one(results, "B16").remark

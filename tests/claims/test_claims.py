@@ -1,0 +1,273 @@
+"""The ledger: every claim is there, verdicts follow the records, and the files behind them exist."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from framebench.analysis.results import Results
+from framebench.claims.advice import NONE
+from framebench.claims.arms import TORCH, ratios, times
+from framebench.claims.entries import Line, qualifier
+from framebench.claims.ledger import entry, ledger
+from framebench.claims.needs import Needs
+from framebench.claims.registry import REGISTRY
+from framebench.claims.rule import DECIDED, Verdict
+from framebench.claims.show import tables
+from framebench.claims.store import Measured
+from framebench.records import store
+from framebench.suite.case import Case
+from framebench.suite.result import StrategyEffect
+from tests.claims.judged import compiled, made_up, one, probe, put, put_ranks
+from tests.handmade import provenance, record
+
+
+def test_a_claim_is_not_judged_by_its_second_metric_alone(results: Path) -> None:
+    for strategy, instrument in (("fp32", "host.rss"), ("compile", "allocator.in_use")):
+        put(results, f"transformer/torch/train/{strategy}/b4/tiny", instrument=instrument)
+    found = one(results, made_up())
+    assert found.lines[0].verdict == "not measured"
+    assert found.verdict == "not measured"
+
+
+UNMET: Verdict = "precondition not met here"
+
+
+def test_without_a_gpu_its_claims_say_so(results: Path) -> None:
+    put(results, "transformer/torch/train/fp32/b4/tiny")
+    for claim in ("A6", "B8", "B14", "C9"):
+        found = one(results, claim)
+        assert (found.verdict, found.value) == (UNMET, None)
+        assert "needs a GPU" in found.remark
+
+
+def test_on_a_gpu_its_claims_are_not_measured_yet(results: Path) -> None:
+    card = provenance(hardware={"cpu": "x", "device": "NVIDIA H200"})
+    case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+    store.write(record(case, provenance=card), store.folder(results, "m", "torch-1", case))
+    for claim in ("A6", "B8", "B14", "C9"):
+        assert one(results, claim).verdict == "not measured"
+
+
+@pytest.mark.parametrize(
+    "needs",
+    [Needs(device="gpu"), Needs(size="full"), Needs(cpu_flag="amx_bf16"), Needs(version="torch<2"), Needs(language="Julia")],
+)
+def test_where_a_precondition_fails_a_number_is_shown_and_decides_nothing(results: Path, needs: Needs) -> None:
+    assert compiled(results, 80).verdict == "reproduced"
+    found = compiled(results, 80, needs=needs)
+    assert (found.verdict, found.value) == (UNMET, None)
+    (arm,) = found.lines
+    assert (arm.verdict, arm.value) == (UNMET, 0.8)
+    assert arm.remark
+    assert arm.remark in found.remark
+    assert found.recommendation == NONE
+
+
+def test_a_precondition_that_is_met_changes_nothing(results: Path) -> None:
+    assert compiled(results, 80, needs=Needs(device="cpu", size="tiny", version="torch>=2")).verdict == "reproduced"
+
+
+@pytest.mark.parametrize(("peak", "verdict"), [(80, "by definition"), (100, "no effect worth having"), (120, "contradicted")])
+def test_no_record_may_violate_a_definition(results: Path, peak: float, verdict: Verdict) -> None:
+    found = compiled(results, peak, definition="it is proven")
+    assert found.verdict == verdict
+    assert "By definition: it is proven." in found.remark
+
+
+def test_arms_that_disagree_are_mixed_and_named(results: Path) -> None:
+    claim = replace(made_up(), arms=ratios("train/compile", "train/fp32", frameworks=TORCH))
+    for workload, peak in (("transformer", 80), ("resnet50", 120), ("unet3d", 100)):
+        put(results, f"{workload}/torch/train/fp32/b4/tiny", 100)
+        put(results, f"{workload}/torch/train/compile/b4/tiny", peak)
+    found = one(results, claim)
+    assert found.verdict == "mixed"
+    for name, verdict in (("transformer", "reproduced"), ("resnet50", "contradicted"), ("unet3d", "no effect worth having")):
+        assert re.search(rf"{verdict}: {name}/torch", found.remark)
+    assert found.recommendation == NONE, "no advice rests on arms that disagree"
+
+
+@pytest.mark.parametrize(("peak", "said"), [(80, "Compile: -20.0 %."), (120, "Do not: +20.0 %."), (100, NONE)])
+def test_advice_follows_the_sign_of_its_arms(results: Path, peak: float, said: str) -> None:
+    assert compiled(results, peak).recommendation.startswith(said)
+
+
+def test_advice_is_refused_where_an_arm_is_missing_or_was_turned(results: Path) -> None:
+    claim = replace(
+        made_up(), arms=ratios("train/compile", "train/fp32", workloads=("transformer", "unet3d"), frameworks=TORCH)
+    )
+    assert compiled(results, 80).recommendation != NONE
+    assert one(results, claim).recommendation == NONE, "one of two arms is missing"
+    put(results, "unet3d/torch/train/fp32/b4/tiny", 100)
+    put(results, "unet3d/torch/train/compile/b4/tiny", 130)
+    assert one(results, claim).recommendation == NONE, "one says the opposite"
+    put(results, "unet3d/torch/train/compile/b4/tiny", 70, minute=1, origin={"commit": "d" * 40})
+    assert one(results, claim).recommendation == "Compile: -20.0 % to -30.0 %. (2 of 2 arms that decide show a decrease.)"
+    three = replace(made_up(), arms=ratios("train/compile", "train/fp32", frameworks=TORCH))
+    assert one(results, three).recommendation == NONE, "most agree, and one is missing"
+    put(results, "resnet50/torch/train/fp32/b4/tiny", 100)
+    put(results, "resnet50/torch/train/compile/b4/tiny", 99.9)
+    assert one(results, three).recommendation == NONE, "one says that there is no effect"
+
+
+@pytest.mark.parametrize(("numbers", "error", "verdict"), [
+    ({"steps": [1.0]}, "", "reproduced"), ({}, "AttributeError: no attribute 'backward'", "snippet does not run"),
+])  # fmt: skip
+def test_what_an_article_prints_is_judged_by_its_run(
+    results: Path, numbers: dict[str, list[float]], error: str, verdict: Verdict
+) -> None:
+    """It is the same wherever the release runs: another machine's run counts."""
+    probe(results, "snippet-jittor_accumulate", found=numbers, error=error)
+    put(results, "transformer/torch/train/fp32/b4/tiny")
+    for machine in ("m", "another"):
+        (claim,) = REGISTRY.chosen(["B22"])
+        found = entry(claim, Measured(Results(results), machine), "tiny")
+        assert found.verdict == verdict
+        assert error in found.remark
+
+
+def test_without_records_a_command_is_given(results: Path) -> None:
+    found = one(results, "A1")
+    assert (found.verdict, found.command) == ("not measured", "framebench claims A1 --run --size tiny")
+    assert found.recommendation == NONE
+    assert "{" not in found.recommendation
+    assert not found.records
+
+
+@pytest.mark.parametrize(("status", "command"), [("wrong", ""), ("ok", "framebench claims T1 --run --size tiny")])
+def test_what_was_tried_in_vain_is_not_asked_for_again(results: Path, status: str, command: str) -> None:
+    for strategy in ("fp32", "compile"):
+        put(results, f"transformer/torch/train/{strategy}/b4/tiny", status=status)
+    assert one(results, made_up(speed=True)).command == command
+
+
+def test_what_ranks_share_is_judged_by_the_fullest(results: Path) -> None:
+    put_ranks(results, "deepspeed_zero0", (200, 200))
+    put_ranks(results, "deepspeed_zero1", (100, 100))
+    put_ranks(results, "deepspeed_zero3", (100, 60), others=50)
+    states, memory, speed = ledger(Results(results), "m", "tiny", ["B21"])
+    assert [(arm.cases[1].split("/")[3], arm.value, arm.verdict) for arm in states.lines if arm.value] == [
+        ("deepspeed_zero1", 0.5, "reproduced"), ("deepspeed_zero3", 0.5, "reproduced"),
+    ]  # fmt: skip
+    held = [arm.value for arm in memory.lines if arm.value and "peak" not in arm.name]
+    assert held == [200 / 300, 150 / 300]
+    assert (memory.verdict, speed.verdict) == ("not measured", "not measured"), "of three measures together"
+    put_ranks(results, "zero_optimizer", (200, 0))
+    put_ranks(results, "ddp", (200, 200))
+    (states, _, _) = ledger(Results(results), "m", "tiny", ["B21"])
+    assert states.verdict == "mixed", "one way hands all states to one rank"
+
+
+def test_one_process_and_the_fullest_of_two_ranks_are_compared_by_one_instrument(results: Path) -> None:
+    put(results, "transformer/torch/train/fp32/b4/tiny", 100)
+    put_ranks(results, "ddp", (200, 200), peak=70, live_bytes=12 * 2**20)
+    put(results, "transformer/jax/train/fp32/b4/tiny", 100)
+    put_ranks(results, "replicated", (200, 200), peak=70, instrument="compiler.plan")
+    peak, states = ledger(Results(results), "m", "tiny", ["B11"])
+    found = {arm.name: arm.value for arm in peak.lines if arm.decides and "transformer" in arm.name}
+    assert list(found.values()) == [0.7, None], "JAX's process has no plan of its own"
+    assert [arm.verdict for arm in states.lines if arm.value] == ["contradicted", "no effect worth having"]
+
+
+def test_what_is_barred_is_told(results: Path) -> None:
+    """It decides nothing, and is not withheld."""
+    found = compiled(results, 80, needs=Needs(device="gpu"))
+    assert "1 arm decides nothing: needs a GPU; here: -20.0 %." in found.remark
+
+
+def test_an_undecided_verdict_says_what_is_left_open(results: Path) -> None:
+    compiled(results, 55, target=times(0.6))
+    put(results, "transformer/torch/train/compile/b4/tiny", 45, minute=1)
+    found = one(results, made_up(target=times(0.6)))
+    assert (found.verdict, found.qualifier) == ("undecided", "reproduced or stronger")
+    assert found.judged == "undecided (reproduced or stronger)"
+
+
+@pytest.mark.parametrize(("transfers", "said"), [(True, ""), (False, "on a CPU")])
+def test_a_cpus_verdict_on_what_a_gpu_may_say_otherwise_says_so(results: Path, transfers: bool, said: str) -> None:
+    compiled(results, 80)
+    assert one(results, replace(made_up(), transfers_to_gpu=transfers)).qualifier == said
+
+
+def test_a_size_whose_arms_alone_say_something_else_is_named() -> None:
+    full = Line("T1", "planned", "planned", True, "undecided", "change", "peak", 1.0, 1.0, 0.9, 1.1, left=DECIDED[:2],
+                planned=True, device="gpu", cases=("transformer/torch/train/fp32/b8/full",))  # fmt: skip
+    small = replace(full, verdict="reproduced", cases=("transformer/torch/train/fp32/b4/cpu",), planned=False, device="cpu")
+    assert qualifier("reproduced", [small, small, full], True) == "undecided at size full"
+    assert qualifier("undecided", [small, full], True) == (
+        "reproduced at size cpu; contradicted or no effect worth having at size full"
+    )
+    assert qualifier("mixed", [small, full], True) == "reproduced at size cpu; undecided at size full"
+    both = [small, replace(small, verdict="weaker")]
+    as_full = [replace(one, cases=full.cases) for one in both]
+    assert qualifier("mixed", [*both, full], True) == "weaker and reproduced at size cpu; undecided at size full"
+    assert qualifier("mixed", [*both, *as_full], True) == "weaker and reproduced at every size"
+    missing = [replace(small, verdict="not measured", value=None)] * 2
+    assert qualifier("reproduced", [full, *missing, small], True) == "undecided at size full; undecided at size cpu"
+
+
+def test_the_range_and_the_advice_are_of_all_arms_that_decide(results: Path) -> None:
+    """Of an undecided one too: nobody's number is left out."""
+    claim = replace(made_up(), arms=ratios("train/compile", "train/fp32", frameworks=TORCH))
+    for workload, peaks in (("transformer", (80,)), ("resnet50", (60,)), ("unet3d", (98.5, 99.5))):
+        put(results, f"{workload}/torch/train/fp32/b4/tiny", 100)
+        for minute, peak in enumerate(peaks):
+            put(results, f"{workload}/torch/train/compile/b4/tiny", peak, minute=minute)
+    found = one(results, claim)
+    assert found.verdict == "reproduced"
+    assert (found.value, found.low, found.high) == pytest.approx((0.8, 0.6, 0.995))
+    assert found.recommendation == "Compile: -0.5 % to -40.0 %. (2 of 3 arms that decide show a decrease.)"
+
+
+def test_options_of_the_compiler_on_one_side_are_told(results: Path) -> None:
+    def with_options(**options: str) -> StrategyEffect:
+        return StrategyEffect(proven=True, evidence={"compiler_options": options})
+
+    compiled(results, 80)
+    assert "Compiled with" not in one(results, made_up()).remark
+    for minute, strategy in enumerate(("compile", "fp32"), 1):
+        effect = with_options(xla_disable_hlo_passes="a_pass")
+        put(results, f"transformer/torch/train/{strategy}/b4/tiny", 80, minute=minute, effect=effect)
+        told = "Compiled with xla_disable_hlo_passes=a_pass on one side alone: transformer/torch b4/tiny."
+        newest = "compile" if minute == 1 else "both"
+        assert (told in one(results, made_up()).remark) == (newest == "compile")
+
+
+def test_no_arm_that_supports_it_is_not_mixed(results: Path) -> None:
+    claim = replace(
+        made_up(), arms=ratios("train/compile", "train/fp32", workloads=("transformer", "unet3d"), frameworks=TORCH)
+    )
+    for workload, peak in (("transformer", 100), ("unet3d", 120)):
+        put(results, f"{workload}/torch/train/fp32/b4/tiny", 100)
+        put(results, f"{workload}/torch/train/compile/b4/tiny", peak)
+    found = one(results, claim)
+    assert (found.verdict, found.measured) == ("not supported", "+0.0 to +20.0 %")
+    assert "contradicted: unet3d/torch" in found.remark
+
+
+def test_what_a_card_has_measured_decides_in_the_published_row(results: Path) -> None:
+    """And stands arm by arm in a table, with the release that was there."""
+    put(results, "transformer/torch/train/fp32/b4/cpu", 100)
+    put(results, "transformer/torch/train/checkpoint/b4/cpu", 60)
+    put(results, "unet3d/torch/train/fp32/b4/cpu")
+    for strategy, peak in (("fp32", 100), ("checkpoint", 55)):
+        path = put(results, f"transformer/torch/train/{strategy}/b8/full", peak, origin={
+            "machine": "card", "hardware": {"cpu": "x", "device": "NVIDIA H200"},
+        })  # fmt: skip
+        there = results / "records" / "card" / path.relative_to(results / "records" / "m")
+        there.parent.mkdir(parents=True)
+        path.rename(there)
+    made = {(made.title, made.machine): made for made in tables(Results(results))}
+    (row,) = [row for row in made["Claims", "m"].rows if row[0] == "A8"]
+    assert row[3].endswith("transformer b4/cpu, transformer b8/full on card")
+    (beside,) = [note for note in made["Claims", "m"].notes if note.startswith("A8: ")]
+    assert "On a card: transformer/torch b8/full, card: -45.0 % reserved; allocated: -45.0 %, reproduced." in beside
+    arms = made["Claims' arms on a GPU", "card"]
+    assert ("A8", "transformer/torch b8/full", "-45.0 % reserved; allocated: -45.0 %", "reproduced") in [
+        (r[0], r[2], r[4], r[5]) for r in arms.rows
+    ]
+    assert {row[5] for row in arms.rows if row[3] == "beside"} <= {"-"}, "what stands beside has no verdict on the claim"
+    assert not any(title.startswith("Claims, measured elsewhere") for title, _ in made), "of full size there are arms alone"

@@ -1,0 +1,156 @@
+"""The ledger as a table, as JSON, and as the list of what is missing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from framebench.analysis.results import Results
+from framebench.claims.entries import as_json
+from framebench.claims.ledger import ledger
+from framebench.claims.registry import REGISTRY
+from framebench.claims.show import detail, table
+from framebench.claims.store import Measured
+from framebench.claims.wanted import wanted
+from framebench.cli.__main__ import app
+from framebench.engine import runner
+from framebench.engine.environments import Environment
+from framebench.engine.groups import pair
+from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite.case import Case
+from tests.claims.judged import compiled, made_up, one, put
+
+
+def test_the_table_has_a_row_for_each_claim_and_keeps_its_shape(results: Path) -> None:
+    reason = "a | b <script>\n`c`"
+    put(results, "transformer/torch/train/fp32/b4/tiny")
+    put(results, "transformer/torch/train/compile/b4/tiny", status="crashed", reason=reason)
+    made = table(ledger(Results(results), "m", "tiny"))
+    assert [row[0] for row in made.rows] == [claim.name for claim in REGISTRY.claims]
+    text = made.markdown()
+    assert "<script>" not in text
+    assert len([line for line in text.splitlines() if line.startswith("| ")]) == len(REGISTRY.claims) + 2
+    assert detail(one(results, made_up())).rows
+
+
+def test_json_has_the_promised_fields(results: Path) -> None:
+    compiled(results, 80)
+    found = json.loads(json.dumps(as_json(one(results, made_up()))))
+    assert {"id", "verdict", "claimed", "measured", "low", "high", "records", "lines"} <= set(found)
+    assert (found["id"], found["measured"]) == ("T1", pytest.approx(0.8))
+    assert {"id", "verdict", "claimed", "measured", "low", "high", "records"} <= set(found["lines"][0])
+
+
+def test_missing_cases_are_collected_once(results: Path) -> None:
+    put(results, "transformer/torch/train/fp32/b4/tiny")
+    found = wanted(REGISTRY.chosen(["B19", "B14", "B16", "C12"]), Measured(Results(results), "m"), "tiny")
+    ids = [case.id for case in found.cases]
+    assert len(set(ids)) == len(ids)
+    assert "transformer/torch/train/compile/b4/tiny" in ids
+    assert "transformer/torch/train/fp32/b4/tiny" in ids, "times are taken beside their baseline"
+    assert sorted(found.probes) == ["inputs", "names", "snippet-jittor_volume_norm", "snippet-torch_batch_norm_3d"]
+
+
+def test_what_is_compared_in_time_is_measured_in_one_block(results: Path) -> None:
+    """With the baseline, which every block of its framework has; or as a pair of its own."""
+    put(results, "transformer/torch/train/fp32/b4/tiny")
+    found = wanted(REGISTRY.chosen(["B15", "B18", "D5", "C8"]), Measured(Results(results), "m"), "tiny")
+    strategies = {tuple(case.strategy for case in pair) for pair in found.pairs}
+    assert strategies == {("memmap", "prefetch"), ("whole_every_step", "gc_every_2+reused")}
+    assert {"amp_bf16+checkpoint", "fp32"} <= {case.strategy for case in found.timed}
+    assert {"lean_rule", "wasteful_rule"} <= {case.strategy for case in found.once}
+    groups = [set(found.once), set(found.timed), {case for pair in found.pairs for case in pair}]
+    assert not groups[0] & (groups[1] | groups[2])
+    together = pair(*found.pairs[0], dict.fromkeys(FRAMEWORKS, Environment("torch", "0", Path("python"))))
+    assert [arm.case for arm in together.always] == list(found.pairs[0])
+
+
+def run(*arguments: str, results: Path) -> Any:
+    return CliRunner().invoke(app, ["claims", *arguments, "--results", str(results)])
+
+
+def test_the_command_prints_json(results: Path) -> None:
+    compiled(results, 80)
+    found = run("B14", "--json", "--size", "tiny", "--machine", "m", results=results)
+    assert found.exit_code == 0
+    assert {entry["verdict"] for entry in json.loads(found.stdout)} == {"precondition not met here"}
+
+
+@pytest.mark.parametrize("arguments", [[], ["mixed precision"], ["B1", "B2"]])
+def test_several_claims_are_a_list_to_choose_from(results: Path, arguments: list[str]) -> None:
+    """A short sentence and a verdict for each, and the command that prints one of them; no arm, no remark."""
+    compiled(results, 80)
+    printed = run(*arguments, "--size", "tiny", "--machine", "m", results=results).stdout
+    names = [claim.name for claim in REGISTRY.chosen(arguments)]
+    assert all(" ".join(f"| {name} |".split()) in _cells(printed) for name in names)
+    assert "decides" not in printed
+    assert not re.search(r"^- ", printed, re.MULTILINE)
+    assert f"framebench claims '{names[0]}'" in re.sub(r"\s+", " ", printed)
+    assert len(printed.splitlines()) < 3 * len(names) + 20
+
+
+def _cells(printed: str) -> str:
+    return re.sub(r"\s+", " ", printed.replace("│", "|"))
+
+
+@pytest.mark.parametrize("arguments", [["B14"], ["B1 memory"], ["B1"], ["a thousand million parameters trains"]])
+def test_one_claim_is_shown_with_its_arms(results: Path, arguments: list[str]) -> None:
+    """All parts of one id, or what alone has the words that were typed."""
+    compiled(results, 80)
+    printed = run(*arguments, "--size", "tiny", "--machine", "m", results=results).stdout
+    told = REGISTRY.chosen(arguments)
+    assert [f"m: {claim.name}: {claim.says}" in re.sub(r"\s+", " ", printed) for claim in told] == [True] * len(told)
+    assert printed.count("decides ┃") == len(told)
+    assert len(re.findall(r"Verdict: .*?What to do: .*?decides ┃", printed, re.DOTALL)) == len(told), "the answer comes first"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["Z9"], "no claim Z9, and none with these words; claims: A1 to A"),
+        (["b1-speed"], "claim B1 has no part 'speed'; its parts: memory, result"),
+        (["A1 speed"], "claim A1 has no parts; type framebench claims A1"),
+        (["--machine", "nowhere"], "machines: m"),
+        (["--size", "huge"], "sizes: cpu, full, tiny"),
+    ],
+)
+def test_mistakes_are_answered_by_what_is_valid(results: Path, arguments: list[str], said: str) -> None:
+    compiled(results, 80)
+    found = run(*arguments, results=results)
+    assert found.exit_code == 2
+    assert said in re.sub(r"\s+", " ", found.output)
+
+
+def test_missing_cases_are_measured_as_by_run(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked of the harness; the harness itself has tests of its own."""
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
+    compiled(results, 80)
+    measured: list[Case] = []
+
+    def measure(found: list[Case], *_: Any) -> list[str]:
+        measured.extend(found)
+        put(results, "transformer/torch/train/width_half/b4/tiny", 50)
+        return ["ok"] * len(found)
+
+    from framebench.claims import command
+
+    monkeypatch.setattr(command, "measure_all", measure)
+    monkeypatch.setattr(command.environments, "ensure", lambda framework, say: None)
+    monkeypatch.setattr(command.environments, "warm", lambda *_: None)
+    planned: list[Case] = []
+    monkeypatch.setattr(command, "planned_for", lambda cases, *_: planned.extend(cases) or [])
+    monkeypatch.setattr("framebench.claims.plans.kept", lambda _: {})
+    found = run("B5", "A6", "--run", "--size", "tiny", results=results)
+    assert found.exit_code == 0, found.output
+    assert {f"resnet50/torch/train/{s}/b64/full" for s in ("fp32", "width_half")} <= {case.id for case in planned}
+    assert {case.framework for case in planned} == {"torch", "jax"}
+    ids = [case.id for case in measured]
+    assert "resnet50/torch/train/width_half/b4/tiny" in ids
+    assert "transformer/torch/train/fp32/b4/tiny" not in ids
+    assert not any(runner.unsupported(case) for case in measured), "what needs a GPU is left to a machine that has one"
+    assert not list(results.glob(".session*"))

@@ -1,0 +1,192 @@
+"""What a claim is judged by: numbers of its arms, as records have them, and the verdicts that follow."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.analysis.results import Results
+from framebench.claims.arms import times
+from framebench.claims.entries import as_json
+from framebench.claims.measures import Nothing, quotient
+from framebench.claims.needs import ANYWHERE
+from framebench.claims.registry import REGISTRY
+from framebench.claims.rule import Verdict
+from framebench.claims.samples import bounds
+from framebench.claims.show import table
+from framebench.claims.store import Measured
+from framebench.claims.wanted import wanted
+from framebench.suite.protocol import VERSION
+from framebench.suite.result import StrategyEffect
+from tests.claims.judged import MIB, compiled, made_up, one, put, turns
+
+
+@pytest.mark.parametrize(("peak", "verdict"), [(80, "reproduced"), (120, "contradicted"), (100, "no effect worth having")])
+def test_directions_are_judged(results: Path, peak: float, verdict: Verdict) -> None:
+    assert compiled(results, peak).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict"),
+    [
+        ([0.5] * 5, "reproduced"),
+        ([2.0] * 5, "contradicted"),
+        ([1.0] * 5, "no effect worth having"),
+        ([0.7, 1.4, 0.8, 1.3, 1.0], "undecided"),
+        ([0.5], "undecided"),  # nothing tells how blocks differ
+    ],
+)
+def test_times_are_judged_over_blocks(results: Path, ratios: list[float], verdict: Verdict) -> None:
+    found = turns(results, ratios)
+    assert found.verdict == verdict
+    assert found.value == pytest.approx(statistics.geometric_mean(ratios), rel=0.01)
+    assert json.loads(json.dumps(as_json(found), allow_nan=False))["low"] == found.low
+    assert ("single draws: no interval" in found.measured) == (len(ratios) == 1)
+
+
+def test_times_without_a_common_block_have_no_ratio(results: Path) -> None:
+    compiled(results, 80)
+    speed = made_up(speed=True)
+    found = one(results, speed)
+    assert (found.verdict, found.value) == ("not measured", None)
+    assert "share no block" in found.remark
+    assert {c.strategy for c in wanted([speed], Measured(Results(results), "m"), "tiny").timed} == {"fp32", "compile"}
+    turns(results, [0.5] * 3)
+    assert not wanted([speed], Measured(Results(results), "m"), "tiny").timed
+
+
+@pytest.mark.parametrize(
+    ("peak", "verdict"),
+    [(60, "reproduced"), (65, "weaker"), (50, "reproduced"), (20, "stronger"), (100, "no effect worth having")],
+)
+def test_sizes_are_judged_and_numbers_are_the_records_own(results: Path, peak: float, verdict: Verdict) -> None:
+    found = compiled(results, peak, target=times(0.5))
+    assert found.verdict == verdict
+    assert found.value == pytest.approx(peak / 100, abs=1e-6)
+    assert found.low <= found.value <= found.high
+    assert f"{peak - 100:+.1f} %" in found.measured
+
+
+def test_a_changed_record_changes_the_verdict(results: Path) -> None:
+    assert compiled(results, 80).verdict == "reproduced"
+    put(results, "transformer/torch/train/compile/b4/tiny", 120, minute=1, origin={"commit": "d" * 40})
+    assert one(results, made_up()).verdict == "contradicted"
+
+
+def test_repeats_of_the_same_code_widen_the_interval(results: Path) -> None:
+    narrow = compiled(results, 80)
+    put(results, "transformer/torch/train/compile/b4/tiny", 85, 0.5, minute=1)
+    wide = one(results, made_up())
+    assert (narrow.low, narrow.high) == (narrow.value, narrow.value)
+    assert wide.low == pytest.approx(0.8)
+    assert wide.high == pytest.approx(0.85)
+    assert len(wide.lines[0].records) == 3
+
+
+def test_resident_memory_has_the_instruments_resolution(results: Path) -> None:
+    for strategy, peak in (("fp32", 100), ("compile", 80)):
+        put(results, f"transformer/torch/train/{strategy}/b4/tiny", peak, instrument="host.rss")
+    found = one(results, made_up())
+    eighth = MIB / 8
+    assert found.low == pytest.approx((80 * MIB * 0.995 - eighth) / (100 * MIB * 1.005 + eighth))
+    assert found.high == pytest.approx((80 * MIB * 1.005 + eighth) / (100 * MIB * 0.995 - eighth))
+
+
+def test_what_resident_memory_cannot_tell_from_nothing_has_no_ratio() -> None:
+    small, large = (bounds([size], "host.rss") for size in (2**16, 2**20))
+    with pytest.raises(Nothing, match="may be zero by host"):
+        quotient(large, small)
+    assert quotient(bounds([2**16], "allocator.in_use"), bounds([2**15], "allocator.in_use")).value == 2
+
+
+def test_two_instruments_have_no_ratio(results: Path) -> None:
+    put(results, "transformer/torch/train/fp32/b4/tiny", instrument="host.rss")
+    put(results, "transformer/torch/train/compile/b4/tiny")
+    assert "cannot be compared" in one(results, made_up()).lines[0].remark
+
+
+def test_the_pinned_version_counts(results: Path) -> None:
+    compiled(results, 80)
+    put(results, "transformer/torch/train/compile/b4/tiny", 300, 9.0, minute=5, version="2.9.1")
+    assert one(results, made_up()).verdict == "reproduced"
+
+
+def test_the_arms_of_a_ratio_share_a_protocol(results: Path) -> None:
+    """The newest that the machine has numbers under."""
+    compiled(results, 80)
+    base, change = (f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("fp32", "compile"))
+    found = one(results, made_up())
+    assert (found.verdict, found.protocol, found.value) == ("reproduced", VERSION, 0.8)
+    assert table([found]).data.iloc[0]["measured"].endswith("; transformer b4/tiny"), "what decides says where"
+    put(results, change, 20, minute=5, origin={"protocol": VERSION + 1})
+    found = one(results, made_up())
+    assert (found.verdict, found.value) == ("not measured", None)
+    assert found.command.startswith("framebench claims T1 --run")
+    put(results, base, 20, minute=5, origin={"protocol": VERSION + 1})
+    found = one(results, made_up())
+    assert (found.verdict, found.protocol, found.value) == ("no effect worth having", VERSION + 1, 1.0)
+    assert f"Measured under protocol {VERSION + 1}." in table([found]).caption
+
+
+@pytest.mark.parametrize("status", ["oom", "crashed", "wrong", "timeout"])
+def test_a_failed_case_has_no_number_but_its_reason(results: Path, status: Any) -> None:
+    put(results, "transformer/torch/train/fp32/b4/tiny")
+    put(results, "transformer/torch/train/compile/b4/tiny", status=status, reason="because of this")
+    found = one(results, made_up())
+    assert (found.verdict, found.value) == ("not measured", None)
+    assert f"{status}: because of this" in found.remark
+
+
+def test_a_strategy_that_was_not_at_work_decides_nothing(results: Path) -> None:
+    put(results, "transformer/torch/train/fp32/b4/tiny")
+    put(results, "transformer/torch/train/compile/b4/tiny", 50, effect=StrategyEffect(proven=False, evidence={}))
+    found = one(results, made_up())
+    assert found.verdict == "not measured"
+    assert "not seen at work" in found.remark
+
+
+@pytest.mark.parametrize(("nodes", "verdict"), [(0, "contradicted"), (7, "reproduced")])
+def test_counts_are_judged(results: Path, nodes: int, verdict: Verdict) -> None:
+    evidence = {"graph_nodes": nodes, "saved_tensors": nodes}
+    put(results, "transformer/torch/eval/no_grad/b4/tiny", effect=StrategyEffect(proven=True, evidence=evidence))
+    found = one(results, replace(REGISTRY.chosen(["C2"])[0], arms=REGISTRY.chosen(["C2"])[0].arms[-2:-1]))
+    assert (found.verdict, found.value, found.low, found.high) == (verdict, nodes, nodes, nodes)
+
+
+def test_shares_are_subtracted_since_one_may_be_zero(results: Path) -> None:
+    """B15 claims that less time is waited. One process has no interval; half a per cent less is not worth having."""
+    (b15,) = REGISTRY.chosen(["B15"])
+    waited = replace(b15, needs=ANYWHERE, arms=b15.arms[:1])
+    for i, (before, after) in enumerate([(0.3, 0.1), (0.31, 0.11), (0.29, 0.1)]):
+        put(results, "resnet50/torch/pipeline/memmap/b4/tiny", shares={"wait": before}, minute=i)
+        put(results, "resnet50/torch/pipeline/prefetch/b4/tiny", shares={"wait": after}, minute=i)
+        if i == 0:
+            assert one(results, waited).verdict == "undecided"
+    assert one(results, waited).verdict == "reproduced"
+    assert one(results, waited).value == pytest.approx(-0.197, abs=0.001)
+    for minute in (10, 11, 12):
+        newer = {"minute": minute, "origin": {"commit": "d" * 40}}
+        put(results, "resnet50/torch/pipeline/memmap/b4/tiny", shares={"wait": 0.005}, **newer)
+        put(results, "resnet50/torch/pipeline/prefetch/b4/tiny", shares={"wait": 0.0}, **newer)
+    assert one(results, waited).verdict == "no effect worth having"
+    assert one(results, "B15").verdict == "precondition not met here", "a card's step is faster, and its wait another share"
+
+
+def test_evidence_that_is_no_number_is_none(results: Path) -> None:
+    put(results, "transformer/torch/eval/no_grad/b4/tiny", effect=StrategyEffect(proven=True, evidence={"graph_nodes": "<b>"}))
+    assert one(results, "C2").verdict == "not measured"
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(1.0, "no effect worth having"), (1.5, "contradicted"), (0.3, "reproduced")])
+def test_exponents_are_judged(results: Path, power: float, verdict: Verdict) -> None:
+    for batch in (4, 8):
+        put(results, f"transformer/torch/eval/no_grad/b{batch}/tiny", 10 * batch**power)
+    (a2,) = REGISTRY.chosen(["A2"])
+    found = one(results, replace(a2, arms=tuple(arm for arm in a2.arms if arm.name == "transformer/torch eval")))
+    assert found.verdict == verdict
+    assert found.value == pytest.approx(power, abs=1e-3)

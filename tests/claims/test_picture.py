@@ -1,0 +1,54 @@
+"""A claim's arms as bars: each interval has its place on the scale, and the claimed value is marked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from framebench.claims.entries import Line
+from framebench.claims.picture import WIDTH, pictures
+from framebench.claims.rule import UNMET
+from framebench.claims.show import arm
+
+
+def line(name: str, low: float, high: float, metric: str = "peak", **changes: Any) -> Line:
+    made = Line(name, name, name, True, "weaker", "change", metric, 1.0, (low + high) / 2, low, high, claimed=0.5)
+    return replace(made, **changes)
+
+
+def test_ends_of_the_scale_are_the_farthest_of_intervals_no_effect_and_claimed() -> None:
+    (picture,) = pictures([line("a", 0.6, 0.8), line("b", 0.7, 0.9, planned=True)])
+    assert (picture.claimed, picture.null) == (0.0, WIDTH), "from half to no effect"
+    assert (picture.least, picture.most, picture.claimed_text) == ("-50.0 %", "+0.0 %", "-50.0 %")
+    first, second = picture.bars
+    assert (first.left, first.width, first.dot) == pytest.approx((0.2 * WIDTH, 0.4 * WIDTH, 0.4 * WIDTH))
+    assert (second.planned, first.planned) == (True, False)
+    assert second.left > first.left
+    assert picture.height > second.y > first.y > 0
+
+
+def test_arms_of_another_metric_have_a_picture_of_their_own_and_deciding_ones_come_first() -> None:
+    beside, none = line("beside", 1.1, 1.2, "time", decides=False), replace(line("none", 0.5, 0.5), low=None)
+    found = pictures([beside, line("a", 0.6, 0.8), none])
+    assert [picture.metric for picture in found] == ["peak", "time"]
+    assert [bar.name for picture in found for bar in picture.bars] == ["a", "beside"], "without an interval nothing is drawn"
+
+
+@pytest.mark.parametrize(("changes", "said"), [({}, "yes"), ({"verdict": UNMET}, "no"), ({"decides": False}, "beside")])
+def test_an_arm_whose_precondition_is_not_met_does_not_decide(changes: dict[str, Any], said: str) -> None:
+    assert arm(line("a", 0.6, 0.8, **changes))[1] == said
+
+
+def test_an_exact_number_is_still_seen() -> None:
+    (picture,) = pictures([line("a", 0.5, 0.5, claimed=None)])
+    assert picture.claimed is None
+    assert picture.bars[0].width == 1
+
+
+def test_a_planned_bar_says_its_card_in_the_caption_alone() -> None:
+    (picture,) = pictures(
+        [line("a bf16 planned b64/full, h100-80gb", 0.6, 0.8, planned=True), line("a planned b8/cpu", 0.7, 0.9)]
+    )
+    assert [bar.label for bar in picture.bars] == ["a bf16 b64/full", "a planned b8/cpu"]

@@ -1,0 +1,76 @@
+"""What articles print, run today: each file says what its record says, and a listing that does not run ends with its error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from framebench.claims import probed_record
+from framebench.claims.registry import REGISTRY
+from framebench.claims.snippets import framework_of, snippets, tried
+from framebench.claims.store import SNIPPET
+from framebench.engine.environments import Environment
+from tests.processes import ROOT
+
+FAIL = {
+    "jittor_accumulate": "RuntimeError",
+    "jittor_attention": "AttributeError",
+    "jittor_memory_limit": "AttributeError",
+    "jittor_volume_norm": "AttributeError",
+}
+INEXACT = {"torch_monitor": {"readings"}, "jittor_optimizer_backward": {"relative_error"}}  # beside counts
+# Most bytes in use -> those of tensors, and what a kernel may take beside them: the operands and the result of one operator
+# once more, in the layout and in the precision that this processor computes in (float32 at most)
+ROWS, LAYER = 1024 * 256, 256 * 256  # numbers of a batch and of a weight in torch_half_autocast
+VOLUME, FILTER = 2 * 16 * 32**3, 16 * 16 * 3**3  # the same in torch_batch_norm_3d, which is in float32
+BY_KERNEL = {
+    ("torch_half_autocast", "most"): (2 * ROWS * 2, (2 * ROWS + LAYER) * 4),
+    ("torch_half_autocast", "most_alone"): (2 * ROWS * 2, (2 * ROWS + LAYER) * 4),
+    ("torch_batch_norm_3d", "plain"): (8 * VOLUME * 4, (2 * VOLUME + FILTER) * 4),
+    ("torch_batch_norm_3d", "normed"): (12 * VOLUME * 4, (2 * VOLUME + FILTER) * 4),
+}
+
+
+def test_every_listing_is_an_arm_and_every_arm_a_listing() -> None:
+    asked = {arm.measure.probe for claim in REGISTRY.claims for arm in claim.every_arm if arm.measure.probe.startswith(SNIPPET)}
+    assert asked == {f"{SNIPPET}{path.stem}" for path in snippets()}
+
+
+TRIED = [
+    pytest.param(
+        path, marks=[pytest.mark.slow, *([pytest.mark.all_cells] if framework_of(path) == "jittor" else [])], id=path.stem
+    )
+    for path in snippets()
+]
+
+
+@pytest.mark.usefixtures("imported_once")
+@pytest.mark.parametrize("snippet", TRIED)
+def test_a_listing_does_today_what_its_record_says(snippet: Path, environment: dict[str, Environment]) -> None:
+    numbers, error = tried(snippet, environment[framework_of(snippet)])
+    assert error.startswith(FAIL[snippet.stem]) if snippet.stem in FAIL else not error
+    assert bool(numbers) != bool(error)
+    recorded = sorted((ROOT / "results" / "claims").glob(f"*/{SNIPPET}{snippet.stem}/*.json"))
+    assert recorded, "framebench claims --run"
+    record = probed_record.read(recorded[-1])
+    assert record.error == error
+    assert record.found.keys() == numbers.keys()
+    for name, value in numbers.items():
+        recorded_value = record.found[name][0]
+        if (snippet.stem, name) in BY_KERNEL:
+            least, beside = BY_KERNEL[snippet.stem, name]
+            assert least <= value <= least + beside
+            assert least <= recorded_value <= least + beside
+        elif name not in INEXACT.get(snippet.stem, set()):
+            assert value == recorded_value, name
+
+
+def test_an_error_names_no_place_of_this_machine(environment: dict[str, Environment], tmp_path: Path) -> None:
+    broken = tmp_path / "torch_broken.py"
+    broken.write_text(f"open({str(tmp_path / 'not there')!r})\n")
+    numbers, error = tried(broken, environment["torch"])
+    assert (numbers, error.split(":")[0]) == ({}, "FileNotFoundError")
+    assert str(tmp_path) not in error
+    assert json.dumps(error)

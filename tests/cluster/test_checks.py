@@ -1,0 +1,219 @@
+"""What somebody sends in: real records pass, and each kind of tampering is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.cluster.checks import MOST_BYTES, Checked, check, files
+from framebench.models.spec import Workload
+from framebench.records import store
+from framebench.suite.protocol import VERSION
+from tests.material import MACHINE, RESULTS
+from tests.processes import framebench, plain_user
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> Path:
+    """Real records of one block, and what else there is of these cases."""
+    for strategy in ("fp32", "checkpoint"):
+        where = Path("records", MACHINE, "torch-2.13.0", f"transformer.torch.train.{strategy}.b4.cpu")
+        shutil.copytree(RESULTS / where, tmp_path / where)
+    return tmp_path
+
+
+def of_a_block(root: Path) -> list[Path]:
+    """A file of each of two arms that were alive together; the second has times too."""
+    every: dict[str, list[Path]] = {}
+    for file in sorted(root.rglob("*.json")):
+        if (turns := store.read(file).turns) and turns.at_s:
+            every.setdefault(turns.block, []).append(file)
+    return next(found for found in every.values() if len(found) == 2)
+
+
+def change(file: Path, how: Change) -> None:
+    text = json.loads(file.read_text())
+    how(text)
+    file.write_text(json.dumps(text))
+
+
+def problems(root: Path) -> str:
+    return "\n".join(check(root).problems)
+
+
+def test_real_records_have_no_problem_but_notes() -> None:
+    found = check(RESULTS)
+    assert found.records
+    assert not found.problems
+
+
+def test_records_of_an_older_protocol_are_noted(sent: Path) -> None:
+    change(of_a_block(sent)[0], lambda r: r["provenance"].update(protocol=VERSION - 1))
+    assert any(note.startswith("1 of ") and f"older protocol than {VERSION}" in note for note in check(sent).notes)
+
+
+def in_float64(**changed: Any) -> dict[str, Any]:
+    """What a float64 check says that has passed, changed."""
+    right = {"case": "c", "computed": True, "passed": True, "worst": "head", "error": 1e-12, "tolerance": 1e-9}
+    return right | changed
+
+
+def test_a_right_answer_in_float64_is_no_problem(sent: Path) -> None:
+    for answer in (in_float64(), in_float64(computed=False, reason="int8")):
+        change(of_a_block(sent)[0], lambda r, answer=answer: r["verification"].update(mathematics=answer))
+        assert not problems(sent)
+
+
+FAST = "floating-point operations a second"
+TAMPERED: dict[str, tuple[Change, str]] = {
+    "a tenth of the time": (lambda r: r.update(step_s=[s / 10 for s in r["step_s"]]), FAST),
+    "more time than there was": (lambda r: r["step_s"].__setitem__(0, 1000.0), "of a process that took"),
+    "times of one's own": (lambda r: r.update(step_s=[0.5] * len(r["step_s"])), "exactly the same time"),
+    "a step that lasts into another's": (lambda r: r.update(step_s=[s * 1.8 for s in r["step_s"]]), "was not over"),
+    "a step too few": (lambda r: r["step_s"].pop(), "do not belong together"),
+    "another's place": (lambda r: r["turns"].update(arm=r["turns"]["arm"] + 1), "is no arm"),
+    "another seed": (lambda r: r["turns"].update(seed=1), "differ in their seed"),
+    "another reference": (lambda r: r["turns"]["reference_s"].__setitem__(0, 0.02), "time of the reference product"),
+    "less than the parameters": (lambda r: r.update(peaks={"host.rss": 1000}), "its parameters alone have"),
+    "more than the machine has": (lambda r: r.update(peaks={"host.rss": 2**50}), "on a machine with"),
+    "a peak of no sample": (
+        lambda r: r.update(peaks={"host.rss": 10**9}, peak_samples=[{"host.rss": 10**9 + 1}]), "none of its samples"
+    ),
+    "passed beyond its tolerance": (
+        lambda r: r["verification"]["relative_error"].update(loss_0=0.5), "beyond its tolerance.*\n.*not that of the values"
+    ),
+    "other references": (lambda r: r["verification"].update(golden={"loss_0": 1.0}), "other values than those"),
+    "a tensor beyond its tolerance": (
+        lambda r: next(iter(r["verification"]["tensors"].values())).update(failed=1), "tensors of .* are beyond"
+    ),
+    "wrong mathematics": (
+        lambda r: r["verification"].update(mathematics=in_float64(passed=False, reason="x")), "mathematics is wrong in float64"
+    ),
+    "mathematics beyond its tolerance": (
+        lambda r: r["verification"].update(mathematics=in_float64(error=1e-5)), "in float64, though head is beyond"
+    ),
+    "mathematics without an error": (
+        lambda r: r["verification"].update(mathematics=in_float64(error=None)), "in float64, though head is beyond"
+    ),
+    "mathematics not computed for no reason": (
+        lambda r: r["verification"].update(mathematics=in_float64(computed=False)), "for no reason that it says"
+    ),
+    "no verification": (lambda r: r.update(verification=None), "nothing was verified"),
+    "wrong with numbers": (lambda r: r.update(status="wrong", reason="x"), "and yet it has measurements"),
+    "no effect": (lambda r: r.update(effect=None), "whether the strategy took effect"),
+    "no commit": (lambda r: r["provenance"].update(commit=None), "which code measured"),
+    "a protocol to come": (lambda r: r["provenance"].update(protocol=99), "protocol 99"),
+    "the future": (lambda r: r["provenance"].update(measured_at="2999-01-01T00:00:00Z"), "in the future"),
+    "no hardware": (lambda r: r["provenance"].update(hardware={}), "machine's cpu, cores"),
+    "planted": (lambda r: r["provenance"].update(planted={"spin": 0.1}), "planted"),
+    "another machine": (lambda r: r["provenance"].update(machine="mine"), "lies under the machine"),
+    "another version": (lambda r: r["provenance"].update(versions={"torch": "9"}), "lies under torch-2.13.0"),
+    "another case": (lambda r: r.update(case="unet3d/torch/train/fp32/b4/cpu"), "lies under the case"),
+    "a field of one's own": (lambda r: r.update(better=True), "not a framebench record: better"),
+    "a newer schema": (lambda r: r.update(schema_version=9), "written in schema 9"),
+    "a reference in no time": (lambda r: r["turns"]["reference_s"].__setitem__(0, 0.0), "reference_s.0"),
+    "a reference in next to no time": (
+        lambda r: (r["turns"].update(reference_s=[1e-300] * len(r["step_s"])), r.update(step_s=[s / 1e9 for s in r["step_s"]])),
+        FAST,
+    ),
+    "more steps than a float has": (lambda r: r["turns"].update(steps=10**400), "turns.steps"),
+    "more threads than a float has": (lambda r: r["provenance"].update(threads=10**400), "provenance.threads"),
+    "before the first year": (lambda r: r["provenance"].update(measured_at="0001-01-01T00:00:00+14:00"), "measured_at"),
+    "memory in words": (lambda r: r["provenance"]["hardware"].update(memory_bytes="16 GiB"), "memory_bytes is a number"),
+    "a scenario of another workload": (lambda r: r.update(case="resnet50/torch/varlen/padded/b4/cpu"), "lies under the case"),
+    "a batch that nobody has memory for": (
+        lambda r: r.update(case="transformer/torch/varlen/padded/b9999999/cpu"), "lies under the case"
+    ),
+    "an order to the terminal": (lambda r: r["provenance"].update(versions={"torch": "\x1b[2J\n"}), r"torch \?\[2J\?"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_what_was_changed_is_named(name: str, sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Workload, "lengths")  # what a stranger's batch would make here may fill the memory
+    how, said = TAMPERED[name]
+    assert not problems(sent)
+    change(of_a_block(sent)[1], how)
+    found = check(sent).problems
+    assert re.search(said, "\n".join(found)), found
+    assert all(sentence.isprintable() for sentence in found)
+
+
+def test_records_without_times_have_no_problem(sent: Path) -> None:
+    """As `framebench run --rounds 0` writes them."""
+    without = {"round": [], "at_s": [], "reference_s": [], "reference_flop": 0.0}
+    for file in sent.rglob("*.json"):
+        change(file, lambda r: r.update(step_s=[], instructions=[], turns=(turns := r.get("turns")) and turns | without))
+    assert not problems(sent)
+
+
+def test_what_nvml_saw_from_outside_is_of_no_step(sent: Path) -> None:
+    seen = {"peaks": {"host.rss": 10**9, "device.process": 2 * 10**9}, "peak_samples": [{"host.rss": 10**9}]}
+    change(of_a_block(sent)[1], lambda r: r.update(seen))
+    assert not problems(sent)
+
+
+def test_folders_that_cannot_be_looked_into_or_are_links_are_named(sent: Path, tmp_path: Path) -> None:
+    (linked := tmp_path / "linked").mkdir()
+    (linked / "records").symlink_to(sent / "records", target_is_directory=True)
+    assert "records: a link; it was not followed" in problems(linked)
+    for folder in (tmp_path, *tmp_path.parents[:3]):  # a process of pytest-xdist has a folder of its own
+        folder.chmod(0o755)
+    closed = of_a_block(sent)[0].parent
+    closed.chmod(0)
+    with plain_user():
+        assert f"{closed}: Permission denied" in problems(sent)
+
+
+def test_a_measurement_that_is_there_twice_is_named(sent: Path) -> None:
+    file = of_a_block(sent)[0]
+    copy = shutil.copy(file, file.with_name(file.stem + "-1.json"))
+    assert f"{copy}: the same measurement as {file}" in problems(sent) or f"{file}: the same measurement as {copy}" in problems(
+        sent
+    )
+
+
+def test_what_is_no_record_is_not_opened(sent: Path) -> None:
+    secret = sent.parent / f"{sent.name}-secret.json"
+    secret.write_text("{}")
+    where = of_a_block(sent)[0].parent
+    (where / "20260101T000000000001.json").symlink_to(secret)
+    (where / "linked").symlink_to(sent.parent, target_is_directory=True)
+    (where / "evil.py").write_text("raise SystemExit(9)")
+    (where / "20260101T000000000002.json").write_bytes(b" " * (MOST_BYTES + 1))
+    os.mkfifo(where / "20260101T000000000003.json")
+    (where / "\x1b[2J.json").write_text("{}")
+    found = Checked()
+    assert len(list(files(sent / "records", found))) == len(list(sent.rglob("2*.json"))) - 3
+    assert len(found.problems) == 6
+    assert all("not opened" in said for said in found.problems)
+    assert len(said := check(sent).problems) == 6
+    assert all(sentence.isprintable() for sentence in said)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"schema_version": 1e999}', "\x00", "", '{"case": "\x1b[2J"}', "9" * 100_000])
+def test_damage_is_a_sentence(text: str, sent: Path) -> None:
+    of_a_block(sent)[0].write_text(text)
+    (said,) = check(sent).problems
+    assert "not a framebench record" in said
+    assert said.isprintable()
+
+
+def test_the_command_says_yes_or_no(sent: Path) -> None:
+    done = framebench("check-results", str(sent))
+    assert done.returncode == 0, done.stdout
+    assert " 0 problems" in done.stderr
+    change(of_a_block(sent)[1], TAMPERED["no commit"][0])
+    done = framebench("check-results", str(sent), "--json")
+    assert done.returncode == 1
+    assert len(json.loads(done.stdout)["problems"]) == 1
+    assert framebench("check-results", str(sent / "records")).returncode == 1

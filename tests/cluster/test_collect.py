@@ -1,0 +1,134 @@
+"""Records of several folders in one: each once, none lost, nothing changed in silence."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.cluster.collect import CONFLICTS, NODES, Collected, collect
+from framebench.records import store
+from framebench.records.provenance import LONGEST, BadMachine, fingerprint
+from framebench.records.record import Record
+from tests.handmade import CASE, blocks, provenance, record
+from tests.processes import framebench
+
+HARDWARE: dict[str, Any] = {
+    "cpu": "x", "cores": 2, "logical_cores": 4, "memory_bytes": 2**34, "system": "Linux 6.1 x86_64", "libc": "glibc 2.36",
+}  # fmt: skip
+OTHER = HARDWARE | {"cpu": "y"}
+
+
+def folder(where: Path, machine: str, hardware: dict[str, Any] = HARDWARE, count: int = 3, session: str = "s") -> Path:
+    """A results folder with so many records of a machine."""
+    for found in blocks([(CASE, [[1.0]] * count)], machine=machine, hardware=hardware, session=session):
+        store.write(found, store.folder(where, machine, "torch-1", found.parsed))
+    return where
+
+
+def records(root: Path) -> list[Record]:
+    return list(store.read_all(root))
+
+
+def counts(found: Collected) -> tuple[int, int, int, int]:
+    return len(found.added), found.present, len(found.conflicts), len(found.unreadable)
+
+
+def test_again_and_in_any_order_the_same(tmp_path: Path) -> None:
+    folders = [folder(tmp_path / str(i), f"node{i}", session=str(i)) for i in range(4)]
+    assert counts(collect(folders, tmp_path / "a")) == (12, 0, 0, 0)
+    random.Random(1).shuffle(folders)
+    assert counts(collect(folders, tmp_path / "a")) == (0, 12, 0, 0)
+    assert counts(collect([tmp_path / "a", *folders], tmp_path / "b", "kind")) == (12, 12, 0, 0)
+    assert len(records(tmp_path / "a")) == len(records(tmp_path / "b")) == 12
+
+
+def test_equal_machines_have_one_name_and_are_still_told_apart(tmp_path: Path) -> None:
+    folders = [folder(tmp_path / name, name, session=name) for name in ("n1", "n2")]
+    assert dict(collect(folders, tmp_path / "all", "kind").machines) == {"kind": {"n1", "n2"}}
+    assert {(r.provenance.machine, r.provenance.node) for r in records(tmp_path / "all")} == {("kind", "n1"), ("kind", "n2")}
+    collect([folder(tmp_path / "n3", "n3", session="n3")], tmp_path / "all")
+    assert {r.provenance.machine for r in records(tmp_path / "all")} == {"kind"}
+
+
+def test_two_kinds_of_machine_of_one_name_are_two(tmp_path: Path) -> None:
+    folders = [folder(tmp_path / "a", "localhost"), folder(tmp_path / "b", "localhost", OTHER)]
+    assert counts(collect(folders, tmp_path / "all")) == (6, 0, 0, 0)
+    named = {r.provenance.machine: r.provenance.hardware["cpu"] for r in records(tmp_path / "all")}
+    assert named == {"localhost": "x", f"localhost-{fingerprint(OTHER)}": "y"}
+    assert counts(collect(folders, tmp_path / "all")) == (0, 6, 0, 0)
+
+
+def test_a_record_that_says_something_else_of_the_same_measurement_is_kept_aside_and_shown(tmp_path: Path) -> None:
+    one, other = folder(tmp_path / "a", "m"), folder(tmp_path / "b", "m")
+    changed = next(other.rglob("*.json"))
+    text = json.loads(changed.read_text())
+    changed.write_text(json.dumps(text | {"step_s": [0.5]}))
+    for _ in range(2):  # the conflict is one, however often it is collected
+        done = framebench("collect", str(one), str(other), "--results", str(tmp_path / "all"))
+        assert done.returncode == 1
+        assert "says another step_s than" in done.stderr
+        assert len(records(tmp_path / "all")) == 3
+        assert all(set(r.step_s) == {1.0} for r in records(tmp_path / "all"))
+        (aside,) = (tmp_path / "all" / CONFLICTS).iterdir()
+        assert store.read(aside).step_s == [0.5]
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_collected(tmp_path: Path) -> None:
+    source = folder(tmp_path / "a", "m")
+    where = next(source.rglob("*.json")).parent
+    (where / "broken.json").write_text("{")
+    store.write(record(CASE), source / "records" / "m" / "jax-1" / "elsewhere")
+    found = collect([source], tmp_path / "all")
+    assert counts(found) == (3, 0, 0, 2)
+    assert any("a record of torch, but in the folder jax-1" in sentence for sentence in found.unreadable)
+
+
+def test_the_machines_folders_of_a_run_on_many_are_collected_into_it(tmp_path: Path) -> None:
+    for name in ("n1", "n2"):
+        folder(tmp_path / NODES / name, name, session=name)
+    done = framebench("collect", str(tmp_path), "--results", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "6 records added, 0 known" in done.stdout
+    assert "6 known" in framebench("collect", str(tmp_path), "--results", str(tmp_path)).stdout
+
+
+def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
+    inside = folder(tmp_path / "a", "m") / "records"
+    done = framebench("collect", str(inside), "--results", str(tmp_path / "all"))
+    assert done.returncode == 1
+    assert f"{inside}: no records to collect; name a folder that has records/ or nodes/ in it" in done.stderr
+
+
+def test_a_long_name_stays_a_name(tmp_path: Path) -> None:
+    name = "m" * LONGEST
+    collect([folder(tmp_path / "a", name), folder(tmp_path / "b", name, OTHER)], tmp_path / "all")
+    assert {len(r.provenance.machine) for r in records(tmp_path / "all")} == {LONGEST}
+    assert len(records(tmp_path / "all")) == 6
+
+
+def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadMachine):
+        collect([folder(tmp_path / "a", "m")], tmp_path / "all", "../../elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({"memory_bytes": 2**34 - 2**27}, True),
+        ({"libc": "glibc 2.40", "system": "Linux 6.9 x86_64"}, True),
+        ({"system": "Linux 6.1 aarch64"}, False),
+        ({"memory_bytes": 2**35}, False),
+        ({"gpus": ["H100"]}, False),
+        ({"transparent_huge_pages": "always"}, False),
+    ],
+)
+def test_what_the_fingerprint_of_a_machine_is_made_of(change: dict[str, Any], same: bool) -> None:
+    assert (fingerprint(HARDWARE | change) == fingerprint(HARDWARE)) is same
+
+
+def test_an_older_record_has_a_fingerprint_too() -> None:
+    assert fingerprint(provenance().hardware)

@@ -1,0 +1,29 @@
+"""What a run on many machines takes, by arithmetic that can be done in the head."""
+
+from __future__ import annotations
+
+from framebench.cluster.table import comparisons
+from framebench.suite.case import Case
+from tests.handmade import blocks
+
+TORCH = Case("transformer", "torch", "train", "fp32", 4)
+JAX = [Case("transformer", "jax", "train", strategy, 4) for strategy in ("fp32", "checkpoint")]
+
+
+def test_hours_follow_from_the_minutes_of_blocks() -> None:
+    found = [
+        r.model_copy(update={"spent_s": {"total": 40.0}})
+        for r in blocks([(case, [[1.0], [1.0]]) for case in (TORCH, *JAX)], machine="m")
+    ]
+    verified = {"step_s": [], "turns": found[0].turns and found[0].turns.model_copy(update={"block": "beside other work"})}
+    untimed = [r.model_copy(update=verified) for r in found]
+    (table,) = comparisons([*found, *untimed])
+    # three processes of 40 s for two cases of JAX: 10,000 cases, five times, are 25,000 units of 2 minutes
+    row = "| 2 | 2.0 | 2.0 | 2.0 | 25,000 | 8.3 |"
+    assert f"| jax {row}" in table.markdown()
+    assert f"| all {row}" in table.markdown()
+    assert "| torch |" not in table.markdown()
+
+
+def test_without_blocks_there_is_no_table() -> None:
+    assert not list(comparisons([]))

@@ -1,0 +1,137 @@
+"""Whether a prediction fits, and the search for the largest batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from framebench.devices.catalog import find
+from framebench.devices.fit.fitting import CONTEXT, PLANS, Offer, Search
+from framebench.devices.plans.planned import Origin, Planned
+from framebench.suite.case import Case
+
+CARD = find("a100-40gb")
+MEMORY = CARD.memory_bytes
+CASE = Case("transformer", "torch", "train", "fp32", 1, "full")
+
+
+def planned(case: Case, size: int | None, **fields: object) -> Planned:
+    origin = Origin(planned_at=datetime.now(UTC), command="", commit=None, dirty=None, code="", wall_s=0)
+    told = {"outcome": "planned", "peak_bytes": size, "source": "allocator.simulated"} | fields
+    return Planned(
+        case=case.id, device=CARD.name, framework=case.framework, framework_version="0", origin=origin, **told,
+    )  # fmt: skip
+
+
+def offer(size: int, error: float, budget: int | None = None) -> Offer:
+    return Offer(CASE, planned(CASE, size), CARD, error, budget)
+
+
+def test_the_largest_context_and_the_error_must_fit_too() -> None:
+    largest = int((MEMORY - CONTEXT[1]) / 1.1)
+    assert (offer(largest, 0.1).fits, offer(largest, 0.1).answer) == (True, "fits")
+    assert offer(largest + 2**20, 0.1).fits is None
+
+
+def test_what_does_not_fit_with_the_smallest_does_not() -> None:
+    smallest = int((MEMORY - CONTEXT[0]) / 0.9) + 1
+    assert (offer(smallest, 0.1).fits, offer(smallest, 0.1).answer) == (False, "does not fit")
+    assert offer(smallest - 2**20, 0.1).fits is None
+
+
+def test_in_between_the_answer_says_on_what_it_depends() -> None:
+    at_four_percent = int((MEMORY - CONTEXT[1]) / 1.04)
+    assert offer(at_four_percent, 0.1).answer == "fits if the prediction is at most 4.0% low"
+    above = int((MEMORY - CONTEXT[1]) / 0.95)
+    assert offer(above, 0.1).answer == "fits only if the prediction is 5.0% high"
+
+
+def test_a_budget_counts_in_the_place_of_the_device_s_memory() -> None:
+    assert offer(2**30, 0, budget=2**30 + CONTEXT[1]).fits
+    assert not offer(2**30, 0, budget=2**30).fits
+    assert offer(2**30, 0, budget=2**50).memory == MEMORY
+
+
+def test_what_was_refused_does_not_fit_and_what_failed_is_not_known() -> None:
+    refused = planned(CASE, None, outcome="refused", reason="needs much", needs_bytes=2**40)
+    failed = planned(CASE, None, outcome="failed", reason="it took longer than ten minutes")
+    assert Offer(CASE, refused, CARD, 0.1).fits is False
+    assert Offer(CASE, failed, CARD, 0.1).fits is None
+    assert "ten minutes" in Offer(CASE, failed, CARD, 0.1).answer
+
+
+def searched(size: Callable[[int], int], unit: int = 1, framework: str = "torch") -> Search:
+    case = Case("transformer", framework, "train", "fp32", unit, "full")
+    search = Search(case, CARD, 0.0)
+    while wanted := search.next():
+        assert wanted.batch not in search.tried
+        search.tried[wanted.batch] = planned(wanted, size(wanted.batch))
+    return search
+
+
+@pytest.mark.parametrize("unit", [1, 4])
+@pytest.mark.parametrize(("fixed", "slope"), [(2**30, 2**30), (2**33, 7 * 2**27), (0, 2**26)])
+def test_the_largest_batch_of_a_line_is_found_and_the_next_tried(fixed: int, slope: int, unit: int) -> None:
+    search = searched(lambda batch: fixed + slope * batch, unit)
+    right = (MEMORY - CONTEXT[1] - fixed) // slope // unit * unit
+    assert (search.offer.batch, search.offer.complete, search.offer.fits) == (right, True, True)
+    assert len(search.tried) <= 6
+
+
+def test_a_search_over_plateaus_ends() -> None:
+    """Segments make steps, and the first two batches may need the same."""
+    step = 20 * 2**20
+    search = searched(lambda batch: -(-batch * 2**22 // step) * step)
+    assert len(search.tried) <= PLANS["torch"]
+    assert search.offer.fits
+    assert search.offer.batch > 8000
+
+
+@pytest.mark.parametrize("end", [420, 560, 650, 900, 1250])
+def test_where_a_compiler_keeps_to_its_limit_both_ends_are_near(end: int) -> None:
+    """As XLA does: it computes values again, until that helps no more. Through such sizes each line ends too low."""
+    pool, slope = MEMORY * 7 // 10, 2**27
+    search = searched(lambda batch: min(slope * batch, pool) if batch <= end else slope * batch, framework="jax")
+    assert search.offer.batch <= end < search.offer.below
+    assert search.offer.below <= 1.2 * search.offer.batch
+
+
+def test_a_search_that_was_cut_short_says_or_more() -> None:
+    search = searched(lambda batch: round(2**28 * batch**0.5), framework="jax")  # each line ends too low
+    assert len(search.tried) == PLANS["jax"]
+    assert not search.offer.complete
+
+
+def test_where_the_smallest_batch_does_not_fit_nothing_more_is_planned() -> None:
+    search = searched(lambda batch: 2**40 * batch)
+    assert list(search.tried) == [1]
+    assert search.offer.fits is False
+
+
+def test_a_compiler_is_asked_until_the_next_batch_does_not_fit() -> None:
+    """Arguments, which no batch changes, are a point of the line."""
+    case = Case("transformer", "jax", "train", "fp32", 1, "full")
+    search = Search(case, CARD, 0.0)
+    while wanted := search.next():
+        parts = {"arguments": 2**32, "outputs": 2**32, "temporaries": 2**30 * wanted.batch, "aliased": 2**32}
+        size = parts["arguments"] + parts["temporaries"]
+        search.tried[wanted.batch] = planned(wanted, size, source="compiler.plan", parts=parts)
+    largest = (MEMORY - CONTEXT[1] - 2**32) // 2**30
+    assert list(search.tried) == [4, largest, largest + 1]
+    assert search.offer.fits
+    assert search.offer.complete
+
+
+def test_a_small_first_batch_does_not_hold_a_compiler_back() -> None:
+    """Its plans have no segments that would hide how a small one grows."""
+    search = searched(lambda batch: 2**24 * batch, framework="jax")
+    assert list(search.tried)[1] > 16 * 4
+    assert search.offer.batch > 0.95 * (MEMORY - CONTEXT[1]) / 2**24 > 2000
+
+
+def test_where_the_first_batch_does_not_fit_the_smallest_is_tried() -> None:
+    search = searched(lambda batch: 2**34 * batch, framework="jax")
+    assert list(search.tried) == [4, 1, 2, 3]
+    assert (search.offer.batch, search.offer.complete) == (2, True)

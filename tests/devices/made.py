@@ -1,0 +1,33 @@
+"""Predictions made by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from framebench.devices.plans.planned import Origin, Planned
+from framebench.devices.plans.version import PLANNER_VERSION
+
+MIB = 2**20
+CASE = "transformer/jax/train/fp32/b1/tiny"
+PARTS = {"arguments": 5 * MIB, "outputs": 4 * MIB, "temporaries": 7 * MIB, "aliased": 4 * MIB}
+
+
+def origin(**changes: Any) -> Origin:
+    told: dict[str, Any] = {
+        "planned_at": datetime(2026, 11, 26, tzinfo=UTC),
+        "command": "by hand",
+        "commit": None,
+        "dirty": None,
+        "code": str(PLANNER_VERSION),
+        "wall_s": 1.0,
+    }
+    return Origin(**(told | changes))
+
+
+def planned(**changes: Any) -> Planned:
+    told: dict[str, Any] = {
+        "case": CASE, "device": "h100-80gb", "framework": "jax", "framework_version": "0.10.2", "source": "compiler.plan",
+        "outcome": "planned", "peak_bytes": 12 * MIB, "parts": PARTS, "origin": origin(),
+    }  # fmt: skip
+    return Planned(**(told | changes))

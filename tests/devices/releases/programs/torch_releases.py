@@ -1,0 +1,17 @@
+"""What `torch_other` tells of a case on a device where PyTorch says that it is each of these releases. Printed as JSON."""
+
+import json
+import sys
+
+import torch
+
+from framebench.devices.catalog import find
+from framebench.devices.releases import torch_other
+from framebench.suite.case import Case
+
+told = {}
+case, device, *releases = sys.argv[1:]
+for release in releases:
+    torch.__version__ = release
+    told[release] = torch_other.plan(Case.of(case), find(device))
+print(json.dumps(told))

@@ -1,0 +1,100 @@
+"""Partial sums in memory, by the sizes that an H200's own history has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from framebench.devices.catalog import find
+from framebench.devices.simulation.torch_card import Card
+from framebench.devices.simulation.torch_sums import of_columns, of_embedding
+
+H200 = find("h200-141gb")
+CARD = Card((9, 0), cores=H200.cores, threads_per_core=H200.threads_per_core)
+MIB = 2**20
+
+
+class Shaped:
+    """What is asked of a tensor."""
+
+    def __init__(self, *shape: int, item: int = 4, contiguous: bool = True, kind: str = "real") -> None:
+        self.shape, self.item, self.whole, self.kind = shape, item, contiguous, kind
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def numel(self) -> int:
+        size = 1
+        for length in self.shape:
+            size *= length
+        return size
+
+    def element_size(self) -> int:
+        return self.item
+
+    def is_contiguous(self) -> bool:
+        return self.whole
+
+    def is_floating_point(self) -> bool:
+        return self.kind == "real"
+
+    def is_complex(self) -> bool:
+        return self.kind == "complex"
+
+
+@pytest.mark.parametrize(
+    ("columns", "size"),
+    [(768, 48 * MIB), (2304, int(132.75 * MIB)), (3072, 132 * MIB)],
+)
+def test_a_bias_s_gradient_has_the_card_s_workspace(columns: int, size: int) -> None:
+    """8 x 1024 tokens, as in the history of the Transformer: twelve of each a step."""
+    assert list(of_columns((Shaped(8192, columns), [0]), CARD)) == [(size, True), (size, False)]
+    assert list(of_columns((Shaped(8, 1024, columns), [0, 1]), CARD)) == [(size, True), (size, False)]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (Shaped(8, 786432), [0]),  # few rows: each thread adds up its column
+        (Shaped(8192, 768), [1]),  # along a row blocks of threads share no memory worth counting
+        (Shaped(8192, 768, contiguous=False), [0]),
+        (Shaped(8192, 768), [0, 1]),
+        (Shaped(8192, 768), None),
+        (Shaped(8192, 768),),
+        (Shaped(), []),
+    ],
+)
+def test_other_sums_have_none(args: tuple[Any, ...]) -> None:
+    assert sum(size for size, _ in of_columns(args, CARD)) == 0
+
+
+@pytest.mark.parametrize(("item", "kind", "times"), [(2, "real", 1), (8, "real", 2), (1, "whole", 2), (16, "complex", 4)])
+def test_a_partial_sum_is_as_wide_as_what_a_kernel_adds_up_in(item: int, kind: str, times: int) -> None:
+    """Half precision in float32, float64 in itself, truth values in int64, complex128 in two of float64."""
+    single, other = (
+        next(of_columns((values, [0]), CARD))[0] for values in (Shaped(8192, 768), Shaped(8192, 768, item=item, kind=kind))
+    )
+    assert other == times * single > 0
+
+
+def test_an_unknown_card_has_none() -> None:
+    assert sum(size for size, _ in of_columns((Shaped(8192, 768), [0]), Card((9, 0)))) == 0
+
+
+def test_an_embedding_s_rows_are_summed_as_on_the_card() -> None:
+    """27,681,792 bytes for 8,192 tokens of 50,304 words, 72,088 for the offsets; all are given back."""
+    result = object()
+    events = list(of_embedding([result], (Shaped(8, 1024, 768), Shaped(8, 1024, item=8), 50304, -1, False)))
+    assert (27_681_792, True) in events
+    assert (72_088, True) in events
+    assert events.index((27_681_792, True)) > events.index(result)  # type: ignore[arg-type]
+    taken = [one[0] for one in events if one is not result and one[1]]  # type: ignore[index]
+    given = [one[0] for one in events if one is not result and not one[1]]  # type: ignore[index]
+    assert sorted(taken) == sorted(given)
+
+
+def test_few_indices_are_not_sorted() -> None:
+    few = (Shaped(3, 1024, 768), Shaped(3, 1024, item=8), 50304)
+    assert of_embedding(["gradient"], (*few, -1, False)) == ["gradient"]
+    assert len(list(of_embedding(["gradient"], (*few, 0, False)))) > 1, "with a padding index they are"

@@ -1,0 +1,46 @@
+"""The largest batch that fits: for certain, in the memory of three cards."""
+
+from __future__ import annotations
+
+from framebench.devices.catalog import GIB, find
+from framebench.devices.fit.fitting import context
+from framebench.devices.plans.planned import Planned
+from framebench.devices.tables.batches import CARDS, tables
+from tests.devices.made import MIB
+from tests.devices.tables.test_strategies import simulated
+
+H100 = find("h100-80gb")
+ERRORS = {"torch": 0.1, "jax": 0.1}
+
+
+def curve(gib_each: float, batches: tuple[int, ...], strategy: str = "fp32") -> list[Planned]:
+    return [simulated(strategy, int(gib_each * batch * GIB / MIB), batch=batch) for batch in batches]
+
+
+def test_the_largest_that_fits_in_each_memory() -> None:
+    (table,) = tables(curve(2, (8, 16, 32, 64)) + curve(8, (4, 8, 16), "checkpoint"), H100, ERRORS)
+    assert [tuple(row) for row in table.data.to_numpy()] == [
+        ("torch", "fp32", "8, 16, 32, 64", "8", "16", "32"),
+        ("torch", "checkpoint", "4, 8, 16", "below 4", "4", "8"),
+    ]
+
+
+def test_an_end_that_was_not_found_is_said() -> None:
+    (table,) = tables(curve(0.1, (8, 16, 32)), H100, ERRORS)
+    assert table.data.iloc[0].to_list()[3:] == ["32 or more"] * 3
+
+
+def test_certain_is_with_the_error_and_the_largest_context() -> None:
+    memory = find(CARDS["24 GB"]).memory_bytes
+    most = (memory - context(H100)[1]) / 1.1 - 100 * MIB  # of which 100 MiB are reserved beside
+    for size, answer in ((most - MIB, "4"), (most + MIB, "2")):
+        three = curve(1, (1, 2)) + [simulated("fp32", int(size / MIB), batch=4)]
+        (table,) = tables(three, H100, ERRORS)
+        assert table.data.iloc[0].to_list()[3] in (answer, f"{answer} or more")
+
+
+def test_what_is_refused_does_not_fit_and_few_batches_are_no_row() -> None:
+    refused = simulated("fp32", None, batch=32, outcome="refused", reason="needs 90 GiB")
+    (table,) = tables([*curve(1, (8, 16)), refused], H100, ERRORS)
+    assert table.data.iloc[0].to_list()[3:] == ["16", "16", "16"]
+    assert list(tables(curve(1, (8, 16)), H100, ERRORS)) == []

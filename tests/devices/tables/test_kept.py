@@ -1,0 +1,40 @@
+"""Predictions of an older version of the planners are counted, and what renews them is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from framebench.devices.plans import store
+from framebench.devices.tables.kept import kept
+from tests.devices.made import CASE, origin, planned
+from tests.processes import framebench
+
+OTHER = CASE.replace("fp32", "checkpoint")
+OLDER = origin(code="0")
+
+
+def test_predictions_of_an_older_version_are_counted() -> None:
+    table = kept([planned(), planned(case=OTHER, origin=OLDER), planned(device="a100-40gb")])
+    assert table
+    assert table.rows == (("h100-80gb", "jax 0.10.2", "2", "1"), ("a100-40gb", "jax 0.10.2", "1", "0"))
+    assert "1 of 3 were made by an older version" in table.caption
+    assert "framebench predict CASES --device NAME" in table.caption
+    assert kept([]) is None
+
+
+@pytest.mark.parametrize("case", ["transformer/jax/train/once_there/b1/tiny", "once/jax/train/fp32/b1/tiny"])
+def test_a_prediction_of_a_case_that_is_gone_counts_as_older(case: str) -> None:
+    table = kept([planned(case=case)])
+    assert table
+    assert table.rows[0][-1] == "1"
+
+
+def test_both_commands_say_so(tmp_path: Path) -> None:
+    store.write(tmp_path, planned())
+    store.write(tmp_path, planned(case=OTHER, origin=OLDER))
+    for words in (("devices",), ("report", "--device", "h100-80gb")):
+        result = framebench(*words, "--results", str(tmp_path))
+        assert result.returncode == 0, result.stderr
+        assert "1 of 2 were made by an older version" in " ".join(result.stdout.split())

@@ -1,0 +1,82 @@
+"""Tables of what strategies are predicted to save."""
+
+from __future__ import annotations
+
+from framebench.devices.catalog import find
+from framebench.devices.plans.planned import Planned
+from framebench.devices.tables.strategies import tables
+from framebench.records.pins import pinned_version
+from tests.devices.made import MIB, origin, planned
+
+H100 = find("h100-80gb")
+
+
+def simulated(strategy: str, size: int | None, batch: int = 8, **fields: object) -> Planned:
+    parts = {} if size is None else {"allocated": size * MIB}
+    reserved = size and (size + 100) * MIB
+    told = {"outcome": "planned", "peak_bytes": reserved, "parts": parts, "source": "allocator.simulated"} | fields
+    case = f"transformer/torch/train/{strategy}/b{batch}/full"
+    return planned(case=case, framework="torch", framework_version=pinned_version("torch"), **told)
+
+
+def plan(strategy: str, size: int, version: str = "") -> Planned:
+    parts = {"arguments": size * MIB, "outputs": 0, "temporaries": 0, "aliased": 0}
+    case = f"transformer/jax/train/{strategy}/b8/full"
+    return planned(case=case, framework_version=version or pinned_version("jax"), peak_bytes=size * MIB, parts=parts)
+
+
+def test_each_framework_has_a_column_of_its_own_and_a_ratio_to_its_own_baseline() -> None:
+    every = [
+        simulated("fp32", 1000), simulated("checkpoint", 500), plan("fp32", 2000), plan("checkpoint", 500),
+        simulated("compile", None, outcome="not planned", reason="a compiler decides"),
+        simulated("fp32", 7, batch=4), plan("checkpoint", 1, version="0.0.1"), simulated("accumulate", 400),
+        planned(case="transformer/jax/train/compile/b8/full", framework_version=pinned_version("jax"), peak_bytes=None,
+                outcome="not planned", reason="always so", source=None, parts={}),
+    ]  # fmt: skip
+    (table,) = tables(every, H100)
+    rows = [tuple(row) for row in table.data.to_numpy()]
+    assert rows == [
+        ("fp32", "1,000.0", "1.00", "1,100.0", "2,000.0", "1.00"),
+        ("checkpoint", "500.0", "0.50", "600.0", "500.0", "0.25"),
+        ("accumulate", "400.0", "0.40", "500.0", "-", "-"),
+    ], "no row without a number"
+    assert table.notes == ("not predicted: torch compile: a compiler decides",), "JAX has no such strategy: docs/strategies.md"
+    assert "batch 8, size full, on one NVIDIA H100" in table.title
+
+
+def test_the_caption_says_whether_cudnn_was_asked() -> None:
+    names = ("fp32", "checkpoint", "accumulate")
+    asked = [simulated(name, 1, origin=origin(versions={"cudnn": "9.20.0"})) for name in names]
+    for some, said in (
+        ([simulated(name, 1) for name in names], "Workspaces of convolutions: none."),
+        (asked, "Workspaces of convolutions: as cuDNN 9.20.0 answers without a card."),
+        ([*asked[:2], simulated(names[2], 1)], "as cuDNN 9.20.0 answers without a card in 2 of 3 simulations."),
+    ):
+        (table,) = tables(some, H100)
+        assert said in table.caption
+
+
+def test_a_plan_beyond_the_devices_memory_does_not_fit() -> None:
+    """XLA plans it all the same; a simulation refuses it."""
+    needs = {"outcome": "refused", "reason": "does not fit", "needs_bytes": 90_000 * MIB}
+    (table,) = tables([plan("fp32", 50_000), plan("long", 100_000), simulated("long", None, **needs), plan("scan", 1)], H100)
+    (row,) = [row for row in table.rows if row[0] == "long"]
+    assert row[1::3] == ("does not fit: needs 90,000.0 MiB", "does not fit: needs 100,000.0 MiB")
+    assert row[-1] == "2.00"
+
+
+def test_a_few_predictions_make_no_table() -> None:
+    assert list(tables([simulated("fp32", 1000), simulated("checkpoint", 500)], H100)) == []
+    assert list(tables([simulated(name, 1) for name in ("fp32", "checkpoint", "accumulate")], find("a100-40gb"))) == []
+
+
+def test_a_tpu_has_no_columns_of_pytorch() -> None:
+    names = ("fp32", "checkpoint", "accumulate")
+    every = [
+        plan(name, size).model_copy(update={"device": "tpu-v5e"}) for name, size in zip(names, (2000, 500, 800), strict=True)
+    ]
+    (table,) = tables(every, find("tpu-v5e"))
+    assert table.head == ("strategy", "JAX planned", "x fp32")
+    assert [row[1:] for row in table.rows] == [("2,000.0", "1.00"), ("500.0", "0.25"), ("800.0", "0.40")]
+    assert "PyTorch" not in table.caption
+    assert "Workspaces" not in table.caption

@@ -1,0 +1,54 @@
+"""The catalog of devices: unknown ones name the nearest, and figures are those of one chip."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from framebench.cli.shared import app
+from framebench.devices import command  # noqa: F401  # adds its command
+from framebench.devices.catalog import DEVICES, UnknownDevice, find
+
+
+def test_a_device_is_found_by_name() -> None:
+    assert find("h100-80gb").memory_bytes == 84942979072
+    assert find("H100-80GB") is find("h100-80gb")
+
+
+@pytest.mark.parametrize(("asked", "nearest"), [("h100", "h100-80gb"), ("rtx4090", "rtx4090-24gb"), ("v5e", "tpu-v5e")])
+def test_an_unknown_device_names_the_nearest_and_all(asked: str, nearest: str) -> None:
+    with pytest.raises(UnknownDevice, match=f"no device '{asked}'; the nearest is {nearest}; devices: h100-80gb, .*tpu-v6e"):
+        find(asked)
+
+
+def test_what_is_near_nothing_is_told_all() -> None:
+    with pytest.raises(UnknownDevice, match="no device 'xyzzy'; devices: h100-80gb"):
+        find("xyzzy")
+
+
+def test_every_device_says_where_its_figures_come_from() -> None:
+    assert len({device.name for device in DEVICES}) == len(DEVICES)
+    for device in DEVICES:
+        assert device.source
+        assert device.gib > 7
+        if device.kind == "gpu":
+            assert min(device.cores, device.threads_per_core, device.shared_memory_per_core, device.bandwidth) > 0, device.name
+        else:
+            assert device.topology, device.name
+
+
+def test_devices_are_found_by_a_part_of_their_names() -> None:
+    listed = CliRunner().invoke(app, ["devices", "40gb", "--json"])
+    assert [device["name"] for device in json.loads(listed.stdout)] == ["a100-40gb"]
+    assert "a100-40gb" in CliRunner().invoke(app, ["devices", "A100 SXM 40 GB"]).stdout
+    none = CliRunner().invoke(app, ["devices", "43gb"])
+    assert none.exit_code == 2
+    assert "no device has '43gb' in its name; devices: h100-80gb" in none.stderr
+
+
+def test_devices_are_listed() -> None:
+    listed = CliRunner().invoke(app, ["devices", "--json"])
+    assert listed.exit_code == 0
+    assert [one["name"] for one in json.loads(listed.stdout)] == [device.name for device in DEVICES]

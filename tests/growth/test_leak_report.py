@@ -1,0 +1,35 @@
+"""What steps leave behind is named without a framework, too: what it is, which line made it, and what holds it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from framebench.growth.leak_report import HALF, ROOT, place
+
+PROGRAM = Path(__file__).parent / "programs" / "leak_report_kept.py"
+
+
+def test_what_is_kept_is_named_with_its_size_its_line_and_its_holder() -> None:
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-P", str(PROGRAM)], env=variables, capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout)
+    (array,), (tensor,) = told["array"], told["tensor"]
+    assert (array["kind"], array["what"]) == ("object", "numpy.ndarray float64[1250]")
+    assert (array["per_step"], array["bytes_per_step"]) == (1, 10_000)
+    assert array["note"] == f"held by `arrays`, list of {2 * HALF}, in __main__"
+    assert array["made_at"].startswith(f"{PROGRAM.relative_to(ROOT)}:")
+    assert tensor["what"].endswith(".Tensor")
+    assert (tensor["per_step"], tensor["bytes_per_step"]) == (1, None), "its bytes are its storage's"
+    assert told["nothing"] == []
+
+
+def test_a_place_is_the_users_if_there_is_one_else_ours_else_the_innermost() -> None:
+    library, ours, user = (json.__file__, 1), (str(ROOT / "framebench/worker/worker.py"), 2), (str(ROOT / "step.py"), 3)
+    assert place([library, ours, user, (user[0], 4)]) == "step.py:3"
+    assert place([library, ours, library]) == "framebench/worker/worker.py:2"
+    assert place([library, ("<frozen>", 5)]) == f"{json.__file__}:1"
+    assert place([]) == ""

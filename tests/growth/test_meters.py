@@ -1,0 +1,58 @@
+"""Memory that is neither malloc's nor private is read, too: shared memory, and that of child processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from multiprocessing import shared_memory
+
+import numpy as np
+import pytest
+
+from framebench.growth import meters
+from framebench.growth import table as growth
+from framebench.growth.record import Kept
+from tests.growth.test_table import FLAT, STEPS, found
+
+MIB = 2**20
+HOLDS = "import sys; held = bytearray(b'x') * int(sys.argv[1]); print('there', flush=True); sys.stdin.read()"
+
+
+def test_shared_memory_is_seen() -> None:
+    before, private = meters.shared(), meters.private()
+    block = shared_memory.SharedMemory(create=True, size=8 * MIB)
+    try:
+        block.buf[:] = b"x" * (8 * MIB)
+        assert 8 * MIB <= meters.shared() - before < 9 * MIB
+        assert meters.private() - private < 4 * MIB
+    finally:
+        block.close()
+        block.unlink()
+
+
+def test_what_a_child_holds_is_seen_and_gone_with_it() -> None:
+    before = meters.children()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(32 * MIB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout
+        assert child.stdout.readline() == "there\n"
+        assert 32 * MIB <= meters.children() - before < 64 * MIB
+        child.communicate("")
+    assert meters.children() < before + 16 * MIB, "others may have grown meanwhile"
+
+
+@pytest.mark.parametrize(
+    ("kept", "shared", "verdict"),
+    [
+        (2**18, FLAT, "undecided"),
+        (2**18, FLAT + 2**18 * np.arange(STEPS), "grows"),
+        (100, FLAT, "does not grow"),
+        (None, FLAT, "does not grow"),
+    ],
+)
+def test_what_is_kept_and_what_is_read_must_agree(kept: int | None, shared: object, verdict: str) -> None:
+    row = Kept(kind="storage", what="zeros", made_at="step.py:7", per_step=1.0, bytes_per_step=kept)
+    seen = found(host_malloc=FLAT, host_shared=shared).model_copy(update={"kept": (row,)})
+    assert growth.verdict(seen) == verdict
+    assert any("do not agree" in note for note in growth.table(seen).notes) == (verdict == "undecided")

@@ -1,0 +1,71 @@
+"""`framebench grow train.py -- arguments`: a user's own script, whose steps end where its optimizer's do."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from framebench.growth.measure import NoReadings, followable
+from tests.processes import framebench
+
+TRAIN = """
+    import argparse
+    import torch
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--steps", type=int, default=1000)
+    arguments = parser.parse_args()
+    model, losses = torch.nn.Linear(512, 64), []
+    generator, critic = torch.optim.Adam(model.parameters()), torch.optim.SGD(model.parameters(), lr=0.1)
+    if __name__ == "__main__":
+        for _ in range(arguments.steps):
+            loss = torch.relu(model(torch.randn(16, 512))).mean()
+            loss.backward()
+            critic.step()
+            generator.step()
+            if arguments.keep:
+                losses.append(loss)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    file = tmp_path / "train.py"
+    file.write_text(textwrap.dedent(TRAIN).lstrip())
+    return file
+
+
+@pytest.mark.slow
+@pytest.mark.all_cells
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_script_is_followed_with_its_arguments(keep: bool, script: Path, tmp_path: Path) -> None:
+    arguments = ["--steps", "52", "--json", "--results", str(tmp_path / "results")]
+    done = framebench("grow", str(script), *arguments, *(["--", "--keep"] if keep else []))
+    assert done.stdout, done.stderr
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["verdict"]) == ((1, "grows") if keep else (0, "does not grow"))
+    assert any("held by `losses`" in row["note"] for row in found["kept"]) == keep
+    if keep:  # the nodes of its graph; what they saved was freed by the backward pass
+        assert found["bytes_per_step"]["host.malloc"]["low"] > 1024
+
+
+@pytest.mark.slow
+def test_a_script_that_ends_before_is_told(script: Path, tmp_path: Path) -> None:
+    done = framebench("grow", str(script), "--results", str(tmp_path / "results"), "--", "--steps", "30")
+    assert done.returncode == 2
+    assert "ended after 30 steps of its optimizer, and 244 are needed" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("code", "message"), [("import jax", "imports none of torch"), ("def (", "SyntaxError"), (None, "does not exist")]
+)
+def test_what_cannot_be_followed_is_told(code: str | None, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    if code:
+        file.write_text(code)
+    with pytest.raises(NoReadings, match=message):
+        followable(file)

@@ -1,0 +1,76 @@
+"""The answer in words: the least memory of each framework, and its cost in time."""
+
+from __future__ import annotations
+
+import re
+
+from framebench.analysis import frames
+from framebench.publish.readme.in_words import describe_training
+from framebench.suite.case import Case
+from framebench.suite.protocol import VERSION
+from tests.handmade import blocks, provenance, record
+
+FP32, CHECKPOINT, ACCUMULATE = (
+    Case("transformer", "torch", "train", strategy, 4, "cpu") for strategy in ("fp32", "checkpoint", "accumulate")
+)
+
+
+def said(times: list[list[list[float]]], peaks: list[int]) -> tuple[str, ...]:
+    """Of three strategies with these seconds, by block and round, and peaks."""
+    found = blocks(list(zip((FP32, CHECKPOINT, ACCUMULATE), times)), peaks=peaks)
+    return describe_training(frames.frame(found), "m").lines
+
+
+def sizes(*mib: int) -> list[int]:
+    return [size * 2**20 for size in mib]
+
+
+def steady(seconds: float) -> list[list[float]]:
+    return [[seconds * (1 + 0.001 * (block % 3))] * 8 for block in range(5)]
+
+
+def test_the_least_memory_and_what_it_costs() -> None:
+    lines = said([steady(1.0), steady(1.3), steady(1.1)], sizes(200, 100, 150))
+    start = "**Transformer**, training at batch 4. PyTorch: 100 MiB with `checkpoint` (50% of `fp32`, "
+    assert lines == (f"{start}1.30 x the time).",)
+    wild = [[0.8 + 0.4 * ((block * 7 + turn) % 3)] * 8 for turn, block in enumerate(range(5))]
+    (line,) = said([steady(1.0), wild, steady(1.1)], sizes(200, 100, 150))
+    assert re.fullmatch(re.escape(start) + r"0\.\d\d to 1\.\d\d x the time\)\.", line)
+
+
+def test_the_least_memory_is_of_all_proven_strategies_and_says_that_it_was_not_timed() -> None:
+    never: list[list[float]] = [[float("nan")] * 8] * 5
+    first = "PyTorch: 100 MiB with `accumulate` (50% of `fp32`, not timed)"
+    (line,) = said([steady(1.0), never, never], sizes(200, 150, 100))
+    assert line.endswith(f"{first}.")
+    (line,) = said([steady(1.0), steady(1.3), never], sizes(200, 150, 100))
+    assert line.endswith(f"{first}, or 150 MiB with `checkpoint` (75% of `fp32`, 1.30 x the time).")
+
+
+def test_what_this_machine_did_not_time_another_of_its_kind_did() -> None:
+    never: list[list[float]] = [[float("nan")] * 8] * 5
+    mine, other = (
+        frames.frame(blocks([(FP32, steady(1.0)), (ACCUMULATE, times)], peaks=sizes(200, 100)))
+        for times in (never, steady(1.2))
+    )
+    tables = {"m": mine, "n": other}
+    (line,) = describe_training(mine, "m", tables).lines
+    assert line.endswith("PyTorch: 100 MiB with `accumulate` (50% of `fp32`, 1.20 x the time on `n`).")
+    (line,) = describe_training(other, "n", tables).lines
+    assert line.endswith("(50% of `fp32`, 1.20 x the time).")
+    (line,) = describe_training(mine, "m", {"n": other.assign(device="gpu")}).lines
+    assert "not timed" in line, "a device of another kind says nothing"
+
+
+def test_what_has_no_numbers_hides_no_older_ones() -> None:
+    found = blocks([(FP32, steady(1.0)), (CHECKPOINT, steady(1.3))], peaks=[200, 100])
+    newer = record(ACCUMULATE, status="unsupported", reason="why not", provenance=provenance(protocol=VERSION + 1))
+    assert (
+        describe_training(frames.frame([*found, newer]), "m").lines == describe_training(frames.frame(found), "m").lines != ()
+    )
+
+
+def test_where_nothing_saves_that_is_said_and_nothing_is_said_of_nothing() -> None:
+    (line,) = said([steady(1.0), steady(1.3), steady(1.1)], [200, 200, 250])
+    assert line.endswith("PyTorch: no strategy saves memory.")
+    assert describe_training(frames.frame(blocks([(FP32, steady(1.0))])), "m").lines == ()

@@ -1,0 +1,23 @@
+"""Fixtures: the site of every kind of record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from framebench.analysis.results import Results
+from framebench.publish.site.build import build
+from tests.handmade import in_blocks
+from tests.pages import browser, everything, keep, tab
+
+__all__ = ["browser", "tab"]
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    keep(folder / "results", in_blocks(everything()))
+    build(Results(folder / "results"), folder / "out" / "site")
+    assert [p.name for p in (folder / "out").iterdir()] == ["site"], "nothing is written elsewhere"
+    return folder / "out" / "site"

@@ -1,0 +1,184 @@
+"""The front page: a question from lists, the same answer as elsewhere, and a chart to point at."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.analysis import answers
+from framebench.analysis.results import Results
+from framebench.publish.site import front
+from framebench.publish.site.build import build
+from framebench.publish.site.links import case_page
+from framebench.publish.site.machine import machines, of_workload
+from framebench.publish.site.titles import title
+from framebench.records.record import Record
+from tests.handmade import in_blocks
+from tests.material import RESULTS
+from tests.pages import EVIL, browser, in_a_browser, keep, made, tab
+
+__all__ = ["browser", "tab"]
+MIB = 2**20
+CHECKPOINT = "transformer/torch/train/checkpoint/b4/tiny"
+
+
+def timed() -> Iterator[Record]:
+    yield made("fp32", 200 * MIB, [1.0, 1.1])
+    yield made("checkpoint", 100 * MIB, [1.5, 1.65])
+    yield made("amp_bf16", 400 * MIB, [0.5, 0.55])
+    yield made("fp32", 300 * MIB, [2.0, 2.1], batch=8)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("front")
+    untimed = made("checkpoint+accumulate", 80 * MIB, [], first_step_s=None)
+    evaluated = [made("fp32", peak * MIB, [], first_step_s=None) for peak in (60, 30)]
+    names = [f"transformer/torch/eval/{strategy}/b4/tiny" for strategy in ("no_grad", "bf16")]
+    others = [r.model_copy(update={"case": name}) for r, name in zip(evaluated, names)]
+    keep(folder / "results", iter([*in_blocks(timed()), untimed, *others]))
+    build(Results(folder / "results"), folder / "site")
+    return folder / "site" / "index.html"
+
+
+def said(tab: Any) -> str:
+    return str(tab.locator("#said").inner_text())
+
+
+@in_a_browser
+def test_the_answer_follows_the_budget(first: Path, tab: Any) -> None:
+    tab.goto(first.as_uri())
+    assert said(tab).startswith("Without a limit, PyTorch with amp_bf16 is the fastest measured: ")
+    assert said(tab).endswith("The least memory is 80 MiB: PyTorch with checkpoint+accumulate, not timed.")
+    for budget, strategy in ((400, "amp_bf16"), (399, "fp32"), (199, "checkpoint")):
+        tab.get_by_label("memory budget").fill(str(budget))
+        assert said(tab).startswith(f"Within {budget} MiB, PyTorch with {strategy} is the fastest measured: ")
+        assert tab.locator("#rows td").nth(1).locator("a").inner_text() == strategy
+        assert tab.locator("#chart line.budget").count() == 1
+    tab.get_by_label("memory budget").fill("90")
+    assert said(tab).startswith("Within 90 MiB, 1 of 4 measured cases fit. None of them was timed.")
+    assert tab.locator("#chart a.over").count() == 3
+    tab.get_by_label("memory budget").fill("7")
+    assert said(tab).startswith("Nothing that was measured needs 7 MiB or less.")
+    assert not tab.trouble
+
+
+@in_a_browser
+def test_a_question_has_an_address_and_lists_offer_what_there_is(first: Path, tab: Any) -> None:
+    tab.goto(first.as_uri())
+    batch = tab.locator("select[name=batch]")
+    assert batch.locator("option").all_inner_texts() == ["4, size tiny", "8, size tiny"], "the one with most strategies first"
+    batch.select_option("8, size tiny")
+    tab.get_by_label("memory budget").fill("310")
+    address = tab.evaluate("location.href")
+    tab.goto("about:blank")
+    tab.goto(address)
+    assert (batch.input_value(), tab.get_by_label("memory budget").input_value()) == ("8, size tiny", "310")
+    assert said(tab).startswith("Within 310 MiB, PyTorch with fp32 is the fastest measured")
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_mark_tells_its_numbers_and_leads_to_its_case(first: Path, tab: Any, width: int) -> None:
+    tab.set_viewport_size({"width": width, "height": 900})
+    tab.goto(first.as_uri())
+    boxes = tab.eval_on_selector_all("#chart a", "all => all.map(a => a.getBoundingClientRect().toJSON())")
+    assert len(boxes) == 4
+    assert all(box["left"] >= 0 and box["right"] <= width and box["width"] > 5 for box in boxes)
+    mark = tab.locator(f"#chart a[href='{case_page('lab', CHECKPOINT)}']")
+    assert mark.get_attribute("aria-label").startswith("PyTorch, checkpoint: 100 MiB; 50% of fp32's peak; ")
+    mark.focus()
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(f"**/{case_page('lab', CHECKPOINT)}")
+
+
+CROWDED = {
+    "amp_bf16+channels_last": (4086, 2450), "amp_fp16": (4326, 2010), "amp_bf16": (4476, 2070), "checkpoint": (3780, 649),
+    "fp32": (6716, 819), "empty_cache": (6896, 765), "tf32": (7484, 1960), "accumulate": (4400, 2030), "compile": (6800, 830),
+}  # fmt: skip
+TOUCHING = """() => {
+    const boxes = (what) => [...document.querySelectorAll(`#chart ${what}`)].map((one) => one.getBoundingClientRect());
+    const names = boxes(".name"), others = [...boxes("a.dot path"), ...boxes("line.bar")];
+    const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top + 2 || b.bottom <= a.top + 2;
+    const touching = names.filter((a, i) => others.some((b) => !apart(a, b)) || names.some((b, j) => i < j && !apart(a, b)));
+    return [names.length, touching.length, names.filter((a) => a.left < 0 || a.right > innerWidth).length];
+}"""
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_name_covers_a_mark_a_bar_or_a_name(first: Path, tab: Any, width: int) -> None:
+    tab.set_viewport_size({"width": width, "height": 900})
+    tab.goto(first.as_uri())
+    crowd = [
+        {"framework": "PyTorch", "strategy": name, "family": "precision", "mib": mib, "share": 1, "base": name == "fp32",
+         "least": False, "href": "#", "rate": rate, "range": [rate * 0.9, rate * 1.1], "cost": ""}
+        for name, (mib, rate) in CROWDED.items()
+    ]  # fmt: skip
+    tab.evaluate("crowd => { GROUPS[0].rows = crowd; draw(asked()); }", crowd)
+    named, touching, outside = tab.evaluate(TOUCHING)
+    assert (touching, outside) == (0, 0)
+    assert named >= 5
+
+
+@in_a_browser
+def test_without_scripts_the_answer_and_the_pictures_are_there(first: Path, browser: Any) -> None:
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(first.as_uri())
+    assert page.locator("#answer").is_visible()
+    assert page.locator(".panel a").count() == 3
+    assert not page.locator("#explorer").is_visible()
+    page.close()
+
+
+def test_the_least_memory_is_that_of_every_other_answer() -> None:
+    """Of the committed records: the rows of the data that are marked, against `answers.least` of the same group."""
+    (machine,) = machines(Results(RESULTS).records, Results(RESULTS))[:1]
+    group = next(front.groups(machine))
+    mine = {row["framework"]: row["strategy"] for row in group["rows"] if row["least"]}
+    (name,) = [w for w in machine.workloads if title(w) == group["workload"]]
+    drawn = next(d for d in machine.drawn[name] if title(d.scenario) == group["scenario"])
+    assert mine == {f: found[0].strategy for f, found in answers.rank_savings(answers.select_comparable(drawn.group)) if found}
+    assert {row["family"] for row in group["rows"]} <= set(shapes())
+    assert str(drawn.batch) == group["batch"]
+
+
+def shapes() -> list[str]:
+    """The families that the script has a marker for."""
+    text = (Path(front.__file__).parent / "static" / "front.js").read_text()
+    block = text[text.index("const SHAPES") : text.index("};", text.index("const SHAPES"))]
+    return [part.split('"')[1] for part in block.replace("{", ",").split(",") if part.strip().startswith('"')]
+
+
+def test_nothing_that_is_clicked_lies_in_what_is_clicked(first: Path) -> None:
+    """A link within a summary or a button is out of reach for a keyboard and for a screen reader."""
+    workload = first.parent / "machines" / "lab" / "transformer.html"
+    assert "<summary>Evaluation: " in workload.read_text()
+    for path in first.parent.rglob("*.html"):
+        inside = re.findall(r"<(summary|button|a)\b[^>]*>((?:(?!</\1>).)*)</\1>", path.read_text(), re.S)
+        assert not [text for _, text in inside if re.search(r"<(a|button|input|select)\b", text)], path
+
+
+def test_text_of_records_stays_data(tmp_path: Path) -> None:
+    keep(tmp_path / "results", iter([made("fp32", MIB, [1.0], where={"versions": {"torch": EVIL}, "command": EVIL})]))
+    results = Results(tmp_path / "results")
+    text = front.script(machines(results.records, results))
+    body = text.split("const GROUPS = ", 1)[1].rstrip(";\n")
+    assert json.loads(body)[0]["rows"][0]["strategy"] == "fp32"
+
+
+def test_the_size_for_trying_out_comes_last(tmp_path: Path) -> None:
+    small = [made(strategy, 100 * MIB, [], first_step_s=None) for strategy in ("fp32", "checkpoint", "accumulate")]
+    whole = [r.model_copy(update={"case": r.case.replace("tiny", "cpu")}) for r in small[:2]]
+    keep(tmp_path / "results", iter([*small, *whole]))
+    results = Results(tmp_path / "results")
+    (machine,) = machines(results.records, results)
+    assert [(g["batch"], len(g["rows"])) for g in front.groups(machine)] == [("4", 2), ("4, size tiny", 3)]
+    (first,) = machine.drawn["transformer"]
+    assert (first.at, len(first.panels[0].points)) == ("4", 2), "its page begins with the other size too"
+    assert [case.split("/")[-1] for case in of_workload(machine, "transformer").cases] == ["cpu"] * 2 + ["tiny"] * 3

@@ -1,0 +1,311 @@
+"""The site holds every record, harmless whatever a record contains, and opens from a file in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from framebench.analysis import frames
+from framebench.analysis.results import Results
+from framebench.claims.registry import REGISTRY
+from framebench.publish.site import asv, headlines
+from framebench.publish.site.build import Unbuildable, build
+from framebench.publish.site.links import anchors, case_page, slug
+from framebench.publish.site.machine import machines
+from framebench.records import provenance as origin
+from framebench.records import store
+from framebench.records.record import Record
+from framebench.suite.protocol import VERSION
+from framebench.suite.result import StrategyEffect
+from tests import handmade
+from tests.audit import dead_links
+from tests.handmade import in_blocks
+from tests.material import RESULTS
+from tests.pages import EVIL, EVIL_MACHINE, Page, everything, keep, made
+from tests.processes import ROOT
+
+
+def test_every_link_leads_somewhere_inside(site: Path) -> None:
+    pages = [Page(path) for path in site.rglob("*.html")]
+    assert len(pages) >= 8
+    assert all(len(set(page.ids)) == len(page.ids) for page in pages)
+    assert sum(len(page.links) for page in pages) > 100
+    assert not dead_links(site)
+
+
+@pytest.mark.parametrize(
+    "link",
+    ["gone.html", "second.html#gone", "#gone", "../elsewhere.html", "https://elsewhere.invalid/", "//elsewhere.invalid/x.js"],
+)
+@pytest.mark.parametrize("tag", ["<a href='{}'>", "<img src='{}'>"])
+def test_a_dead_link_is_found(link: str, tag: str, tmp_path: Path) -> None:
+    (tmp_path / "outside.html").write_text("<p>")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "second.html").write_text("<p id=here>")
+    (tmp_path / "site" / "index.html").write_text(f"<a id=top href='second.html#here'><a href='#top'>{tag.format(link)}")
+    assert dead_links(tmp_path / "site") == [f"index.html: {link}"]
+
+
+def test_a_claim_names_the_record_of_a_case_that_has_no_page_without_a_link(tmp_path: Path) -> None:
+    """A case over ranks is in no table, so that it has no page."""
+    names = ("transformer/torch/train/fp32/b4/cpu", "transformer/torch/train/ddp/b4x2/cpu")
+    keep(tmp_path, iter([made("fp32", 100 * 2**20, []).model_copy(update={"case": name}) for name in names]))
+    results = Results(tmp_path)
+    (machine,) = machines(results.records, results)
+    assert set(machine.with_a_page) == {names[0]}
+    (page,) = [page for page in machine.more_pages if page.name == "claims/b11-peak"]
+    assert {case for _, case in page.context()["records"]} == {"", names[0]}
+
+
+def test_every_image_says_what_it_shows(site: Path) -> None:
+    """A text of its own for each picture, and each drawing in a page has a name for those who do not see it."""
+    pictures = [tag for path in site.rglob("*.html") for tag in re.findall(r"<img[^>]*>", path.read_text())]
+    assert pictures
+    assert all(re.search(r'alt="[^"]{10,}"', tag) for tag in pictures)
+    drawings = [tag for path in site.rglob("*.html") for tag in re.findall(r"<svg[^>]*>", path.read_text())]
+    assert all("aria-label=" in tag or "hidden" in tag for tag in drawings)
+
+
+STYLE = (ROOT / "framebench" / "features" / "site" / "static" / "style.css").read_text()
+READABLE = 4.5  # the least contrast of text, by the Web Content Accessibility Guidelines 2.1
+
+
+def colours(block: str) -> dict[str, tuple[float, ...]]:
+    """The named colours of a block of the style sheet, those of the map too, which are three numbers."""
+    tints = {
+        name: tuple(int(c) / 255 for c in three.split(", ")) for name, three in re.findall(r"--(\w+): (\d+, \d+, \d+);", block)
+    }
+    return tints | {
+        name: tuple(int(code[i : i + 2], 16) / 255 for i in (0, 2, 4))
+        for name, code in re.findall(r"--(\w+): #(\w{6});", block)
+    }
+
+
+def luminance(colour: tuple[float, ...]) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    low, high = sorted(map(luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+LIGHT = colours(STYLE[: STYLE.index("@media")])
+DARK = LIGHT | colours(STYLE[STYLE.index("@media (prefers-color-scheme: dark)") : STYLE.index("* { box-sizing")])
+
+
+@pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
+def test_text_can_be_read_on_every_ground(scheme: dict[str, tuple[float, ...]]) -> None:
+    texts = ("ink", "quiet", "link", "bad", "good", "mild", "torch", "jax", "jittor")
+    poor = {
+        (text, ground): round(contrast(scheme[text], scheme[ground]), 2)
+        for text in texts
+        for ground in ("paper", "stripe", "head")
+        if contrast(scheme[text], scheme[ground]) < READABLE
+    }
+    assert not poor
+    for sign in ("less", "more"):
+        for share in map(float, re.findall(rf"\.{sign}\d {{ background: rgba\(var\(--{sign}\), ([\d.]+)\)", STYLE)):
+            ground = tuple(share * t + (1 - share) * p for t, p in zip(scheme[sign], scheme["paper"]))
+            assert contrast(scheme["ink"], ground) >= READABLE, (sign, share)
+
+
+def test_style_and_script_ask_for_nothing() -> None:
+    for file in (ROOT / "framebench" / "features" / "site" / "static").iterdir():
+        assert not re.search(r"url\(|@import|https?:|fetch\(|import\b.*from", file.read_text()), file
+
+
+def test_every_case_has_a_page_with_its_samples(site: Path) -> None:
+    found = list(everything())
+    for r in found:
+        page = Page(site / case_page(r.provenance.machine, r.case))
+        assert r.case in page.text.replace("\n", "")
+        assert f"framebench run {r.case}" in page.text
+        assert r.status in page.text
+        if r.reason:
+            assert r.reason in page.text
+    text = Page(site / case_page("lab", found[0].case)).text
+    for expected in (
+        "1,000.00; 1,100.00; 920.00",
+        "History",
+        "2026-01-01",
+        "2026-01-02",
+        "200.00",
+        "host.rss",
+        "loss_0",
+        "blocks",
+    ):
+        assert expected in text
+    assert "last words" in Page(site / case_page("lab", "transformer/torch/train/keep_grads/b4/tiny")).text
+
+
+def test_the_summary_has_the_strategy_with_the_lowest_peak_and_the_fastest(site: Path) -> None:
+    text = (site / "machines" / "lab" / "index.html").read_text()
+    (row,) = [line for line in re.findall(r"<tr>.*?</tr>", text, re.S) if "<td>PyTorch</td>" in line and ">4<" in line]
+    cells = re.sub(r"<[^>]+>", " ", row).split()
+    text = " ".join(cells)
+    assert text.startswith("Transformer 4 PyTorch checkpoint 0.50")
+    assert "checkpoint 0.50 1.50 (1.50 to 1.50)" in text
+    assert "amp_bf16 0.55 (0.55 to 0.55)" in text
+    assert text.endswith("5.00 host.rss")
+
+
+def headline(*found: Record) -> list[str]:
+    (comparison,) = headlines.headlines(frames.frame(found))
+    return [c for c in comparison.rows[0] if c.startswith("none")]
+
+
+def test_differences_within_the_noise_are_none() -> None:
+    """Half a per cent less memory is none, nor is a ratio of times that may be chance; an unproven effect is left out."""
+    base, close = made("fp32", 1000, [1.0, 1.2]), made("checkpoint", 995, [0.9, 1.1])
+    unseen = made("amp_bf16", 100, [0.1, 0.1], effect=StrategyEffect(proven=False, evidence={}))
+    shaky = [
+        r.model_copy(update={"step_s": [s * (1 + number) for s in r.step_s]}) for number, r in enumerate(in_blocks([close]))
+    ]
+    assert headline(*in_blocks([base]), *shaky, *in_blocks([unseen])) == ["none lower", "none shorter"]
+    assert headline(*in_blocks([base, close, unseen])) == ["none lower"], "the same difference in every block"
+
+
+def test_the_summary_and_the_answer_in_words_are_of_one_protocol() -> None:
+    """A strategy that only an earlier protocol measured is in neither."""
+    new = {"protocol": VERSION + 1}
+    earlier = [made("fp32", 1000, [1.0]), made("accumulate", 100, [1.0])]
+    later = [made("fp32", 1000, [1.0], day=2, where=new), made("checkpoint", 500, [2.0], day=2, where=new)]
+    (comparison,) = headlines.headlines(frames.frame([*in_blocks(earlier), *in_blocks(later)]))
+    assert [row[3] for row in comparison.rows] == ["checkpoint"]
+
+
+def test_what_shares_no_block_is_never_the_shortest() -> None:
+    assert headline(made("fp32", 1000, [1.0]), made("amp_bf16", 500, [0.1])) == ["none shorter"]
+
+
+def test_figures_and_claims_are_there(site: Path) -> None:
+    """Each figure with its finding, each claim with its verdict and a way to the records behind it."""
+    lab = site / "machines" / "lab"
+    drawn = Page(lab / "figures.html")
+    assert {link for link in drawn.links if link.endswith(".svg")} == {f"figures/{p.name}" for p in lab.glob("figures/*.svg")}
+    assert "Memory and speed against the baseline: Transformer, training" in drawn.text
+    rows = [(lab / f"{name}.html").read_text() for name in ("claims", "reports")]
+    linked = [link for text in rows for link in re.findall(r'href="(claims/[a-dr]\d+(?:-[a-z]+)?\.html)"', text)]
+    assert len(linked) == len(set(linked)) == len(REGISTRY.claims)
+    assert all((lab / link).read_text().count("<dt>recommendation</dt>") == 1 for link in linked)
+
+
+def test_rows_without_numbers_stay_with_their_reason(site: Path) -> None:
+    text = Page(site / "machines" / "lab" / "transformer.html").text
+    assert "torch accumulate: oom: memory ran out" in text
+    assert "torch keep_grads: crashed: signal 11" in text
+
+
+def test_a_hostile_record_is_only_text(site: Path) -> None:
+    hostile = 0
+    for path in site.rglob("*.html"):
+        page = Page(path)
+        hostile += EVIL[:10] in page.text
+        assert page.tags.count("script") == (3 if path == site / "index.html" else 1), path
+        assert not page.handlers, path
+        assert page.tags.count("img") == (0 if path.name != "figures.html" else len(list(path.parent.glob("figures/*.svg")))), (
+            path
+        )
+    assert hostile >= 4
+    for drawing in site.rglob("*.svg"):
+        assert not re.search(r"<script|onerror=\"|<img", drawing.read_text()), drawing
+    assert "{{ 7 * 7 }}" in Page(site / case_page(EVIL_MACHINE, "transformer/torch/train/fp32/b4/tiny")).text
+
+
+def test_a_case_that_is_a_path_gets_no_page(tmp_path: Path) -> None:
+    keep(tmp_path / "results", iter([made("fp32", 2**20, [1.0, 1.0])]))
+    file = next((tmp_path / "results").rglob("*.json"))
+    evil = json.loads(file.read_text()) | {"case": "../../../../x/torch/train/fp32/b4/tiny"}
+    (file.parent / "evil.json").write_text(json.dumps(evil))
+    with pytest.warns(store.RecordWarning, match=r"evil\.json"):
+        pages = build(Results(tmp_path / "results"), tmp_path / "a" / "site")
+    assert all(page.is_relative_to(tmp_path / "a" / "site") for page in pages)
+    assert [p.name for p in (tmp_path / "a").iterdir()] == ["site"]
+
+
+NAMES = st.text(max_size=300) | st.text(alphabet="./aA-_ \\", max_size=12)
+
+
+@given(NAMES, NAMES)
+def test_names_are_safe_and_differ(one: str, other: str) -> None:
+    assert re.fullmatch(r"[a-z0-9_-][a-z0-9._-]{0,120}", slug(one))
+    assert ".." not in slug(one)
+    assert (slug(one) == slug(other)) == (one == other)
+
+
+def test_anchors_of_one_page_differ() -> None:
+    assert len(set(anchors(["a", "a", "a/b", "a.b", "A"]))) == 5
+
+
+def test_only_a_site_is_replaced(tmp_path: Path) -> None:
+    elsewhere = made("fp32", 2**20, [1.0, 1.0], where={"machine": "elsewhere"})
+    keep(tmp_path / "results", iter([made("fp32", 2**20, [1.0, 1.0]), elsewhere]))
+    target, results = tmp_path / "site", Results(tmp_path / "results")
+    build(results, target)
+    (target / "old.html").touch()
+    build(results, target, results.of_machine("lab"))
+    assert not (target / "old.html").exists()
+    assert [p.name for p in (target / "machines").iterdir()] == ["lab"]
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").touch()
+    with pytest.raises(Unbuildable, match="precious"):
+        build(Results(tmp_path / "results"), tmp_path / "precious")
+    with pytest.raises(Unbuildable, match="measure first"):
+        build(Results(tmp_path / "nothing"), target)
+    assert (target / "index.html").exists(), "a failed build leaves the last one"
+
+
+@pytest.mark.skipif(origin.commit() is None, reason="asv needs the history of the repository, and there is no git here")
+def test_asv_publishes_without_its_page(tmp_path: Path) -> None:
+    asv.write(histories(tmp_path / "results"), tmp_path / "asv")
+    found = asv.benchmarks(tmp_path / "asv")
+    assert {p.name for p in (tmp_path / "asv").iterdir()} == set(asv.KEPT)
+    names = {b.name for b in found}
+    assert "transformer.TransformerTorchTrain.track_peak_memory" in names
+    (peak,) = [b for b in found if b.name == "transformer.TransformerTorchTrain.track_peak_memory"]
+    stored = {v for file in (tmp_path / "asv" / "graphs" / "branch-HEAD").rglob(f"{peak.name}.json") for v in numbers(file)}
+    assert {value for s in peak.series for _, value in s.points} == stored
+
+
+def test_releases_are_a_page_of_their_own(tmp_path: Path) -> None:
+    records = []
+    for version, peak in (("2.12.1", 100), ("2.13.0", 130)):
+        record = handmade.made("fp32", peak * 2**20, 1.0)
+        records.append(record.model_copy(update={"provenance": handmade.provenance(versions={"torch": version})}))
+    (peak,) = [b for b in asv.releases(records, []) if b.name == "transformer.TransformerTorchTrainTiny.track_peak_memory"]
+    (series,) = peak.series
+    assert (series.parameters, series.where) == ("strategy fp32, batch 4", "m")
+    assert series.points == (("torch-2.12.1", 100.0), ("torch-2.13.0", 130.0))
+    assert asv.releases(records[:1], []) == []
+
+
+def test_asv_is_asked_only_if_a_machine_has_two_commits(tmp_path: Path) -> None:
+    for name in ("one/0123-env.json", "one/0123-other.json", "one/machine.json", "two/4567-env.json"):
+        (tmp_path / "asv" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "asv" / name).write_text("{}")
+    assert not asv.several_commits(tmp_path)
+    (tmp_path / "asv" / "two" / "89ab-env.json").write_text("{}")
+    assert asv.several_commits(tmp_path)
+
+
+def histories(results: Path) -> Path:
+    """A results folder with what asv keeps of one machine."""
+    shutil.copytree(RESULTS / "asv", results / "asv")
+    return results
+
+
+def numbers(file: Path) -> set[float]:
+    return {value for _, values in json.loads(file.read_text()) for value in values if value is not None}
+
+
+def test_without_asv_the_overview_says_why(site: Path) -> None:
+    assert "asv has measured nothing" in Page(site / "index.html").text
+    assert not (site / "asv").exists()

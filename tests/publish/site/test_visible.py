@@ -1,0 +1,251 @@
+"""What a reader sees of the site in a browser, at two widths: answers, pictures, and one table to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from framebench.analysis import frames, rows
+from framebench.analysis.results import Results
+from framebench.claims.registry import REGISTRY
+from framebench.claims.rule import Verdict
+from framebench.publish.site.build import build
+from framebench.publish.site.casepage import dots, ticks
+from framebench.publish.site.drawn import Drawn, drawn, shade
+from framebench.publish.site.links import case_page
+from framebench.publish.site.titles import VERDICTS, figure_order, figure_title, verdict_class
+from framebench.records.record import Calibration, Record
+from tests.handmade import in_blocks
+from tests.pages import browser, in_a_browser, keep, made, tab
+
+__all__ = ["browser", "tab"]
+MIB = 2**20
+CASES = Path("machines") / "lab" / "cases.html"
+CLAIMS = Path("machines") / "lab" / "claims.html"
+CHECKPOINT = "transformer/torch/train/checkpoint/b4/tiny"
+SUMMARY = Path("machines") / "lab" / "index.html"
+WORKLOAD = Path("machines") / "lab" / "transformer.html"
+
+
+def lab() -> Iterator[Record]:
+    yield made("fp32", 200 * MIB, [1.0, 1.1])
+    yield made("checkpoint", 100 * MIB, [1.5, 1.65])
+    yield made("amp_bf16", 400 * MIB, [0.5, 0.55])
+    yield made("fp32", 300 * MIB, [2.0, 2.1], batch=8)
+
+
+def doubtful() -> Iterator[Record]:
+    """A machine that measured later than the other, with instruments that failed."""
+    when = datetime(2026, 2, 1, tzinfo=UTC)
+    failed = Calibration(measured_at=when, passed=False, failed=["clock"])
+    yield made("fp32", 200 * MIB, [1.0, 1.1], where={"machine": "a-broken-one", "measured_at": when, "calibration": failed})
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("seen")
+    keep(folder / "results", in_blocks([*lab(), *doubtful()]))
+    build(Results(folder / "results"), folder / "site")
+    return folder / "site"
+
+
+def pictures(*found: Record) -> Drawn:
+    (one,) = drawn(frames.frame(found), ["train"])
+    return one
+
+
+def undecided() -> list[Record]:
+    """The strategy's steps are 1.5 times as long as the baseline's in one block, and three times in the other."""
+    base, change = made("fp32", 200 * MIB, [1.0, 1.0]), made("checkpoint", 100 * MIB, [1.5, 1.5])
+    found = [r for r in in_blocks([base, change]) if r.turns]
+    slow = [r for r in found if r.parsed.strategy == "checkpoint" and r.turns.block.endswith("1")]  # type: ignore[union-attr]
+    return [r.model_copy(update={"step_s": [3.0] * len(r.step_s)}) if r in slow else r for r in found]
+
+
+@pytest.mark.parametrize(
+    ("found", "said", "time"),
+    [
+        (list(in_blocks(lab())), "50% of the peak, 1.50 x the time, with", "1.50"),
+        (undecided(), "50% of the peak, 0.70 to 5.11 x the time, with", "undecided"),
+        (list(in_blocks(lab(), 2)), "50% of the peak, about 1.50 x the time, with", "~1.50"),
+        (list(lab()), "50% of the peak, not timed, with", "-"),
+    ],
+)  # fmt: skip
+def test_the_answer_says_what_is_known_of_times(found: list[Record], said: str, time: str) -> None:
+    mine = pictures(*(r for r in found if r.parsed.batch == 4))
+    assert mine.answer == [("PyTorch", said, "checkpoint", CHECKPOINT)]
+    (first, cells), *_ = mine.map
+    assert (first, [cell.text for cell in cells]) == ("checkpoint", ["0.50", time])
+    assert mine.timed == (time in ("1.50", "undecided"))
+    assert {p.case for panel in mine.panels for p in panel.points} >= {CHECKPOINT}
+
+
+def test_what_was_not_timed_says_so() -> None:
+    untimed = [r.model_copy(update={"step_s": [], "first_step_s": None}) for r in lab() if r.parsed.batch == 4]
+    mine = pictures(*untimed)
+    assert mine.answer == [("PyTorch", "50% of the peak, not timed, with", "checkpoint", CHECKPOINT)]
+    assert mine.tips[CHECKPOINT].endswith("0.50 of the baseline's; not timed")
+
+
+def test_the_front_is_what_nothing_beats() -> None:
+    (panel,) = pictures(*in_blocks(r for r in lab() if r.parsed.batch == 4)).panels
+    assert {point.name for point in panel.points if point.best} == {"checkpoint", "fp32", "amp_bf16"}
+    x = {point.name: point.x for point in panel.points}
+    assert x["checkpoint"] < x["fp32"] < x["amp_bf16"]
+    y = {point.name: point.y for point in panel.points}
+    assert y["amp_bf16"] < y["fp32"] < y["checkpoint"], "fast is up"
+    steps = "".join(f"H{x[name]}V{y[name]}" for name in ("fp32", "amp_bf16"))
+    assert panel.front == f"M{x['checkpoint']} {y['checkpoint']}{steps}", "nothing stands between two strategies"
+
+
+def test_figures_stand_by_workload_and_scenario() -> None:
+    ordered = [
+        "pareto-resnet50-train", "strategies-resnet50-train", "pareto-resnet50-train-tiny", "strategies-resnet50-train-tiny",
+        "strategies-resnet50-eval", "pareto-unet3d-train", "train-eval",
+    ]  # fmt: skip
+    assert sorted(reversed(ordered), key=figure_order) == ordered
+
+
+@pytest.mark.parametrize("longest", [0.00034, 0.0111, 0.57, 0.99, 1.0, 4.8, 240.0])
+def test_the_axis_of_steps_has_a_few_round_numbers_from_zero(longest: float) -> None:
+    record = made("fp32", 200 * MIB, [longest / 2, longest])
+    marks, bars = ticks(record, [record]), dots(record, [record])
+    values = [float(tick.ms.replace(",", "")) for tick in marks]
+    assert values[0] == 0
+    assert 2 <= len(values) <= 5
+    assert values[-1] <= longest * 1e3 < values[-1] + values[1]
+    height = marks[0].y - min(d.y for d in bars)
+    assert (marks[0].y - marks[-1].y) / height == pytest.approx(values[-1] / (longest * 1e3), abs=0.01), "one scale"
+
+
+def test_a_figure_has_a_title() -> None:
+    assert figure_title("pareto-unet3d-train") == "Memory and speed against the baseline: 3D U-Net, training"
+
+
+def test_shades_grow_away_from_one() -> None:
+    assert [shade(value) for value in (0.1, 0.5, 1.0, 2.0, 9.0)] == ["less4", "less3", "", "more3", "more4"]
+    assert rows.format_times(0.5) == "0.50x"
+
+
+def show(tab: Any, site: Path, page: Path | str, width: int = 1280, height: int = 900) -> None:
+    tab.set_viewport_size({"width": width, "height": height})
+    tab.goto((site / page).as_uri())
+
+
+@in_a_browser
+def test_the_answer_is_seen_at_once_on_a_phone(seen: Path, tab: Any) -> None:
+    show(tab, seen, "index.html", 390, 844)
+    answer = tab.locator("#said")
+    assert "The least memory is 100 MiB: PyTorch with checkpoint" in answer.inner_text()
+    box = answer.bounding_box()
+    assert box["y"] + box["height"] <= 844
+    assert box["x"] + box["width"] <= 390
+
+
+@in_a_browser
+def test_a_machine_whose_calibration_failed_comes_last(seen: Path, tab: Any) -> None:
+    show(tab, seen, "index.html")
+    assert tab.get_by_label("machine").input_value() == "lab"
+    assert tab.locator("header nav a").all_inner_texts()[-2:] == ["lab", "a-broken-one"]
+    assert "calibration failed" in tab.locator("main li", has_text="a-broken-one").inner_text()
+
+
+@in_a_browser
+@pytest.mark.parametrize("page", ["index.html", SUMMARY, WORKLOAD, CLAIMS, CASES])
+def test_nothing_is_clipped(seen: Path, tab: Any, page: Path | str) -> None:
+    for width in (1280, 390):
+        show(tab, seen, page, width)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    show(tab, seen, page)
+    assert tab.evaluate("[...document.querySelectorAll('.box')].filter(b => b.scrollWidth > b.clientWidth + 2).length") == 0
+    drawn = "[...document.querySelectorAll('.panel text, #chart text')].filter(t => !t.closest('[hidden]'))"
+    words = f"{drawn}.map(t => t.getBoundingClientRect())"
+    assert tab.evaluate(f"{words}.every(r => r.width > 0 && r.left >= 0 && r.right <= innerWidth)")
+
+
+@in_a_browser
+def test_a_point_tells_its_numbers_and_leads_to_its_case(seen: Path, tab: Any) -> None:
+    show(tab, seen, WORKLOAD)
+    link = tab.locator(".panel a", has_text="checkpoint").first
+    numbers = "PyTorch, checkpoint, batch 4: peak 100.0 MiB by host.rss, 0.50 of the baseline's; step 1,575.0 ms, 1.50"
+    assert link.locator("title").text_content().startswith(numbers)
+    link.hover()
+    link.focus()
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(f"**/{case_page('lab', CHECKPOINT)}")
+    assert tab.locator("h1").inner_text() == "PyTorch, checkpoint: Transformer, training, batch 4"
+
+
+@in_a_browser
+def test_a_cell_of_the_map_is_coloured_and_leads_to_its_case(seen: Path, tab: Any) -> None:
+    show(tab, seen, WORKLOAD)
+    cell = tab.locator(".map tr", has_text="checkpoint").locator("td").first
+    assert "peak 100.0 MiB" in cell.get_attribute("title")
+    background = "c => getComputedStyle(c).backgroundColor"
+    assert cell.evaluate(background) != tab.locator(".map tr", has_text="fp32").locator("td").first.evaluate(background)
+    cell.get_by_role("link").click()
+    tab.wait_for_url(f"**/{case_page('lab', CHECKPOINT)}")
+
+
+@in_a_browser
+def test_one_table_and_a_choice(seen: Path, tab: Any) -> None:
+    """Training at the batch of most strategies comes first; other rows are there and not shown."""
+    show(tab, seen, WORKLOAD)
+    table = tab.locator("#cases")
+    assert table.locator("tbody tr:visible").all_inner_texts()[0].split()[:4] == ["torch", "fp32", "200.0", "1.00"]
+    assert (table.locator("tbody tr").count(), table.locator("tbody tr:visible").count()) == (4, 3)
+    table.get_by_label("batch").select_option("8")
+    assert [row.split()[2] for row in table.locator("tbody tr:visible").all_inner_texts()] == ["300.0"]
+    assert table.get_by_label("scenario").input_value() == "train"
+    assert not table.locator("th", has_text="scenario").is_visible()
+    assert not tab.trouble
+
+
+@in_a_browser
+def test_claims_scroll_with_the_page_and_verdicts_are_coloured(seen: Path, tab: Any) -> None:
+    """Every claim is in a table that has its full height, not in a box of its own."""
+    show(tab, seen, CLAIMS)
+    rows = tab.locator("#ledger tbody tr")
+    articles = [claim for claim in REGISTRY.claims if claim.source != "R"]
+    assert rows.count() == len(articles)
+    box = "document.querySelector('#ledger').closest('.box')"
+    assert tab.evaluate(f"{box} === null"), "no box of its own that scrolls"
+    last = rows.last.bounding_box()
+    assert last["y"] + last["height"] <= tab.evaluate("document.documentElement.scrollHeight")
+    assert last["x"] + last["width"] <= 1280
+    show(tab, seen, CLAIMS, 390, 844)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    assert verdict_class("reproduced") != verdict_class("contradicted") != verdict_class("undecided")
+    rows.first.get_by_role("link").click()
+    assert tab.locator("dt", has_text="recommendation").is_visible()
+
+
+@in_a_browser
+def test_the_list_of_claims_can_be_filtered_and_the_largest_pages_are_short(seen: Path, tab: Any) -> None:
+    show(tab, seen, CLAIMS)
+    rows = tab.locator("#ledger tbody tr")
+    tab.get_by_label("Filter").fill("precondition")
+    assert 0 < tab.locator("#ledger tbody tr:visible").count() < rows.count()
+    pages = sorted((seen / CLAIMS.with_suffix("")).glob("*.html"), key=lambda page: page.stat().st_size)
+    assert len(pages) > 100
+    for page in pages[-15:]:
+        show(tab, seen, page.relative_to(seen))
+        assert tab.evaluate("document.documentElement.scrollHeight") < 4000, page.name
+
+
+def test_every_verdict_with_a_colour_is_one_of_the_rule() -> None:
+    assert {v for verdicts in VERDICTS.values() for v in verdicts} <= set(get_args(Verdict))
+
+
+def test_a_case_whose_newest_record_has_no_times_shows_those_of_its_newest_block() -> None:
+    timed = [r for r in in_blocks([made("fp32", 200 * MIB, [1.0, 1.1])]) if r.turns]
+    when = datetime(2027, 1, 1, tzinfo=UTC)
+    untimed = timed[-1].model_copy(
+        update={"step_s": [], "turns": None, "provenance": timed[-1].provenance.model_copy(update={"measured_at": when})}
+    )
+    assert [d.ms for d in dots(untimed, [untimed, *timed])] == [f"{s * 1e3:,.2f}" for s in timed[-1].step_s] != []
+    assert dots(untimed, [untimed]) == []

@@ -1,0 +1,75 @@
+"""Cases over ranks: their ids, how a batch is divided, and what a wrong one is answered with."""
+
+from __future__ import annotations
+
+import pytest
+
+from framebench.ranks.cases import over_ranks
+from framebench.strategies.registry import OVER_RANKS, STRATEGIES
+from framebench.suite.case import Case, UnknownCase
+from framebench.suite.hypothetical import named
+from framebench.suite.profiles import every_case
+from framebench.suite.selectors import asks_for_ranks
+
+FSDP = "transformer/torch/train/fsdp"
+
+
+def test_the_id_tells_the_ranks_and_parses_back() -> None:
+    case = Case("transformer", "torch", "train", "fsdp", 4, "tiny", ranks=2)
+    assert case.id == f"{FSDP}/b4x2/tiny"
+    assert Case.of(case.id) == case == over_ranks(case.id) == over_ranks(f"{FSDP}/b4/tiny", 2)
+    assert Case.of("transformer/torch/train/fp32/b4/tiny").ranks == 1
+
+
+@pytest.mark.parametrize(("batch", "ranks", "samples"), [(4, 2, 4), (4, 3, 6), (4, 64, 64), (1, 2, 2), (1024, 1024, 1024)])
+def test_every_rank_has_as_many_samples_and_at_least_one(batch: int, ranks: int, samples: int) -> None:
+    assert over_ranks(f"{FSDP}/b{batch}", ranks).id == f"{FSDP}/b{samples}x{ranks}/cpu"
+
+
+def test_combinations_are_put_in_order() -> None:
+    assert over_ranks(f"{FSDP}+checkpoint/b4x2").strategy == "checkpoint+fsdp"
+
+
+@pytest.mark.parametrize(
+    ("case", "ranks", "said"),
+    [
+        (f"{FSDP}/b4", None, "--ranks 2, or b4x2"),
+        (f"{FSDP}/b4x2", 4, "b4x2 says 2 ranks, and --ranks 4"),
+        (f"{FSDP}/b4", 1025, "choose from 2 to 1024"),
+        (f"{FSDP}/b4", 1, "choose from 2 to 1024"),
+        (f"{FSDP}/b4x1", None, "'b4x1' is no batch"),
+        (f"{FSDP}/b4x2/hude", None, "choose from: tiny, cpu"),
+        (FSDP, 2, "4 parts; write for instance"),
+        ("transformer/torch/train/fsdq/b4", 2, "no strategy 'fsdq' over ranks; choose from: ddp,"),
+        ("transformer/torch/train/fp32/b4", 2, "fp32 runs in a single process"),
+        ("transformer/torch/train/ddp+fsdp/b4", 2, "alternatives"),
+        ("transformer/torch/varlen/fsdp/b4", 2, "varlen has no strategy over ranks; choose from: train, eval"),
+        ("transformer/tensorflow/train/fsdp/b4", 2, "torch, jax, jittor"),
+        ("unet3d/torch/train/fsdp/b4", 2, "fsdp is for resnet50, transformer"),
+    ],
+)
+def test_wrong_names_are_answered_by_the_valid_ones(case: str, ranks: int | None, said: str) -> None:
+    with pytest.raises(UnknownCase) as caught:
+        over_ranks(case, ranks)
+    assert said in str(caught.value)
+
+
+def test_what_needs_ranks_is_known_by_its_strategy_or_its_batch() -> None:
+    assert asks_for_ranks(f"{FSDP}/b4")
+    assert asks_for_ranks("transformer/torch/train/checkpoint+fsdp/b4")
+    assert asks_for_ranks("transformer/torch/train/fp32/b4x2")
+    assert not asks_for_ranks("transformer/torch/train/fp32/b4")
+    assert not asks_for_ranks("transformer")
+
+
+def test_a_single_process_has_none_of_them() -> None:
+    assert not OVER_RANKS.keys() & STRATEGIES.keys()
+    assert all(row.over_ranks for row in OVER_RANKS.values())
+    assert all(case.ranks == 1 and not case.plan.over_ranks for case in every_case())
+    with pytest.raises(UnknownCase):
+        named(f"{FSDP}/b4/cpu")
+
+
+def test_micro_batches_are_of_the_part_of_a_rank() -> None:
+    assert "batch 2 of each rank" in over_ranks(f"{FSDP}+accumulate/b4x2").support.why
+    assert over_ranks(f"{FSDP}+accumulate/b8x2").support.supported

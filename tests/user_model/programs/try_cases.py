@@ -1,0 +1,115 @@
+"""Files of the kinds that users reported, each in processes of its own: its peak by the high-water mark of a plain loop
+that knows nothing of framebench, the peak as framebench reads it, and what becomes of strategies."""
+
+import ctypes
+import gc
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo  # here, and not in each child: the first optimizer imports it
+
+from framebench import adapters
+from framebench.instruments import host
+from framebench.suite.case import Case
+from framebench.suite.trees import called
+from framebench.suite.user_file import NAME, defined, loaded
+from framebench.user_file import reference
+from framebench.worker.mathematics import Baseline, check
+from framebench.worker.tolerances import observe_steps
+from framebench.worker.verification import verify
+from framebench.worker.worker import failure, peaks
+
+BATCH = 8
+gc.unfreeze = lambda: None  # which each adapter calls
+
+
+def settled() -> int:
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    return host.status_bytes("RssAnon")
+
+
+def plain(file: Path) -> int:
+    """Bytes by which a step rises over the process as it was before the file was imported. All of it was run and thrown
+    away once, so that code, kernels and what PyTorch imports in a first step are in memory."""
+    risen(file)
+    del sys.modules[NAME]
+    before = settled()
+    return risen(file) - before
+
+
+def risen(file: Path) -> int:
+    """The most that the process has in a steady step."""
+    mine: Any = loaded(str(file))
+    model, (x, y) = mine.model(), mine.batch(BATCH)
+    weights = list(model.parameters())
+    optimizer = mine.optimizer(weights) if hasattr(mine, "optimizer") else torch.optim.SGD(weights, 0.01, 0.9)
+    peak = 0
+    for _ in range(4):
+        resting, resident = settled(), host.status_bytes("VmRSS")
+        optimizer.zero_grad()
+        mine.loss(called(model, x), y).backward()
+        optimizer.step()
+        peak = resting + host.status_bytes("VmHWM") - resident
+    return peak
+
+
+def tried(file: Path, strategies: list[str]) -> dict[str, Any]:
+    facts = {"file": str(file), "framework": "torch", "batch": BATCH}
+    facts["defined"] = [name for name in ("loss", "optimizer", "blocks") if name in defined(str(file))]
+    folder = Path(os.environ["FRAMEBENCH_OWN"])
+    (folder / "own.json").write_text(json.dumps(facts))
+    case = Case.of(f"own/torch/train/fp32/b{BATCH}/mine")
+    adapter = adapters.load(case)
+    adapter.build()
+    peak = [peaks(adapter)["host.rss"] for _ in range(3)][-1]
+    found = {"peak": peak, "holders": adapter.elsewhere(), "saved": adapter.observe()["activation_bytes"]}
+    del adapter
+    facts = reference.survey(case, lambda message: None)["facts"]
+    found |= {name: facts[name] for name in ("accumulation", "without_gradient", "random", "optimizer", "level")}
+    baseline = Baseline(case)
+    verdicts = {name: verdict(Case.of(case.id.replace("/fp32/", f"/{name}/")), baseline) for name in strategies}
+    return found | {"verdicts": verdicts, "not_in_float64": check(case, baseline).reason or ""}
+
+
+def verdict(case: Case, baseline: Baseline) -> str:
+    """Verify a strategy in float64 and in its own precision, in one process."""
+    if not case.support.supported:
+        return f"left out: {case.support.why}"
+    mathematics = check(case, baseline)
+    if not mathematics.passed:
+        return f"wrong: {mathematics['reason']}"
+    adapter = adapters.load(case)
+    adapter.build()
+    verified = observe_steps(adapter)
+    outcome = verify(adapter, verified.observed, verified.tolerances)
+    return "right" if outcome.passed else f"wrong: {outcome.reason} {outcome.margin}"
+
+
+def in_a_child(work: Callable[..., object], *arguments: object) -> Any:
+    ours, theirs = os.pipe()
+    if not (child := os.fork()):
+        try:
+            told: object = work(*arguments)
+        except BaseException as error:
+            told = {"fault": failure(error)["blamed"] or repr(error)}  # type: ignore[arg-type]
+        os.write(theirs, json.dumps(told).encode())
+        os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as pipe:
+        told = json.load(pipe)
+    os.waitpid(child, 0)
+    return told
+
+
+gc.freeze()  # what is imported is no file's: it need not be looked through for tensors after every step
+answers = {}
+for file in map(Path, sys.argv[2:]):
+    answers[file.stem] = {"plain": in_a_child(plain, file), "tried": in_a_child(tried, file, sys.argv[1].split(","))}
+print(json.dumps(answers))

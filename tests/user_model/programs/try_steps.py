@@ -1,0 +1,88 @@
+"""Files of several kinds, each surveyed and then verified under strategies, as workers do it, in one process."""
+
+import gc
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+
+from framebench import adapters
+from framebench.models.spec import workload
+from framebench.suite.case import Case
+from framebench.suite.user_file import DoesNotApply
+from framebench.user_file.reference import survey
+from framebench.worker.mathematics import Baseline, check
+from framebench.worker.stepping import timed_step
+from framebench.worker.tolerances import observe_steps
+from framebench.worker.verification import verify, verify_again
+from framebench.worker.worker import failure
+
+BASE = {"train": "fp32", "eval": "no_grad"}
+FRAMEWORK = sys.argv[2] if len(sys.argv) > 2 else "torch"
+gc.unfreeze = lambda: None  # which each adapter calls
+
+
+def tried(case: Case, baseline: Baseline) -> dict[str, object]:
+    if not case.support.supported:
+        return {"left_out": case.support.why}
+    try:
+        return verified(case, baseline)
+    except DoesNotApply as error:
+        return {"left_out": str(error)}
+
+
+def verified(case: Case, baseline: Baseline) -> dict[str, object]:
+    mathematics = check(case, baseline)
+    adapter = adapters.load(case)
+    adapter.build()
+    first = observe_steps(adapter)
+    verification = verify(adapter, first.observed, first.tolerances)
+    losses = []
+    for _ in range(4):
+        timed_step(adapter)
+        losses.append(adapter.loss())
+    later = verify_again(adapter, losses, first.tolerances)
+    reason = (
+        mathematics.reason,
+        verification.reason,
+        later.reason,
+        later.passed,
+        verification.margin,
+    )
+    effect = adapter.effect()
+    return {
+        "passed": mathematics.passed and verification.passed and later.passed,
+        "in_float64": mathematics.computed, "reason": str(reason), "proven": effect.proven, 
+        "products": effect.evidence.get("products"),
+        "gradients": verification.tensors["gradient"].count if "gradient" in verification.tensors else None,
+        "margin": verification.margin, "key": case.golden_key, "losses": losses,
+    }  # fmt: skip
+
+
+def all_of(file: Path, scenario: str, strategies: list[str]) -> dict[str, object]:
+    os.environ["FRAMEBENCH_OWN"] = str(file.parent)
+    names = [name for name in ("loss", "optimizer", "blocks") if name in file.read_text()]
+    facts = {"file": str(file), "framework": FRAMEWORK, "batch": 4, "defined": names}
+    (file.parent / "own.json").write_text(json.dumps(facts))
+    module = workload("own").model(FRAMEWORK)  # type: ignore[attr-defined]
+    for cached in vars(module).values():
+        if hasattr(cached, "cache_clear"):
+            cached.cache_clear()
+    found: dict[str, object] = {}
+    try:
+        survey(Case.of(f"own/{FRAMEWORK}/{scenario}/{BASE[scenario]}/b4/mine"), lambda message: None)
+        baseline = Baseline(Case.of(f"own/{FRAMEWORK}/{scenario}/{BASE[scenario]}/b4/mine"))
+        for name in (BASE[scenario], *strategies):
+            found[name] = tried(Case.of(f"own/{FRAMEWORK}/{scenario}/{name}/b4/mine"), baseline)
+    except (Exception, SystemExit) as error:
+        told = failure(error)
+        found["fault"] = told["blamed"] or told["message"]
+        if "-v" in sys.argv:
+            raise
+    return found
+
+
+importlib.import_module(f"framebench.adapters.{FRAMEWORK}")
+gc.freeze()  # what is imported is no file's: it need not be looked through for tensors after every step
+print(json.dumps({str(file): all_of(Path(file), *rest) for file, *rest in json.loads(sys.argv[1])}))

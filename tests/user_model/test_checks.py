@@ -1,0 +1,92 @@
+"""What is asked of a model before anything is compared with it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from framebench.suite.case import Case
+from framebench.suite.protocol import Reference
+from framebench.suite.tensors import summaries
+from framebench.user_file import checks
+from framebench.user_model.measure import notes
+from framebench.user_model.table import not_compiled
+from framebench.worker.observe import Observed
+from framebench.worker.verification import must_move
+
+
+def seen(loss: float = 1.0, **gradients: float) -> Observed:
+    tensors = summaries((name, np.full(8, value)) for name, value in gradients.items())
+    return Observed({"loss_0": loss}, {"gradient": tensors, "weight": tensors})
+
+
+def test_gradients_differ_where_losses_do_not() -> None:
+    """While a head is zero, whatever lies before it leaves the loss alone."""
+    what, off = checks.apart(seen(head=1.01, body=0.0), seen(head=1.0, body=0.0))
+    assert (what, off) == ("gradient", pytest.approx(0.01, rel=0.5))
+    assert checks.apart(seen(head=1.0, body=1e-9), seen(head=1.0, body=2e-9))[1] < checks.SAME, "rounding alone"
+    assert math.isinf(checks.apart(seen(head=1.0, body=1.0), seen(head=1.0, body=0.0))[1])
+
+
+@pytest.mark.parametrize(
+    ("shares", "left", "said"),
+    [
+        ((0.5, 0.5), 0.0, ""),
+        ((1.0, 1.0), 0.0, "a sum over the batch, and accumulation divides it"),
+        ((0.2, 0.8), 0.0, "tokens are unequal: in the batch's loss its halves count 20% and 80%"),
+        ((0.5, 0.5), 0.3, "samples look at each other"),
+    ],
+)
+def test_why_micro_batches_are_other_mathematics(shares: tuple[float, float], left: float, said: str) -> None:
+    found = checks.in_words(np.array(shares), left, alike=True)
+    assert found.startswith(said) or said in found
+    assert bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("last", "losses", "must"),
+    [
+        (1.0, [1.0, 1.1], False),  # the baseline's loss stays
+        (1.0 - 2.0**-20, [1.1, 1.2], True),
+        (1.0 - 2.0**-23, [1.1, 1.2], False),
+        (1.0 - 2.0**-8, [1.0, 1.0078125], False),  # losses in bfloat16, which do not show it
+        (1.0 - 2.0**-8, [1.1, 1.1], True),  # in float32 they would
+        (0.9, [1.0, 1.0078125], True),
+        (1.0 - 2.0**-10, [1.0009765625, 1.0], False),  # in float16
+    ],
+)
+def test_a_loss_must_move_where_its_precision_shows_it(last: float, losses: list[float], must: bool) -> None:
+    case = Case("own", "torch", "train", "amp_bf16", 4, "mine")
+    reference = Reference("", {"loss_0": 1.0, "loss_1": last}, {})
+    assert must_move(case, reference, losses) == must
+    assert must_move(replace(case, workload="transformer"), reference, losses)
+
+
+def test_weights_without_a_gradient_are_counted() -> None:
+    params = [("head", [8], True), ("body", [8], True), ("frozen", [8], False)]
+    observed = seen(head=1.0)
+    observed.tensors["first moment"] = summaries([("head", np.ones(8)), ("body", np.ones(8))])
+    assert checks.without_gradient(params, observed) == {"weights": 2, "first": 1, "ever": []}
+    observed.tensors["first moment"].pop("body")
+    found = checks.without_gradient(params, observed)
+    assert found["ever"] == ["body"]
+    assert notes({"level": True})[0].startswith("a step moves the loss by less than float32 shows")
+    assert notes({"without_gradient": found}) == ["1 of 2 weights get no gradient, or one of zeros, such as body"]
+
+
+@pytest.mark.parametrize(
+    ("evidence", "said"),
+    [
+        ({"graph_breaks": {}, "graphs_forward": 0}, "0 graphs were compiled: every frame fell back"),
+        ({"graph_breaks": {"call to print": 2}, "graphs_forward": 3}, "1 graph breaks: call to print"),
+        ({"graph_breaks": {}, "graphs_forward": 1, "products_outside_graphs": 4}, "4 products were computed outside"),
+        ({"products": {}}, ""),
+    ],
+)
+def test_why_a_compiled_strategy_was_not_seen_at_work(evidence: dict[str, object], said: str) -> None:
+    found = not_compiled(evidence)
+    assert found.startswith(said)
+    assert bool(found) == bool(said)

@@ -1,0 +1,158 @@
+"""A file of the user's own in commands that ask about one case, and one message in those that take the suite's cases alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from framebench.cli.shared import parts
+from framebench.engine import releases
+from framebench.records.pins import pinned_versions
+from framebench.suite.case import UnknownCase
+from framebench.suite.hypothetical import named
+from framebench.suite.selectors import parse, select
+from framebench.versions import bisect
+from framebench.versions.bisected_record import Tried
+from tests.processes import framebench
+from tests.user_model.small_file import written
+
+MESSAGE = "mine.py is a file, and this takes the suite's cases alone"
+
+
+@pytest.mark.parametrize("asked", [select, parse, named, parts])
+def test_where_a_file_is_not_taken_it_is_told_what_takes_it(asked: object) -> None:
+    with pytest.raises(UnknownCase, match=MESSAGE):
+        asked("folder/mine.py")  # type: ignore[operator]
+
+
+@pytest.mark.all_cells
+@pytest.mark.slow
+def test_a_file_is_explained(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    done = framebench("explain", str(file), "--batch", "16", "--json", "--results", str(tmp_path / "results"))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["case"] == "own/torch/train/fp32/b16/mine"
+    weights = 4 * (6 * 8 + 8 + 8 * 3 + 3)
+    held = {kind: sum(h["bytes"] for h in found["holders"] if h["kind"] == kind) for kind in ("parameter", "optimizer state")}
+    assert held == {"parameter": weights, "optimizer state": weights}
+
+
+TEACHER = (
+    "def model",
+    "TEACHER = nn.Linear(1024, 1024).requires_grad_(False)\n\ndef model",
+), ("** 2).mean()", "** 2).mean() + TEACHER(torch.ones(1, 1024)).mean() * 0")  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_file_is_predicted_without_being_run_and_tried_within_a_budget(tmp_path: Path) -> None:
+    """To the byte, but for what the step makes: weights, gradients, momentum and the teacher's 4 MiB."""
+    file = written(tmp_path, *TEACHER)
+    asked = ["predict", str(file), "--batch", "16", "--strategies", "fp32,checkpoint", "--json"]
+    done = framebench(*asked, "--budget", "8MiB")
+    assert done.returncode == 0, done.stderr
+    assert "left out: checkpoint: there is no class" in done.stderr
+    (fp32,) = json.loads(done.stdout)
+    assert fp32["case"] == "own/torch/train/fp32/b16/mine"
+    lasting = 4 * (3 * (6 * 8 + 8 + 8 * 3 + 3) + 16 * 9 + 1024 * 1025)
+    foreseen, enforced = fp32["predictions"]
+    assert (foreseen["method"], enforced["method"]) == ("fake tensors", "enforced")
+    assert lasting <= foreseen["bytes"] < lasting + 16384
+    assert "b16 fits within 8.0 MiB" in enforced["note"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "said"),
+    [
+        ([("import torch\nfrom torch import nn", "import jittor")], [], "is in jittor, and only PyTorch has tensors without"),
+        ([], ["--ranks", "2"], "--ranks takes the suite's cases"),
+        ([], ["--strategies", "no_such"], "no strategy 'no_such'"),
+        ([("torch.randn(n, 3)", "object()")], [], "mine.py:9: batch(n) must give tensors"),
+    ],
+)
+def test_what_is_not_predicted_is_told(changes: list[tuple[str, str]], options: list[str], said: str, tmp_path: Path) -> None:
+    done = framebench("predict", str(written(tmp_path, *changes)), *options)
+    assert (done.returncode, said in " ".join(done.stderr.split())) == (2, True), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.all_cells
+def test_a_file_is_compared_between_releases(tmp_path: Path) -> None:
+    """Of one and the same release nothing is said; of two there is a verdict on the peak."""
+    file, results = written(tmp_path), str(tmp_path / "results")
+    versions = [f"torch=={version}" for version in pinned_versions("torch")]
+    arguments = [str(file), "--rounds", "0", "--blocks", "1", "--results", results, "--json"]
+    done = framebench("versions", "compare", *versions[:2], *arguments)
+    assert done.returncode in (0, 1, 3), done.stderr
+    rows = {row["quantity"]: row for row in json.loads(done.stdout)}
+    assert rows["peak memory"]["case"] == "own/torch/train/fp32/b8/mine"
+    assert rows["peak memory"]["base_value"] > 0
+
+
+def test_a_file_is_searched_for_the_release_that_changed_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its baseline is measured in each release, by records of its own."""
+    measured = []
+
+    def tried(bench: bisect.Bench, release: str) -> Tried:
+        measured.append((bench.case.id, bench.results.name))
+        return Tried(release=release, values=(100.0 if release < "2.13.0" else 150.0,) * 2, instrument="host.rss", versions={})
+
+    monkeypatch.setattr(bisect.Bench, "measure", tried)
+    monkeypatch.setattr(releases, "listed", lambda framework: ["2.12.0", "2.12.1", "2.13.0"])
+    arguments = ["2.12.0", "2.13.0", str(written(tmp_path)), "--framework", "torch", "--results", str(tmp_path / "results")]
+    done = framebench("versions", "bisect", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["first"] == "2.13.0"
+    assert set(measured) == {("own/torch/train/fp32/b8/mine", "bisect")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["compare", "torch==2.12.1", "jax==0.10.2"], "are no two releases of one framework"),
+        (["compare", "torch", "torch==2.13.0"], "are no two releases of one framework"),
+        (["compare", "torch==2.12.1", "torch==2.13.0", "--device", "h100-80gb"], "and no --device: `framebench try"),
+        (["bisect", "2.12.1", "2.13.0", "--framework", "torch", "--device", "h100-80gb"], "--device takes the suite's cases"),
+    ],
+)
+def test_mistakes_about_releases_of_a_file_are_told(arguments: list[str], said: str, tmp_path: Path) -> None:
+    done = framebench("versions", *arguments[:3], str(written(tmp_path)), *arguments[3:], "--results", str(tmp_path))
+    assert (done.returncode, said in " ".join(done.stderr.split())) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run"],
+        ["list"],
+        ["show"],
+        ["compare", "transformer/torch/train/fp32/b4/tiny"],
+        ["advise"],
+        ["evaluate", "--budget", "1GiB"],
+    ],
+)
+def test_a_command_that_takes_cases_alone_says_what_takes_a_file(command: list[str], tmp_path: Path) -> None:
+    done = framebench(*command, str(tmp_path / "mine.py"))
+    assert done.returncode == 2, done.stderr
+    assert MESSAGE in " ".join(done.stderr.split())
+
+
+@pytest.mark.slow
+@pytest.mark.all_cells
+def test_the_largest_batch_of_a_file_is_found(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    arguments = ["--budget", "1GiB", "--max-batch", "16", "--json", "--results", str(tmp_path / "results")]
+    done = framebench("max-batch", str(file), *arguments)
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)
+    assert (found["case"], found["largest"]) == ("own/torch/train/fp32/b1/mine", 16)
+    assert "how much memory? framebench max-batch" in framebench("max-batch", str(file)).stderr
+
+
+def test_a_strategy_that_does_not_apply_is_told(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    done = framebench("explain", str(file), "--strategy", "no_such", "--results", str(tmp_path / "results"))
+    assert done.returncode == 2
+    assert "no strategy 'no_such' for a model of one's own" in " ".join(done.stderr.split())

@@ -1,0 +1,37 @@
+"""A user's repository may have folders and files with the names of ours, and be on PYTHONPATH."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.processes import COMMAND, ROOT
+
+REPOSITORY = ROOT / "tests/user_model/repository"
+
+
+def tried(file: str, results: Path, cwd: Path, path: str = "") -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, "try", file, "--rounds", "0", "--blocks", "1", "--strategies", "checkpoint", "--results", str(results)]
+    folders = os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH", "")]))
+    return subprocess.run(command, cwd=cwd, env=os.environ | {"PYTHONPATH": folders}, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on_path", [pytest.param(False, marks=pytest.mark.all_cells), True])
+def test_names_of_ours_are_theirs_there(on_path: bool, tmp_path: Path) -> None:
+    where = tmp_path if on_path else REPOSITORY
+    done = tried(str(REPOSITORY / "train.py"), tmp_path / "results", where, str(REPOSITORY) if on_path else "")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "checkpoint" in done.stdout
+
+
+def test_an_error_of_their_imports_is_told_as_theirs(tmp_path: Path) -> None:
+    done = tried("missing.py", tmp_path, REPOSITORY)
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 2, said
+    assert re.search(r"missing\.py:\d: ImportError: cannot import name 'Absent' from 'models'", said), said
+    assert str(REPOSITORY / "models") in said
