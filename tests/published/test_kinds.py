@@ -21,7 +21,6 @@ RESULTS = ROOT / "results"
 KINDS: dict[str, type[BaseModel]] = {
     "claims": Probed,
     "planned": Planned,
-    "planned_earlier": Planned,
     "planned_reports": Reported,
     "explained": Explanation,
     "fits": Fit,
