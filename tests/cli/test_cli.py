@@ -221,7 +221,7 @@ def test_interrupted_and_resumed(results: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "framebench.cli", "run", selector, *options]
     slowly = {**os.environ, "LINGER": "0.3"}
     process = subprocess.Popen(command, cwd=ROOT, env=slowly, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    while len(list(results.rglob("2*.json"))) < 1 and process.poll() is None:
+    while len(list((results / "records").rglob("2*.json"))) < 1 and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
