@@ -7,8 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,8 @@ from framebench.cli.__main__ import COMMANDS, load_commands
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
-from framebench.records import provenance
-from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.selectors import parse
-from tests.campaign import Tried, believed, borne_out
 from tests.processes import CHEAP_XLA, run_served
 
 for command in COMMANDS:  # tests call the application itself, of which a user's process imports one command
@@ -138,45 +134,9 @@ def steady(environment: dict[str, Environment], tmp_path_factory: pytest.TempPat
     return measure
 
 
-@pytest.fixture
-def tried(record_property: Callable[[str, object], None]) -> Tried:
-    """Enter a planted fault into the campaign's count, before anything about it is asserted.
-
-    `expected` records should be there afterwards, `found` are. A record is false if it says `ok`, verified and proven, although
-    the fault forbids it (`may_be_ok` false), or although what it holds does not bear that out.
-    """
-
-    def enter(
-        fault: str, found: Iterable[Record], expected: int = 1, times: int = 1, seen: str = "", may_be_ok: bool = False
-    ) -> None:
-        kept = list(found)
-        false = [r for r in kept if believed(r) and not (may_be_ok and borne_out(r))]
-        seen = seen or ", ".join(sorted({r.status if r.status != "ok" or believed(r) else "ok, not proven" for r in kept}))
-        counts = {"tried": times, "records_lost": max(0, expected - len(kept)), "false_ok": len(false)}
-        record_property("fault", {"fault": fault, "seen": seen} | counts)
-
-    return enter
-
-
-campaign: list[dict[str, object]] = []
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--without-frameworks",
         action="store_true",
         help="skip what runs in a framework's environment: for the Pythons that only the control environment supports",
     )
-    parser.addoption("--faults", type=Path, help="write the outcome of each planted fault to this file (studies/planted_bugs)")
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.when == "call":
-        campaign.extend({**fault, "passed": report.passed} for name, fault in report.user_properties if name == "fault")  # type: ignore[dict-item]
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if file := session.config.getoption("--faults"):
-        where = {"commit": provenance.commit(), "dirty": provenance.dirty(), "machine": provenance.machine_name()}
-        when = datetime.now(UTC).isoformat(timespec="seconds")
-        file.write_text(json.dumps({"measured_at": when, **where, "faults": campaign}, indent=1) + "\n")

@@ -1,7 +1,4 @@
-"""Count the faults that tests planted.
-
-The tests that plant a fault enter its outcome; `pytest --faults FILE` writes that down.
-"""
+"""Count the faults that tests had planted when `data/faults.json` was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fault campaign: real faults, planted one at a time. No record is lost, and none says `ok` that should not.
+"""Plant real faults one at a time. No record is lost, and none says `ok` that should not.
 
 Faults of a worker process (exception, kill, segmentation fault, hang, out of memory, babble) are in test_runner.py, bad files
 in test_records.py, a full disk in test_cli.py; here are planted bugs, interruptions at random moments, and a clock that lies.
@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -30,28 +29,19 @@ from framebench.publish.tables import report_of
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.campaign import Tried, believed, borne_out
 from tests.handmade import provenance, record
-from tests.material import records
 from tests.processes import ROOT, small_disk
 
-SWITCHES, PRECISION = (f"framebench/adapters/{name}.py" for name in ("jittor/checkpoint", "torch/precision"))
+SWITCHES = "framebench/adapters/jittor/checkpoint.py"
 MODEL = "models/transformer/torch_model.py"
 SPEC = "models/transformer/spec.py"
 ATTENTION = "x + self.attention(self.ln1(x))"
-AUTOCAST = "torch.autocast, run.where.type, torch.bfloat16"
 ATTACH = "model.remat = remat"
 PLANTED = {  # file, right text, wrong text, case, expected status
     "wrong gradient": (MODEL, ATTENTION, ATTENTION + ".detach()", "torch/train/fp32", "wrong"),
-    "wrong forward": (MODEL, "is_causal=True", "is_causal=False", "torch/eval/no_grad", "wrong"),
-    "wrong weight decay": (SPEC, "weight_decay=0.1", "weight_decay=30.0", "torch/train/fp32", "wrong"),
     "NaN loss": (SPEC, "lr=3e-4", "lr=1e30", "torch/train/fp32", "wrong"),
     "strategy did nothing": (SWITCHES, ATTACH, "pass", "jittor/train/checkpoint", "ok"),
-    "precision did nothing": (PRECISION, AUTOCAST, AUTOCAST + ", False", "torch/train/amp_bf16", "ok"),
 }
-
-
-REPEATS = ("wrong forward", "wrong weight decay", "precision did nothing")
 
 
 def clone(where: Path) -> Path:
@@ -74,23 +64,10 @@ def run(project: Path, results: Path, *arguments: str) -> subprocess.CompletedPr
     return subprocess.run(command, cwd=project, env={**os.environ, "PYTHONPATH": str(project)}, capture_output=True, text=True)
 
 
-def test_the_count_would_see_a_false_ok() -> None:
-    """Real records are borne out by what they hold; none is with any of its observations a tenth off."""
-    found = [r for r in records() if believed(r)]
-    assert len(found) > 20
-    assert all(map(borne_out, found))
-    for r in found[:20]:
-        assert r.verification
-        for name, value in r.verification.observed.items():
-            off = r.verification.observed | {name: 1.1 * (value or 0)}
-            wrong = r.model_copy(update={"verification": replace(r.verification, observed=off)})
-            assert not borne_out(wrong) or name == "logits_checksum", r.case  # it may be a small part of the norm
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", [pytest.param(f, marks=pytest.mark.all_cells if f in REPEATS else ()) for f in PLANTED])
+@pytest.mark.parametrize("fault", PLANTED)
 def test_planted_bugs_never_become_numbers(
-    fault: str, project: Path, results: Path, environment: dict[str, Environment], tried: Tried
+    fault: str, project: Path, results: Path, environment: dict[str, Environment]
 ) -> None:
     file, right, wrong, strategy, status = PLANTED[fault]
     text = (project / file).read_text()
@@ -101,7 +78,6 @@ def test_planted_bugs_never_become_numbers(
     finally:
         (project / file).write_text(text)
     (found,) = (r for r in store.read_all(results) if f"/{strategy}/" in r.case)  # beside it lies its baseline's
-    tried(f"planted bug: {fault}", [found])
     assert found.status == status, done.stderr
     if status == "wrong":
         assert done.returncode == 1
@@ -116,49 +92,42 @@ def test_planted_bugs_never_become_numbers(
 
 @pytest.mark.all_cells
 @pytest.mark.slow
-def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(
-    results: Path, environment: dict[str, Environment], tried: Tried
-) -> None:
+def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(results: Path, environment: dict[str, Environment]) -> None:
     """Ctrl-C, SIGTERM and kill -9, each at a moment of chance, until the run gets through."""
     rng = random.Random(7)
     selectors = [f"transformer/torch/eval/{s}/b4/tiny" for s in ("no_grad", "grad", "inference_mode")]
     command = [sys.executable, "-m", "framebench.cli", "run", *selectors, "--results", str(results), "--rounds", "3"]
     seen: set[str] = set()
-    sent = 0
     for fault in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL] * 2:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(rng.uniform(0.5, 8))
         process.send_signal(fault)
         if process.wait() == 0:
             break
-        sent += 1
         now = {r.case for r in store.read_all(results)}
         assert seen <= now, "a finished case was lost"
         seen = now
     else:
         assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
     found = list(store.read_all(results))
-    name = "run interrupted by Ctrl-C, SIGTERM or kill -9 at a random moment, and taken up"
-    tried(name, found, len(selectors), sent, "each case once", may_be_ok=True)
     assert Counter(r.case for r in found) == Counter(selectors), "each case once"
     assert all(r.status == "ok" for r in found)
     assert not list(results.rglob("*.tmp")) or all(p.stat().st_size for p in results.rglob("*.json"))
 
 
-def test_a_clock_that_jumps_costs_no_record(tmp_path: Path, tried: Tried) -> None:
+def test_a_clock_that_jumps_costs_no_record(tmp_path: Path) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
     for moment in (now, now, now - timedelta(days=400), now):
         store.write(record(case, provenance=provenance(measured_at=moment)), tmp_path / "records")
     found = list(store.read_all(tmp_path))
-    tried("clock that stands still or jumps back between records", found, 4, 3, "all kept")
     assert len(found) == 4
 
 
-def test_read_only_results_are_said_plainly(environment: dict[str, Environment], tmp_path: Path, tried: Tried) -> None:
+def test_read_only_results_are_said_plainly(environment: dict[str, Environment], tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "ro,size=1m") as disk:
         done = run(ROOT, disk / "results", "transformer/torch/eval/no_grad/b4/tiny")
-        tried("read-only results", store.read_all(disk / "results"), 0, seen=f"exit code {done.returncode}")
+        assert not list(store.read_all(disk / "results"))
         assert done.returncode == 1
         assert f"Nothing can be written there: {disk}; nothing was measured yet" in done.stderr
         assert "Traceback" not in done.stderr

@@ -30,7 +30,6 @@ from framebench.suite.case import Case
 from framebench.suite.result import Verification
 from tests import handmade
 from tests.alone import alone
-from tests.campaign import Tried
 from tests.processes import ROOT, acting, framebench
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
@@ -75,12 +74,10 @@ def test_failures_are_classified(
     fake_worker: Environment,
     results: Path,
     monkeypatch: pytest.MonkeyPatch,
-    tried: Tried,
 ) -> None:
     monkeypatch.setenv("MISBEHAVE", failure)
     monkeypatch.setenv("MISBEHAVES_HERE", str(results))
     record = alone(CASE, "s", fake_worker, Options(time_limit_s=3 if "hang" in failure else 600), results)
-    tried(f"worker: {failure}", store.read_all(results))
     assert (record.status, record.peaks, record.step_s) == (status, {}, [])
     assert record.reason is not None
     assert named in record.reason
@@ -224,9 +221,7 @@ def test_the_harness_itself_costs_little(whole: Whole, environment: dict[str, En
     assert any(cost < 4 for cost in chain([whole.cost], again))
 
 
-def test_killing_the_real_worker_makes_a_crashed_record(
-    environment: dict[str, Environment], results: Path, tried: Tried
-) -> None:
+def test_killing_the_real_worker_makes_a_crashed_record(environment: dict[str, Environment], results: Path) -> None:
     class Killing(Listener):
         def phase(self, case: Case, what: str) -> None:
             if what == "warm-up":
@@ -235,19 +230,15 @@ def test_killing_the_real_worker_makes_a_crashed_record(
                         child.kill()
 
     record = alone(CASE, "s", environment["torch"], results=results, listener=Killing())
-    tried("PyTorch's worker killed while it warms up", store.read_all(results))
     assert record.status == "crashed"
     assert record.reason is not None
     assert "SIGKILL" in record.reason
 
 
 @pytest.mark.parametrize(("mib", "phase"), [(300, "build"), (500, "first step")])
-def test_running_out_of_memory_is_a_result(
-    mib: int, phase: str, environment: dict[str, Environment], results: Path, tried: Tried
-) -> None:
+def test_running_out_of_memory_is_a_result(mib: int, phase: str, environment: dict[str, Environment], results: Path) -> None:
     case = Case("resnet50", "torch", "train", "fp32", 16, "cpu")
     record = alone(case, "s", environment["torch"], Options(memory_limit=mib * 2**20), results)
-    tried("memory that runs out at an enforced limit", store.read_all(results))
     assert record.status == "oom", record.reason
     assert record.reason is not None
     assert f"memory ran out during {phase}, " in record.reason

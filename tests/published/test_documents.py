@@ -15,7 +15,6 @@ from framebench.analysis.results import Results
 from framebench.cluster.checks import check
 from framebench.publish.tables import generated, of_records
 from framebench.records.record import ROUNDS
-from tests.campaign import believed, borne_out
 from tests.processes import ROOT
 from tests.published.committed import records, tracked
 
@@ -77,12 +76,6 @@ def test_files_that_documents_name_exist() -> None:
         wanted = {path for path in named if path.split("/")[0] in folders and not re.search(r"[A-Z]{3,}", path)}
         beside = str(Path(document).parent)
         assert {path for path in wanted if path not in files and f"{beside}/{path}" not in files} == set(), document
-
-
-def test_published_records_are_borne_out_by_what_they_hold() -> None:
-    found = [r for r in records() if believed(r)]
-    assert found
-    assert all(map(borne_out, found))
 
 
 def test_published_records_have_no_problem_but_notes() -> None:
