@@ -61,7 +61,7 @@ def test_it_has_one_name_and_its_data(installed: Path) -> None:
     ours = installed / "framebench"
     data = {
         str(path.relative_to(ROOT))
-        for folder in ("requirements", "models", "framebench/features", "framebench/adapters")
+        for folder in ("requirements", "models", "framebench")
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and path.suffix not in (".py", ".pyc")
     }

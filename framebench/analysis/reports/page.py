@@ -12,6 +12,6 @@ class Page(NamedTuple):
 
     name: str  # of its file, without the ending
     title: str  # in the machine's menu; empty where another page leads to it
-    template: str  # below `framebench/features`
+    template: str  # below `framebench`
     context: Callable[[], dict[str, Any]]
     news: tuple[str, ...] = ()

@@ -69,7 +69,7 @@ class Writer:
     common: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        loader = FileSystemLoader([THIS_FOLDER / "templates", PACKAGE / "features"])
+        loader = FileSystemLoader([THIS_FOLDER / "templates", PACKAGE])
         self.environment = Environment(
             loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )
