@@ -13,27 +13,9 @@ from framebench.claims.needs import Conditions, Needs
 from framebench.claims.plans import Plan
 from framebench.claims.remarks import remarks
 from framebench.claims.samples import ADDED, PEAK, evidence
-from framebench.claims.show import detail
 from framebench.claims.store import Measured
 from framebench.suite.result import StrategyEffect
-from tests.claims.judged import MIB, made_up, one, probe, put, turns
-
-
-def test_of_one_block_the_value_is_told_and_decides_nothing(results: Path) -> None:
-    found = turns(results, [0.5])
-    (line,) = [line for line in found.lines if line.value]
-    assert (found.verdict, line.verdict, line.bounded) == ("undecided", "undecided", False)
-    assert line.measured == "-49.9 % (one draw: no interval between blocks or processes)"
-
-
-def test_a_barred_arm_with_a_record_says_what_it_is(results: Path) -> None:
-    for change in (60, 80):
-        put(results, "transformer/torch/train/fp32/b4/tiny", 100)
-        put(results, "transformer/torch/train/compile/b4/tiny", change, minute=change - 60)
-    found = one(results, made_up(needs=Needs(device="gpu")))
-    assert found.verdict == "precondition not met here"
-    assert all(line.figure in found.remark for line in found.lines if line.decides and line.value is not None)
-    assert "; here: " in found.remark
+from tests.claims.judged import MIB, made_up, one, put
 
 
 def test_a_change_that_reached_nothing_decides_nothing(results: Path) -> None:
@@ -111,22 +93,3 @@ def test_a_card_that_a_sentence_names_is_needed() -> None:
     assert needs.unmet(Conditions(device="gpu", card="h100-80gb")) == "needs an RTX 3090: this is h100-80gb"
     assert needs.unmet(Conditions()) == "needs an RTX 3090: this is no card"
     assert not needs.unmet(Conditions(device="gpu", card="NVIDIA GeForce RTX 3090"))
-
-
-def test_no_arm_beside_is_withheld_and_missing_cases_are_named(results: Path) -> None:
-    beside = ratios("train/checkpoint", "train/fp32", frameworks=TORCH, label="recomputed")
-    claim = replace(made_up(), evidence=beside)
-    for workload, peak in (("transformer", 60), ("unet3d", 90), ("resnet50", 80)):
-        put(results, f"{workload}/torch/train/fp32/b4/tiny", 100)
-        put(results, f"{workload}/torch/train/checkpoint/b4/tiny", peak)
-        found = one(results, claim)
-        told = found.remark
-        assert "Beside: " not in detail(found).caption, "the table above has the arm"
-        assert "recomputed" in " ".join(row[0] for row in detail(found).rows)
-        assert [row[1] for row in detail(found).rows] == sorted((row[1] for row in detail(found).rows), reverse=True)
-        if workload == "transformer":
-            assert "Beside: transformer/torch recomputed b4/tiny: -40.0 %." in told
-    assert "Beside: recomputed, resnet50/torch, unet3d/torch, transformer/torch: -40.0 % to -10.0 %." in told
-    assert "1 of 1 arms have no number: no records of transformer/torch/train/compile/b4/tiny." in told
-    probe(results, "snippet-jittor_volume_norm", error="AttributeError: no such thing")
-    assert "Beside: as printed jittor_volume_norm.py: AttributeError: no such thing." in one(results, "B16").remark

@@ -10,13 +10,12 @@ import pytest
 
 from framebench.analysis.results import Results
 from framebench.claims.advice import NONE
-from framebench.claims.arms import TORCH, ratios, times
+from framebench.claims.arms import TORCH, ratios
 from framebench.claims.entries import Line, qualifier
 from framebench.claims.ledger import entry, ledger
 from framebench.claims.needs import Needs
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rule import DECIDED, Verdict
-from framebench.claims.show import tables
 from framebench.claims.store import Measured
 from framebench.records import store
 from framebench.suite.case import Case
@@ -34,14 +33,6 @@ def test_a_claim_is_not_judged_by_its_second_metric_alone(results: Path) -> None
 
 
 UNMET: Verdict = "precondition not met here"
-
-
-def test_without_a_gpu_its_claims_say_so(results: Path) -> None:
-    put(results, "transformer/torch/train/fp32/b4/tiny")
-    for claim in ("A6", "B8", "B14", "C9"):
-        found = one(results, claim)
-        assert (found.verdict, found.value) == (UNMET, None)
-        assert "needs a GPU" in found.remark
 
 
 def test_on_a_gpu_its_claims_are_not_measured_yet(results: Path) -> None:
@@ -172,20 +163,6 @@ def test_one_process_and_the_fullest_of_two_ranks_are_compared_by_one_instrument
     assert [arm.verdict for arm in states.lines if arm.value] == ["contradicted", "no effect worth having"]
 
 
-def test_what_is_barred_is_told(results: Path) -> None:
-    """It decides nothing, and is not withheld."""
-    found = compiled(results, 80, needs=Needs(device="gpu"))
-    assert "1 arm decides nothing: needs a GPU; here: -20.0 %." in found.remark
-
-
-def test_an_undecided_verdict_says_what_is_left_open(results: Path) -> None:
-    compiled(results, 55, target=times(0.6))
-    put(results, "transformer/torch/train/compile/b4/tiny", 45, minute=1)
-    found = one(results, made_up(target=times(0.6)))
-    assert (found.verdict, found.qualifier) == ("undecided", "reproduced or stronger")
-    assert found.judged == "undecided (reproduced or stronger)"
-
-
 @pytest.mark.parametrize(("transfers", "said"), [(True, ""), (False, "on a CPU")])
 def test_a_cpus_verdict_on_what_a_gpu_may_say_otherwise_says_so(results: Path, transfers: bool, said: str) -> None:
     compiled(results, 80)
@@ -197,16 +174,7 @@ def test_a_size_whose_arms_alone_say_something_else_is_named() -> None:
                 planned=True, device="gpu", cases=("transformer/torch/train/fp32/b8/full",))  # fmt: skip
     small = replace(full, verdict="reproduced", cases=("transformer/torch/train/fp32/b4/cpu",), planned=False, device="cpu")
     assert qualifier("reproduced", [small, small, full], True) == "undecided at size full"
-    assert qualifier("undecided", [small, full], True) == (
-        "reproduced at size cpu; contradicted or no effect worth having at size full"
-    )
     assert qualifier("mixed", [small, full], True) == "reproduced at size cpu; undecided at size full"
-    both = [small, replace(small, verdict="weaker")]
-    as_full = [replace(one, cases=full.cases) for one in both]
-    assert qualifier("mixed", [*both, full], True) == "weaker and reproduced at size cpu; undecided at size full"
-    assert qualifier("mixed", [*both, *as_full], True) == "weaker and reproduced at every size"
-    missing = [replace(small, verdict="not measured", value=None)] * 2
-    assert qualifier("reproduced", [full, *missing, small], True) == "undecided at size full; undecided at size cpu"
 
 
 def test_the_range_and_the_advice_are_of_all_arms_that_decide(results: Path) -> None:
@@ -234,40 +202,3 @@ def test_options_of_the_compiler_on_one_side_are_told(results: Path) -> None:
         told = "Compiled with xla_disable_hlo_passes=a_pass on one side alone: transformer/torch b4/tiny."
         newest = "compile" if minute == 1 else "both"
         assert (told in one(results, made_up()).remark) == (newest == "compile")
-
-
-def test_no_arm_that_supports_it_is_not_mixed(results: Path) -> None:
-    claim = replace(
-        made_up(), arms=ratios("train/compile", "train/fp32", workloads=("transformer", "unet3d"), frameworks=TORCH)
-    )
-    for workload, peak in (("transformer", 100), ("unet3d", 120)):
-        put(results, f"{workload}/torch/train/fp32/b4/tiny", 100)
-        put(results, f"{workload}/torch/train/compile/b4/tiny", peak)
-    found = one(results, claim)
-    assert (found.verdict, found.measured) == ("not supported", "+0.0 to +20.0 %")
-    assert "contradicted: unet3d/torch" in found.remark
-
-
-def test_what_a_card_has_measured_decides_in_the_published_row(results: Path) -> None:
-    """And stands arm by arm in a table, with the release that was there."""
-    put(results, "transformer/torch/train/fp32/b4/cpu", 100)
-    put(results, "transformer/torch/train/checkpoint/b4/cpu", 60)
-    put(results, "unet3d/torch/train/fp32/b4/cpu")
-    for strategy, peak in (("fp32", 100), ("checkpoint", 55)):
-        path = put(results, f"transformer/torch/train/{strategy}/b8/full", peak, origin={
-            "machine": "card", "hardware": {"cpu": "x", "device": "NVIDIA H200"},
-        })  # fmt: skip
-        there = results / "records" / "card" / path.relative_to(results / "records" / "m")
-        there.parent.mkdir(parents=True)
-        path.rename(there)
-    made = {(made.title, made.machine): made for made in tables(Results(results))}
-    (row,) = [row for row in made["Claims", "m"].rows if row[0] == "A8"]
-    assert row[3].endswith("transformer b4/cpu, transformer b8/full on card")
-    (beside,) = [note for note in made["Claims", "m"].notes if note.startswith("A8: ")]
-    assert "On a card: transformer/torch b8/full, card: -45.0 % reserved; allocated: -45.0 %, reproduced." in beside
-    arms = made["Claims' arms on a GPU", "card"]
-    assert ("A8", "transformer/torch b8/full", "-45.0 % reserved; allocated: -45.0 %", "reproduced") in [
-        (r[0], r[2], r[4], r[5]) for r in arms.rows
-    ]
-    assert {row[5] for row in arms.rows if row[3] == "beside"} <= {"-"}, "what stands beside has no verdict on the claim"
-    assert not any(title.startswith("Claims, measured elsewhere") for title, _ in made), "of full size there are arms alone"

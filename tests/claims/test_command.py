@@ -12,9 +12,7 @@ from typer.testing import CliRunner
 
 from framebench.analysis.results import Results
 from framebench.claims.entries import as_json
-from framebench.claims.ledger import ledger
 from framebench.claims.registry import REGISTRY
-from framebench.claims.show import detail, table
 from framebench.claims.store import Measured
 from framebench.claims.wanted import wanted
 from framebench.cli.__main__ import app
@@ -24,18 +22,6 @@ from framebench.engine.groups import pair
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from tests.claims.judged import compiled, made_up, one, put
-
-
-def test_the_table_has_a_row_for_each_claim_and_keeps_its_shape(results: Path) -> None:
-    reason = "a | b <script>\n`c`"
-    put(results, "transformer/torch/train/fp32/b4/tiny")
-    put(results, "transformer/torch/train/compile/b4/tiny", status="crashed", reason=reason)
-    made = table(ledger(Results(results), "m", "tiny"))
-    assert [row[0] for row in made.rows] == [claim.name for claim in REGISTRY.claims]
-    text = made.markdown()
-    assert "<script>" not in text
-    assert len([line for line in text.splitlines() if line.startswith("| ")]) == len(REGISTRY.claims) + 2
-    assert detail(one(results, made_up())).rows
 
 
 def test_json_has_the_promised_fields(results: Path) -> None:
@@ -79,34 +65,6 @@ def test_the_command_prints_json(results: Path) -> None:
     found = run("B14", "--json", "--size", "tiny", "--machine", "m", results=results)
     assert found.exit_code == 0
     assert {entry["verdict"] for entry in json.loads(found.stdout)} == {"precondition not met here"}
-
-
-@pytest.mark.parametrize("arguments", [[], ["mixed precision"], ["B1", "B2"]])
-def test_several_claims_are_a_list_to_choose_from(results: Path, arguments: list[str]) -> None:
-    """A short sentence and a verdict for each, and the command that prints one of them; no arm, no remark."""
-    compiled(results, 80)
-    printed = run(*arguments, "--size", "tiny", "--machine", "m", results=results).stdout
-    names = [claim.name for claim in REGISTRY.chosen(arguments)]
-    assert all(" ".join(f"| {name} |".split()) in _cells(printed) for name in names)
-    assert "decides" not in printed
-    assert not re.search(r"^- ", printed, re.MULTILINE)
-    assert f"framebench claims '{names[0]}'" in re.sub(r"\s+", " ", printed)
-    assert len(printed.splitlines()) < 3 * len(names) + 20
-
-
-def _cells(printed: str) -> str:
-    return re.sub(r"\s+", " ", printed.replace("│", "|"))
-
-
-@pytest.mark.parametrize("arguments", [["B14"], ["B1 memory"], ["B1"], ["a thousand million parameters trains"]])
-def test_one_claim_is_shown_with_its_arms(results: Path, arguments: list[str]) -> None:
-    """All parts of one id, or what alone has the words that were typed."""
-    compiled(results, 80)
-    printed = run(*arguments, "--size", "tiny", "--machine", "m", results=results).stdout
-    told = REGISTRY.chosen(arguments)
-    assert [f"m: {claim.name}: {claim.says}" in re.sub(r"\s+", " ", printed) for claim in told] == [True] * len(told)
-    assert printed.count("decides ┃") == len(told)
-    assert len(re.findall(r"Verdict: .*?What to do: .*?decides ┃", printed, re.DOTALL)) == len(told), "the answer comes first"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 from framebench.budget.max_batch import oom_recovery
 from framebench.budget.max_batch.oom_recovery import Evaluation, Recovery
 from framebench.claims import measure as claim_probes
-from framebench.claims import probed_record as probed
 from framebench.claims.probes import inputs as input_probe
 from framebench.claims.probes.names import exists, looked_up
 from framebench.claims.registry import REGISTRY
@@ -20,7 +19,6 @@ from framebench.engine.runner import Options
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
-from tests.handmade import provenance
 from tests.processes import ROOT, run_inside
 
 CASE = Case("transformer", "torch", "eval", "no_grad", 64, "tiny")
@@ -92,14 +90,6 @@ def test_an_evaluation_that_fails_without_a_limit_is_no_result(
 @pytest.fixture
 def environment_of_nothing() -> Environment:
     return Environment("torch", "0", Path("/nonexistent/python"))
-
-
-def test_results_survive_the_round_trip(results: Path) -> None:
-    from framebench.records import store
-
-    one = claim_probes.Probed(probe="names", names={"json.loads": True}, provenance=provenance())
-    path = store.write(one, claim_probes.folder(results, "m", "names"))  # type: ignore[arg-type]
-    assert probed.read(path) == one
 
 
 @pytest.mark.slow

@@ -9,8 +9,6 @@ import pytest
 
 from framebench.claims.entries import Line
 from framebench.claims.picture import WIDTH, pictures
-from framebench.claims.rule import UNMET
-from framebench.claims.show import arm
 
 
 def line(name: str, low: float, high: float, metric: str = "peak", **changes: Any) -> Line:
@@ -34,21 +32,3 @@ def test_arms_of_another_metric_have_a_picture_of_their_own_and_deciding_ones_co
     found = pictures([beside, line("a", 0.6, 0.8), none])
     assert [picture.metric for picture in found] == ["peak", "time"]
     assert [bar.name for picture in found for bar in picture.bars] == ["a", "beside"], "without an interval nothing is drawn"
-
-
-@pytest.mark.parametrize(("changes", "said"), [({}, "yes"), ({"verdict": UNMET}, "no"), ({"decides": False}, "beside")])
-def test_an_arm_whose_precondition_is_not_met_does_not_decide(changes: dict[str, Any], said: str) -> None:
-    assert arm(line("a", 0.6, 0.8, **changes))[1] == said
-
-
-def test_an_exact_number_is_still_seen() -> None:
-    (picture,) = pictures([line("a", 0.5, 0.5, claimed=None)])
-    assert picture.claimed is None
-    assert picture.bars[0].width == 1
-
-
-def test_a_planned_bar_says_its_card_in_the_caption_alone() -> None:
-    (picture,) = pictures(
-        [line("a bf16 planned b64/full, h100-80gb", 0.6, 0.8, planned=True), line("a planned b8/cpu", 0.7, 0.9)]
-    )
-    assert [bar.label for bar in picture.bars] == ["a bf16 b64/full", "a planned b8/cpu"]

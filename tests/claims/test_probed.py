@@ -15,7 +15,6 @@ from framebench.claims.ledger import ledger, names
 from framebench.claims.probed import amount, of_all
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rule import Verdict
-from framebench.claims.show import parts, table
 from framebench.claims.store import Measured
 from framebench.claims.wanted import wanted
 from framebench.records import store
@@ -43,20 +42,6 @@ def test_probes_are_judged_like_records(results: Path) -> None:
         found = {name: [mib * MIB] * 5 for name, mib in sizes.items()} | {name: [n] * 5 for name, n in counts.items()}
         probe(results, "inputs", minute=minute, found=found)
         assert (one(results, "C12 short").verdict, one(results, "C12 short").value) == (verdict, pytest.approx(left / 256))
-    assert [line.value for line in one(results, "C12 short").lines[1:3]] == [pytest.approx(r) for r in (2, 1 / 256)]
-    assert (one(results, "C12 resident").verdict, one(results, "C12 resident").value) == ("contradicted", 260 / 256)
-
-
-def test_what_a_collector_does_in_python_stands_beside_and_decides_nothing(results: Path) -> None:
-    grown = {"gc_off_bytes": [100.0] * 5, "gc_every_2_bytes": [90.0] * 5}
-    probe(results, "collector-torch", found=grown | {"gc_off_collections": [0.0] * 5, "gc_every_2_collections": [10.0] * 5})
-    found = one(results, "D1")
-    assert (found.verdict, found.value) == ("precondition not met here", None)
-    assert "needs Julia: this suite runs Python" in found.remark
-    assert (found.lines[0].value, found.lines[0].decides) == (pytest.approx(0.9), False)
-    ran = {"gc_off_collections": [1.0] * 5, "gc_every_2_collections": [10.0] * 5}
-    probe(results, "collector-torch", minute=1, found=grown | ran)
-    assert one(results, "D1").lines[0].value is None, "the collector ran where it was off"
 
 
 @pytest.mark.parametrize(
@@ -87,17 +72,6 @@ def test_reports_are_judged_by_their_programs(results: Path) -> None:
             found={"eager": [1.0] * 5, "compiled": [ratio] * 5, "apart": [1.0] * 5},
         )
         assert one(results, "R8").verdict == verdict
-    for minute, off, verdict in ((0, 0.2, "reproduced"), (1, 1e-5, "no effect worth having")):
-        probe(
-            results,
-            "report-torch-190758",
-            minute=minute,
-            found={"half": [off] * 5, "nothing": [off] * 5, "whole": [0.0] * 5},
-        )
-        assert one(results, "R16").verdict == verdict
-    probe(results, "report-torch-163347", found={"found": [4.0] * 5})
-    assert one(results, "R12").verdict == "no effect worth having"
-    assert [t.title for t in map(table, parts(ledger(Results(results), "m", "tiny")))] == ["Claims", "What users report"]
 
 
 def test_an_older_probes_result_decides_nothing(results: Path) -> None:

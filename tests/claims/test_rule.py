@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from framebench.claims.rule import (
     DECIDED,
-    TOLERANCE,
     Effect,
     Sign,
     Target,
@@ -210,8 +209,3 @@ def test_what_is_decided_is_the_one_verdict_that_is_left(ends: list[float], targ
         assert set(left) <= {"contradicted", "no effect worth having"}
     else:
         assert (left == (found,)) == (found != "undecided")
-
-
-def test_a_tolerance_is_a_part_of_the_claim() -> None:
-    assert 0 < TOLERANCE < 1
-    assert math.isclose(FORTY_LESS.claimed or 0, 0.4)
