@@ -9,11 +9,9 @@ import pytest
 from framebench.analysis.peaks import find_fault, read_evidence
 from framebench.analysis.results import Results
 from framebench.analysis.searches import Searches
-from framebench.budget.advise import show
 from framebench.budget.advise.advice import Offer, Question, advise
 from framebench.records.record import case_of
 from framebench.records.search import Fit
-from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from tests.advised import everything
 from tests.processes import ROOT
@@ -52,16 +50,3 @@ class KeptOnly(Searches):
 
     def everywhere(self, case: Case) -> list[Fit]:
         return []
-
-
-def test_there_are_searches_of_every_framework() -> None:
-    assert {case_of(fit.case).framework for fit in EVERY} == set(FRAMEWORKS)
-
-
-def test_micro_batches_over_batch_norm_are_other_mathematics_and_say_why() -> None:
-    found, _ = evidence(ROOT / "results", "xeon-2core", "resnet50", "train")
-    advice = advise([found], Question("resnet50", "train", 2**30, batch=8))
-    assert "accumulate" in {o.case.strategy for o in advice.changed}
-    assert "accumulate" not in {o.case.strategy for o in advice.fitting}
-    notes = [note for table in show.tables(advice, every=True) for note in table.notes]
-    assert any(note.startswith("torch accumulate: batch norm sees one micro-batch") for note in notes)

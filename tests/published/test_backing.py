@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from framebench.models import spec
 from framebench.publish.readme.backing import read_lost_commits
 from tests.processes import ROOT
 from tests.published.committed import tracked
@@ -51,31 +50,3 @@ def test_the_list_of_lost_commits_has_each_commit_that_git_lacks_and_no_other() 
         pytest.skip("a shallow clone lacks commits that the repository has")
     known = subprocess.run(["git", "rev-list", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert read_lost_commits(ROOT / "results") == commits_named_by_results() - set(known.stdout.split())
-
-
-def describe_workload(name: str) -> str:
-    """Return the row of README's table of workloads."""
-    (row,) = re.findall(rf"^\| `{name}` \|.*$", (ROOT / "README.md").read_text(), re.M)
-    return str(row)
-
-
-def count_parameters(workload: str, size: str) -> int:
-    found = spec.workload(workload)
-    return found.parameter_count(found.sizes[size].config)
-
-
-@pytest.mark.parametrize("size", ["cpu", "full"])
-@pytest.mark.parametrize("workload", spec.confirmed_names())
-def test_the_table_of_workloads_has_the_batches_of_the_specification(workload: str, size: str) -> None:
-    batches = spec.workload(workload).sizes[size].batches
-    column = describe_workload(workload).split("|")[3 if size == "cpu" else 4]
-    assert column.strip().endswith(f"batch {min(batches)}-{max(batches)}")
-
-
-def test_the_table_of_workloads_has_the_parameters_of_the_specification() -> None:
-    assert count_parameters("resnet50", "cpu") == count_parameters("resnet50", "full")
-    assert f"{count_parameters('resnet50', 'full'):,} parameters" in describe_workload("resnet50")
-    assert f"{count_parameters('unet3d', 'full'):,} parameters" in describe_workload("unet3d")
-    assert f"{count_parameters('unet3d', 'cpu') / 1e6:.1f} M parameters" in describe_workload("unet3d")
-    assert f"{count_parameters('transformer', 'full') / 1e6:.0f} M parameters" in describe_workload("transformer")
-    assert f"{count_parameters('transformer', 'cpu') / 1e6:.1f} M parameters" in describe_workload("transformer")

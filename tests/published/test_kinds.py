@@ -42,8 +42,3 @@ def texts(place: str) -> Iterator[str]:
 def test_what_lies_there_can_be_read(place: str) -> None:
     for text in texts(place):
         KINDS[place].model_validate_json(text)
-
-
-def test_each_kind_of_record_is_in_the_manual() -> None:
-    manual = (RESULTS / "README.md").read_text()
-    assert [place for place in KINDS if place.split("/")[0] not in manual] == []

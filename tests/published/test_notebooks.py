@@ -48,15 +48,3 @@ def told(cell: nbformat.NotebookNode) -> tuple[str, list[str]]:
     """What a cell is and says; pictures may differ in their last bits from machine to machine."""
     data = [output.get("data", {}) for output in cell.get("outputs", [])]
     return cell.source, [d[kind] for d in data for kind in ("text/markdown", "text/html", "text/plain") if kind in d]
-
-
-@pytest.mark.slow
-@pytest.mark.all_cells
-def test_the_same_records_give_the_same_notebook(tmp_path: Path) -> None:
-    source = notebook.SOURCES / "versions.py"
-    first, second = (
-        notebook.save(notebook.execute(source, ROOT / "results", UPGRADED), tmp_path / f"{i}.ipynb").read_bytes()
-        for i in range(2)
-    )
-    assert first == second
-    assert str(ROOT).encode() not in first

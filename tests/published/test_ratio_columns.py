@@ -15,13 +15,6 @@ OF_BYTES = [name for name in NAMES if name.endswith("_ratio") and name.replace("
 ALIKE = ["workload", "framework", "framework_version", "scenario", "batch", "size"]
 
 
-def test_peaks_have_three_ratio_columns_and_the_others_are_no_quotients_of_bytes_columns() -> None:
-    others = [name for name in NAMES if name.endswith("_ratio") and name not in OF_BYTES]
-    assert OF_BYTES == ["peak_ratio", "shared_ratio", "step_ratio"]
-    # over PyTorch's baseline, over the baseline in time, and over the same without torch.compile
-    assert others == ["eager_ratio", "time_ratio", "torch_ratio"]
-
-
 @pytest.mark.parametrize("machine", framebench.machines(ROOT / "results"))
 @pytest.mark.parametrize("ratio", OF_BYTES)
 def test_a_ratio_column_divides_the_bytes_column_of_its_name(ratio: str, machine: str) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
-import matplotlib.pyplot as plt
 import pytest
 
 import framebench
@@ -28,20 +26,6 @@ def test_every_time_of_the_quick_profile_has_five_blocks_on_the_machine_that_is_
     assert (few := measured[measured < BLOCKS]).empty, few
 
 
-def test_what_readme_calls_least_is_least_where_more_strategies_were_measured() -> None:
-    """The shown machine has the times. It has fewer strategies, and none of the others may need less."""
-    machines = {machine: framebench.load(results=ROOT / "results", machine=machine) for machine in framebench.machines()[:2]}
-    assert SHOWN in machines
-    least = {}
-    for machine, df in machines.items():
-        same = df[df.usable & df.same_mathematics & (df["scenario"] == "train") & (df["size"] == "cpu")]
-        for (workload, framework), rows in same.groupby(["workload", "framework"]):
-            usual = rows[rows["batch"] == {"resnet50": 8}.get(workload, 4)]
-            least.setdefault((workload, framework), {})[machine] = usual.loc[usual["shared_bytes"].idxmin(), "strategy"]
-    assert len(least) == 9
-    assert [place for place, found in least.items() if len(set(found.values())) != 1 or len(found) != 2] == []
-
-
 @pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     """To files that exist, and to headings that they have."""
@@ -55,19 +39,3 @@ def test_links_lead_somewhere(page: Path) -> None:
         if anchor:
             heads = re.findall(r"^#+ (.*)$", file.read_text(), re.M)
             assert anchor in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}, target
-
-
-def test_the_plot_of_the_page_about_the_data_draws_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "data.md").read_text(), re.S)
-    (code,) = (one for one in found if "relplot" in one)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FRAMEBENCH_MACHINE", SHOWN)  # else it draws what this machine has measured, if it has
-    plt.close("all")
-    made: dict[str, Any] = {}
-    exec(code, made)
-    df, drawn = made["df"], {axes.get_title(): axes.lines for axes in plt.gcf().axes}
-    assert set(df["framework"]) == {"torch", "jax", "jittor"}
-    assert set(drawn) == {f"workload = {workload}" for workload in df["workload"]}
-    for workload, rows in df.groupby("workload"):
-        points = {point for line in drawn[f"workload = {workload}"] for point in zip(line.get_xdata(), line.get_ydata())}
-        assert points == set(zip(rows["batch"], rows["host_rss_bytes"] / 2**20))

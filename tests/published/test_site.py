@@ -11,7 +11,6 @@ import pytest
 
 from framebench.analysis.results import Results
 from framebench.publish.site.build import build
-from framebench.publish.site.titles import FIGURES, figure_title
 from tests.audit import audited, dead_links, one_of_each_kind, violations
 from tests.pages import browser, in_a_browser, tab
 from tests.processes import ROOT
@@ -47,9 +46,3 @@ def test_the_committed_results_open_too(records: str, tmp_path: Path, tab: Any, 
     for path in one_of_each_kind(tmp_path / "site") if records == "*/*" else ():
         audited.goto(path.as_uri())
         assert not violations(audited), path
-
-
-def test_every_figure_has_a_title() -> None:
-    names = [file.stem for file in (ROOT / "docs" / "figures").glob("*.svg")]
-    assert len({figure_title(name) for name in names}) == len(names) > 50
-    assert all(figure_title(name).partition(": ")[0] in FIGURES.values() for name in names)
