@@ -7,7 +7,7 @@ from pathlib import Path
 from framebench.publish.readme.backing import LOST_COMMITS, describe_backing
 from framebench.records.record import Record
 from framebench.records.reference import find_reference
-from framebench.suite.result import Mathematics, Verification
+from framebench.suite.result import Verification
 from tests.handmade import provenance, record
 
 GONE = "d" * 40
@@ -38,19 +38,6 @@ def test_measurements_without_a_float64_reference_are_counted_apart(tmp_path: Pa
     )
 
 
-def test_steps_that_were_run_in_float64_are_counted(tmp_path: Path) -> None:
-    right = Mathematics(case="c", computed=True, passed=True, tensors=9, worst="w", error=1e-12, tolerance=1e-9)
-    not_computed = Mathematics(case="c", computed=False, passed=True, reason="int8")
-    checked = [Verification(passed=True, relative_error={"loss": 1e-8}, mathematics=m) for m in (right, not_computed, None)]
-
-    verified, _ = describe_backing([record(verification=v) for v in checked], tmp_path)
-
-    assert verified == (
-        "**Verified.** 3 of 3 measurements agree with values computed in float64. In 1 the strategy's own step was run in "
-        "float64, too, and agrees."
-    )
-
-
 def test_records_whose_code_cannot_be_checked_out_are_counted_apart(tmp_path: Path) -> None:
     (tmp_path / LOST_COMMITS).write_text(f"# why\n{GONE}\n")
     lost = measured({"loss": 1e-8}, commit=GONE, machine="old")
@@ -63,20 +50,3 @@ def test_records_whose_code_cannot_be_checked_out_are_counted_apart(tmp_path: Pa
     only = "1 (of `old`) name a commit that this repository does not have, and are the only records of 1 cases."
     assert only in code
     assert "2 (of `a` and `b`) had uncommitted changes, or cannot tell whether they had." in code
-
-
-def test_a_case_that_was_also_measured_by_known_code_is_no_only_record(tmp_path: Path) -> None:
-    (tmp_path / LOST_COMMITS).write_text(f"{GONE}\n")
-    lost = measured({"loss": 1e-8}, commit=GONE)
-    _, code = describe_backing([IN_FLOAT64, lost], tmp_path)
-    assert "1 (of `m`) name a commit that this repository does not have, and are the only records of 0 cases." in code
-
-
-def test_what_is_all_in_float64_and_committed_has_no_exceptions(tmp_path: Path) -> None:
-    verified, code = describe_backing([IN_FLOAT64], tmp_path)
-    assert verified == "**Verified.** 1 of 1 measurements agree with values computed in float64."
-    assert code.endswith("1 of 1 records name a commit that has the code that measured them.")
-
-
-def test_without_records_nothing_is_said(tmp_path: Path) -> None:
-    assert describe_backing([], tmp_path) == ()

@@ -7,8 +7,7 @@ import re
 from framebench.analysis import frames
 from framebench.publish.readme.in_words import describe_training
 from framebench.suite.case import Case
-from framebench.suite.protocol import VERSION
-from tests.handmade import blocks, provenance, record
+from tests.handmade import blocks
 
 FP32, CHECKPOINT, ACCUMULATE = (
     Case("transformer", "torch", "train", strategy, 4, "cpu") for strategy in ("fp32", "checkpoint", "accumulate")
@@ -60,17 +59,3 @@ def test_what_this_machine_did_not_time_another_of_its_kind_did() -> None:
     assert line.endswith("(50% of `fp32`, 1.20 x the time).")
     (line,) = describe_training(mine, "m", {"n": other.assign(device="gpu")}).lines
     assert "not timed" in line, "a device of another kind says nothing"
-
-
-def test_what_has_no_numbers_hides_no_older_ones() -> None:
-    found = blocks([(FP32, steady(1.0)), (CHECKPOINT, steady(1.3))], peaks=[200, 100])
-    newer = record(ACCUMULATE, status="unsupported", reason="why not", provenance=provenance(protocol=VERSION + 1))
-    assert (
-        describe_training(frames.frame([*found, newer]), "m").lines == describe_training(frames.frame(found), "m").lines != ()
-    )
-
-
-def test_where_nothing_saves_that_is_said_and_nothing_is_said_of_nothing() -> None:
-    (line,) = said([steady(1.0), steady(1.3), steady(1.1)], [200, 200, 250])
-    assert line.endswith("PyTorch: no strategy saves memory.")
-    assert describe_training(frames.frame(blocks([(FP32, steady(1.0))])), "m").lines == ()

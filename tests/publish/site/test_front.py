@@ -15,7 +15,7 @@ from framebench.analysis.results import Results
 from framebench.publish.site import front
 from framebench.publish.site.build import build
 from framebench.publish.site.links import case_page
-from framebench.publish.site.machine import machines, of_workload
+from framebench.publish.site.machine import machines
 from framebench.publish.site.titles import title
 from framebench.records.record import Record
 from tests.handmade import in_blocks
@@ -97,35 +97,6 @@ def test_a_mark_tells_its_numbers_and_leads_to_its_case(first: Path, tab: Any, w
     tab.wait_for_url(f"**/{case_page('lab', CHECKPOINT)}")
 
 
-CROWDED = {
-    "amp_bf16+channels_last": (4086, 2450), "amp_fp16": (4326, 2010), "amp_bf16": (4476, 2070), "checkpoint": (3780, 649),
-    "fp32": (6716, 819), "empty_cache": (6896, 765), "tf32": (7484, 1960), "accumulate": (4400, 2030), "compile": (6800, 830),
-}  # fmt: skip
-TOUCHING = """() => {
-    const boxes = (what) => [...document.querySelectorAll(`#chart ${what}`)].map((one) => one.getBoundingClientRect());
-    const names = boxes(".name"), others = [...boxes("a.dot path"), ...boxes("line.bar")];
-    const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top + 2 || b.bottom <= a.top + 2;
-    const touching = names.filter((a, i) => others.some((b) => !apart(a, b)) || names.some((b, j) => i < j && !apart(a, b)));
-    return [names.length, touching.length, names.filter((a) => a.left < 0 || a.right > innerWidth).length];
-}"""
-
-
-@in_a_browser
-@pytest.mark.parametrize("width", [1280, 390])
-def test_no_name_covers_a_mark_a_bar_or_a_name(first: Path, tab: Any, width: int) -> None:
-    tab.set_viewport_size({"width": width, "height": 900})
-    tab.goto(first.as_uri())
-    crowd = [
-        {"framework": "PyTorch", "strategy": name, "family": "precision", "mib": mib, "share": 1, "base": name == "fp32",
-         "least": False, "href": "#", "rate": rate, "range": [rate * 0.9, rate * 1.1], "cost": ""}
-        for name, (mib, rate) in CROWDED.items()
-    ]  # fmt: skip
-    tab.evaluate("crowd => { GROUPS[0].rows = crowd; draw(asked()); }", crowd)
-    named, touching, outside = tab.evaluate(TOUCHING)
-    assert (touching, outside) == (0, 0)
-    assert named >= 5
-
-
 @in_a_browser
 def test_without_scripts_the_answer_and_the_pictures_are_there(first: Path, browser: Any) -> None:
     page = browser.new_page(java_script_enabled=False)
@@ -170,15 +141,3 @@ def test_text_of_records_stays_data(tmp_path: Path) -> None:
     text = front.script(machines(results.records, results))
     body = text.split("const GROUPS = ", 1)[1].rstrip(";\n")
     assert json.loads(body)[0]["rows"][0]["strategy"] == "fp32"
-
-
-def test_the_size_for_trying_out_comes_last(tmp_path: Path) -> None:
-    small = [made(strategy, 100 * MIB, [], first_step_s=None) for strategy in ("fp32", "checkpoint", "accumulate")]
-    whole = [r.model_copy(update={"case": r.case.replace("tiny", "cpu")}) for r in small[:2]]
-    keep(tmp_path / "results", iter([*small, *whole]))
-    results = Results(tmp_path / "results")
-    (machine,) = machines(results.records, results)
-    assert [(g["batch"], len(g["rows"])) for g in front.groups(machine)] == [("4", 2), ("4, size tiny", 3)]
-    (first,) = machine.drawn["transformer"]
-    assert (first.at, len(first.panels[0].points)) == ("4", 2), "its page begins with the other size too"
-    assert [case.split("/")[-1] for case in of_workload(machine, "transformer").cases] == ["cpu"] * 2 + ["tiny"] * 3

@@ -21,7 +21,6 @@ from framebench.publish.site.machine import machines
 from framebench.records import provenance as origin
 from framebench.records import store
 from framebench.records.record import Record
-from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect
 from tests import handmade
 from tests.audit import dead_links
@@ -41,14 +40,13 @@ def test_every_link_leads_somewhere_inside(site: Path) -> None:
 
 @pytest.mark.parametrize(
     "link",
-    ["gone.html", "second.html#gone", "#gone", "../elsewhere.html", "https://elsewhere.invalid/", "//elsewhere.invalid/x.js"],
+    ["gone.html", "second.html#gone", "../elsewhere.html", "//elsewhere.invalid/x.js"],
 )
-@pytest.mark.parametrize("tag", ["<a href='{}'>", "<img src='{}'>"])
-def test_a_dead_link_is_found(link: str, tag: str, tmp_path: Path) -> None:
+def test_a_dead_link_is_found(link: str, tmp_path: Path) -> None:
     (tmp_path / "outside.html").write_text("<p>")
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "second.html").write_text("<p id=here>")
-    (tmp_path / "site" / "index.html").write_text(f"<a id=top href='second.html#here'><a href='#top'>{tag.format(link)}")
+    (tmp_path / "site" / "index.html").write_text(f"<a id=top href='second.html#here'><a href='#top'><img src='{link}'>")
     assert dead_links(tmp_path / "site") == [f"index.html: {link}"]
 
 
@@ -72,53 +70,8 @@ def test_every_image_says_what_it_shows(site: Path) -> None:
     assert all("aria-label=" in tag or "hidden" in tag for tag in drawings)
 
 
-STYLE = (ROOT / "framebench" / "features" / "site" / "static" / "style.css").read_text()
-READABLE = 4.5  # the least contrast of text, by the Web Content Accessibility Guidelines 2.1
-
-
-def colours(block: str) -> dict[str, tuple[float, ...]]:
-    """The named colours of a block of the style sheet, those of the map too, which are three numbers."""
-    tints = {
-        name: tuple(int(c) / 255 for c in three.split(", ")) for name, three in re.findall(r"--(\w+): (\d+, \d+, \d+);", block)
-    }
-    return tints | {
-        name: tuple(int(code[i : i + 2], 16) / 255 for i in (0, 2, 4))
-        for name, code in re.findall(r"--(\w+): #(\w{6});", block)
-    }
-
-
-def luminance(colour: tuple[float, ...]) -> float:
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
-    low, high = sorted(map(luminance, (one, other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-LIGHT = colours(STYLE[: STYLE.index("@media")])
-DARK = LIGHT | colours(STYLE[STYLE.index("@media (prefers-color-scheme: dark)") : STYLE.index("* { box-sizing")])
-
-
-@pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
-def test_text_can_be_read_on_every_ground(scheme: dict[str, tuple[float, ...]]) -> None:
-    texts = ("ink", "quiet", "link", "bad", "good", "mild", "torch", "jax", "jittor")
-    poor = {
-        (text, ground): round(contrast(scheme[text], scheme[ground]), 2)
-        for text in texts
-        for ground in ("paper", "stripe", "head")
-        if contrast(scheme[text], scheme[ground]) < READABLE
-    }
-    assert not poor
-    for sign in ("less", "more"):
-        for share in map(float, re.findall(rf"\.{sign}\d {{ background: rgba\(var\(--{sign}\), ([\d.]+)\)", STYLE)):
-            ground = tuple(share * t + (1 - share) * p for t, p in zip(scheme[sign], scheme["paper"]))
-            assert contrast(scheme["ink"], ground) >= READABLE, (sign, share)
-
-
 def test_style_and_script_ask_for_nothing() -> None:
-    for file in (ROOT / "framebench" / "features" / "site" / "static").iterdir():
+    for file in (ROOT / "framebench/publish/site/static").iterdir():
         assert not re.search(r"url\(|@import|https?:|fetch\(|import\b.*from", file.read_text()), file
 
 
@@ -171,15 +124,6 @@ def test_differences_within_the_noise_are_none() -> None:
     ]
     assert headline(*in_blocks([base]), *shaky, *in_blocks([unseen])) == ["none lower", "none shorter"]
     assert headline(*in_blocks([base, close, unseen])) == ["none lower"], "the same difference in every block"
-
-
-def test_the_summary_and_the_answer_in_words_are_of_one_protocol() -> None:
-    """A strategy that only an earlier protocol measured is in neither."""
-    new = {"protocol": VERSION + 1}
-    earlier = [made("fp32", 1000, [1.0]), made("accumulate", 100, [1.0])]
-    later = [made("fp32", 1000, [1.0], day=2, where=new), made("checkpoint", 500, [2.0], day=2, where=new)]
-    (comparison,) = headlines.headlines(frames.frame([*in_blocks(earlier), *in_blocks(later)]))
-    assert [row[3] for row in comparison.rows] == ["checkpoint"]
 
 
 def test_what_shares_no_block_is_never_the_shortest() -> None:
@@ -304,8 +248,3 @@ def histories(results: Path) -> Path:
 
 def numbers(file: Path) -> set[float]:
     return {value for _, values in json.loads(file.read_text()) for value in values if value is not None}
-
-
-def test_without_asv_the_overview_says_why(site: Path) -> None:
-    assert "asv has measured nothing" in Page(site / "index.html").text
-    assert not (site / "asv").exists()

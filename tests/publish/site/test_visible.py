@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from framebench.analysis import frames, rows
+from framebench.analysis import frames
 from framebench.analysis.results import Results
-from framebench.claims.registry import REGISTRY
-from framebench.claims.rule import Verdict
 from framebench.publish.site.build import build
 from framebench.publish.site.casepage import dots, ticks
-from framebench.publish.site.drawn import Drawn, drawn, shade
-from framebench.publish.site.links import case_page
-from framebench.publish.site.titles import VERDICTS, figure_order, figure_title, verdict_class
+from framebench.publish.site.drawn import Drawn, drawn
 from framebench.records.record import Calibration, Record
 from tests.handmade import in_blocks
 from tests.pages import browser, in_a_browser, keep, made, tab
@@ -84,13 +80,6 @@ def test_the_answer_says_what_is_known_of_times(found: list[Record], said: str, 
     assert {p.case for panel in mine.panels for p in panel.points} >= {CHECKPOINT}
 
 
-def test_what_was_not_timed_says_so() -> None:
-    untimed = [r.model_copy(update={"step_s": [], "first_step_s": None}) for r in lab() if r.parsed.batch == 4]
-    mine = pictures(*untimed)
-    assert mine.answer == [("PyTorch", "50% of the peak, not timed, with", "checkpoint", CHECKPOINT)]
-    assert mine.tips[CHECKPOINT].endswith("0.50 of the baseline's; not timed")
-
-
 def test_the_front_is_what_nothing_beats() -> None:
     (panel,) = pictures(*in_blocks(r for r in lab() if r.parsed.batch == 4)).panels
     assert {point.name for point in panel.points if point.best} == {"checkpoint", "fp32", "amp_bf16"}
@@ -100,14 +89,6 @@ def test_the_front_is_what_nothing_beats() -> None:
     assert y["amp_bf16"] < y["fp32"] < y["checkpoint"], "fast is up"
     steps = "".join(f"H{x[name]}V{y[name]}" for name in ("fp32", "amp_bf16"))
     assert panel.front == f"M{x['checkpoint']} {y['checkpoint']}{steps}", "nothing stands between two strategies"
-
-
-def test_figures_stand_by_workload_and_scenario() -> None:
-    ordered = [
-        "pareto-resnet50-train", "strategies-resnet50-train", "pareto-resnet50-train-tiny", "strategies-resnet50-train-tiny",
-        "strategies-resnet50-eval", "pareto-unet3d-train", "train-eval",
-    ]  # fmt: skip
-    assert sorted(reversed(ordered), key=figure_order) == ordered
 
 
 @pytest.mark.parametrize("longest", [0.00034, 0.0111, 0.57, 0.99, 1.0, 4.8, 240.0])
@@ -120,15 +101,6 @@ def test_the_axis_of_steps_has_a_few_round_numbers_from_zero(longest: float) -> 
     assert values[-1] <= longest * 1e3 < values[-1] + values[1]
     height = marks[0].y - min(d.y for d in bars)
     assert (marks[0].y - marks[-1].y) / height == pytest.approx(values[-1] / (longest * 1e3), abs=0.01), "one scale"
-
-
-def test_a_figure_has_a_title() -> None:
-    assert figure_title("pareto-unet3d-train") == "Memory and speed against the baseline: 3D U-Net, training"
-
-
-def test_shades_grow_away_from_one() -> None:
-    assert [shade(value) for value in (0.1, 0.5, 1.0, 2.0, 9.0)] == ["less4", "less3", "", "more3", "more4"]
-    assert rows.format_times(0.5) == "0.50x"
 
 
 def show(tab: Any, site: Path, page: Path | str, width: int = 1280, height: int = 900) -> None:
@@ -168,30 +140,6 @@ def test_nothing_is_clipped(seen: Path, tab: Any, page: Path | str) -> None:
 
 
 @in_a_browser
-def test_a_point_tells_its_numbers_and_leads_to_its_case(seen: Path, tab: Any) -> None:
-    show(tab, seen, WORKLOAD)
-    link = tab.locator(".panel a", has_text="checkpoint").first
-    numbers = "PyTorch, checkpoint, batch 4: peak 100.0 MiB by host.rss, 0.50 of the baseline's; step 1,575.0 ms, 1.50"
-    assert link.locator("title").text_content().startswith(numbers)
-    link.hover()
-    link.focus()
-    tab.keyboard.press("Enter")
-    tab.wait_for_url(f"**/{case_page('lab', CHECKPOINT)}")
-    assert tab.locator("h1").inner_text() == "PyTorch, checkpoint: Transformer, training, batch 4"
-
-
-@in_a_browser
-def test_a_cell_of_the_map_is_coloured_and_leads_to_its_case(seen: Path, tab: Any) -> None:
-    show(tab, seen, WORKLOAD)
-    cell = tab.locator(".map tr", has_text="checkpoint").locator("td").first
-    assert "peak 100.0 MiB" in cell.get_attribute("title")
-    background = "c => getComputedStyle(c).backgroundColor"
-    assert cell.evaluate(background) != tab.locator(".map tr", has_text="fp32").locator("td").first.evaluate(background)
-    cell.get_by_role("link").click()
-    tab.wait_for_url(f"**/{case_page('lab', CHECKPOINT)}")
-
-
-@in_a_browser
 def test_one_table_and_a_choice(seen: Path, tab: Any) -> None:
     """Training at the batch of most strategies comes first; other rows are there and not shown."""
     show(tab, seen, WORKLOAD)
@@ -203,42 +151,6 @@ def test_one_table_and_a_choice(seen: Path, tab: Any) -> None:
     assert table.get_by_label("scenario").input_value() == "train"
     assert not table.locator("th", has_text="scenario").is_visible()
     assert not tab.trouble
-
-
-@in_a_browser
-def test_claims_scroll_with_the_page_and_verdicts_are_coloured(seen: Path, tab: Any) -> None:
-    """Every claim is in a table that has its full height, not in a box of its own."""
-    show(tab, seen, CLAIMS)
-    rows = tab.locator("#ledger tbody tr")
-    articles = [claim for claim in REGISTRY.claims if claim.source != "R"]
-    assert rows.count() == len(articles)
-    box = "document.querySelector('#ledger').closest('.box')"
-    assert tab.evaluate(f"{box} === null"), "no box of its own that scrolls"
-    last = rows.last.bounding_box()
-    assert last["y"] + last["height"] <= tab.evaluate("document.documentElement.scrollHeight")
-    assert last["x"] + last["width"] <= 1280
-    show(tab, seen, CLAIMS, 390, 844)
-    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
-    assert verdict_class("reproduced") != verdict_class("contradicted") != verdict_class("undecided")
-    rows.first.get_by_role("link").click()
-    assert tab.locator("dt", has_text="recommendation").is_visible()
-
-
-@in_a_browser
-def test_the_list_of_claims_can_be_filtered_and_the_largest_pages_are_short(seen: Path, tab: Any) -> None:
-    show(tab, seen, CLAIMS)
-    rows = tab.locator("#ledger tbody tr")
-    tab.get_by_label("Filter").fill("precondition")
-    assert 0 < tab.locator("#ledger tbody tr:visible").count() < rows.count()
-    pages = sorted((seen / CLAIMS.with_suffix("")).glob("*.html"), key=lambda page: page.stat().st_size)
-    assert len(pages) > 100
-    for page in pages[-15:]:
-        show(tab, seen, page.relative_to(seen))
-        assert tab.evaluate("document.documentElement.scrollHeight") < 4000, page.name
-
-
-def test_every_verdict_with_a_colour_is_one_of_the_rule() -> None:
-    assert {v for verdicts in VERDICTS.values() for v in verdicts} <= set(get_args(Verdict))
 
 
 def test_a_case_whose_newest_record_has_no_times_shows_those_of_its_newest_block() -> None:
