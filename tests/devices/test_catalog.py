@@ -23,11 +23,6 @@ def test_an_unknown_device_names_the_nearest_and_all(asked: str, nearest: str) -
         find(asked)
 
 
-def test_what_is_near_nothing_is_told_all() -> None:
-    with pytest.raises(UnknownDevice, match="no device 'xyzzy'; devices: h100-80gb"):
-        find("xyzzy")
-
-
 def test_every_device_says_where_its_figures_come_from() -> None:
     assert len({device.name for device in DEVICES}) == len(DEVICES)
     for device in DEVICES:
@@ -46,9 +41,3 @@ def test_devices_are_found_by_a_part_of_their_names() -> None:
     none = CliRunner().invoke(app, ["devices", "43gb"])
     assert none.exit_code == 2
     assert "no device has '43gb' in its name; devices: h100-80gb" in none.stderr
-
-
-def test_devices_are_listed() -> None:
-    listed = CliRunner().invoke(app, ["devices", "--json"])
-    assert listed.exit_code == 0
-    assert [one["name"] for one in json.loads(listed.stdout)] == [device.name for device in DEVICES]

@@ -37,18 +37,6 @@ def test_each_bar_is_a_row_and_each_panel_a_device() -> None:
             assert [round(bar.get_width()) for bar in container] == [factor * STRATEGIES[n] for n in names]
 
 
-def test_the_title_has_the_least_of_each_framework() -> None:
-    drawn = figure.savings(frame(predictions()))
-    assert drawn
-    finding, source = finding_and_source(drawn)
-    assert finding == ("transformer train, batch 8, size full: accumulate leaves 25% in PyTorch, accumulate leaves 25% in JAX")
-    assert "Predicted, not measured" in source
-
-
-def test_too_few_strategies_are_no_picture() -> None:
-    assert figure.savings(frame([simulated("fp32", 100), simulated("checkpoint", 50)])) is None
-
-
 def test_a_picture_is_of_training_at_the_base_batch(tmp_path: Path) -> None:
     for one in [*predictions(), simulated("fp32", 7, batch=64), simulated("no_grad", 7).model_copy()]:
         store.write(tmp_path, one)

@@ -67,14 +67,6 @@ def test_told_again_it_is_written_over(tmp_path: Path) -> None:
     assert list(store.every(tmp_path)) == [refused]
 
 
-def test_each_release_and_device_has_its_file_and_lines_are_sorted(tmp_path: Path) -> None:
-    for changes in ({"device": "l4-24gb"}, {"framework_version": "0.9.2"}, {"case": OTHERS[1]}, {"case": OTHERS[0]}, {}):
-        store.write(tmp_path, planned(**changes))
-    where = sorted(str(path.relative_to(tmp_path / "planned")) for path in (tmp_path / "planned").glob("*/*"))
-    assert where == ["h100-80gb/jax-0.10.2.jsonl", "h100-80gb/jax-0.9.2.jsonl", "l4-24gb/jax-0.10.2.jsonl"]
-    assert list(store.read(tmp_path / "planned" / where[0])) == sorted([CASE, *OTHERS[:2]])
-
-
 def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda case: store.write(tmp_path, planned(case=case)), [CASE, *OTHERS]))

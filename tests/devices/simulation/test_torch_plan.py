@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,12 +9,10 @@ from typing import Any
 import pytest
 
 from framebench.devices.plans.planned import Origin, Planned
-from framebench.engine import environments
 from framebench.engine.environments import Environment
 from tests.conftest import asked
 from tests.processes import run_inside
 
-WITH_CUDNN = environments.describe("torch", "2.12.1")  # a build for cards
 PROGRAM = Path(__file__).parent / "programs" / "torch_plans.py"
 TRAIN = "transformer/torch/train"
 EAGER = (
@@ -105,20 +100,3 @@ def test_what_does_not_fit_says_how_much_it_needs(plans: dict[str, Planned]) -> 
     assert told.needs_bytes is not None
     assert told.needs_bytes > 11 * 2**30
     assert str(told.reason).startswith(f"does not fit: needs {told.needs_bytes / 2**30:.1f}")
-
-
-@pytest.mark.skipif(not environments.built(WITH_CUDNN), reason="no environment here has cuDNN: framebench setup torch==2.12.1")
-def test_a_prediction_with_cudnn_s_answers_says_so() -> None:
-    """Of which release they are, and that a card may choose otherwise."""
-    program = (
-        "from framebench.devices.catalog import find; "
-        "from framebench.devices.simulation import torch_plan as p; "
-        "print(p.NOT_HELD[0].format(p.asked_of(find('h200-141gb'))), p.asked_of(find('v100-16gb')))"
-    )
-    variables = {"PYTHONPATH": environments.import_path(), "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [str(WITH_CUDNN.python), "-P", "-c", program],
-        env=os.environ | WITH_CUDNN.variables() | variables, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
-    assert re.search(r"cuDNN 9\.\d+\.\d+ answers without one.* H200 chose others", done.stdout), done.stderr
-    assert done.stdout.endswith(" None\n"), "CUDA 13 knows no V100"

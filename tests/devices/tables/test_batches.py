@@ -25,11 +25,6 @@ def test_the_largest_that_fits_in_each_memory() -> None:
     ]
 
 
-def test_an_end_that_was_not_found_is_said() -> None:
-    (table,) = tables(curve(0.1, (8, 16, 32)), H100, ERRORS)
-    assert table.data.iloc[0].to_list()[3:] == ["32 or more"] * 3
-
-
 def test_certain_is_with_the_error_and_the_largest_context() -> None:
     memory = find(CARDS["24 GB"]).memory_bytes
     most = (memory - context(H100)[1]) / 1.1 - 100 * MIB  # of which 100 MiB are reserved beside

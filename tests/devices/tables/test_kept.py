@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from framebench.devices.plans import store
 from framebench.devices.tables.kept import kept
 from tests.devices.made import CASE, origin, planned
-from tests.processes import framebench
 
 OTHER = CASE.replace("fp32", "checkpoint")
 OLDER = origin(code="0")
@@ -29,12 +25,3 @@ def test_a_prediction_of_a_case_that_is_gone_counts_as_older(case: str) -> None:
     table = kept([planned(case=case)])
     assert table
     assert table.rows[0][-1] == "1"
-
-
-def test_both_commands_say_so(tmp_path: Path) -> None:
-    store.write(tmp_path, planned())
-    store.write(tmp_path, planned(case=OTHER, origin=OLDER))
-    for words in (("devices",), ("report", "--device", "h100-80gb")):
-        result = framebench(*words, "--results", str(tmp_path))
-        assert result.returncode == 0, result.stderr
-        assert "1 of 2 were made by an older version" in " ".join(result.stdout.split())

@@ -6,7 +6,7 @@ from framebench.devices.catalog import find
 from framebench.devices.plans.planned import Planned
 from framebench.devices.tables.strategies import tables
 from framebench.records.pins import pinned_version
-from tests.devices.made import MIB, origin, planned
+from tests.devices.made import MIB, planned
 
 H100 = find("h100-80gb")
 
@@ -44,18 +44,6 @@ def test_each_framework_has_a_column_of_its_own_and_a_ratio_to_its_own_baseline(
     assert "batch 8, size full, on one NVIDIA H100" in table.title
 
 
-def test_the_caption_says_whether_cudnn_was_asked() -> None:
-    names = ("fp32", "checkpoint", "accumulate")
-    asked = [simulated(name, 1, origin=origin(versions={"cudnn": "9.20.0"})) for name in names]
-    for some, said in (
-        ([simulated(name, 1) for name in names], "Workspaces of convolutions: none."),
-        (asked, "Workspaces of convolutions: as cuDNN 9.20.0 answers without a card."),
-        ([*asked[:2], simulated(names[2], 1)], "as cuDNN 9.20.0 answers without a card in 2 of 3 simulations."),
-    ):
-        (table,) = tables(some, H100)
-        assert said in table.caption
-
-
 def test_a_plan_beyond_the_devices_memory_does_not_fit() -> None:
     """XLA plans it all the same; a simulation refuses it."""
     needs = {"outcome": "refused", "reason": "does not fit", "needs_bytes": 90_000 * MIB}
@@ -63,20 +51,3 @@ def test_a_plan_beyond_the_devices_memory_does_not_fit() -> None:
     (row,) = [row for row in table.rows if row[0] == "long"]
     assert row[1::3] == ("does not fit: needs 90,000.0 MiB", "does not fit: needs 100,000.0 MiB")
     assert row[-1] == "2.00"
-
-
-def test_a_few_predictions_make_no_table() -> None:
-    assert list(tables([simulated("fp32", 1000), simulated("checkpoint", 500)], H100)) == []
-    assert list(tables([simulated(name, 1) for name in ("fp32", "checkpoint", "accumulate")], find("a100-40gb"))) == []
-
-
-def test_a_tpu_has_no_columns_of_pytorch() -> None:
-    names = ("fp32", "checkpoint", "accumulate")
-    every = [
-        plan(name, size).model_copy(update={"device": "tpu-v5e"}) for name, size in zip(names, (2000, 500, 800), strict=True)
-    ]
-    (table,) = tables(every, find("tpu-v5e"))
-    assert table.head == ("strategy", "JAX planned", "x fp32")
-    assert [row[1:] for row in table.rows] == [("2,000.0", "1.00"), ("500.0", "0.25"), ("800.0", "0.40")]
-    assert "PyTorch" not in table.caption
-    assert "Workspaces" not in table.caption

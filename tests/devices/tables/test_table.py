@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from framebench.devices.catalog import find
 from framebench.devices.tables import table
-from tests.devices.made import CASE, MIB, PARTS, planned
+from tests.devices.made import MIB, PARTS, planned
 
 H100 = find("h100-80gb")
 
@@ -20,13 +20,3 @@ def test_what_is_larger_than_the_device_does_not_fit() -> None:
     refused = planned(outcome="refused", reason="x", peak_bytes=None, parts={}, needs_bytes=90 * 2**30)
     assert table.share(refused, H100) == "does not fit: needs 92,160.0 MiB"
     assert table.share(planned(outcome="failed", reason="x", peak_bytes=None, parts={}), H100) == "-"
-
-
-def test_what_no_peak_holds_is_said_once_and_so_is_each_reason() -> None:
-    told = [planned(not_held=("the context",)), planned(case=CASE.replace("fp32", "scan"), not_held=("the context",))]
-    shown = table.of_cases(told, H100)
-    assert shown.notes == ("not in the peaks of jax 0.10.2: the context",)
-    failed = planned(outcome="failed", reason="boom", peak_bytes=None, parts={}, notes=("XLA did this.",))
-    shown = table.of_cases([*told, failed], H100)
-    assert len(shown.rows) == len(told)
-    assert shown.notes[-2:] == (f"{CASE}: XLA did this.", f"not predicted: {CASE}: boom")
