@@ -38,19 +38,12 @@ class Known:
 PADDED = "tokens are unequal: in the batch's loss its halves count"
 CASES = {
     "distillation": Known(holder="the global `TEACHER` of distillation.py", held=4 * 768 * 769 * 4, least=4 * 768 * 769 * 4),
-    "relational": Known(
-        holder="the attributes `receive` and `send` of the model", held=2 * 90 * 89 * 90 * 4, least=2 * 90 * 89 * 90 * 4
-    ),
-    "spectral": Known(least=4 * 2 * 24 * 24 * 16 * 8),
     "factors": Known(RIGHT | NO_BLOCKS, least=80_000 * 32 * 4),
-    "factors_adam": Known(RIGHT | NO_BLOCKS, least=3 * 80_000 * 32 * 4),
     "padded": Known(
         RIGHT | {"accumulate": f"left out: {PADDED}"}, accumulation=PADDED, optimizer="AdamW at its full rate of 5e-05"
     ),
     "zero_head": Known(first=22, random=True),
     "recurrent": Known(RIGHT | NO_BLOCKS),
-    "denoiser": Known(first=12),
-    "gpt": Known(),
 }
 
 

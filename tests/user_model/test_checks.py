@@ -13,7 +13,6 @@ from framebench.suite.protocol import Reference
 from framebench.suite.tensors import summaries
 from framebench.user_file import checks
 from framebench.user_model.measure import notes
-from framebench.user_model.table import not_compiled
 from framebench.worker.observe import Observed
 from framebench.worker.verification import must_move
 
@@ -75,18 +74,3 @@ def test_weights_without_a_gradient_are_counted() -> None:
     assert found["ever"] == ["body"]
     assert notes({"level": True})[0].startswith("a step moves the loss by less than float32 shows")
     assert notes({"without_gradient": found}) == ["1 of 2 weights get no gradient, or one of zeros, such as body"]
-
-
-@pytest.mark.parametrize(
-    ("evidence", "said"),
-    [
-        ({"graph_breaks": {}, "graphs_forward": 0}, "0 graphs were compiled: every frame fell back"),
-        ({"graph_breaks": {"call to print": 2}, "graphs_forward": 3}, "1 graph breaks: call to print"),
-        ({"graph_breaks": {}, "graphs_forward": 1, "products_outside_graphs": 4}, "4 products were computed outside"),
-        ({"products": {}}, ""),
-    ],
-)
-def test_why_a_compiled_strategy_was_not_seen_at_work(evidence: dict[str, object], said: str) -> None:
-    found = not_compiled(evidence)
-    assert found.startswith(said)
-    assert bool(found) == bool(said)

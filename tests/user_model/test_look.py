@@ -57,28 +57,6 @@ def test_the_table_is_shown_in_time_and_without_what_compiles(monkeypatch: pytes
     assert told.shown == [["fp32", "checkpoint"]]
 
 
-def test_without_haste_the_table_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told(monkeypatch)
-    told.take()
-    assert told.shown == [["fp32", "checkpoint", "amp_bf16", "keep_grads"]]
-
-
-def test_without_times_the_table_is_shown_before_what_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not at the end, where the same one follows."""
-    told = Told(monkeypatch)
-    told.look.run.without_times = True  # type: ignore[misc]
-    monkeypatch.setattr(looks.blocks, "measure_group", lambda group, run: None)
-    told.look.run.records = lambda arm: []  # type: ignore[method-assign,assignment]
-    told.take()
-    assert told.shown == [["fp32", "checkpoint", "amp_bf16", "keep_grads"]]
-    alone = Told(monkeypatch)
-    alone.look.run.without_times = True  # type: ignore[misc]
-    monkeypatch.setattr(looks, "compiles", lambda case: False)
-    monkeypatch.setattr(looks, "eager", lambda arm: True)
-    alone.take()
-    assert alone.shown == []
-
-
 def test_what_needs_two_processes_is_measured_as_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     told, groups = Told(monkeypatch), list[tuple[int, list[str]]]()
 

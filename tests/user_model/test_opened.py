@@ -67,8 +67,6 @@ def test_a_file_is_predicted_without_being_run_and_tried_within_a_budget(tmp_pat
     ("changes", "options", "said"),
     [
         ([("import torch\nfrom torch import nn", "import jittor")], [], "is in jittor, and only PyTorch has tensors without"),
-        ([], ["--ranks", "2"], "--ranks takes the suite's cases"),
-        ([], ["--strategies", "no_such"], "no strategy 'no_such'"),
         ([("torch.randn(n, 3)", "object()")], [], "mine.py:9: batch(n) must give tensors"),
     ],
 )
@@ -108,37 +106,6 @@ def test_a_file_is_searched_for_the_release_that_changed_it(tmp_path: Path, monk
     assert set(measured) == {("own/torch/train/fp32/b8/mine", "bisect")}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["compare", "torch==2.12.1", "jax==0.10.2"], "are no two releases of one framework"),
-        (["compare", "torch", "torch==2.13.0"], "are no two releases of one framework"),
-        (["compare", "torch==2.12.1", "torch==2.13.0", "--device", "h100-80gb"], "and no --device: `framebench try"),
-        (["bisect", "2.12.1", "2.13.0", "--framework", "torch", "--device", "h100-80gb"], "--device takes the suite's cases"),
-    ],
-)
-def test_mistakes_about_releases_of_a_file_are_told(arguments: list[str], said: str, tmp_path: Path) -> None:
-    done = framebench("versions", *arguments[:3], str(written(tmp_path)), *arguments[3:], "--results", str(tmp_path))
-    assert (done.returncode, said in " ".join(done.stderr.split())) == (2, True), done.stderr
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["run"],
-        ["list"],
-        ["show"],
-        ["compare", "transformer/torch/train/fp32/b4/tiny"],
-        ["advise"],
-        ["evaluate", "--budget", "1GiB"],
-    ],
-)
-def test_a_command_that_takes_cases_alone_says_what_takes_a_file(command: list[str], tmp_path: Path) -> None:
-    done = framebench(*command, str(tmp_path / "mine.py"))
-    assert done.returncode == 2, done.stderr
-    assert MESSAGE in " ".join(done.stderr.split())
-
-
 @pytest.mark.slow
 @pytest.mark.all_cells
 def test_the_largest_batch_of_a_file_is_found(tmp_path: Path) -> None:
@@ -149,10 +116,3 @@ def test_the_largest_batch_of_a_file_is_found(tmp_path: Path) -> None:
     (found,) = json.loads(done.stdout)
     assert (found["case"], found["largest"]) == ("own/torch/train/fp32/b1/mine", 16)
     assert "how much memory? framebench max-batch" in framebench("max-batch", str(file)).stderr
-
-
-def test_a_strategy_that_does_not_apply_is_told(tmp_path: Path) -> None:
-    file = written(tmp_path)
-    done = framebench("explain", str(file), "--strategy", "no_such", "--results", str(tmp_path / "results"))
-    assert done.returncode == 2
-    assert "no strategy 'no_such' for a model of one's own" in " ".join(done.stderr.split())

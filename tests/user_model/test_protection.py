@@ -10,7 +10,7 @@ from framebench.analysis.peaks import MARGIN
 from framebench.engine.environments import Environment
 from framebench.user_file import trial as own
 from framebench.user_file.trial import UserModel
-from framebench.user_model.table import contradiction, holders, kept_by_libraries, needs
+from framebench.user_model.table import contradiction, needs
 from tests.processes import framebench
 
 MIB = 2**20
@@ -95,27 +95,8 @@ def test_columns_that_contradict_each_other_stop_the_run() -> None:
     assert contradiction(table.assign(peak_bytes=416.0 * 2**20)) is None
 
 
-def test_what_libraries_keep_is_explained_where_a_table_shows_it() -> None:
-    import pandas as pd
-
-    nothing = pd.DataFrame({"strategy": ["fp32"], "library_bytes": [1000.0]})
-    something = pd.DataFrame({"strategy": ["fp32", "amp_bf16"], "library_bytes": [1000.0, 8.0 * MIB]})
-
-    assert kept_by_libraries(nothing) == [], "0.0 MiB"
-    (told,) = kept_by_libraries(something)
-    assert told.startswith("libraries: what MKL, oneDNN and their like keep for their next calls")
-
-
 def test_a_budget_must_hold_what_libraries_keep_beside_the_peak() -> None:
     row = {"peak_bytes": 20.0 * MIB, "cold_peak_bytes": 21.0 * MIB}
 
     assert needs(row | {"library_bytes": 0.0}) == pytest.approx(21 * MIB * MARGIN)
     assert needs(row | {"library_bytes": 9.0 * MIB}) == pytest.approx(29 * MIB * MARGIN)
-
-
-def test_holders_are_named_largest_first() -> None:
-    many = {f"the global `{letter}` of mine.py": size * 2**20 for size, letter in enumerate("abcdefg", 1)}
-    (told,) = holders(many)
-    assert told.startswith("held elsewhere, and part of every peak: the global `g` of mine.py (7.0 MiB), the global `f`")
-    assert told.endswith("and 2 more (3.0 MiB)")
-    assert holders({}) == []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.result import Mathematics, Verification
-from framebench.user_model.table import beside, checked_in_float64, table, with_libraries
-from tests.handmade import RIGHT, frame, record
+from framebench.user_model.table import checked_in_float64
+from tests.handmade import record
 
 
 def checked(strategy: str, reason: str = "") -> Record:
@@ -30,16 +30,3 @@ def test_strategies_that_float64_could_not_check_are_named_once_by_their_reason(
 def test_the_newest_record_of_a_strategy_counts() -> None:
     records = [checked("fp32", "no operator"), checked("fp32")]
     assert checked_in_float64(records) == ["1 of 1 strategies were checked in float64"]
-
-
-def test_records_without_the_check_have_no_sentence() -> None:
-    assert checked_in_float64([record(verification=Verification(passed=True))]) == []
-
-
-def test_a_table_without_times_has_no_columns_for_them() -> None:
-    case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
-    for times, shown in (({}, False), ({"step_s": [0.1]}, True)):
-        found = record(case, peaks={"host.rss": 2**20}, **times, **RIGHT)
-        told = beside([found])
-        heads = table(with_libraries(frame(found), told), {}, told).head
-        assert ("step ms" in heads, "verified" in heads) == (shown, True)

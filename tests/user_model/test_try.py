@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from framebench.analysis import frames
-from framebench.analysis.figures.fronts import pareto
-from framebench.analysis.figures.page import finding_and_source as texts
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import CONTROL, Arm
@@ -29,7 +24,6 @@ from framebench.suite.user_file import Fault
 from framebench.user_file import trial as own
 from framebench.user_model import command as cli
 from framebench.user_model import measure as blocks_of_own
-from framebench.user_model.table import lowest, named, within
 from tests.processes import framebench, run_inside
 from tests.user_model.small_file import TORCH, written
 
@@ -69,30 +63,6 @@ def test_strategies_are_verified_and_proven(tried: Tried) -> None:
     by = {row["strategy"]: row for row in rows}
     assert by["checkpoint"]["activation_bytes"] < by["fp32"]["activation_bytes"], "peaks of a model so small are noisy"
     assert all(row["peak_bytes"] > row["activation_bytes"] for row in rows)
-
-
-def test_the_rows_have_the_fields_of_show(tried: Tried) -> None:
-    from framebench.analysis.frames import Row
-
-    assert all(list(row) == [one.name for one in fields(Row)] for row in tried[0])
-
-
-def test_the_page_and_what_fits(tried: Tried) -> None:
-    assert "2 of 2 strategies fit within 1,024.0 MiB" in tried[2]
-    assert all(f">{row['strategy']}<" in tried[2] for row in tried[0])
-    table = frames.frame(tried[1])
-    needed = {row["strategy"]: 1.051 * max(row["peak_bytes"], row["cold_peak_bytes"]) for row in tried[0]}
-    least = min(needed, key=lambda name: needed[name])
-    assert re.match(rf"\d of 2 strategies fit within {needed[least] / 2**20:,.1f} MiB", within(table, round(needed[least])))
-    assert f"Nothing fits within 0.0 MiB; {least} needs least" in within(table, 1)
-    halved = table.assign(peak_ratio=[1.0, 0.5], peak_bytes=[2**21, 2**20])
-    name = halved.iloc[1]["strategy"]
-    assert lowest(halved) == [f"{name} has the lowest peak of a steady step: 1.0 MiB, 50% of fp32's."]
-    assert lowest(halved.assign(usable=[True, False])) == [], "what was not seen at work is not named"
-    assert lowest(halved.assign(peak_ratio=[1.0, 1.5], peak_bytes=[1, 2])) == ["No strategy has a lower peak than fp32."]
-    drawn = pareto(named(table.assign(time_ratio_low=table["time_ratio"] / 2, time_ratio_high=table["time_ratio"] * 2)))
-    assert drawn
-    assert re.match(r"cnn train, least memory: PyTorch (none|\w+ \(\d\.\d\dx the peak, .* x the time\))", texts(drawn)[0])
 
 
 def test_a_search_begins_at_the_smallest_batch(
@@ -300,9 +270,3 @@ def test_what_does_not_apply_has_its_reason(model: own.UserModel) -> None:
     assert why_not(find("train", "checkpoint_dots"), workload("own")) is None
     with pytest.raises(Fault, match=r"no strategy 'magic'.*choose from: fp32, "):
         own.cases(model, ["magic"])
-
-
-def test_records_are_read_without_the_file(tried: Tried) -> None:
-    """Nothing but their own names is needed."""
-    record = next(r for r in tried[1] if r.parsed.strategy == "checkpoint")
-    assert Record.model_validate_json(record.model_dump_json()) == record
