@@ -11,9 +11,9 @@ import pytest
 
 from framebench.cluster.collect import CONFLICTS, NODES, Collected, collect
 from framebench.records import store
-from framebench.records.provenance import LONGEST, BadMachine, fingerprint
+from framebench.records.provenance import BadMachine, fingerprint
 from framebench.records.record import Record
-from tests.handmade import CASE, blocks, provenance, record
+from tests.handmade import CASE, blocks, record
 from tests.processes import framebench
 
 HARDWARE: dict[str, Any] = {
@@ -103,13 +103,6 @@ def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
     assert f"{inside}: no records to collect; name a folder that has records/ or nodes/ in it" in done.stderr
 
 
-def test_a_long_name_stays_a_name(tmp_path: Path) -> None:
-    name = "m" * LONGEST
-    collect([folder(tmp_path / "a", name), folder(tmp_path / "b", name, OTHER)], tmp_path / "all")
-    assert {len(r.provenance.machine) for r in records(tmp_path / "all")} == {LONGEST}
-    assert len(records(tmp_path / "all")) == 6
-
-
 def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadMachine):
         collect([folder(tmp_path / "a", "m")], tmp_path / "all", "../../elsewhere")
@@ -128,7 +121,3 @@ def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
 )
 def test_what_the_fingerprint_of_a_machine_is_made_of(change: dict[str, Any], same: bool) -> None:
     assert (fingerprint(HARDWARE | change) == fingerprint(HARDWARE)) is same
-
-
-def test_an_older_record_has_a_fingerprint_too() -> None:
-    assert fingerprint(provenance().hardware)

@@ -23,7 +23,3 @@ def test_hours_follow_from_the_minutes_of_blocks() -> None:
     assert f"| jax {row}" in table.markdown()
     assert f"| all {row}" in table.markdown()
     assert "| torch |" not in table.markdown()
-
-
-def test_without_blocks_there_is_no_table() -> None:
-    assert not list(comparisons([]))

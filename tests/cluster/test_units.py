@@ -73,12 +73,6 @@ def test_a_printed_plan_is_measured_by_a_shell_and_then_has_nothing_left(python:
     assert shlex.split(line)[-1] == f"{results}/{NODES}/$(hostname)"
 
 
-def test_a_block_of_a_number_is_one_block(results: Path) -> None:
-    done = framebench("run", "--block", "1", "--blocks", "2", "--results", str(results))
-    assert done.returncode == 2
-    assert "leave one of them out" in done.stderr
-
-
 @pytest.mark.parametrize(
     "options", [("--slurm", "time=5"), ("--on", "slurm", "--block", "1"), ("--on", "slurm", "--beside-torch")], ids=" ".join
 )

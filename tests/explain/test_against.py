@@ -53,7 +53,3 @@ def test_two_instruments_are_never_subtracted() -> None:
     apart = explained({"allocator.in_use": 9}, ("a", "saved", 5))
     assert against.peaks(OLD, apart) == ("the account", 110, 5)
     assert against.differences(OLD, apart)[-1].difference == 0
-
-
-def test_versions_are_named() -> None:
-    assert "jax 0.10.2 against unet3d/jax/train/fp32/b4/tiny in jax 0.9.2" in against.table(OLD, NEW).title

@@ -11,12 +11,9 @@ from xml.etree import ElementTree
 import pytest
 from pydantic import ValidationError
 
-from framebench.analysis.figures import page
-from framebench.analysis.results import Results
 from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.explain import command, figure
-from framebench.explain import table as explained
+from framebench.explain import command
 from framebench.explain.account import Account
 from framebench.explain.measure import Unexplained, explain, obstacle
 from framebench.explain.record import Explanation
@@ -61,48 +58,6 @@ def test_an_account_that_does_not_add_up_is_refused() -> None:
         Explanation(**FIELDS, holders=[HOLDER | {"bytes": 4}])
 
 
-def test_the_picture_of_a_step_has_the_peak_of_each_framework(tmp_path: Path) -> None:
-    """Drawn where two frameworks explain one case, by their newest release; a case that one explains has none."""
-    (tmp_path / "explained").mkdir()
-    for framework, version, size in (("torch", "2.12.1", 900), ("torch", "2.13.0", 300), ("jax", "0.10.2", 200)):
-        steps = [
-            (0, 100 * 2**20, "forward"),
-            (1, 2**20, "forward"),
-            (5, size * 2**20, "backward"),
-            (8, 50 * 2**20, "optimizer"),
-        ]
-        peak = {"event": 5, "bytes": size * 2**20, "phase": "backward"}
-        about = FIELDS | {"versions": {framework: version}, "timeline": steps, "peak": peak}
-        for scenario in ("train",) if framework == "jax" else ("train", "eval"):
-            case = f"transformer/{framework}/{scenario}/{'fp32' if scenario == 'train' else 'no_grad'}/b4/cpu"
-            one = Explanation(**about | {"case": case}, holders=[HOLDER | {"bytes": size * 2**20}])
-            (tmp_path / "explained" / f"{framework}-{version}-{scenario}.json").write_text(one.model_dump_json())
-    ((name, draw, moments),) = figure.figures(Results(tmp_path), ["any"])
-    assert name == "step-transformer-train"
-    drawn = draw(moments)
-    assert drawn
-    finding, _ = page.finding_and_source(drawn)
-    assert finding.endswith("a step peaks at 300 MiB in PyTorch (backward) and 200 MiB in JAX (backward)")
-    assert [text.get_text() for axes in drawn.axes for text in axes.texts] == ["300 MiB", "200 MiB"]
-
-
-def test_an_evaluation_is_told_what_it_keeps_for_nothing() -> None:
-    saved = HOLDER | {"kind": "saved for backward", "bytes": 4 * 2**20}
-    about = FIELDS | {"timeline": [(0, 4 * 2**20, "forward")], "peak": {"event": 0, "bytes": 4 * 2**20, "phase": "forward"}}
-    one, other = (
-        Explanation(**about | {"case": f"transformer/torch/{of}/b4/cpu"}, holders=[saved]) for of in ("eval/grad", "train/fp32")
-    )
-    assert "no_grad, 4.00 of 4.00 MiB would not be kept" in explained.kept_for_nothing(one)
-    assert explained.kept_for_nothing(other) == ""
-
-
-def test_layers_that_differ_in_a_number_share_a_line() -> None:
-    holders = [HOLDER | {"layer": f"blocks.{i}.fc1", "bytes": 2} for i in range(2)] + [HOLDER | {"bytes": 1}]
-    table = explained.by_layer(Explanation(**FIELDS, holders=holders))
-    assert [(row[0], row[4], row[5]) for row in table.rows] == [("blocks.*.fc* (2)", "2", "0.00"), ("blocks.0", "1", "0.00")]
-    assert "blocks" in table.markdown()
-
-
 @pytest.mark.parametrize(
     ("case", "said"),
     [
@@ -121,14 +76,6 @@ def test_what_has_no_account_is_answered_in_a_sentence(case: str, said: str) -> 
 def test_a_worker_that_dies_is_answered_in_a_sentence() -> None:
     with pytest.raises(Unexplained, match=r"tiny in torch-0: .*explain.worker failed"):
         explain(parse("transformer/torch/train/fp32/b4/tiny"), Environment("torch", "0", Path("/bin/false")))
-
-
-def test_mistakes_are_answered_in_a_sentence() -> None:
-    for case, said in (("transformer/torch/train/nothing/b4/tiny", "fp32"), ("resnet50/torch/pair/together/b4/tiny", "covers")):
-        done = framebench("explain", case)
-        assert done.returncode == 2
-        assert said in done.stderr
-        assert "Traceback" not in done.stderr
 
 
 def phases(found: Explanation) -> list[str]:

@@ -172,8 +172,6 @@ def test_clean_workloads_are_not_accused(case: str, results: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("def step(adapter:\n    pass", "leak.py:1: SyntaxError"),
-        ("import nothing_of_this_name", "leak.py:1: ModuleNotFoundError"),
         ("import sys\nsys.exit(1)", "leak.py:2: sys.exit(1) would end the process here"),
         ("def steps(adapter):\n    pass", "no function `step(adapter)`"),
         ("def step(adapter):\n    adapter.step()\n    raise ValueError('too much')", "leak.py:3: ValueError: too much"),
@@ -188,9 +186,6 @@ def test_a_fault_of_the_file_is_told_with_its_line(code: str, said: str, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["transformer/torch/train/magic/b4/tiny"], "fp32"),
-        (["transformer/torch/train/ddp/b4x2/tiny"], "a single process"),
-        (["transformer/jittor/train/amp_bf16/b4/tiny"], "bfloat16"),
         ([TORCH, "--steps", "20"], "52"),
         ([TORCH, "--step", "nowhere.py"], "nowhere.py"),
     ],

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import pytest
 
-from framebench.growth import command
 from framebench.growth import table as growth
 from framebench.growth.record import Growth
 from framebench.growth.table import LEAST_STEPS, SEGMENTS, SENSITIVITY, slope
-from framebench.records.provenance import ROOT
 
 RNG = np.random.default_rng(0)
 STEPS = 200
@@ -107,35 +104,3 @@ def test_one_instrument_is_enough_to_grow_and_every_one_is_needed_to_be_clean() 
     assert growth.verdict(found(host_malloc=FLAT, host_private=more)) == "grows"
     assert growth.verdict(found(host_malloc=FLAT, host_private=FLAT)) == "does not grow"
     assert growth.verdict(found(host_malloc=FLAT, host_private=FLAT + 2**20 * (np.arange(STEPS) // 40))) == "undecided"
-
-
-def test_what_is_counted_is_told_where_it_piles_up() -> None:
-    table = growth.table(found({"programs": tuple(range(STEPS)), "arrays": (88,) * STEPS}, host_malloc=FLAT))
-    assert table.notes == ("programs: +1.0 per step",)
-    assert table.title == "a/b: memory does not grow"
-    assert table.rows[0][:3] == ("host.malloc", "no growth seen", "0 B")
-
-
-def test_what_rises_by_less_than_an_instrument_can_tell_is_called_that() -> None:
-    rising = growth.table(found(host_private=FLAT + 2**11 * np.arange(STEPS)))
-    assert rising.rows[0][:2] == ("host.private", "less than it can tell")
-
-
-def test_growth_without_a_name_is_said() -> None:
-    """As where every tenth step leaks: most of those that are watched leave nothing."""
-    table = growth.table(found(host_malloc=FLAT + 2**14 * np.arange(STEPS)))
-    assert "12 more steps were watched, and most of them left nothing behind" in table.notes[-1]
-    assert not growth.table(found(host_malloc=FLAT)).notes
-
-
-def test_the_command_asks_for_as_many_steps_as_a_slope_takes() -> None:
-    assert command.LEAST_STEPS == LEAST_STEPS
-
-
-def test_the_page_states_the_sensitivity_and_the_method() -> None:
-    page = (ROOT / "docs" / "growth.md").read_text()
-    rows = dict(re.findall(r"^\| (\w+\.\w+) \| .* \| (\d+) \|$", page, re.M))
-    assert {name: int(least) for name, least in rows.items()} == SENSITIVITY
-    percent = f"{100 * growth.CONFIDENCE:.0f} %"
-    agree = f"{SEGMENTS - 1 - growth.STRAYS} of {SEGMENTS - 1} differences"
-    assert all(said in page for said in (f"{SEGMENTS} segments", agree, percent))

@@ -43,15 +43,6 @@ def test_what_fits_needs_a_margin_and_the_leanest_comes_first() -> None:
     assert [o.case.strategy for o in ranks.beyond(offers(), exactly)] == ["ddp_bucket_view", "zero_optimizer", "ddp"]
 
 
-def test_tables_mark_predictions_and_say_what_has_none() -> None:
-    table = ranks.table(offers(), 150 * MIB)
-    assert {row[6] for row in table.rows} == {"predicted"}
-    assert table.rows[0][:4] == ("torch", "fsdp", "4", "2")
-    assert table.notes == ("deepspeed_zero3: not predicted, nobody knows",)
-    assert "none fits" in ranks.answer(offers(), 50 * MIB)
-    assert "torch fsdp needs 105.0 MiB" in ranks.answer(offers(), 50 * MIB)
-
-
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predicted_rank, "predict", predicted)
@@ -69,17 +60,3 @@ def test_the_command_answers_for_every_strategy_of_each_framework() -> None:
     assert {one["judged_by"] for one in found["fitting"] + found["too_large"]} == {"predicted"}
     assert {one["case"].split("/")[3]: one["why"] for one in found["not_predicted"]}["replicated"] == "no plan"
     assert framebench("advise", "transformer/torch/train/*/b8", "--budget", "50MiB", "--ranks", "4").returncode == 1
-
-
-@pytest.mark.parametrize(
-    ("asked", "more", "said"),
-    [
-        ("transformer/*/train", (), "'transformer/*/train/*/b8' --budget 1GiB --ranks 2"),
-        ("transformer/jittor/train/*/b8", (), "no strategy over ranks for transformer train in jittor"),
-        ("transformer/*/train/*/b8", ("--from", "fp32"), "leave --from, --machine and --parameters out"),
-    ],
-)
-def test_what_has_no_answer_says_what_has(asked: str, more: tuple[str, ...], said: str) -> None:
-    done = framebench("advise", asked, "--budget", "1GiB", "--ranks", "2", *more)
-    assert done.returncode == 2
-    assert said in done.stderr

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from framebench.ranks import sharding
-from framebench.ranks import sharding_tables as tables
-from framebench.strategies.registry import OVER_RANKS
 
 
 def test_the_papers_example_by_hand() -> None:
@@ -43,18 +39,3 @@ def test_rules_by_hand() -> None:
 def test_a_single_rank_has_everything_and_no_rank_less_than_its_share(rule: sharding.Rule) -> None:
     assert rule(SHAPES, 1) == 48
     assert all(rule(SHAPES, ranks) * ranks >= 48 for ranks in (2, 3, 4, 64))
-
-
-def test_every_strategy_over_ranks_has_its_rule() -> None:
-    """What exists only in a combination holds what its other forms do."""
-    assert {name for (_, name), row in OVER_RANKS.items() if not row.needs} == sharding.STRATEGIES.keys()
-
-
-def test_what_is_far_off_has_a_reason_and_what_is_near_has_none() -> None:
-    for row in tables.counted("full").rows:
-        off, why = float(row[-2].removesuffix("%")), row[-1]
-        assert bool(why) == (abs(off) > 0.5), row
-
-
-def test_without_predictions_there_is_no_such_table(tmp_path: Path) -> None:
-    assert list(tables.predictions(tmp_path)) == []

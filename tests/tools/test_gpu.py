@@ -10,7 +10,6 @@ import sys
 import tarfile
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,23 +83,6 @@ def test_what_a_card_would_get_was_done(records: list[Record]) -> None:
 
 
 @pytest.mark.all_cells
-def test_it_says_what_is_left(made: tuple[Path, str]) -> None:
-    assert "too large for any card waits: it takes about" in made[1]
-    assert "left, half hour 1: too large for any card, 1 of 1 cases" in made[1]
-    assert "4 of 5 cases need no more" in made[1]
-
-
-@pytest.mark.all_cells
-def test_tables_figures_and_pages_have_it(made: tuple[Path, str]) -> None:
-    results, said = made
-    assert "transformer/jax/eval/no_grad/b4/tiny" in said, "the table of what was measured on a card"
-    assert "5 records, 0 problems" in said
-    assert "offload" in (results / "tables" / "made-up-card.md").read_text()
-    assert list((results / "figures").glob("parts-transformer-train*.svg"))
-    assert "made-up-card" in (results / "site" / "index.html").read_text()
-
-
-@pytest.mark.all_cells
 def test_what_goes_home_goes_on_elsewhere(made: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that has an answer is measured again; what crashed is, once the code is another."""
     with tarfile.open(made[0].with_suffix(".tgz")) as archive:
@@ -137,28 +119,11 @@ def test_a_block_that_does_not_fit_lets_a_smaller_one_go_before(tmp_path: Path, 
     assert began == ["c"]
 
 
-def test_a_framework_that_is_absent_is_neither_left_nor_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = planned(LIST)
-    gpu.tell(blocks, {"torch": describe("torch")}, tmp_path)
-    said = capsys.readouterr().err
-    count = len([one for rows in blocks.values() for one in rows if one.case.framework == "torch"])
-    assert "does not have it: jax, jittor" in said
-    assert f"0 of {count} cases need no more" in said
-    assert "in JAX" not in said
-
-
 def test_time_that_is_over_interrupts() -> None:
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt), gpu.until(started + 0.2):
         time.sleep(60)
     assert time.monotonic() - started < 10
-
-
-def test_without_a_card_it_says_so(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tools.gpu", "1", "--results", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "--rehearse needs none" in done.stderr
 
 
 def test_uncommitted_code_is_not_packed(tmp_path: Path) -> None:
@@ -191,33 +156,6 @@ def test_the_list_can_be_measured() -> None:
         alive, largest = sum(one.gib for one in rows), max(one.gib for one in rows)
         assert len({(one.rounds, one.half) for one in rows}) == 1
         assert rows[0].rounds == 0 or alive + largest < 80 * room.OF_CARD, rows[0].block
-
-
-def test_what_is_timed_in_the_first_half_is_verified_against_float64_before() -> None:
-    """At a size that has golden values, on the same card: the strategies of every workload and framework."""
-
-    def of(one: Planned) -> tuple[str, ...]:
-        return one.case.workload, one.case.framework, one.case.scenario, one.case.strategy
-
-    first = [one for rows in planned(LIST).values() for one in rows if one.half == "1"]
-    assert {of(one) for one in first if one.rounds} <= {of(one) for one in first if not one.rounds and one.case.size == "tiny"}
-    assert [one for one in first if not one.rounds] == first[: len([one for one in first if not one.rounds])]
-
-
-def test_a_rehearsal_differs_in_size_and_rounds_alone() -> None:
-    for rows in rehearsed(planned(LIST)).values():
-        for one in rows:
-            assert (one.case.size, one.rounds) in (("tiny", 0), ("tiny", 3))
-            assert declared(one.case)
-            assert replace(one.case, size="tiny") == one.case
-
-
-@pytest.mark.all_cells
-@pytest.mark.slow
-def test_the_whole_list(environment: dict[str, Environment], tmp_path: Path) -> None:
-    done = rehearse(tmp_path / "results")
-    assert done.returncode == 0, done.stderr
-    assert "0 of" not in done.stderr.rpartition("cases need no more")[0].rpartition("\n")[2]
 
 
 def one(case: str, gib: float, rounds: int = 0) -> Planned:

@@ -9,9 +9,8 @@ import pytest
 
 from framebench.engine import releases
 from framebench.engine.environments import Environment, SetupError
-from framebench.records.pins import pinned_version
 from framebench.suite.selectors import parse
-from framebench.versions import bisect, bisected
+from framebench.versions import bisect
 from framebench.versions.bisected_record import FLOOR, Bisected, Tried
 from tests.handmade import made
 from tests.processes import framebench
@@ -34,7 +33,7 @@ def searched(values: Callable[[int], tuple[float, ...]], minimum: float = 0.01) 
     return Bisected(framework="jax", case=CASE, quantity="peak", threshold=minimum, **fields), asked
 
 
-@pytest.mark.parametrize("where", range(1, 12))
+@pytest.mark.parametrize("where", [1, 5, 11])
 @pytest.mark.parametrize("after", [129.0, 70.0])
 def test_the_first_release_that_changed_is_named_in_few_measurements(where: int, after: float) -> None:
     found, asked = searched(lambda i: (after,) * 2 if i >= where else (100.0,) * 2)
@@ -69,9 +68,6 @@ def test_releases_that_fail_are_stepped_over_and_said() -> None:
     found, _ = searched(lambda i: () if i in (6, 7) else (130.0,) if i >= 7 else (100.0,))
     assert (found.outcome, found.between) == ("one of several", ("1.6", "1.7"))
     assert "1.6, 1.7 or 1.8" in found.answer
-    text = bisected.table(found).markdown()
-    assert text.count("| stepped over | no such wheel |") == 2
-    assert "+30.0%" in text
 
 
 def test_a_change_to_the_other_side_on_the_way_is_not_the_one_looked_for() -> None:
@@ -176,23 +172,12 @@ def test_an_environment_is_removed_unless_it_is_kept(
             releases.known("jax", "0.1.0")
 
 
-def test_a_pinned_release_is_the_environment_of_every_other_command() -> None:
-    found = releases.described("jax", pinned_version("jax"))
-    assert found == releases.environments.describe("jax")
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["tensorflow", "0.9.2", "0.10.2", CASE], "frameworks: torch, jax, jittor"),
         (["jax", "0.10.2", "0.9.2", CASE], "the older release comes first"),
-        (["jax", "0.9.2", "0.9.2", CASE], "the older release comes first"),
         (["jax", "0.9.7", "0.10.2", CASE], "the nearest: 0.9.2, 0.10.0"),
-        (["jax", "0.9.0", "newest", CASE], "the nearest: 0.10.0, 0.10.2"),
-        (["jax", "0.1", "0.10.2", CASE], "the nearest: 0.9.0, 0.9.2"),
         (["torch", "0.9.0", "0.9.2", CASE], "a case of jax, not of torch"),
-        (["jax", "0.9.0", "0.9.2", "unet3d/jax/train/nothing/b4/tiny"], "fp32"),
-        (["jax", "0.9.0", "0.9.2", CASE, "--threshold", "0.01%"], "at least 0.1%"),
         (["torch", "0.9.0", "0.9.2", "transformer/torch/train/ddp/b4x2/tiny"], "a single process"),
     ],
 )

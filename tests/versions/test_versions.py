@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
-from framebench.analysis import figures
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.reports import verdicts
-from framebench.analysis.results import Results
 from framebench.analysis.selection import of_one_version
 from framebench.analysis.statistics import PEAK, TIME, Quantity
-from framebench.explain import table as explained
-from framebench.explain.record import Explanation
-from framebench.publish import figures as published
-from framebench.publish.site.machine import machines
 from framebench.publish.tables import of_records
 from framebench.records import pins, store
 from framebench.records.record import Record
 from framebench.versions import judge, table
-from framebench.versions.figure import changes
 from framebench.versions.judge import (
     FEW,
     IMPROVEMENT,
@@ -209,35 +200,6 @@ def test_unknown_versions_are_answered(base: str, change: str, named: str) -> No
     assert named in str(raised.value)
 
 
-def test_the_table_says_what_was_held_constant(equal: list[Record]) -> None:
-    newer = [changed(r, versions={"jax": "0.10.2+cpu", "flax": "9"}) if r.framework_version == "0.10.2" else r for r in equal]
-    shown = table.table(judge.rows_of(newer, OLD, NEW))
-    machine = equal[0].provenance.machine
-    assert shown.key == f"{machine}: jax 0.10.2 against 0.9.2"
-    assert "also different: flax" in shown.caption
-    assert "jax's build, none and cpu" in shown.caption
-    assert str(equal[0].provenance.commit)[:10] in shown.caption
-    evil = [r.model_copy(update={"status": "crashed", "reason": "<script>|x"}) for r in rounds(originals(1)[0])]
-    assert "<script>" not in table.table(judge.rows_of(evil, OLD, NEW)).markdown()
-    moved = [changed(r, machine="other") for r in equal]
-    both = table.table(judge.rows_of([*equal, *moved], OLD, NEW))
-    assert both.head[0] == "machine"
-    assert both.machine == ""
-
-
-def test_regressions_come_first_and_what_is_undecided_is_counted_below(equal: list[Record]) -> None:
-    slow, large = sorted({r.case for r in equal})[1:3]
-    rows = judge.rows_of(plant(equal, slow, large), OLD, NEW)
-    shown = table.table(rows)
-    assert [row[:2] for row in shown.rows[:2]] == [(slow, TIME.name), (large, PEAK.name)], "the largest ahead"
-    assert [row[-1] for row in shown.rows[:3]] == [REGRESSION, REGRESSION, NONE]
-    decided = [row for row in rows if row.verdict not in (UNDECIDED, FEW)]
-    assert 2 < len(decided) < len(rows) == 3 * len({r.case for r in equal}), "peak, step time, first step"
-    assert len(shown.rows) == len(decided)
-    (note,) = [note for note in shown.notes if note.startswith("undecided, not shown: ")]
-    assert sum(map(int, re.findall(r" of (\d+)", note))) == len(rows) - len(decided)
-
-
 def test_base_and_change_are_of_the_blocks_that_the_ratio_is_of() -> None:
     """A block that one version alone was in, and a machine that drifts, moved the values apart from their ratio."""
     found = rounds(originals(1)[0], 3, lambda r, number: times(r, 1.07))
@@ -248,91 +210,6 @@ def test_base_and_change_are_of_the_blocks_that_the_ratio_is_of() -> None:
             assert row.base_value
             assert row.change_value
             assert row.ratio == pytest.approx(row.change_value / row.base_value)
-
-
-def explained_in(version: str, **kinds: int) -> Explanation:
-    """An account of one step of the planted case."""
-    size = sum(kinds.values()) * 2**20
-    holders = [{"kind": k, "layer": "", "phase": "", "bytes": b * 2**20, "tensors": 1} for k, b in kinds.items()]
-    peak = {"event": 0, "bytes": size, "phase": "forward"}
-    return Explanation.model_validate(
-        {"case": originals(1)[0].case, "how": "", "measured": {}, "versions": {"jax": version}, "device": "cpu",
-         "timeline": [(0, size, "forward")], "peak": peak, "holders": holders}
-    )  # fmt: skip
-
-
-def told(known: list[Explanation]) -> table.Cause:
-    return lambda case, base, change: explained.cause(case, base, change, known)
-
-
-def test_a_larger_peak_has_its_cause_where_both_versions_are_explained(equal: list[Record]) -> None:
-    case = originals(1)[0].case
-    rows = judge.rows_of(plant(equal, "", case), OLD, NEW)
-    both = [explained_in("0.9.2", temporary=9, saved=40, input=5), explained_in("0.10.2+cpu", temporary=6, saved=50, input=5)]
-    said = f"{case}, peak memory, by framebench explain: saved +10.0 MiB, temporary -3.0 MiB"
-    assert said in table.table(rows, told(both)).notes
-    for known in (both[:1], both[1:], []):
-        assert not [note for note in table.table(rows, told(known)).notes if "explain" in note]
-    assert not [note for note in table.table(judge.rows_of(equal, OLD, NEW), told(both)).notes if "explain" in note]
-
-
-def test_the_site_has_the_cause_too(equal: list[Record], results: Path) -> None:
-    (results / "explained").mkdir(parents=True)
-    for one in (explained_in("0.9.2", saved=40), explained_in("0.10.2+cpu", saved=50)):
-        (results / "explained" / f"{one.versions['jax']}.json").write_text(one.model_dump_json())
-    (machine,) = machines(plant(equal, "", originals(1)[0].case), Results(results))
-    (page,) = (page for page in machine.more_pages if page.name == "versions")
-    (table,) = page.context()["comparisons"]
-    assert "saved +10.0 MiB" in " ".join(table.notes)
-
-
-def test_the_picture_colours_what_is_decided_alone(equal: list[Record]) -> None:
-    slow, large = sorted({r.case for r in equal})[1:3]
-    rows = judge.rows_of(plant(equal, slow, large), OLD, NEW)
-    drawn = changes(pd.DataFrame(rows))
-    assert drawn
-    axes = drawn.axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()][:2] == [slow, large]
-    texts = [text.get_text() for text in axes.texts]
-    assert texts.count("undecided") == len([r for r in rows if r.verdict == UNDECIDED])
-    assert len(texts) == len(rows)
-    values = axes.collections[0].get_array()
-    assert sorted(x for x in values.compressed() if x) == pytest.approx(
-        sorted(math.log2(r.ratio) for r in rows if r.verdict == REGRESSION and r.ratio)
-    )
-    assert "worse peak memory in 1 of 6 cases, by at most 5%" in figures.page.finding_and_source(drawn)[0]
-    calm = changes(pd.DataFrame([r._replace(verdict=NONE) if r.verdict == REGRESSION else r for r in rows]))
-    assert calm
-    assert ": no regression found (6 of peak memory" in figures.page.finding_and_source(calm)[0]
-    none = pd.DataFrame([r._replace(verdict=FEW) for r in rows])
-    assert changes(none) is None
-
-
-def test_the_front_page_says_how_much_changed_and_what_most(equal: list[Record]) -> None:
-    slow, large = sorted({r.case for r in equal})[1:3]
-    rows = judge.rows_of(plant(equal, slow, large), OLD, NEW)
-    said = table.in_words(rows)
-    timed = sum(r.verdict in (REGRESSION, NONE) and r.quantity == "step time" for r in rows)
-    assert said.startswith("JAX 0.10.2 against 0.9.2, on ")
-    assert "peak memory is worse in 1 of 6 cases, better in 0" in said
-    assert f"step time is worse in 1 of {timed} cases, better in 0" in said
-    both = re.search(rf"1\.05 x the peak memory of {re.escape(large)} \(([\d.,]+) to ([\d.,]+) MiB by compiler\.plan\)", said)
-    assert both
-    assert float(both[1].replace(",", "")) < float(both[2].replace(",", "")), "base, then change"
-    assert f"x the step time of {slow}" in said
-    calm = table.in_words(judge.rows_of(equal, OLD, NEW))
-    assert "peak memory is worse in 0 of 6 cases, better in 0" in calm
-    assert "Largest" not in calm
-
-
-def test_documents_have_the_versions_that_another_machine_measured(equal: list[Record], results: Path, tmp_path: Path) -> None:
-    one = [changed(r, machine="one") for r in equal if r.framework_version == "0.10.2"]
-    write([*one, *(changed(r, machine="two") for r in equal)], results)
-    folder = Results(results)
-    assert not any(name.startswith("versions") for name in published.draw_all(folder.table("one"), folder)), "its own alone"
-    (drawn,) = (path for path in published.save(folder.table("one"), tmp_path, folder) if path.stem.startswith("versions"))
-    assert drawn.name == "versions-jax-0.10.2.svg"
-    assert "Machine two" in drawn.read_text()
 
 
 def test_other_tables_show_the_pinned_version_alone(equal: list[Record], results: Path) -> None:
