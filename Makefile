@@ -96,7 +96,7 @@ style: $(READY)
 	$(BIN)/lint-imports --no-cache --no-logo
 
 project: $(READY)
-	$(BIN)/python -m pytest -q tests/test_project.py
+	$(BIN)/python -m pytest -q tests/test_workflows.py
 
 # The records as pages in site/, without network or server
 site: $(MEASURES)
