@@ -10,7 +10,7 @@ from framebench.analysis.frames import Row
 from framebench.analysis.reports.answer import answer
 from framebench.budget.advise.advice import advise
 from tests.advised import MIB, PASSED, QUESTION, made
-from tests.handmade import died, provenance, record
+from tests.handmade import provenance, record
 
 LEND = [made("torch", s, 4, peak, step, "other") for s, peak, step in (("fp32", 400, 1.0), ("checkpoint", 200, 1.5),
                                                                        ("accumulate", 300, 1.2))]  # fmt: skip
@@ -91,20 +91,6 @@ def test_the_answer_is_of_sizes_in_earnest_and_names_them_where_there_are_severa
     assert {row[0] for row in both} == {"transformer cpu", "transformer full"}
 
 
-def test_the_answer_says_a_fault_once_and_what_was_not_timed() -> None:
-    broken = [died(strategy) for strategy in ("amp_bf16", "keep_grads", "foreach")]
-    found = answer(frames.frame_of_rows([*(replace(r, time_ratio=None) for r in OTHER), *frames.rows(broken)]))
-    (row,) = found.rows
-    assert row[4:6] == ("checkpoint", "not timed")
-    assert [note for note in found.notes if "SIGKILL" in note] == [
-        "transformer/torch/train/amp_bf16/b4/tiny and 2 more: crashed: SIGKILL"
-    ]
-    (nothing,) = answer(frames.frame_of_rows([r for r in OTHER if r.baseline])).rows
-    assert nothing[4] == "nothing"
-    (lost,) = answer(frames.frame_of_rows(frames.rows(broken[:1]))).rows
-    assert lost[2] == "not measured"
-
-
 TIMES = {"fp32": 1.0, "accumulate": 1.2}
 PRICED = [replace(r, time_ratio=TIMES.get(r.strategy)) for r in OTHER]
 
@@ -119,17 +105,3 @@ def test_the_least_memory_has_a_price_beside_it() -> None:
     assert [row.strategy for row in select_with_price(timed)] == ["checkpoint"]
     assert [row.strategy for row in select_with_price(found[:1])] == ["checkpoint"]
     assert select_with_price([]) == []
-
-
-def test_the_answer_has_a_row_for_the_least_and_one_for_the_least_that_was_timed() -> None:
-    made_of = answer(frames.frame_of_rows(PRICED))
-    assert [*made_of.data["strategy"]] == ["checkpoint", "accumulate"]
-    first, second = made_of.data["time"]
-    assert (first, second) == ("not timed", "~1.20")
-    timed = frames.frame_of_rows([replace(r, time_ratio=1.5) for r in OTHER])
-    assert len(answer(timed).data) == 1
-    assert [*answer(frames.frame_of_rows(PRICED), {"another": timed}).data["time"]] == ["~1.50 on another", "~1.20"]
-    card = timed.assign(device="a card")
-    assert [*answer(frames.frame_of_rows(PRICED), {"another": card}).data["time"]] == ["not timed", "~1.20"], (
-        "a CPU's row has no price of it"
-    )

@@ -188,12 +188,6 @@ def test_only_common_rounds_are_compared() -> None:
     assert compare_rounds({0: 1.0}, {1: 1.0}) is None
 
 
-def test_a_wide_interval_is_undecided() -> None:
-    assert Ratio(1.2, 1.18, 1.23, 0.001, 3).text == "1.20 (1.18 to 1.23)"
-    assert Ratio(1.02, 0.93, 1.12, 0.5, 3).text == "undecided (0.93 to 1.12)"
-    assert Ratio(1.2, blocks=1).text == "~1.20"
-
-
 def test_holm_is_as_in_the_book() -> None:
     assert correct_by_holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert correct_by_holm([0.9, 0.8]) == [1.0, 1.0]

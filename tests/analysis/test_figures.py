@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,14 +11,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from framebench.analysis import figures
 from framebench.analysis.figures import fronts
 from framebench.analysis.results import Results
 from framebench.publish import figures as published
-from framebench.suite.protocol import VERSION
 from tests.drawing import frame, made, named, origin, panels, places, texts
 from tests.material import MACHINE, RESULTS
 from tests.processes import ROOT
@@ -28,11 +25,6 @@ from tests.processes import ROOT
 @pytest.fixture(scope="module")
 def real() -> pd.DataFrame:
     return Results(RESULTS).table(MACHINE)
-
-
-@pytest.fixture(scope="module")
-def drawn(real: pd.DataFrame) -> dict[str, Figure]:
-    return published.draw_all(real[real["workload"] == "transformer"], Results(RESULTS))
 
 
 def dominated(point: tuple[float, float], others: list[tuple[float, float]]) -> bool:
@@ -62,13 +54,6 @@ def test_a_framework_with_its_baseline_alone_has_no_panel() -> None:
     assert "JAX" not in texts(figure)[0]
 
 
-def test_a_title_names_the_least_memory_also_where_it_was_not_timed() -> None:
-    untimed = made("accumulate", 60, step_s=[], first_step_s=None)
-    figure = figures.pareto(frame(made("fp32", 200), made("checkpoint", 100, 1.25), untimed))
-    assert texts(figure)[0].endswith("least memory: PyTorch accumulate (0.30x the peak, not timed)")
-    assert "without an interval: PyTorch accumulate" in texts(figure)[1]
-
-
 def test_another_model_is_not_on_the_front() -> None:
     found = [
         made(s, p, t, scenario="finetune") for s, p, t in (("half", 200, 1.0), ("checkpoint", 100, 1.25), ("head", 20, 0.1))
@@ -76,13 +61,6 @@ def test_another_model_is_not_on_the_front() -> None:
     figure = figures.pareto(frame(*found))
     assert named(panels(figure)[0]) == {"checkpoint"}
     assert "without an interval: PyTorch head" in texts(figure)[1]
-
-
-def test_what_is_far_beyond_the_panel_is_named_below() -> None:
-    table = frame(made("fp32", 10), made("checkpoint", 5), made("keep_grads", 1000, 2.0))
-    figure = figures.pareto(table)
-    assert panels(figure)[0].get_xlim()[1] < 2
-    assert "Beyond the right edge (peak at throughput): PyTorch keep_grads 100x at 0.50x." in texts(figure)[1]
 
 
 def test_labels_do_not_cover_each_other() -> None:
@@ -93,14 +71,6 @@ def test_labels_do_not_cover_each_other() -> None:
     boxes = [Text.get_window_extent(label) for label in labels]
     assert len(boxes) == len(names)
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
-
-
-def test_old_and_uncommitted_records_are_named_in_the_footer() -> None:
-    old = made("fp32", 200, provenance=origin("torch", protocol=VERSION - 1))
-    dirty = made("amp_bf16", 100, provenance=origin("torch", protocol=VERSION - 1, dirty=True))
-    foot = texts(figures.pareto(frame(old, dirty)))[1]
-    assert "All records measured under an older protocol than" in foot
-    assert "uncommitted changes: transformer/torch/train/amp_bf16/b4/cpu" in foot
 
 
 def test_two_machines_are_refused() -> None:
@@ -115,27 +85,6 @@ def test_text_from_records_is_no_mathematics(tmp_path: Path) -> None:
         for s in ("fp32", "checkpoint")
     ]
     assert "&lt;b&gt;" in figures.svg(figures.pareto(frame(*odd)))
-
-
-def test_real_records_fill_the_questions(real: pd.DataFrame, drawn: dict[str, Figure]) -> None:
-    kinds = {re.match("train-eval|first-step|[a-z]+", name)[0] for name in drawn}  # type: ignore[index]
-    assert {"strategies", "batches", "parts", "train-eval", "first-step", "support", "largest"} <= kinds
-    for name, figure in drawn.items():
-        title, foot = texts(figure)
-        assert len(title) > 20, name
-        assert real["machine"].iloc[0] in foot, name
-
-
-def test_numbers_in_titles_are_those_of_the_rows(real: pd.DataFrame) -> None:
-    for _, table in real[real["scenario"] == "train"].groupby("workload"):
-        if (figure := figures.pareto(table)) is None:
-            assert table["time_ratio_low"][~table["baseline"]].isna().all(), "without an interval there is no front"
-            continue
-        title = texts(figure)[0]
-        said = re.findall(r"(\S+) \((\d\.\d\d)x the peak", title)
-        assert said, title
-        for strategy, peak in said:
-            assert peak in {f"{ratio:.2f}" for ratio in table["step_ratio"][table["strategy"] == strategy]}
 
 
 def test_the_same_rows_give_the_same_bytes(real: pd.DataFrame, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from framebench.analysis import frames, lower_bound
 from framebench.analysis.breakdown import PARTS, breakdown
-from framebench.analysis.parts.table import comparisons
 from framebench.engine.environments import Environment
 from framebench.models import spec
 from framebench.records.record import Record
@@ -145,18 +143,3 @@ def test_the_breakdown_sums_to_the_peak() -> None:
     assert (split[list(PARTS)].sum(axis=1) == split["lower_bound"]).all()
     assert (split["lower_bound"] + split["rest"] == split["step_bytes"]).all()
     assert (split["peak_over_bound"] >= 1).all()
-
-
-def test_the_breakdown_as_tables() -> None:
-    table = frames.frame(measured())
-    found = list(comparisons(table))
-    assert sum(len(c.rows) for c in found) == len(breakdown(table)) > 10
-    one = next(c for c in found if c.title == "Where the peak goes: transformer train, batch 4, size cpu")
-    assert one.rows[0][0:2] == ("torch", "fp32")
-    assert math.isclose(float(one.rows[0][2]), sum(map(float, one.rows[0][3:10])), abs_tol=0.5)
-    assert "peak / lower bound" in one.markdown()
-
-
-def test_rows_without_a_peak_are_left_out() -> None:
-    assert breakdown(frames.frame([])).empty
-    assert list(comparisons(frames.frame([]))) == []

@@ -47,28 +47,3 @@ def test_a_case_against_itself_is_compared_by_its_processes() -> None:
     base, change = arms(found, CASE.id, CASE.id)
     (time,) = verdicts.compare(base, change)
     assert (time.verdict, round(time.ratio, 6), time.blocks) == ("slower", 1.3, 3)
-
-
-def test_cautions() -> None:
-    base, change = arms(made(1.0), CASE.id, CHANGE.id)
-    assert list(verdicts.list_cautions(base, change, verdicts.compare(base, change))) == []
-    apart = [
-        r.model_copy(update={"turns": r.turns_taken.model_copy(update={"block": f"apart {i}"})}) for i, r in enumerate(change)
-    ]
-    (alone,) = verdicts.list_cautions(base, apart, verdicts.compare(base, apart))
-    assert "no timed block has both" in alone
-    other = [r.model_copy(update={"peaks": {"allocator.in_use": 1} if r.peaks else {}}) for r in change]
-    (mixed,) = verdicts.list_cautions(base, other, verdicts.compare(base, other))
-    assert "different instruments (allocator.in_use, host.rss)" in mixed
-    assert "peak memory" not in {v.quantity for v in verdicts.compare(base, other)}
-    (single,) = verdicts.list_cautions(base[:1], change[:1], verdicts.compare(base[:1], change[:1]))
-    assert single == "fewer than 3 blocks have no interval"
-
-
-def test_the_table_shows_instructions_beside_times() -> None:
-    shown = verdicts.make_table(*arms(made(2.0, 2**28, 2 * 10**6), CASE.id, CHANGE.id))
-    found = {line[0]: line for line in shown.rows}
-    assert found["step time"][1:4] == ("1.08 ms", "2.16 ms", "2.001")
-    assert found["peak memory"][1:3] == ("128.00 MiB", "256.00 MiB")
-    assert found["instructions"][1:3] == ("1.00 million", "2.00 million")
-    assert [line[-1] for line in shown.rows] == ["slower", "more memory", "other work"]

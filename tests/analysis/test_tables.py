@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -17,9 +14,7 @@ from framebench.analysis.flops import step_flops
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
-from framebench.suite.result import StrategyEffect
-from framebench.user_model.table import within
-from tests.handmade import CASE, blocks, died, frame, made, provenance, record
+from tests.handmade import CASE, blocks, frame, made, provenance, record
 
 
 def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch() -> None:
@@ -46,18 +41,6 @@ def test_what_is_compiled_is_compared_with_the_same_without_the_compiler() -> No
     assert pd.isna(ratio["amp_bf16+checkpoint+compile"]), "the same without the compiler was not measured"
     ratio = frame(*found, made("amp_bf16+checkpoint", 60, 1.5)).set_index("strategy")["eager_ratio"]
     assert ratio["amp_bf16+checkpoint+compile"] == 1.5
-
-
-def test_the_fastest_that_fits_is_one_whose_time_is_decided() -> None:
-    found = blocks([(CASE, [[1.0] * 8] * 3), (replace(CASE, strategy="checkpoint"), [[0.98] * 8] * 3)], peaks=[2**20] * 2)
-    table = frame(*found)
-    assert "2 of 2 strategies fit" in within(table, 2**30)
-    assert "the fastest of them is checkpoint" in within(table, 2**30)
-    wide = table["strategy"] == "checkpoint"
-    table = table.assign(
-        time_ratio_low=table["time_ratio_low"].mask(wide, 0.9), time_ratio_high=table["time_ratio_high"].mask(wide, 1.1)
-    )
-    assert "the fastest of those whose time is decided is fp32" in within(table, 2**30)
 
 
 def test_peaks_of_two_instruments_have_no_ratio() -> None:
@@ -97,46 +80,10 @@ def test_a_row_has_the_ratios_of_its_blocks() -> None:
     assert table.loc[CASE.id]["reference_share"] == pytest.approx(flops / 1.1 / (1e9 / 0.05))
 
 
-def test_a_table_says_how_sure_a_ratio_is() -> None:
-    shaky = [(CASE, [[1.0], [1.0], [1.0]]), (CHECKPOINT, [[1.5], [2.5], [1.0]])]
-    wide = [(CASE, [[1.0], [1.0], [1.0]]), (CHECKPOINT, [[0.11], [0.12], [0.14]])]
-    (sure,), (unsure,), (faster,) = (tables.make_strategy_tables(frame(*blocks(found))) for found in (TIMES[:2], shaky, wide))
-    column = list(tables.SHOWN).index("relative")
-    assert [row[column] for row in sure.rows] == ["1.00", "1.50 (1.49 to 1.51)"]
-    assert unsure.rows[1][column].startswith("undecided (")
-    assert re.fullmatch(r"0\.12 \(0\.\d\d to 0\.1\d\)", faster.rows[1][column]), "eight times as fast, however wide"
-    assert tables.READING in sure.caption
-    assert "core 1" in sure.caption
-    assert sure.rows[1][list(tables.SHOWN).index("range")] == "1,500.0 to 1,810.0"
-
-
-def test_a_short_table_marks_what_was_not_seen_at_work() -> None:
-    """It has six columns, and none for the effect."""
-    idle = made("amp_bf16", 90, 1.0).model_copy(update={"effect": StrategyEffect(proven=False, evidence={})})
-    lacking = record(Case("transformer", "torch", "train", "accumulate", 4, "tiny"), status="unsupported", reason="none")
-    _, short = tables.make_strategy_tables(
-        frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5), idle, made("keep_grads", 100, 1.0), lacking)
-    )
-    assert not short.notes, "nor is what a framework lacks in it"
-    assert len(short.head) == 6
-    assert [row[1] for row in short.rows] == ["fp32", "amp_bf16 (not proven)", "checkpoint"]
-
-
 def test_times_that_share_no_block_have_no_ratio() -> None:
     (comparison,) = tables.make_strategy_tables(frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5)))
     column = list(tables.SHOWN).index("relative")
     assert [(row[3], row[column]) for row in comparison.rows] == [("1.00", "1.00"), ("0.50", "-")]
-
-
-def test_rows_without_times_have_their_memory_and_the_table_says_so() -> None:
-    """As `framebench run --rounds 0` leaves them."""
-    untimed = made("checkpoint", 100, 1.5).model_copy(update={"step_s": [], "first_step_s": None})
-    (comparison,) = tables.make_strategy_tables(frame(made("fp32", 200, 1.0), untimed))
-    row = dict(zip(tables.SHOWN, comparison.rows[1]))
-    assert row["step_ratio"] == "0.50"
-    assert [row[name] for name in ("step_time_s", "range", "relative", "throughput", "first_step_s")] == ["-"] * 5
-    assert "1 of 2 rows were measured without times" in comparison.caption
-    assert tables.timing(frame(untimed)) == f"{tables.READING} 1 of 1 rows were measured {tables.WITHOUT}."
 
 
 def test_the_newest_record_without_times_leaves_those_of_earlier_blocks() -> None:
@@ -146,12 +93,6 @@ def test_the_newest_record_without_times_leaves_those_of_earlier_blocks() -> Non
     untimed = row.model_copy(update={"step_s": [], "shares": {}, "turns": None, "provenance": later})
     found = frame(*timed, untimed).set_index("case").loc[CHECKPOINT.id]
     assert (found["blocks"], found["wait_share"]) == (3, 0.25)
-
-
-def test_frameworks_stand_beside_each_other_by_their_blocks() -> None:
-    (comparison,) = tables.make_framework_tables(frame(*blocks(TIMES, peaks=[2**30, 2**30, 2**31])))
-    assert comparison.head == ("workload", "size", "batch", "torch MiB", "jax MiB", "torch ms", "jax ms", "jax x torch")
-    assert comparison.rows[0][-1].startswith("2.00 (")
 
 
 def test_what_only_tests_a_claim_has_tables_of_its_own() -> None:
@@ -191,14 +132,6 @@ def test_terminal_takes_any_text(text: str) -> None:
     assert text.replace("\x1b", "").strip("[]/") in console.export_text() or "\x1b" in text
 
 
-def test_a_table_keeps_its_values_and_prints_them_by_column() -> None:
-    (comparison,) = tables.make_strategy_tables(frame(made("fp32", 2**30, 1.0), made("checkpoint", 2**29, 1.5)))
-    assert comparison.data["shared_bytes"].tolist() == [2**30, 2**29]
-    assert comparison.data["step_ratio"].tolist() == [1.0, 0.5]
-    assert [row[2:4] for row in comparison.rows] == [("1,024.0", "1.00"), ("512.0", "0.50")]
-    assert comparison.head[2:4] == ("peak MiB", "peak x base")
-
-
 def on_card(framework: str, strategy: str, in_use: int, process: int | None) -> Record:
     """In MiB."""
     peaks = {"allocator.in_use": in_use * MIB} | ({"device.process": process * MIB} if process else {})
@@ -229,8 +162,3 @@ def test_a_product_on_the_host_is_no_reference_for_a_card() -> None:
     assert frame(card)["reference_share"].isna().all()
     heads = [comparison.head for one in (timed, card) for comparison in tables.make_strategy_tables(frame(one))]
     assert ["of reference" in head for head in heads] == [True, False]
-
-
-def test_rows_without_a_version_stand_beside_those_with_one() -> None:
-    (comparison,) = tables.make_strategy_tables(frame(made("fp32", 200, 1.0), died()))
-    assert [row[1:3] for row in comparison.rows] == [("checkpoint", "crashed"), ("fp32", "0.0")]

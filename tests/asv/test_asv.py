@@ -99,13 +99,6 @@ def test_show_compare_and_publish(clone: Clone) -> None:
     assert (clone.root / ".asv/html/index.html").exists()
 
 
-def test_another_profile_hides_nothing(clone: Clone) -> None:
-    listed = clone.asv("run", "--machine", "test", "--bench", "just-discover", FRAMEBENCH_PROFILE="quick")
-    assert listed.returncode == 0, listed.stdout + listed.stderr
-    shown = clone.asv("show", "--machine", "test", "HEAD", FRAMEBENCH_PROFILE="quick")
-    assert BENCHMARK in shown.stdout
-
-
 def test_one_bad_case_harms_no_other(clone: Clone) -> None:
     """A planted error in one strategy of one framework."""
     switches = clone.root / "framebench/adapters/jittor/checkpoint.py"
@@ -170,15 +163,6 @@ def test_another_python_is_refused_with_what_helps(clone: Clone, option: str) ->
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_parallel_is_ignored_with_a_line(clone: Clone) -> None:
-    (clone.root / "benchmarks/mine.py").write_text(USER_FILE)
-    done = clone.asv("run", "--machine", "test", "--parallel", "2", "--bench", r"mine\.track")
-    (clone.root / "benchmarks/mine.py").unlink()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "--parallel is ignored" in done.stdout + done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-
-
 def test_a_machine_that_is_no_name_is_refused_in_a_line(clone: Clone) -> None:
     """asv itself would store results outside the results folder."""
     before = {path for path in clone.home.parent.rglob("*.json") if ".git" not in path.parts}
@@ -195,13 +179,6 @@ def test_a_range_that_is_head_alone_is_measured(clone: Clone) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     measured = Counter(r.case for r in clone.records()) - before
     assert measured == Counter(["transformer/jittor/train/fp32/b4/tiny"])
-
-
-def test_a_selection_without_a_case_is_a_line(clone: Clone) -> None:
-    done = clone.run(r"TransformerJittorTrain\.")
-    assert done.returncode != 0
-    assert "--bench selects no case of the profile tiny, of size tiny; framebench list has them" in done.stdout + done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_benchmarks_of_a_users_file_run(clone: Clone) -> None:

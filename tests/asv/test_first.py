@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.analysis import frames
 from framebench.analysis.reports import answer
-from framebench.analysis.selection import select
 from framebench.asv import building
 from framebench.asv.progress import Progress
 from framebench.engine import environments
@@ -22,7 +20,7 @@ from framebench.models import spec
 from framebench.strategies.registry import SCENARIOS
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.profiles import profile
-from tests.handmade import CASE, in_blocks, made, provenance, record
+from tests.handmade import CASE, provenance, record
 
 
 def test_the_first_profile_is_a_small_part_of_the_quick_one() -> None:
@@ -105,27 +103,6 @@ def test_results_are_shown_as_they_come() -> None:
     assert lines[5].startswith("2 of 3 cases, about ")
 
 
-def test_the_answer_has_a_row_for_each_framework_and_what_saved_most() -> None:
-    found = [
-        made("fp32", 1000, 1.0), made("checkpoint", 500, 1.5), made("amp_bf16", 700, 0.5), made("fp32", 800, 2.0, "jax"),
-        made("checkpoint", 799, 2.0, "jax"), made("depth_4", 10, 0.1), made("fp32", 1, 1.0, batch=8),
-    ]  # fmt: skip
-    table = answer.answer(frames.frame(select(found)))
-    rows = {row[1]: dict(zip(table.head, row)) for row in table.rows}
-    assert rows["torch"]["saved most memory"] == "checkpoint", "the smallest peak that computes the same"
-    assert [*table.data.set_index("framework").loc["torch", ["base", "least"]]] == [1000, 500]
-    assert rows["torch"]["step x base"] == "not timed", "they share no block"
-    assert rows["jax"]["saved most memory"] == "nothing"
-    assert any("framebench report" in note for note in table.notes)
-
-
-@pytest.mark.parametrize(("count", "ratio"), [(1, "~1.50"), (3, "1.50 (1.50 to 1.50)")])
-def test_the_answer_says_where_a_ratio_rests_on_few_blocks(count: int, ratio: str) -> None:
-    found = in_blocks([made("fp32", 1000, 1.0), made("checkpoint", 500, 1.5)], count)
-    (row,) = answer.answer(frames.frame(found)).data.to_dict("records")
-    assert row["time"] == ratio
-
-
 def test_the_answer_lists_each_failed_case_of_the_last_run_with_its_cause() -> None:
     early, late = (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))
     before = record(CASE, status="crashed", reason="long ago", provenance=provenance(session="old", measured_at=early))
@@ -144,11 +121,3 @@ def test_the_answer_lists_each_failed_case_of_the_last_run_with_its_cause() -> N
         f"  {wrong.case}  wrong: 1 of 64 tensors is off",
         f"  {batch_8.case}        oom: memory ran out",
     ]
-
-
-def test_the_answer_notes_a_failed_case_once() -> None:
-    found = [made("fp32", 1000, 1.0), record(replace(CASE, strategy="checkpoint"), status="crashed", reason="killed")]
-    table = frames.frame(found)
-    (case,) = [r.case for r in answer.find_failures(found)]
-    assert any("killed" in note for note in answer.answer(table).notes)
-    assert not any("killed" in note for note in answer.answer(table, listed=[case]).notes)

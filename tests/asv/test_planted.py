@@ -112,14 +112,6 @@ def test_asv_marks_only_what_changed_by_its_factor(project: Project) -> None:
     assert project.compared(before, after, "--factor", "1.01") == {f"track_peak_memory({PLACE})": "+"}
 
 
-def test_an_unknown_profile_is_a_line(project: Project) -> None:
-    told = project.asv("run", FRAMEBENCH_PROFILE="enormous")
-    assert told.returncode != 0
-    said = told.stdout + told.stderr
-    assert "FRAMEBENCH_PROFILE: no profile 'enormous'; profiles: first, tiny, quick, standard, full" in said
-    assert len(said.strip().splitlines()) == 1
-
-
 def test_what_is_no_case_of_the_profile_is_not_selected(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "quick")
     chosen = cases.choose_framework(project.listed, "jax")
@@ -166,24 +158,6 @@ def test_a_peak_that_rises_by_two_per_cent_is_published_as_a_regression(project:
     for i, commit in enumerate(project.commits):
         project.plant(1_700_000_000_000 + i, commit, {"track_peak_memory": 100.0 if i < 6 else 102.0})
     assert project.regressions() == {f"transformer.TransformerTorchTrain.track_peak_memory({PLACE})"}
-
-
-def test_peaks_are_compared_in_mib(project: Project) -> None:
-    before, after = project.commits[:2]
-    project.plant(1_700_000_000_000, before, {"track_peak_memory": 100.25})
-    project.plant(1_700_000_000_001, after, {"track_peak_memory": 159.136})
-    told = project.asv("compare", "--machine", MACHINE, before, after).stdout
-    assert "100.2MiB" in told
-    assert "159.1MiB" in told
-
-
-def test_the_table_of_a_peak_names_its_instrument(project: Project) -> None:
-    commit = project.commits[0]
-    project.plant(1_700_000_000_000, commit, {"track_peak_memory": 159.136, "track_throughput": 200.0})
-    told = project.asv("show", "--machine", MACHINE, commit).stdout
-    assert "Transformer in PyTorch, train: peak memory of a step in MiB by host.rss (on a GPU by device.process)" in told
-    assert "159.1MiB" in told
-    assert "throughput in tokens/s" in told
 
 
 def test_a_history_in_bytes_is_not_mixed_with_one_in_mib(project: Project) -> None:

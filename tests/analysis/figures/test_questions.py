@@ -9,10 +9,8 @@ from matplotlib.collections import LineCollection
 from framebench.analysis import figures, frames
 from framebench.analysis.figures.batches import curves
 from framebench.analysis.figures.peaks import parts, train_eval
-from framebench.analysis.figures.steps import first_steps, shares
 from framebench.analysis.figures.strategies import heat, support
 from framebench.publish import figures as published
-from framebench.strategies import registry
 from framebench.suite.result import StrategyEffect
 from tests.drawing import MIB, frame, lost, made, panels, places, texts
 from tests.handmade import in_blocks
@@ -31,18 +29,6 @@ def test_lost_memory_is_a_cross_at_the_limit() -> None:
     assert memory.get_xscale() == "log"
 
 
-def test_without_a_limit_the_cross_is_at_the_edge_and_the_footer_says_so() -> None:
-    figure = curves(frame(made("fp32", 256, batch=4), lost("fp32", batch=8)))
-    assert [x for x, _ in crosses(panels(figure)[0])] == [8.0]
-    assert "at the panel's edge" in texts(figure)[1]
-    assert "oom: PyTorch fp32" in texts(figure)[1]
-
-
-def test_curves_say_how_much_memory_grows() -> None:
-    figure = curves(frame(made("fp32", 100, 1.0, batch=4), made("fp32", 150, 1.6, batch=8)))
-    assert "from batch 4 to 8: 1.50x the peak in PyTorch" in texts(figure)[0]
-
-
 def test_peaks_of_two_instruments_have_two_panels() -> None:
     jax = [made("fp32", framework="jax", batch=b, peaks={"compiler.plan": b * MIB}) for b in (4, 8)]
     torch = [made("fp32", 100 * b, batch=b) for b in (4, 8)]
@@ -56,12 +42,6 @@ def test_parts_sum_to_the_peak_and_the_tick_is_there() -> None:
     assert sum(bar.get_width() for bar in axes.patches if bar.get_y() < 0.5) == pytest.approx(400)
     assert float(axes.lines[0].get_xdata()[0]) == 400
     assert [t.get_text() for t in axes.texts] == ["oom"]
-
-
-def test_a_peak_far_above_the_baselines_ends_at_the_edge_with_its_number() -> None:
-    axes = panels(parts(frame(made("fp32", 400), made("keep_grads", 9000))))[0]
-    assert axes.get_xlim()[1] == 1600
-    assert [t.get_text() for t in axes.texts] == ["9,000"]
 
 
 def test_evaluation_is_compared_with_training_by_one_instrument() -> None:
@@ -99,13 +79,6 @@ def test_the_map_has_a_number_or_a_reason_in_every_cell() -> None:
     assert "not proven: PyTorch accumulate" in texts(figure)[1]
 
 
-def test_the_support_figure_counts_the_table() -> None:
-    title = texts(support(frame()))[0]
-    every = [registry.find(s, n) for s in registry.SCENARIOS for n in registry.in_use(s)]
-    assert title.startswith(f"Of {len(every)} strategies")
-    assert f"JAX can do {sum(s.cells['jax'].supported for s in every)}" in title
-
-
 def test_a_ratio_of_few_blocks_is_no_undecided_one() -> None:
     table = frames.frame(in_blocks([made("fp32", 200), made("checkpoint", 100, 1.5)], 2))
     assert [t.get_text() for t in panels(heat(table))[1].texts] == ["1.00", "~1.50"]
@@ -118,26 +91,6 @@ def test_what_was_measured_without_times_is_drawn_without_them() -> None:
     assert "MiB" in memory.get_title(loc="left")
     assert [t.get_text() for t in panels(heat(table))[1].texts] == ["-", "-"]
     assert "2 of 2 rows were measured without times" in texts(heat(table))[1]
-
-
-def test_first_steps_are_told_in_later_ones() -> None:
-    table = frame(
-        made("fp32", 1, 1.0, first_step_s=5.0), made("checkpoint", 1, 2.0, first_step_s=9.0),
-        made("amp_bf16", 1, 0.5, first_step_s=15.0), made("accumulate", 1, 1.0, first_step_s=3.0),
-    )  # fmt: skip
-    figure = first_steps(table)
-    (axes,) = panels(figure)
-    assert {x for x, _ in places(axes)} == {5.0, 9.0, 15.0, 3.0}
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["fp32", "amp_bf16", "checkpoint", "accumulate"]
-    assert "step takes as long as later ones times 5.0 in PyTorch" in texts(figure)[0]
-
-
-def test_shares_are_percent_of_the_step() -> None:
-    table = frame(made("no_jit", 1, shares={"collector": 0.25}, framework="jax"), made("fp32", 1, shares={"collector": 0.001}))
-    figure = shares(table)
-    waiting, collector = ([bar.get_width() for bars in axes.containers for bar in bars] for axes in panels(figure))
-    assert (waiting, collector) == ([0.0], [25.0])
-    assert "collector takes up to 25 % of a step (JAX, transformer train no_jit)" in texts(figure)[0]
 
 
 def test_what_only_tests_an_articles_sentence_is_in_no_figure() -> None:
@@ -176,7 +129,3 @@ def test_rows_without_numbers_give_the_support_matrix_alone() -> None:
     assert list(published.draw_all(frame(lost("fp32", "crashed"), lost("checkpoint"), lost("no_grad", scenario="eval")))) == [
         "support"
     ]
-
-
-def test_a_single_case_breaks_no_figure() -> None:
-    assert set(published.draw_all(frame(made("fp32", 200)))) == {"parts-transformer-train", "support"}
