@@ -37,8 +37,8 @@ def _place(planned: Planned) -> tuple[str, str]:
 def current(planned: Planned) -> bool:
     """Return whether `predict` would reuse the prediction: not if the case or the device is gone."""
     try:
-        case_of(planned.case)
         find(planned.device)
+        case = case_of(planned.case)
     except (ValueError, KeyError):
         return False
-    return is_current(planned.origin.code)
+    return case.known and is_current(planned.origin.code)
