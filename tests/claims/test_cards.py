@@ -18,7 +18,7 @@ from framebench.suite.result import StrategyEffect
 from tests.claims.judged import MIB, made_up, one, put
 
 
-def test_a_change_that_reached_nothing_decides_nothing(results: Path) -> None:
+def test_a_change_without_effect_has_no_verdict(results: Path) -> None:
     claim = replace(made_up(), reaches=evidence("reached"))
     for reached, verdict in ((0, "precondition not met here"), (3, "reproduced")):
         put(results, "transformer/torch/train/fp32/b4/tiny", 100, minute=reached)
@@ -31,14 +31,14 @@ def test_a_change_that_reached_nothing_decides_nothing(results: Path) -> None:
         assert ("the change reached nothing here" in found.remark) == (reached == 0)
 
 
-def test_what_measures_a_planned_arm_decides_as_its_plan_does() -> None:
+def test_a_measurement_replaces_the_prediction_of_the_same_comparison() -> None:
     arms = planned("train/checkpoint", "train/fp32", workloads=GPT, frameworks=TORCH, quantity="added")
     same, other = (ratios("train/checkpoint", "train/fp32", workloads=GPT, frameworks=TORCH, quantity=q) for q in (ADDED, PEAK))
     assert [stands_for(same[0].measure, arms, size) for size in ("full", "cpu")] == [True, False]
     assert not stands_for(other[0].measure, arms, "full"), "another quantity"
 
 
-def test_of_jax_on_a_card_what_is_in_use_is_judged(results: Path) -> None:
+def test_jax_on_a_gpu_is_judged_by_memory_in_use(results: Path) -> None:
     """As its plan is: its pool grows in ever larger pieces."""
     card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}}
     for strategy, reserved, used in (("fp32", 100, 80), ("amp_bf16", 70, 20)):
@@ -49,7 +49,7 @@ def test_of_jax_on_a_card_what_is_in_use_is_judged(results: Path) -> None:
     assert (found.measured, found.also) == ("-75.0 %", "")
 
 
-def test_on_a_card_reserved_bytes_are_judged_and_allocated_ones_told(results: Path) -> None:
+def test_torch_on_a_gpu_is_judged_by_reserved_memory(results: Path) -> None:
     card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}}
     for strategy, reserved, used in (("fp32", 100, 80), ("compile", 70, 20)):
         peaks = {"allocator.in_use": used * MIB, "allocator.reserved": reserved * MIB}
@@ -66,7 +66,7 @@ def on_the_card(results: Path, change: int) -> Measured:
     return Measured(Results(results), "m")
 
 
-def test_a_cards_measurement_decides_in_place_of_the_plan(results: Path) -> None:
+def test_a_gpu_measurement_replaces_the_prediction(results: Path) -> None:
     """Of the same two cases, at whatever batch; of other cases the plan goes on to decide."""
     kept = [*ratios("train/checkpoint@-1", "train/fp32@-1", workloads=GPT, frameworks=TORCH, quantity=ADDED)]
     plans = planned("train/checkpoint", "train/fp32", workloads=GPT, frameworks=TORCH, quantity="added")
@@ -88,7 +88,7 @@ def test_a_cards_measurement_decides_in_place_of_the_plan(results: Path) -> None
         assert "Beside: transformer/torch planned b8/full, h100-80gb: -90.0 %" in told, "nor is the plan withheld"
 
 
-def test_a_card_that_a_sentence_names_is_needed() -> None:
+def test_a_claim_about_one_gpu_needs_that_gpu() -> None:
     needs = Needs(card="RTX 3090")
     assert needs.unmet(Conditions(device="gpu", card="h100-80gb")) == "needs an RTX 3090: this is h100-80gb"
     assert needs.unmet(Conditions()) == "needs an RTX 3090: this is no card"

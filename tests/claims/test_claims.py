@@ -24,7 +24,7 @@ from tests.claims.judged import compiled, made_up, one, probe, put, put_ranks
 from tests.handmade import provenance, record
 
 
-def test_a_claim_is_not_judged_by_its_second_metric_alone(results: Path) -> None:
+def test_two_instruments_give_no_verdict(results: Path) -> None:
     for strategy, instrument in (("fp32", "host.rss"), ("compile", "allocator.in_use")):
         put(results, f"transformer/torch/train/{strategy}/b4/tiny", instrument=instrument)
     found = one(results, made_up())
@@ -35,7 +35,7 @@ def test_a_claim_is_not_judged_by_its_second_metric_alone(results: Path) -> None
 UNMET: Verdict = "precondition not met here"
 
 
-def test_on_a_gpu_its_claims_are_not_measured_yet(results: Path) -> None:
+def test_gpu_claims_are_not_measured_on_a_gpu_without_records(results: Path) -> None:
     card = provenance(hardware={"cpu": "x", "device": "NVIDIA H200"})
     case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
     store.write(record(case, provenance=card), store.folder(results, "m", "torch-1", case))
@@ -47,7 +47,7 @@ def test_on_a_gpu_its_claims_are_not_measured_yet(results: Path) -> None:
     "needs",
     [Needs(device="gpu"), Needs(size="full"), Needs(cpu_flag="amx_bf16"), Needs(version="torch<2"), Needs(language="Julia")],
 )
-def test_where_a_precondition_fails_a_number_is_shown_and_decides_nothing(results: Path, needs: Needs) -> None:
+def test_an_unmet_precondition_shows_the_number_without_a_verdict(results: Path, needs: Needs) -> None:
     assert compiled(results, 80).verdict == "reproduced"
     found = compiled(results, 80, needs=needs)
     assert (found.verdict, found.value) == (UNMET, None)
@@ -58,7 +58,7 @@ def test_where_a_precondition_fails_a_number_is_shown_and_decides_nothing(result
     assert found.recommendation == NONE
 
 
-def test_a_precondition_that_is_met_changes_nothing(results: Path) -> None:
+def test_a_met_precondition_changes_no_verdict(results: Path) -> None:
     assert compiled(results, 80, needs=Needs(device="cpu", size="tiny", version="torch>=2")).verdict == "reproduced"
 
 
@@ -86,7 +86,7 @@ def test_advice_follows_the_sign_of_its_arms(results: Path, peak: float, said: s
     assert compiled(results, peak).recommendation.startswith(said)
 
 
-def test_advice_is_refused_where_an_arm_is_missing_or_was_turned(results: Path) -> None:
+def test_advice_is_withheld_if_an_arm_is_missing_or_disagrees(results: Path) -> None:
     claim = replace(
         made_up(), arms=ratios("train/compile", "train/fp32", workloads=("transformer", "unet3d"), frameworks=TORCH)
     )
@@ -107,7 +107,7 @@ def test_advice_is_refused_where_an_arm_is_missing_or_was_turned(results: Path) 
 @pytest.mark.parametrize(("numbers", "error", "verdict"), [
     ({"steps": [1.0]}, "", "reproduced"), ({}, "AttributeError: no attribute 'backward'", "snippet does not run"),
 ])  # fmt: skip
-def test_what_an_article_prints_is_judged_by_its_run(
+def test_a_snippet_is_judged_by_running_it(
     results: Path, numbers: dict[str, list[float]], error: str, verdict: Verdict
 ) -> None:
     """It is the same wherever the release runs: another machine's run counts."""
@@ -120,7 +120,7 @@ def test_what_an_article_prints_is_judged_by_its_run(
         assert error in found.remark
 
 
-def test_without_records_a_command_is_given(results: Path) -> None:
+def test_a_claim_without_records_names_the_command_that_measures_it(results: Path) -> None:
     found = one(results, "A1")
     assert (found.verdict, found.command) == ("not measured", "framebench claims A1 --run --size tiny")
     assert found.recommendation == NONE
@@ -129,13 +129,13 @@ def test_without_records_a_command_is_given(results: Path) -> None:
 
 
 @pytest.mark.parametrize(("status", "command"), [("wrong", ""), ("ok", "framebench claims T1 --run --size tiny")])
-def test_what_was_tried_in_vain_is_not_asked_for_again(results: Path, status: str, command: str) -> None:
+def test_a_case_that_failed_is_not_requested_again(results: Path, status: str, command: str) -> None:
     for strategy in ("fp32", "compile"):
         put(results, f"transformer/torch/train/{strategy}/b4/tiny", status=status)
     assert one(results, made_up(speed=True)).command == command
 
 
-def test_what_ranks_share_is_judged_by_the_fullest(results: Path) -> None:
+def test_ranks_are_judged_by_the_fullest(results: Path) -> None:
     put_ranks(results, "deepspeed_zero0", (200, 200))
     put_ranks(results, "deepspeed_zero1", (100, 100))
     put_ranks(results, "deepspeed_zero3", (100, 60), others=50)
@@ -164,12 +164,12 @@ def test_one_process_and_the_fullest_of_two_ranks_are_compared_by_one_instrument
 
 
 @pytest.mark.parametrize(("transfers", "said"), [(True, ""), (False, "on a CPU")])
-def test_a_cpus_verdict_on_what_a_gpu_may_say_otherwise_says_so(results: Path, transfers: bool, said: str) -> None:
+def test_a_verdict_that_may_differ_on_a_gpu_is_qualified(results: Path, transfers: bool, said: str) -> None:
     compiled(results, 80)
     assert one(results, replace(made_up(), transfers_to_gpu=transfers)).qualifier == said
 
 
-def test_a_size_whose_arms_alone_say_something_else_is_named() -> None:
+def test_a_size_with_another_verdict_is_named() -> None:
     full = Line("T1", "planned", "planned", True, "undecided", "change", "peak", 1.0, 1.0, 0.9, 1.1, left=DECIDED[:2],
                 planned=True, device="gpu", cases=("transformer/torch/train/fp32/b8/full",))  # fmt: skip
     small = replace(full, verdict="reproduced", cases=("transformer/torch/train/fp32/b4/cpu",), planned=False, device="cpu")
@@ -177,7 +177,7 @@ def test_a_size_whose_arms_alone_say_something_else_is_named() -> None:
     assert qualifier("mixed", [small, full], True) == "reproduced at size cpu; undecided at size full"
 
 
-def test_the_range_and_the_advice_are_of_all_arms_that_decide(results: Path) -> None:
+def test_range_and_advice_use_all_deciding_arms(results: Path) -> None:
     """Of an undecided one too: nobody's number is left out."""
     claim = replace(made_up(), arms=ratios("train/compile", "train/fp32", frameworks=TORCH))
     for workload, peaks in (("transformer", (80,)), ("resnet50", (60,)), ("unet3d", (98.5, 99.5))):
@@ -190,7 +190,7 @@ def test_the_range_and_the_advice_are_of_all_arms_that_decide(results: Path) -> 
     assert found.recommendation == "Compile: -0.5 % to -40.0 %. (2 of 3 arms that decide show a decrease.)"
 
 
-def test_options_of_the_compiler_on_one_side_are_told(results: Path) -> None:
+def test_compiler_options_on_one_side_are_reported(results: Path) -> None:
     def with_options(**options: str) -> StrategyEffect:
         return StrategyEffect(proven=True, evidence={"compiler_options": options})
 

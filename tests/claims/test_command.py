@@ -42,7 +42,7 @@ def test_missing_cases_are_collected_once(results: Path) -> None:
     assert sorted(found.probes) == ["inputs", "names", "snippet-jittor_volume_norm", "snippet-torch_batch_norm_3d"]
 
 
-def test_what_is_compared_in_time_is_measured_in_one_block(results: Path) -> None:
+def test_cases_compared_in_time_are_measured_in_one_block(results: Path) -> None:
     """With the baseline, which every block of its framework has; or as a pair of its own."""
     put(results, "transformer/torch/train/fp32/b4/tiny")
     found = wanted(REGISTRY.chosen(["B15", "B18", "D5", "C8"]), Measured(Results(results), "m"), "tiny")
@@ -77,14 +77,14 @@ def test_the_command_prints_json(results: Path) -> None:
         (["--size", "huge"], "sizes: cpu, full, tiny"),
     ],
 )
-def test_mistakes_are_answered_by_what_is_valid(results: Path, arguments: list[str], said: str) -> None:
+def test_invalid_arguments_list_the_valid_ones(results: Path, arguments: list[str], said: str) -> None:
     compiled(results, 80)
     found = run(*arguments, results=results)
     assert found.exit_code == 2
     assert said in re.sub(r"\s+", " ", found.output)
 
 
-def test_missing_cases_are_measured_as_by_run(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked of the harness; the harness itself has tests of its own."""
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
     compiled(results, 80)

@@ -28,7 +28,7 @@ CARD = Conditions("full", "gpu", frozenset(), {"jax": "0.10.2"})
         (Needs(language="Python"), CPU, ()),
     ],
 )
-def test_what_is_not_met_is_named(needs: Needs, here: Conditions, words: tuple[str, ...]) -> None:
+def test_unmet_preconditions_are_named(needs: Needs, here: Conditions, words: tuple[str, ...]) -> None:
     assert needs.unmet(here) == "; ".join(words)
 
 
@@ -44,5 +44,5 @@ def test_what_is_not_met_is_named(needs: Needs, here: Conditions, words: tuple[s
         (Needs(release="torch 1.13"), "needs torch 1.13: the suite has no environment with it"),
     ],
 )
-def test_what_the_suite_lacks_is_no_precondition(needs: Needs, words: str) -> None:
+def test_what_the_suite_lacks_is_not_a_precondition(needs: Needs, words: str) -> None:
     assert (needs.lacking(), needs.unmet(CPU)) == (words, "")

@@ -118,7 +118,7 @@ def test_the_arms_of_a_ratio_share_a_protocol(results: Path) -> None:
 
 
 @pytest.mark.parametrize("status", ["oom", "wrong"])
-def test_a_failed_case_has_no_number_but_its_reason(results: Path, status: Any) -> None:
+def test_a_failed_case_has_its_reason_and_no_number(results: Path, status: Any) -> None:
     put(results, "transformer/torch/train/fp32/b4/tiny")
     put(results, "transformer/torch/train/compile/b4/tiny", status=status, reason="because of this")
     found = one(results, made_up())
@@ -126,7 +126,7 @@ def test_a_failed_case_has_no_number_but_its_reason(results: Path, status: Any) 
     assert f"{status}: because of this" in found.remark
 
 
-def test_a_strategy_that_was_not_at_work_decides_nothing(results: Path) -> None:
+def test_an_unproven_strategy_has_no_verdict(results: Path) -> None:
     put(results, "transformer/torch/train/fp32/b4/tiny")
     put(results, "transformer/torch/train/compile/b4/tiny", 50, effect=StrategyEffect(proven=False, evidence={}))
     found = one(results, made_up())
@@ -155,7 +155,7 @@ def test_shares_are_subtracted_since_one_may_be_zero(results: Path) -> None:
     assert one(results, waited).value == pytest.approx(-0.197, abs=0.001)
 
 
-def test_evidence_that_is_no_number_is_none(results: Path) -> None:
+def test_non_numeric_evidence_is_ignored(results: Path) -> None:
     put(results, "transformer/torch/eval/no_grad/b4/tiny", effect=StrategyEffect(proven=True, evidence={"graph_nodes": "<b>"}))
     assert one(results, "C2").verdict == "not measured"
 

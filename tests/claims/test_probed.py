@@ -22,7 +22,7 @@ from tests.claims.judged import MIB, one, probe
 
 
 @pytest.mark.parametrize(("claim", "name"), [("B13", "set_memory_limit"), ("B16", "VolumeBatchNorm3d"), ("B20", "attention")])
-def test_no_such_api_is_what_a_look_up_found(results: Path, claim: str, name: str) -> None:
+def test_a_missing_api_is_reported_as_missing(results: Path, claim: str, name: str) -> None:
     assert one(results, claim).verdict == "not measured"
     absent = dict.fromkeys(names(REGISTRY.claims), False)
     path = probe(results, "names", names=absent)
@@ -95,7 +95,7 @@ def test_a_bad_probe_is_named_and_skipped(results: Path) -> None:
         assert one(results, "B16").verdict == "not measured"
 
 
-def test_another_machines_probe_stands_where_this_one_has_none_of_today(results: Path) -> None:
+def test_a_probe_of_another_machine_is_used_if_there_is_no_current_one(results: Path) -> None:
     """And says whose it is; this machine's own counts first, unless an older program gave it."""
     found = {"watched_over_alone": [1.0] * 5, "seen_over_peak": [0.99] * 5}
     today = probe(results, "monitor", minute=1, found=found | {"seen_over_peak": [0.9] * 5})

@@ -30,14 +30,14 @@ def test_a_claim_cannot_be_there_twice() -> None:
         ("checkpointing slower", "B2 passes"),
     ],
 )
-def test_a_sentence_finds_what_shares_most_words_with_it(asked: str, found: str) -> None:
+def test_a_sentence_finds_claims_with_most_common_words(asked: str, found: str) -> None:
     names = [claim.name for claim in REGISTRY.chosen([asked])]
     assert found in names
     assert len(names) < 7
     assert bool(REGISTRY.inexact([asked])) == (asked != "40%")
 
 
-def test_unknown_claims_are_answered_by_the_known_ones() -> None:
+def test_an_unknown_claim_lists_the_known_ones() -> None:
     with pytest.raises(UnknownClaim, match=r"Z1, and none with these words; claims: A1 to A13, B1"):
         REGISTRY.chosen(["A1", "z1"])
     assert [c.id for c in REGISTRY.chosen(["c10"])] == ["C10"]
@@ -89,11 +89,11 @@ def test_jax_recomputing_in_a_scan_is_compared_with_a_scan() -> None:
 
 
 @pytest.mark.parametrize("typed", [["B1 memory"], ["b1", "MEMORY"], ["b1-memory"]])
-def test_a_part_of_a_claim_is_named_as_it_is_printed(typed: list[str]) -> None:
+def test_a_part_of_a_claim_is_found_by_its_printed_name(typed: list[str]) -> None:
     assert [claim.name for claim in REGISTRY.chosen(typed)] == ["B1 memory"]
 
 
-def test_ids_and_parts_stand_beside_each_other() -> None:
+def test_ids_and_parts_can_be_combined() -> None:
     assert [claim.name for claim in REGISTRY.chosen(["b1", "memory", "A1"])] == ["A1", "B1 memory"]
     assert [claim.name for claim in REGISTRY.chosen(["B1"])] == ["B1 memory", "B1 result"]
     assert all(REGISTRY.chosen([claim.name]) == (claim,) for claim in REGISTRY.claims if claim.part)

@@ -102,7 +102,7 @@ def test_a_claim_of_a_least_size_cannot_be_exceeded() -> None:
 
 
 @pytest.mark.parametrize(("count", "verdict"), [(0, "contradicted"), (1, "reproduced"), (9, "reproduced")])
-def test_whether_something_happens_at_all(count: float, verdict: Verdict) -> None:
+def test_an_existence_claim_needs_one_occurrence(count: float, verdict: Verdict) -> None:
     assert decide(Effect(count, count, count), Target(1, 0.5)) == verdict
 
 
@@ -120,7 +120,7 @@ def test_weaker_is_smaller_in_the_same_direction_and_nothing_else(ends: list[flo
         assert target.minimum < min(gains) <= max(gains) < (target.claimed or 0)
 
 
-def test_a_size_that_no_article_states_is_not_judged_by() -> None:
+def test_a_size_of_our_own_never_makes_a_verdict_weaker() -> None:
     stated, ours = (Target(-1, 1.0, 0.01, 0.5, ours=own) for own in (False, True))
     small, none = Effect(0.9, 0.9, 0.9), Effect(1.0, 1.0, 1.0)
     assert (decide(small, stated), decide(small, ours)) == ("weaker", "reproduced")
@@ -193,14 +193,14 @@ def test_arms_that_disagree_are_mixed_and_both_sides_are_named(arms: list[Verdic
         ((0.9, -math.inf, math.inf), FORTY_LESS, []),
     ],
 )
-def test_between_what_an_interval_leaves_open(
+def test_between_lists_the_verdicts_left_open(
     effect: tuple[float, float, float], target: Target, verdicts: list[Verdict]
 ) -> None:
     assert list(between(Effect(*effect), target)) == verdicts
 
 
 @given(INTERVALS, TARGETS)
-def test_what_is_decided_is_the_one_verdict_that_is_left(ends: list[float], target: Target) -> None:
+def test_a_decided_verdict_is_the_only_one_left_open(ends: list[float], target: Target) -> None:
     low, value, high = ends
     effect = Effect(value, low, high)
     found, left = decide(effect, target), between(effect, target)

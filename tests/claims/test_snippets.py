@@ -33,7 +33,7 @@ BY_KERNEL = {
 }
 
 
-def test_every_listing_is_an_arm_and_every_arm_a_listing() -> None:
+def test_every_listing_belongs_to_a_claim() -> None:
     asked = {arm.measure.probe for claim in REGISTRY.claims for arm in claim.every_arm if arm.measure.probe.startswith(SNIPPET)}
     assert asked == {f"{SNIPPET}{path.stem}" for path in snippets()}
 
@@ -48,7 +48,7 @@ TRIED = [
 
 @pytest.mark.usefixtures("imported_once")
 @pytest.mark.parametrize("snippet", TRIED)
-def test_a_listing_does_today_what_its_record_says(snippet: Path, environment: dict[str, Environment]) -> None:
+def test_a_listing_still_behaves_as_recorded(snippet: Path, environment: dict[str, Environment]) -> None:
     numbers, error = tried(snippet, environment[framework_of(snippet)])
     assert error.startswith(FAIL[snippet.stem]) if snippet.stem in FAIL else not error
     assert bool(numbers) != bool(error)
@@ -67,7 +67,7 @@ def test_a_listing_does_today_what_its_record_says(snippet: Path, environment: d
             assert value == recorded_value, name
 
 
-def test_an_error_names_no_place_of_this_machine(environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_errors_contain_no_local_paths(environment: dict[str, Environment], tmp_path: Path) -> None:
     broken = tmp_path / "torch_broken.py"
     broken.write_text(f"open({str(tmp_path / 'not there')!r})\n")
     numbers, error = tried(broken, environment["torch"])

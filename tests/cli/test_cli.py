@@ -47,7 +47,7 @@ CASE = "transformer/torch/train/fp32/b4/tiny"
         (["report", "--docs", "nowhere.md"], "no document nowhere.md"),
     ],
 )
-def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
+def test_invalid_arguments_end_with_a_hint_and_no_traceback(arguments: list[str], named: str) -> None:
     done = framebench(*arguments)
     assert done.returncode != 0
     assert named in done.stderr
@@ -67,7 +67,7 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
     ],
     ids=lambda command: command[0],
 )
-def test_a_machine_that_is_no_name_writes_nowhere(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_name_with_path_parts_is_refused(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`../../../x` once put records outside the results folder."""
     results = tmp_path / "deep" / "er" / "results"
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "../../../x")
@@ -77,7 +77,7 @@ def test_a_machine_that_is_no_name_writes_nowhere(command: list[str], tmp_path: 
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_other_options_are_another_session(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_options_start_another_session(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was measured with other threads, or under a limit, is not taken for what is asked for now."""
 
     def interrupted(*_: object) -> list[str]:
@@ -106,14 +106,14 @@ def test_other_options_are_another_session(results: Path, monkeypatch: pytest.Mo
         ["dev", "overhead"],
     ],
 )
-def test_whatever_measures_does_it_alone(arguments: list[str], results: Path) -> None:
+def test_measuring_commands_take_the_lock(arguments: list[str], results: Path) -> None:
     with alone(results):
         done = CliRunner().invoke(app, [*arguments, "--results", str(results)])
     assert isinstance(done.exception, Busy), done.output
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_signals_end_what_measures(sent: signal.Signals, results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_signals_interrupt_a_measurement(sent: signal.Signals, results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as ended, shared.measuring(results, lambda: "; so much is kept"):
         signal.raise_signal(sent)
@@ -125,18 +125,18 @@ def test_signals_end_what_measures(sent: signal.Signals, results: Path, capsys: 
 
 
 @pytest.mark.parametrize("text", ["256MiB", "256mib", "256 MiB", "0.25GiB", "262144KiB", "268435456B", " 256 Mib "])
-def test_a_size_may_be_written_as_people_do(text: str) -> None:
+def test_sizes_are_parsed_with_common_units(text: str) -> None:
     assert shared.parse_bytes(text) == 256 * 2**20
     assert shared.parse_bytes("256MB") == 256 * 10**6
 
 
 @pytest.mark.parametrize("text", ["1KiB", "102KiB", "0.09MiB"])
-def test_a_size_that_holds_no_model_is_refused_before_anything_is_measured(text: str) -> None:
+def test_a_tiny_size_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match=r"less than 0\.1 MiB"):
         shared.parse_bytes(text)
 
 
-def test_every_command_explains_itself_by_h_and_says_its_version() -> None:
+def test_help_and_version_are_printed() -> None:
     assert framebench("-h").stdout == framebench("--help").stdout
     assert framebench("versions", "compare", "-h").returncode == 0
     assert re.fullmatch(r"framebench \d+\.\d+\.\d+ \(\w{10}.*\), protocol \d+\n", framebench("--version").stdout)
@@ -144,7 +144,7 @@ def test_every_command_explains_itself_by_h_and_says_its_version() -> None:
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt(), OSError(28, "No space left on device", "x")], ids=["interrupted", "full"])
 @pytest.mark.parametrize(("before", "said"), [(True, "what was measured is kept"), (False, "nothing was measured yet")])
-def test_what_was_measured_is_kept_is_said_only_where_it_was(
+def test_an_interrupted_run_says_whether_records_were_written(
     before: bool, said: str, end: BaseException, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A record of an older session is there in both cases."""
@@ -165,7 +165,7 @@ def test_what_was_measured_is_kept_is_said_only_where_it_was(
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_interrupted_and_resumed(results: Path, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_resumed(results: Path, tmp_path: Path) -> None:
     """Ctrl-C in the second block: its workers die, the first one's record stays, and the next run measures only the rest,
     whatever another command measured in between."""
     selector = "transformer/torch/eval/no_grad/*/tiny"
@@ -200,7 +200,7 @@ def test_a_failed_case_fails_the_command_but_not_the_suite(environment: dict[str
     assert "2 of 2 cases failed" in done.stderr
 
 
-def test_a_full_disk_is_said_plainly(environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_without_a_traceback(environment: dict[str, Environment], tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=16k") as disk:
         done = framebench("run", "transformer/torch/eval/*/*/tiny", "--results", str(disk / "results"), "--rounds", "3")
         kept = list(store.read_all(disk / "results"))
@@ -212,7 +212,7 @@ def test_a_full_disk_is_said_plainly(environment: dict[str, Environment], tmp_pa
         assert not list((disk / "results").rglob("*.tmp"))
 
 
-def test_doctor_speaks_json(environment: dict[str, Environment]) -> None:
+def test_doctor_prints_json(environment: dict[str, Environment]) -> None:
     done = framebench("doctor", "--json", "--no-calibrate")
     findings = {f["check"]: f for f in json.loads(done.stdout)}
     assert done.returncode == 0, done.stdout
@@ -221,7 +221,7 @@ def test_doctor_speaks_json(environment: dict[str, Environment]) -> None:
 
 
 @pytest.mark.slow
-def test_calibration_finds_the_instruments_right_and_is_recorded(
+def test_calibration_passes_and_is_recorded(
     environment: dict[str, Environment], results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sizes and the clock must be right on a busy machine too; the load is only told. The harness's own part of a step is

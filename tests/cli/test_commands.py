@@ -47,7 +47,9 @@ def published(results: Path, machine: str, cases: tuple[Case, ...] = B2) -> None
 
 
 @pytest.mark.parametrize(("code", "command"), EXAMPLES)
-def test_the_examples_of_exit_codes(code: int, command: str, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_examples_have_their_exit_codes(
+    code: int, command: str, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As they are printed; what measures has a folder of its own, since another process may be measuring."""
 
     def interrupted(*_: object) -> None:
@@ -75,17 +77,17 @@ def test_two_releases_with_one_block_each_are_undecided(results: Path) -> None:
         ("resnet50/torch/train/fp32/*", Parts("resnet50", "torch", "train", "fp32")),
     ],
 )
-def test_what_a_selector_leaves_out_is_left_open(selector: str, said: Parts) -> None:
+def test_missing_parts_of_a_selector_are_none(selector: str, said: Parts) -> None:
     assert parts(selector) == said
 
 
 @pytest.mark.parametrize("selector", ["a/b/c/d/b1/f/g", "transformer/torch/train/fp32/4", "transformer/torch/train/fp32/b0"])
-def test_a_selector_that_is_none_is_answered(selector: str) -> None:
+def test_an_invalid_selector_is_refused(selector: str) -> None:
     with pytest.raises(UnknownCase, match=r"b8|bN"):
         parts(selector)
 
 
-def test_a_question_is_named_as_cases_are(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
+def test_advise_takes_a_selector(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
     """By one selector, whose missing parts have defaults."""
     asked = []
     monkeypatch.setattr(advice, "answering", lambda *_: ["m"])
@@ -112,14 +114,14 @@ def test_a_question_is_named_as_cases_are(monkeypatch: pytest.MonkeyPatch, resul
         (["evaluate", "unet3d", "--budget", "1GiB"], "not 3"),
     ],
 )
-def test_questions_that_cannot_be_meant(command: list[str], named: str) -> None:
+def test_contradictory_questions_are_refused(command: list[str], named: str) -> None:
     done = framebench(*command)
     assert done.returncode == 2
     assert named in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_this_machine_answers_where_it_can_and_else_the_published_one(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_machine_answers_before_the_published_one(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
     planted(results, "here")
     published(results, "published")
@@ -141,7 +143,7 @@ def test_this_machine_answers_where_it_can_and_else_the_published_one(results: P
     assert "  published, 2.13.0" in everybody
 
 
-def test_numbers_that_nobody_measured_are_null(results: Path) -> None:
+def test_missing_numbers_are_null(results: Path) -> None:
     """A program asks for the same keys of every row."""
     planted(results, "m", peaks={}, step_s=[])
     (row,) = json.loads(framebench("show", "--machine", "m", "--json", "--results", str(results)).stdout)
@@ -175,7 +177,7 @@ def test_a_claim_that_was_not_measured_here_comes_from_the_published_machine(
     assert passes() == ("here", True)
 
 
-def test_comparing_two_cases_leaves_what_advice_and_the_answer_say(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparing_two_cases_does_not_change_advice(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two records of this machine, ten times as slow, stand beside the published ones and hide none of them."""
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
     shutil.copytree(RESULTS / "records" / MACHINE, results / "records" / MACHINE)
@@ -201,7 +203,7 @@ def test_comparing_two_cases_leaves_what_advice_and_the_answer_say(results: Path
     assert "with cases measured on here: transformer torch" in said
 
 
-def test_no_case_is_not_every_case() -> None:
+def test_an_empty_selector_is_refused() -> None:
     done = framebench("run", "")
     assert done.returncode == 2
     assert "'' names no case" in done.stderr

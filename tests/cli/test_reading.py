@@ -53,7 +53,7 @@ def test_show_prints_flat_rows(measured: Path) -> None:
     assert unsupported["reason"]
 
 
-def test_show_has_the_ratios_of_blocks_also_where_the_baseline_is_not_asked_for(results: Path) -> None:
+def test_show_has_ratios_without_selecting_the_baseline(results: Path) -> None:
     base, checkpoint = (Case("transformer", "torch", "train", s, 4, "tiny") for s in ("fp32", "checkpoint"))
     even = [[1.0, 1.1], [1.0, 1.2], [1.0, 1.0]]
     made = blocks([(base, even), (checkpoint, [[1.5 * s for s in block] for block in even])], peaks=[200, 100], instructions=7)
@@ -97,7 +97,7 @@ def test_a_report_of_some_cases_leaves_the_table_of_all_alone(real: Path) -> Non
     assert len(list((real / "tables").iterdir())) == 1
 
 
-def test_what_is_shown_may_be_of_any_size(real: Path) -> None:
+def test_show_includes_cases_of_any_size(real: Path) -> None:
     assert CASE in framebench("show", "transformer/torch/train", "--results", str(real)).stdout
     assert framebench("show", "transformer/torch/train/*/*/cpu", "--results", str(real)).returncode == 1
 
@@ -106,9 +106,7 @@ def test_what_is_shown_may_be_of_any_size(real: Path) -> None:
     "command",
     [["show"], ["report", "--html"], ["predict", CASE]],
 )
-def test_an_unknown_machine_is_answered_by_those_there_are(
-    command: list[str], real: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_machine_lists_the_known_ones(command: list[str], real: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One way to say whose records are meant, wherever there is a choice."""
     monkeypatch.setattr(command_of_predict.hypothetical, "obstacle", lambda _: "not asked here")
     done = CliRunner().invoke(app, [*command, "--machine", "nowhere", "--results", str(real)])
@@ -117,7 +115,7 @@ def test_an_unknown_machine_is_answered_by_those_there_are(
     assert f"no records of machine 'nowhere' under {real}; machines: {there.name}" in done.stderr
 
 
-def test_one_machines_records_alone(real: Path) -> None:
+def test_records_of_one_machine_are_selected(real: Path) -> None:
     (there,) = (real / "records").iterdir()
     for path in there.rglob("*.json"):
         other = json.loads(path.read_text())
@@ -140,7 +138,7 @@ def shared_folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("place", ["", "records", "records/FOLDER"])
-def test_results_that_cannot_be_read_are_not_called_empty(place: str, real: Path, shared_folder: Path) -> None:
+def test_unreadable_results_are_reported(place: str, real: Path, shared_folder: Path) -> None:
     results = Path(shutil.copytree(real, shared_folder / "results"))
     results.chmod(0o755)  # pytest's own is closed
     (machine,) = (results / "records").iterdir()
@@ -160,7 +158,7 @@ def test_results_that_cannot_be_read_are_not_called_empty(place: str, real: Path
     closed.chmod(0o755)
 
 
-def test_where_nothing_can_be_written_nothing_is_measured(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_measured_if_results_cannot_be_written(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.installed, "ready", lambda *_: pytest.fail("work was begun"))
     closed = shared_folder / "results" / "records"
     closed.mkdir(parents=True)
@@ -174,7 +172,7 @@ def test_where_nothing_can_be_written_nothing_is_measured(shared_folder: Path, m
     )
 
 
-def test_bad_files_are_warned_about(measured: Path) -> None:
+def test_invalid_files_are_named_in_a_warning(measured: Path) -> None:
     bad = measured / "records" / "stranger.json"
     bad.write_text('{"schema_version": 99}')
     try:
@@ -193,13 +191,13 @@ def test_bad_files_are_warned_about(measured: Path) -> None:
         ("*/torch/train/amp_bf16+checkpoint", "PyTorch has | amp_bf16+checkpoint | native: torch.autocast"),
     ],
 )
-def test_one_strategy_is_shown_with_how_or_why_not(selector: str, said: str) -> None:
+def test_a_strategy_is_listed_with_its_support_or_the_reason(selector: str, said: str) -> None:
     printed = CliRunner().invoke(app, ["list", "--strategies", selector]).stdout
     text = re.sub(r"[\s│]+", " ", printed)
     assert all(part in text for part in said.split(" | ")), text
 
 
-def test_a_screen_has_a_line_for_each_strategy_and_that_line_is_a_selector() -> None:
+def test_each_line_of_the_list_is_a_selector() -> None:
     cases = select("resnet50/*/train/{fp32,rewrite}")
     lines = list(reading._folded(cases, 60))
     assert max(map(len, lines)) <= 60

@@ -132,7 +132,7 @@ TAMPERED: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", TAMPERED)
-def test_what_was_changed_is_named(name: str, sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tampered_records_are_named(name: str, sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Workload, "lengths")  # what a stranger's batch would make here may fill the memory
     how, said = TAMPERED[name]
     assert not problems(sent)
@@ -150,13 +150,13 @@ def test_records_without_times_have_no_problem(sent: Path) -> None:
     assert not problems(sent)
 
 
-def test_what_nvml_saw_from_outside_is_of_no_step(sent: Path) -> None:
+def test_peaks_read_by_nvml_need_no_sample(sent: Path) -> None:
     seen = {"peaks": {"host.rss": 10**9, "device.process": 2 * 10**9}, "peak_samples": [{"host.rss": 10**9}]}
     change(of_a_block(sent)[1], lambda r: r.update(seen))
     assert not problems(sent)
 
 
-def test_folders_that_cannot_be_looked_into_or_are_links_are_named(sent: Path, tmp_path: Path) -> None:
+def test_links_and_unreadable_folders_are_named(sent: Path, tmp_path: Path) -> None:
     (linked := tmp_path / "linked").mkdir()
     (linked / "records").symlink_to(sent / "records", target_is_directory=True)
     assert "records: a link; it was not followed" in problems(linked)
@@ -168,7 +168,7 @@ def test_folders_that_cannot_be_looked_into_or_are_links_are_named(sent: Path, t
         assert f"{closed}: Permission denied" in problems(sent)
 
 
-def test_a_measurement_that_is_there_twice_is_named(sent: Path) -> None:
+def test_duplicate_measurements_are_named(sent: Path) -> None:
     file = of_a_block(sent)[0]
     copy = shutil.copy(file, file.with_name(file.stem + "-1.json"))
     assert f"{copy}: the same measurement as {file}" in problems(sent) or f"{file}: the same measurement as {copy}" in problems(
@@ -176,7 +176,7 @@ def test_a_measurement_that_is_there_twice_is_named(sent: Path) -> None:
     )
 
 
-def test_what_is_no_record_is_not_opened(sent: Path) -> None:
+def test_links_pipes_and_large_files_are_not_opened(sent: Path) -> None:
     secret = sent.parent / f"{sent.name}-secret.json"
     secret.write_text("{}")
     where = of_a_block(sent)[0].parent
@@ -195,14 +195,14 @@ def test_what_is_no_record_is_not_opened(sent: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"schema_version": 1e999}', "\x00", "", '{"case": "\x1b[2J"}', "9" * 100_000])
-def test_damage_is_a_sentence(text: str, sent: Path) -> None:
+def test_damaged_files_are_reported_readably(text: str, sent: Path) -> None:
     of_a_block(sent)[0].write_text(text)
     (said,) = check(sent).problems
     assert "not a framebench record" in said
     assert said.isprintable()
 
 
-def test_the_command_says_yes_or_no(sent: Path) -> None:
+def test_check_results_exits_with_the_verdict(sent: Path) -> None:
     done = framebench("check-results", str(sent))
     assert done.returncode == 0, done.stdout
     assert " 0 problems" in done.stderr

@@ -37,7 +37,7 @@ def counts(found: Collected) -> tuple[int, int, int, int]:
     return len(found.added), found.present, len(found.conflicts), len(found.unreadable)
 
 
-def test_again_and_in_any_order_the_same(tmp_path: Path) -> None:
+def test_collecting_is_idempotent_and_independent_of_order(tmp_path: Path) -> None:
     folders = [folder(tmp_path / str(i), f"node{i}", session=str(i)) for i in range(4)]
     assert counts(collect(folders, tmp_path / "a")) == (12, 0, 0, 0)
     random.Random(1).shuffle(folders)
@@ -62,7 +62,7 @@ def test_two_kinds_of_machine_of_one_name_are_two(tmp_path: Path) -> None:
     assert counts(collect(folders, tmp_path / "all")) == (0, 6, 0, 0)
 
 
-def test_a_record_that_says_something_else_of_the_same_measurement_is_kept_aside_and_shown(tmp_path: Path) -> None:
+def test_conflicting_records_are_set_aside(tmp_path: Path) -> None:
     one, other = folder(tmp_path / "a", "m"), folder(tmp_path / "b", "m")
     changed = next(other.rglob("*.json"))
     text = json.loads(changed.read_text())
@@ -77,7 +77,7 @@ def test_a_record_that_says_something_else_of_the_same_measurement_is_kept_aside
         assert store.read(aside).step_s == [0.5]
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_collected(tmp_path: Path) -> None:
+def test_unreadable_records_are_named_and_the_rest_collected(tmp_path: Path) -> None:
     source = folder(tmp_path / "a", "m")
     where = next(source.rglob("*.json")).parent
     (where / "broken.json").write_text("{")

@@ -183,7 +183,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pat
     return play
 
 
-def test_what_slurm_refuses_is_said(played: Callable[..., Path]) -> None:
+def test_a_refused_job_is_reported(played: Callable[..., Path]) -> None:
     results, said = played(sbatch="echo 'Invalid account' >&2; exit 1"), list[str]()
     with pytest.raises(slurm.SetupError, match="Slurm took no job"):
         slurm.measure([Asked((CASES[0],), None, block=0)], slurm.Jobs(results, say=said.append), ["torch"])
@@ -203,7 +203,7 @@ def test_a_controller_that_is_away_has_not_lost_its_jobs(played: Callable[..., P
     assert "does not answer" in said[0]
 
 
-def test_without_slurm_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_slurm_is_reported_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(slurm.SetupError, match="plan --shell"):
         slurm.queue()

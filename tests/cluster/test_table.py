@@ -10,7 +10,7 @@ TORCH = Case("transformer", "torch", "train", "fp32", 4)
 JAX = [Case("transformer", "jax", "train", strategy, 4) for strategy in ("fp32", "checkpoint")]
 
 
-def test_hours_follow_from_the_minutes_of_blocks() -> None:
+def test_hours_follow_from_minutes_per_block() -> None:
     found = [
         r.model_copy(update={"spent_s": {"total": 40.0}})
         for r in blocks([(case, [[1.0], [1.0]]) for case in (TORCH, *JAX)], machine="m")

@@ -47,7 +47,7 @@ def test_the_units_of_a_block_have_each_case_once_and_the_same_arms_as_the_whole
     assert not whole
 
 
-def test_a_units_command_says_what_the_run_was_asked_for(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
+def test_a_unit_command_keeps_all_options(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
     taken: list[Asked] = []
     monkeypatch.setattr(run, "measure_here", lambda wanted, _: taken.append(wanted) or [])
     found = units(EVERYTHING, [c for s in EVERYTHING.selectors for c in select(s, ranks=True)])
@@ -76,7 +76,7 @@ def test_a_printed_plan_is_measured_by_a_shell_and_then_has_nothing_left(python:
 @pytest.mark.parametrize(
     "options", [("--slurm", "time=5"), ("--on", "slurm", "--block", "1"), ("--on", "slurm", "--beside-torch")], ids=" ".join
 )
-def test_an_option_that_would_be_passed_over_is_refused(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_without_effect_is_refused(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("framebench.cli.run.measure_here", "framebench.cluster.command.run_on_slurm"):
         monkeypatch.setattr(name, lambda *_: pytest.fail("work was begun"))
     done = framebench("run", "transformer/torch/train/fp32/b4/tiny", *options)
@@ -84,7 +84,7 @@ def test_an_option_that_would_be_passed_over_is_refused(options: tuple[str, ...]
     assert "leave" in done.stderr
 
 
-def test_a_unit_whose_cases_broke_is_done_and_its_own_command_measures_it_anew(tmp_path: Path) -> None:
+def test_a_failed_unit_counts_as_done(tmp_path: Path) -> None:
     unit = ("transformer/torch/train/fp32/b4/tiny", "--time-limit", "0.01", "--results", str(tmp_path))
     for records in (1, 2):
         assert framebench("run", *unit, "--block", "0").returncode == 1

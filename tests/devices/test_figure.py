@@ -57,7 +57,7 @@ def test_a_line_is_a_case_over_releases_in_their_order() -> None:
     )
 
 
-def test_what_batch_norm_makes_another_gradient_is_left_out() -> None:
+def test_accumulation_over_batch_norm_is_not_drawn() -> None:
     names = ("fp32", "checkpoint", "accumulate", "offload", "amp_bf16")
 
     def drawn(workload: str) -> set[str]:

@@ -67,13 +67,13 @@ def test_an_account_that_does_not_add_up_is_refused() -> None:
         ("transformer/jittor/train/amp_bf16/b4/tiny", "bfloat16"),
     ],
 )
-def test_what_has_no_account_is_answered_in_a_sentence(case: str, said: str) -> None:
+def test_unsupported_cases_have_a_reason(case: str, said: str) -> None:
     assert said in (obstacle(parse(case)) or "")
     with pytest.raises(Unexplained, match=said):
         explain(parse(case), environments.describe("torch"))
 
 
-def test_a_worker_that_dies_is_answered_in_a_sentence() -> None:
+def test_a_dead_worker_is_reported() -> None:
     with pytest.raises(Unexplained, match=r"tiny in torch-0: .*explain.worker failed"):
         explain(parse("transformer/torch/train/fp32/b4/tiny"), Environment("torch", "0", Path("/bin/false")))
 
@@ -120,7 +120,7 @@ def test_what_a_record_says_was_saved_is_what_the_account_finds(environment: dic
 
 
 @pytest.mark.slow
-def test_where_checkpointing_acts() -> None:
+def test_checkpointing_saves_block_inputs_only() -> None:
     """Saved are the blocks' inputs alone; one block's activations are there again, the last one's that has its turn."""
     plain, checkpointed = (account(f"transformer/torch/train/{s}/b4/cpu") for s in ("fp32", "checkpoint"))
     assert checkpointed.kinds["saved for backward"] < 0.1 * plain.kinds["saved for backward"]
@@ -231,7 +231,7 @@ def test_strategies_of_a_jittor_step() -> None:
     assert account("transformer/jittor/eval/grad/b4/tiny").kinds["saved for backward"] > 100_000
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_explain_writes_json_and_a_figure(tmp_path: Path) -> None:
     drawn = tmp_path / "step.svg"
     wanted = ("--json", "--to", str(drawn), "--results", str(tmp_path))
     done = framebench("explain", "transformer/torch/train/fp32/b4/tiny", *wanted)
@@ -262,7 +262,7 @@ def test_two_cases_differ_by_the_sum_of_the_rows(tmp_path: Path, monkeypatch: py
     ("other", "said"),
     [("@0.1", "there are: 2.12.1, 2.13.0"), ("transformer/torch/train/compile/b4/tiny", "no operators"), ("resnet50", "as in")],
 )
-def test_mistakes_in_the_other_case_are_answered_before_anything_runs(other: str, said: str) -> None:
+def test_an_invalid_other_case_is_refused_at_once(other: str, said: str) -> None:
     done = framebench("explain", "transformer/torch/train/fp32/b4/tiny", "--against", other)
     assert done.returncode == 2
     assert said in done.stderr

@@ -150,7 +150,7 @@ def test_jittor_602(results: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.all_cells
-def test_jittor_602_is_over_where_somebody_waits(results: Path) -> None:
+def test_jittor_602_does_not_grow_when_synchronized(results: Path) -> None:
     waited = MICRO_BATCH.replace("loss.item()", "adapter.synchronize()")
     code, found = grow("transformer/jittor/train/fp32/b4/tiny", results, waited)
     assert (code, found["verdict"]) == (0, "does not grow")
@@ -177,7 +177,7 @@ def test_clean_workloads_are_not_accused(case: str, results: Path) -> None:
         ("def step(adapter):\n    adapter.step()\n    raise ValueError('too much')", "leak.py:3: ValueError: too much"),
     ],
 )
-def test_a_fault_of_the_file_is_told_with_its_line(code: str, said: str, tmp_path: Path, results: Path) -> None:
+def test_errors_in_a_step_file_are_reported_with_their_line(code: str, said: str, tmp_path: Path, results: Path) -> None:
     done = framebench("grow", TORCH, "--step", str(planted(code, tmp_path)), "--results", str(results))
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert said in done.stderr
@@ -190,13 +190,13 @@ def test_a_fault_of_the_file_is_told_with_its_line(code: str, said: str, tmp_pat
         ([TORCH, "--step", "nowhere.py"], "nowhere.py"),
     ],
 )
-def test_mistakes_are_answered_in_a_sentence(arguments: list[str], said: str, results: Path) -> None:
+def test_invalid_arguments_end_with_a_hint(arguments: list[str], said: str, results: Path) -> None:
     done = framebench("grow", *arguments, "--results", str(results))
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert said in done.stderr
 
 
-def test_a_worker_that_dies_is_answered_in_a_sentence() -> None:
+def test_a_dead_worker_is_reported() -> None:
     assert obstacle(parse(TORCH)) is None
     with pytest.raises(NoReadings, match=r"tiny in torch-0: .*growth.worker failed"):
         read(parse(TORCH), Environment("torch", "0", Path("/bin/false")), 65)

@@ -13,7 +13,7 @@ from framebench.growth.leak_report import HALF, ROOT, place
 PROGRAM = Path(__file__).parent / "programs" / "leak_report_kept.py"
 
 
-def test_what_is_kept_is_named_with_its_size_its_line_and_its_holder() -> None:
+def test_leaked_objects_are_named_with_size_line_and_holder() -> None:
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-P", str(PROGRAM)], env=variables, capture_output=True, text=True, check=True)
     told = json.loads(done.stdout)
@@ -27,7 +27,7 @@ def test_what_is_kept_is_named_with_its_size_its_line_and_its_holder() -> None:
     assert told["nothing"] == []
 
 
-def test_a_place_is_the_users_if_there_is_one_else_ours_else_the_innermost() -> None:
+def test_the_line_of_a_leak_is_the_innermost_of_the_user() -> None:
     library, ours, user = (json.__file__, 1), (str(ROOT / "framebench/worker/worker.py"), 2), (str(ROOT / "step.py"), 3)
     assert place([library, ours, user, (user[0], 4)]) == "step.py:3"
     assert place([library, ours, library]) == "framebench/worker/worker.py:2"

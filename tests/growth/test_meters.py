@@ -18,7 +18,7 @@ MIB = 2**20
 HOLDS = "import sys; held = bytearray(b'x') * int(sys.argv[1]); print('there', flush=True); sys.stdin.read()"
 
 
-def test_shared_memory_is_seen() -> None:
+def test_shared_memory_is_counted() -> None:
     before, private = meters.shared(), meters.private()
     block = shared_memory.SharedMemory(create=True, size=8 * MIB)
     try:
@@ -30,7 +30,7 @@ def test_shared_memory_is_seen() -> None:
         block.unlink()
 
 
-def test_what_a_child_holds_is_seen_and_gone_with_it() -> None:
+def test_memory_of_child_processes_is_counted() -> None:
     before = meters.children()
     with subprocess.Popen(
         [sys.executable, "-c", HOLDS, str(32 * MIB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -51,7 +51,7 @@ def test_what_a_child_holds_is_seen_and_gone_with_it() -> None:
         (None, FLAT, "does not grow"),
     ],
 )
-def test_what_is_kept_and_what_is_read_must_agree(kept: int | None, shared: object, verdict: str) -> None:
+def test_leaked_objects_must_agree_with_the_readings(kept: int | None, shared: object, verdict: str) -> None:
     row = Kept(kind="storage", what="zeros", made_at="step.py:7", per_step=1.0, bytes_per_step=kept)
     seen = found(host_malloc=FLAT, host_shared=shared).model_copy(update={"kept": (row,)})
     assert growth.verdict(seen) == verdict

@@ -54,7 +54,7 @@ def test_a_script_is_followed_with_its_arguments(keep: bool, script: Path, tmp_p
 
 
 @pytest.mark.slow
-def test_a_script_that_ends_before_is_told(script: Path, tmp_path: Path) -> None:
+def test_a_script_with_too_few_steps_is_reported(script: Path, tmp_path: Path) -> None:
     done = framebench("grow", str(script), "--results", str(tmp_path / "results"), "--", "--steps", "30")
     assert done.returncode == 2
     assert "ended after 30 steps of its optimizer, and 244 are needed" in " ".join(done.stderr.split())
@@ -63,7 +63,7 @@ def test_a_script_that_ends_before_is_told(script: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("code", "message"), [("import jax", "imports none of torch"), ("def (", "SyntaxError"), (None, "does not exist")]
 )
-def test_what_cannot_be_followed_is_told(code: str | None, message: str, tmp_path: Path) -> None:
+def test_scripts_that_cannot_be_followed_are_refused(code: str | None, message: str, tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     if code:
         file.write_text(code)

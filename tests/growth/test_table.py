@@ -72,7 +72,7 @@ def test_a_leak_that_stops(until: float, said: str) -> None:
 
 
 @pytest.mark.parametrize(("period", "accused"), [(20, False), (50, False), (100, True)])
-def test_a_sawtooth_is_not_accused_from_four_periods_on(period: int, accused: bool) -> None:
+def test_a_sawtooth_of_four_periods_is_no_growth(period: int, accused: bool) -> None:
     assert ("grows" in shifted(period, lambda steps: 2**20 * (steps % period))) == accused
 
 
@@ -88,7 +88,7 @@ def test_the_stated_sensitivity_holds_under_the_noise_of_clean_workloads(instrum
         assert said == ["does not grow", "does not grow", "grows"]
 
 
-def test_the_interval_misses_as_often_as_it_says() -> None:
+def test_the_slope_interval_has_its_stated_coverage() -> None:
     """Of a random walk, whose segments are unlike each other: what grows on average not at all is accused rarely."""
     walks = RNG.normal(0, 4000, (1000, STEPS)).cumsum(axis=1)
     missed = np.mean([not s.low <= 0 <= s.high for s in (slope(walk) for walk in walks)])

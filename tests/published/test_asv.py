@@ -12,7 +12,7 @@ from tests.discovery import discovered
 from tests.processes import ROOT
 
 
-def test_what_is_committed_can_be_shown(tmp_path: Path) -> None:
+def test_committed_asv_results_match_the_benchmarks(tmp_path: Path) -> None:
     """Under the names and versions that benchmarks have now, and without a value that asv would leave out."""
     confirmed = spec.confirmed_names()  # not one that somebody tries out
     listed = {name: each for name, each in discovered(tmp_path).items() if name.partition(".")[0] in confirmed}

@@ -72,7 +72,7 @@ def test_printed_numbers_are_those_of_all_arms_that_decide(machine: str) -> None
             assert (entry.low, entry.high) == (min(one.low for one in arms), max(one.high for one in arms)), entry.name
 
 
-def test_no_plan_is_left_out() -> None:
+def test_every_available_prediction_is_part_of_its_claim() -> None:
     """Where two cases are compared in an arm that decides, the same two at full size decide too if both were planned."""
     plans = [
         json.loads(line)
@@ -125,7 +125,7 @@ def ends(values: list[int]) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_peaks_are_those_of_the_files(machine: str) -> None:
+def test_peaks_agree_with_the_record_files(machine: str) -> None:
     checked = 0
     for entry, line, arm in arms_of(machine):
         if line.value is None or not isinstance(arm.measure, Ratio) or arm.measure.quantity is not PEAK:
@@ -143,7 +143,7 @@ def test_peaks_are_those_of_the_files(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_no_verdict_is_by_construction(machine: str) -> None:
+def test_a_verdict_rests_on_records_of_two_different_cases(machine: str) -> None:
     """An arm that decides had two different cases, or a program of two ways, and the number might have come out otherwise."""
     for entry, line, arm in arms_of(machine):
         if line.decides and line.verdict in MEASURED:
@@ -153,7 +153,7 @@ def test_no_verdict_is_by_construction(machine: str) -> None:
             assert line.records, line.id
 
 
-def test_of_two_cases_that_a_card_has_measured_no_plan_decides() -> None:
+def test_a_prediction_decides_nothing_that_a_gpu_has_measured() -> None:
     """And each number of the card's is that of its own files."""
     checked = 0
     for entry in entries(SHOWN):

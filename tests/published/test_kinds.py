@@ -39,6 +39,6 @@ def texts(place: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("place", KINDS)
-def test_what_lies_there_can_be_read(place: str) -> None:
+def test_every_committed_record_can_be_parsed(place: str) -> None:
     for text in texts(place):
         KINDS[place].model_validate_json(text)

@@ -11,7 +11,7 @@ def measured() -> list[Record]:
     return [r for r in records() if r.status == "ok" and r.peaks]
 
 
-def test_below_every_measured_peak() -> None:
+def test_lower_bounds_are_below_every_measured_peak() -> None:
     """Of a single process: ranks divide what it has."""
     assert len(measured()) > 100
     for record in measured():
@@ -22,7 +22,7 @@ def test_below_every_measured_peak() -> None:
             assert least <= peak, (record.case, instrument)
 
 
-def test_close_below_pytorch() -> None:
+def test_lower_bounds_are_close_to_the_peaks_of_pytorch() -> None:
     """Training in float32 on the CPU, in the two workloads whose kernels need little workspace: within 15 %."""
     prefixes = tuple(f"{w}/torch/train/{s}/" for w in ("transformer", "resnet50") for s in ("fp32", "checkpoint", "accumulate"))
     found = [r for r in measured() if r.case.startswith(prefixes) and r.case.endswith("/cpu")]

@@ -33,7 +33,7 @@ def test_the_executed_notebook_has_the_cells_of_its_source(source: Path) -> None
         for path in notebook.list_sources()
     ],
 )
-def test_each_runs_on_the_committed_results_without_a_framework(source: Path) -> None:
+def test_notebooks_run_on_committed_results_without_a_framework(source: Path) -> None:
     made = notebook.execute(source, ROOT / "results", UPGRADED if source.stem == "versions" else MACHINE, NO_FRAMEWORK)
     assert made.cells[-1].outputs[0].text == "set()\n"
     outputs = [output for cell in made.cells[:-1] if cell.cell_type == "code" for output in cell.outputs]

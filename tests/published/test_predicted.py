@@ -8,7 +8,7 @@ from framebench.ranks import sharding_tables as tables
 from tests.processes import ROOT
 
 
-def test_kept_predictions_are_of_their_case_and_all_in_the_table() -> None:
+def test_committed_rank_predictions_are_all_in_the_table() -> None:
     files = sorted((ROOT / "results" / "predicted").glob("*.json"))
     for path in files:
         assert json.loads(path.read_text())["case"].replace("/", ".") == path.stem

@@ -23,7 +23,7 @@ LARGEST, WHOLE = 400_000, 20_000_000  # bytes of one file of a site, and of a ma
 @pytest.mark.all_cells
 @pytest.mark.slow
 @pytest.mark.parametrize("records", ["*/transformer.torch.train.*.b4.cpu", "*/*"], ids=["some", "all"])
-def test_the_committed_results_open_too(records: str, tmp_path: Path, tab: Any, audited: Any) -> None:
+def test_the_site_of_committed_results_opens(records: str, tmp_path: Path, tab: Any, audited: Any) -> None:
     """Each kind of page, with asv's histories, from the real records of a machine; of all of them, axe looks at each kind."""
     machine = Results(ROOT / "results").machines[0]
     (tmp_path / "results").mkdir()

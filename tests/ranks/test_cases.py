@@ -42,13 +42,13 @@ def test_combinations_are_put_in_order() -> None:
         ("transformer/torch/train/ddp+fsdp/b4", 2, "alternatives"),
     ],
 )
-def test_wrong_names_are_answered_by_the_valid_ones(case: str, ranks: int | None, said: str) -> None:
+def test_invalid_rank_cases_are_refused_with_a_hint(case: str, ranks: int | None, said: str) -> None:
     with pytest.raises(UnknownCase) as caught:
         over_ranks(case, ranks)
     assert said in str(caught.value)
 
 
-def test_what_needs_ranks_is_known_by_its_strategy_or_its_batch() -> None:
+def test_rank_cases_are_recognized_by_strategy_or_batch() -> None:
     assert asks_for_ranks(f"{FSDP}/b4")
     assert asks_for_ranks("transformer/torch/train/checkpoint+fsdp/b4")
     assert asks_for_ranks("transformer/torch/train/fp32/b4x2")
@@ -56,7 +56,7 @@ def test_what_needs_ranks_is_known_by_its_strategy_or_its_batch() -> None:
     assert not asks_for_ranks("transformer")
 
 
-def test_a_single_process_has_none_of_them() -> None:
+def test_single_process_profiles_have_no_rank_strategies() -> None:
     assert not OVER_RANKS.keys() & STRATEGIES.keys()
     assert all(row.over_ranks for row in OVER_RANKS.values())
     assert all(case.ranks == 1 and not case.plan.over_ranks for case in every_case())

@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", OVER_TWO)
-def test_verified_and_proven(case: Case, folder: Path) -> None:
+def test_cases_over_two_ranks_are_verified_and_proven(case: Case, folder: Path) -> None:
     record = measured(case, folder)
     assert (record.status, record.reason) == ("ok", None), record.log_tail
     assert record.usable, record.effect
@@ -138,7 +138,7 @@ UNDIVIDED = "tests.engine.undivided"
         ),
     ],
 )
-def test_what_divides_nothing_says_no_though_its_numbers_are_right(name: str, tmp_path: Path) -> None:
+def test_an_undone_sharding_is_not_proven(name: str, tmp_path: Path) -> None:
     case = parse(f"transformer/{name}/b4x2/tiny")
     environment = environments.of_case(case)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if case.framework == "torch" else []

@@ -115,7 +115,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 GONE = PROGRAMS / "predicted_gone.py"
 
 
-def test_a_tracker_that_is_gone_is_called_that() -> None:
+def test_a_missing_memory_tracker_is_reported() -> None:
     said = run_inside(environments.ensure("torch"), GONE, "transformer/torch/train/fsdp/b4x2/tiny")
     assert "has no torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker as framebench knows it" in str(said)
 
@@ -131,7 +131,7 @@ def test_a_tracker_that_is_gone_is_called_that() -> None:
         ("transformer/torch/train/tf32+fsdp/b4x2", "allow_tf32"),
     ],
 )
-def test_what_cannot_be_predicted_says_why(case: str, why: str) -> None:
+def test_unpredictable_rank_cases_have_a_reason(case: str, why: str) -> None:
     with pytest.raises(Unpredicted, match=why):
         predict(over_ranks(case), environments.describe("torch"))
 
@@ -143,7 +143,7 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
         Prediction.model_validate(fields | {"parts": {"a": 2}})
 
 
-def test_the_command_answers_programs_and_people(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predict_prints_ranks_as_json_and_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the prediction from above, which is made once."""
     monkeypatch.setattr(predicted, "predict", lambda case, _: of("torch", "fsdp", f"b{case.batch}x{case.ranks}"))
     case = "transformer/torch/train/fsdp/b4/tiny"

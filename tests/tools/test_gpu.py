@@ -75,7 +75,7 @@ def test_every_case_of_the_list_has_its_record(records: list[Record]) -> None:
 
 
 @pytest.mark.all_cells
-def test_what_a_card_would_get_was_done(records: list[Record]) -> None:
+def test_a_rehearsal_records_the_made_up_gpu(records: list[Record]) -> None:
     assert {r.provenance.machine for r in records} == {"made-up-card"}
     assert {r.provenance.core for r in records} == {None}, "nothing was pinned"
     assert all(r.provenance.hardware["gpus"] == ["a rehearsal, no card"] for r in records)
@@ -83,7 +83,7 @@ def test_what_a_card_would_get_was_done(records: list[Record]) -> None:
 
 
 @pytest.mark.all_cells
-def test_what_goes_home_goes_on_elsewhere(made: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packed_session_resumes_elsewhere(made: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that has an answer is measured again; what crashed is, once the code is another."""
     with tarfile.open(made[0].with_suffix(".tgz")) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -108,7 +108,7 @@ def test_what_goes_home_goes_on_elsewhere(made: tuple[Path, str], tmp_path: Path
     assert asked == [ok.case]
 
 
-def test_a_block_that_does_not_fit_lets_a_smaller_one_go_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_smaller_block_runs_if_the_next_does_not_fit_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [one.case for rows in planned(LIST).values() for one in rows][:3]
     slow, late, small = (Planned("1", name, 8, case, s, 1) for name, case, s in zip("abc", cases, (500.0, 50.0, 5.0)))
     began: list[str] = []
@@ -119,7 +119,7 @@ def test_a_block_that_does_not_fit_lets_a_smaller_one_go_before(tmp_path: Path, 
     assert began == ["c"]
 
 
-def test_time_that_is_over_interrupts() -> None:
+def test_the_time_limit_interrupts() -> None:
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt), gpu.until(started + 0.2):
         time.sleep(60)
@@ -162,7 +162,7 @@ def one(case: str, gib: float, rounds: int = 0) -> Planned:
     return Planned("1", "a block", rounds, parse(case), 10.0, gib)
 
 
-def test_what_is_alive_at_once_fits_the_card_and_what_tunes_is_alone() -> None:
+def test_cases_alive_at_once_fit_the_gpu() -> None:
     torch = [one(f"transformer/torch/train/{name}/b8/full", 30) for name in ("fp32", "amp_bf16", "checkpoint")]
     jax = one("transformer/jax/train/fp32/b8/full", 5)
     tiny = one("transformer/jax/train/fp32/b4/tiny", 1)
@@ -171,7 +171,7 @@ def test_what_is_alive_at_once_fits_the_card_and_what_tunes_is_alone() -> None:
     assert gpu.alive_at_once(torch, None) == [torch], "where the card does not tell"
 
 
-def test_what_has_no_room_at_once_is_in_sessions_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_parts_of_a_large_block_have_their_own_sessions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without times a session's blocks are counted among the cases of a call: two parts would give two blocks one name."""
     rows = planned(LIST)["claims about what a card holds"]
     parts: list[tuple[str, int]] = []

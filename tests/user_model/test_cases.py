@@ -67,7 +67,7 @@ def found(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_peak_leaves_nothing_out(name: str, found: dict[str, Any]) -> None:
+def test_peaks_agree_with_the_high_water_mark(name: str, found: dict[str, Any]) -> None:
     """Beside the kernel's high-water mark; what is held has its name."""
     known, tried = CASES[name], found[name]["tried"]
     assert "fault" not in tried, tried["fault"]
@@ -81,7 +81,7 @@ def test_a_peak_leaves_nothing_out(name: str, found: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_right_strategies_are_right(name: str, found: dict[str, Any]) -> None:
+def test_strategies_of_reported_models_have_the_expected_verdicts(name: str, found: dict[str, Any]) -> None:
     known, tried = CASES[name], found[name]["tried"]
     for strategy, verdict in known.verdicts.items():
         assert tried["verdicts"][strategy].startswith(verdict), (strategy, tried["verdicts"][strategy])
@@ -107,7 +107,7 @@ def test_right_strategies_are_right(name: str, found: dict[str, Any]) -> None:
         ("gated", "checkpoint", "checkpoint_dots", "changes a product of its GRU in place, which selective checkpointing has"),
     ],
 )  # fmt: skip
-def test_what_pytorch_computes_wrong_has_its_cause(case: str, right: str, wrong: str, reason: str, tmp_path: Path) -> None:
+def test_known_faults_of_pytorch_are_named(case: str, right: str, wrong: str, reason: str, tmp_path: Path) -> None:
     """As https://github.com/pytorch/pytorch/issues/190758 reports, and as docs/try.md does of the others."""
     asked = "--strategies", f"fp32,{right},{wrong}", "--rounds", "0", "--blocks", "1", "--results", str(tmp_path)
     done = framebench("try", str(HERE / "cases" / f"{case}.py"), *asked)

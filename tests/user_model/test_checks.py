@@ -39,7 +39,7 @@ def test_gradients_differ_where_losses_do_not() -> None:
         ((0.5, 0.5), 0.3, "samples look at each other"),
     ],
 )
-def test_why_micro_batches_are_other_mathematics(shares: tuple[float, float], left: float, said: str) -> None:
+def test_micro_batches_of_another_loss_are_explained(shares: tuple[float, float], left: float, said: str) -> None:
     found = checks.in_words(np.array(shares), left, alike=True)
     assert found.startswith(said) or said in found
     assert bool(found) == bool(said)

@@ -194,7 +194,7 @@ def found(
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in HELD])
-def test_what_is_held_is_in_the_peak_and_named(name: str, found: dict[str, Any]) -> None:
+def test_memory_held_outside_the_model_is_counted_and_named(name: str, found: dict[str, Any]) -> None:
     _, size, holder = HELD[name]
     ours, plain = found[name]["ours"], found[name]["plain"]
     # a plain loop's process also takes code and kernels into memory, some MiB whatever the file
@@ -211,7 +211,7 @@ def test_what_is_held_is_in_the_peak_and_named(name: str, found: dict[str, Any])
 
 
 @pytest.mark.parametrize("size", BUFFERS)
-def test_what_a_library_keeps_is_told_beside_the_peak(size: int, found: dict[str, Any]) -> None:
+def test_library_buffers_are_reported_apart_from_the_peak(size: int, found: dict[str, Any]) -> None:
     without = found["nothing"]["ours"]
     ours = found[f"a library with {size} MiB of buffers"]["ours"]
 
@@ -222,7 +222,7 @@ def test_what_a_library_keeps_is_told_beside_the_peak(size: int, found: dict[str
 @pytest.mark.all_cells
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["fp32", "amp_bf16"])
-def test_what_kernels_keep_is_in_no_peak(strategy: str, environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_kernel_caches_are_in_no_peak(strategy: str, environment: dict[str, Environment], tmp_path: Path) -> None:
     """With twice as many kinds of products oneDNN keeps twice as much, on a processor with units for bfloat16: any bytes."""
     few, many = run_inside(environment["torch"], KERNELS, str(tmp_path), strategy, variables=MALLOC_ENV)
 
@@ -261,7 +261,7 @@ def optimizer():
         ("linen", "linen.Sequential([linen.Dense(WIDTH) for _ in range(3)])"),
     ],
 )
-def test_a_flax_model_is_there_once(api: str, model: str, tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_a_flax_model_is_held_once(api: str, model: str, tmp_path: Path, environment: dict[str, Environment]) -> None:
     """Weights and Adam's two moments: what the file's model began as is not kept beside them."""
     file = tmp_path / "mine.py"
     file.write_text(FLAX.format(api=api, model=model))

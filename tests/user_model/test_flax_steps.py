@@ -186,7 +186,7 @@ def found(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in FILES])
-def test_a_step_in_flax_is_verified_as_people_write_it(name: str, found: dict[str, Any]) -> None:
+def test_common_flax_steps_are_verified(name: str, found: dict[str, Any]) -> None:
     file, rows = FILES[name], found[name]
     assert "fault" not in rows, rows["fault"]
     for strategy, row in rows.items():

@@ -57,7 +57,7 @@ def test_the_table_is_shown_in_time_and_without_what_compiles(monkeypatch: pytes
     assert told.shown == [["fp32", "checkpoint"]]
 
 
-def test_what_needs_two_processes_is_measured_as_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_strategies_are_measured_as_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     told, groups = Told(monkeypatch), list[tuple[int, list[str]]]()
 
     def measured(group: Any, run: Any) -> None:
@@ -88,7 +88,7 @@ def test_one_process_reads_the_peaks_of_two(strategy: str, environment: dict[str
     assert look.effect.proven
 
 
-def test_what_was_looked_at_is_shown_when_all_ends_early(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_interrupted_first_look_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Ctrl-C after the first of two strategies; and at once, when there is nothing to show."""
     cases, shown = [Case("transformer", "torch", "train", name, 4, "tiny") for name in NAMES[:2]], list[list[str]]()
     counts = [1, 0]

@@ -103,7 +103,7 @@ def test_a_model_in_flax_is_planned_with_its_optimizer(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_in_a_line(tmp_path: Path, code: str, device: str, message: str) -> None:
+def test_invalid_files_and_devices_end_with_a_hint(tmp_path: Path, code: str, device: str, message: str) -> None:
     file = tmp_path / "mine.py"
     file.write_text(code)
     done = framebench("try", str(file), "--device", device, "--results", str(tmp_path / "results"))

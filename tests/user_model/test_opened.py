@@ -22,7 +22,7 @@ MESSAGE = "mine.py is a file, and this takes the suite's cases alone"
 
 
 @pytest.mark.parametrize("asked", [select, parse, named, parts])
-def test_where_a_file_is_not_taken_it_is_told_what_takes_it(asked: object) -> None:
+def test_a_file_is_refused_where_only_cases_are_taken(asked: object) -> None:
     with pytest.raises(UnknownCase, match=MESSAGE):
         asked("folder/mine.py")  # type: ignore[operator]
 
@@ -70,7 +70,9 @@ def test_a_file_is_predicted_without_being_run_and_tried_within_a_budget(tmp_pat
         ([("torch.randn(n, 3)", "object()")], [], "mine.py:9: batch(n) must give tensors"),
     ],
 )
-def test_what_is_not_predicted_is_told(changes: list[tuple[str, str]], options: list[str], said: str, tmp_path: Path) -> None:
+def test_unpredictable_files_are_refused_with_a_reason(
+    changes: list[tuple[str, str]], options: list[str], said: str, tmp_path: Path
+) -> None:
     done = framebench("predict", str(written(tmp_path, *changes)), *options)
     assert (done.returncode, said in " ".join(done.stderr.split())) == (2, True), done.stderr
 

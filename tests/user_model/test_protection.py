@@ -46,14 +46,14 @@ def tried(file: Path, *arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("where", TOO_LARGE)
-def test_what_exceeds_the_budget_ends_at_once(where: str, tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_a_file_that_exceeds_the_budget_is_stopped(where: str, tmp_path: Path, environment: dict[str, Environment]) -> None:
     file, (more, told) = tmp_path / "mine.py", TOO_LARGE[where]
     file.write_text(f"{BEGINNING}\n{more}\n")
     code, said = tried(file, "--budget", "2MiB")
     assert (code, told in said) == (2, True), said
 
 
-def test_what_the_machine_cannot_spare_is_refused_without_a_budget(
+def test_a_file_that_exceeds_free_memory_is_stopped(
     tmp_path: Path, environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a share of the memory that is free, here said to be 1 GiB."""
@@ -64,14 +64,14 @@ def test_what_the_machine_cannot_spare_is_refused_without_a_budget(
     assert (code, "does not fit: memory ran out during model()" in said) == (2, True), said
 
 
-def test_what_does_not_end_is_named(tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_a_file_that_hangs_is_stopped_at_the_time_limit(tmp_path: Path, environment: dict[str, Environment]) -> None:
     file = tmp_path / "mine.py"
     file.write_text(f"{BEGINNING}\ndef batch(n):\n    import time\n    time.sleep(1e9)\n")
     code, said = tried(file, "--time-limit", "20")
     assert (code, "no end after 20 s, during batch()" in said) == (2, True), said
 
 
-def test_rounds_that_would_not_count_are_refused(tmp_path: Path) -> None:
+def test_too_few_rounds_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(BEGINNING)
     for rounds in ("1", "2"):
@@ -87,7 +87,7 @@ def test_two_files_of_one_name_share_no_results() -> None:
     assert one.folder == UserModel(Path("/a/mine.py"), "torch", 4, ()).folder
 
 
-def test_columns_that_contradict_each_other_stop_the_run() -> None:
+def test_a_peak_below_the_activations_stops_the_run() -> None:
     import pandas as pd
 
     table = pd.DataFrame({"strategy": ["fp32"], "peak_bytes": [330.0 * 2**20], "activation_bytes": [364.0 * 2**20]})
@@ -95,7 +95,7 @@ def test_columns_that_contradict_each_other_stop_the_run() -> None:
     assert contradiction(table.assign(peak_bytes=416.0 * 2**20)) is None
 
 
-def test_a_budget_must_hold_what_libraries_keep_beside_the_peak() -> None:
+def test_a_budget_includes_library_buffers() -> None:
     row = {"peak_bytes": 20.0 * MIB, "cold_peak_bytes": 21.0 * MIB}
 
     assert needs(row | {"library_bytes": 0.0}) == pytest.approx(21 * MIB * MARGIN)

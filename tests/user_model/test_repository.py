@@ -22,14 +22,14 @@ def tried(file: str, results: Path, cwd: Path, path: str = "") -> subprocess.Com
 
 @pytest.mark.slow
 @pytest.mark.parametrize("on_path", [pytest.param(False, marks=pytest.mark.all_cells), True])
-def test_names_of_ours_are_theirs_there(on_path: bool, tmp_path: Path) -> None:
+def test_modules_of_the_user_shadow_those_of_framebench(on_path: bool, tmp_path: Path) -> None:
     where = tmp_path if on_path else REPOSITORY
     done = tried(str(REPOSITORY / "train.py"), tmp_path / "results", where, str(REPOSITORY) if on_path else "")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "checkpoint" in done.stdout
 
 
-def test_an_error_of_their_imports_is_told_as_theirs(tmp_path: Path) -> None:
+def test_import_errors_name_the_file_of_the_user(tmp_path: Path) -> None:
     done = tried("missing.py", tmp_path, REPOSITORY)
     said = " ".join(done.stderr.split())
     assert done.returncode == 2, said

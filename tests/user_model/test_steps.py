@@ -122,7 +122,7 @@ def found(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_step_is_verified_as_people_write_it(name: str, found: dict[str, Any]) -> None:
+def test_common_training_steps_are_verified(name: str, found: dict[str, Any]) -> None:
     file, rows = FILES[name], found[name]
     assert "fault" not in rows, rows["fault"]
     for strategy, row in rows.items():
@@ -136,7 +136,7 @@ def test_a_step_is_verified_as_people_write_it(name: str, found: dict[str, Any])
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_what_is_wrong_is_found_with_dropout_on(name: str, found: dict[str, Any]) -> None:
+def test_planted_errors_are_found_with_dropout_on(name: str, found: dict[str, Any]) -> None:
     rows = found[name]
     assert "fault" not in rows, rows["fault"]
     row = rows[PLANTED[name][1]]

@@ -122,7 +122,7 @@ def said(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Enviro
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_wrong_with_a_file_is_told_with_its_line(name: str, said: dict[str, str]) -> None:
+def test_errors_in_a_file_are_reported_with_their_line(name: str, said: dict[str, str]) -> None:
     assert re.search(BROKEN[name][1], said[name]), said[name]
     assert "\n" not in said[name].strip()
 
@@ -136,12 +136,12 @@ def test_what_is_wrong_with_a_file_is_told_with_its_line(name: str, said: dict[s
         (("import sys", "import jax"), "imports torch and jax: say with --framework"),
     ],
 )
-def test_what_is_seen_without_running_a_file(change: tuple[str, str], told: str, tmp_path: Path) -> None:
+def test_errors_are_found_without_running_the_file(change: tuple[str, str], told: str, tmp_path: Path) -> None:
     with pytest.raises(Fault, match=re.escape(told)):
         own.look(written(tmp_path, change), 4)
 
 
-def test_a_fault_ends_the_command_in_a_sentence(tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_an_error_in_the_file_ends_the_command_without_traceback(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """A file that has a module's name replaces no module."""
     file = written(tmp_path, ("def loss(output, target):", "def loss(output, target):\n    sys.exit('done')"), name="numpy.py")
     done = framebench("try", str(file), "--results", str(tmp_path / "results"))
@@ -149,7 +149,7 @@ def test_a_fault_ends_the_command_in_a_sentence(tmp_path: Path, environment: dic
     assert f"framebench: {file}:13: sys.exit('done') would end the process here" in done.stderr
 
 
-def test_a_package_that_is_missing_is_told_with_the_way_out(tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_a_missing_package_is_reported_with_a_hint(tmp_path: Path, environment: dict[str, Environment]) -> None:
     file = written(tmp_path, ("import sys", "import sys, gone_for_good"))
     done = framebench("try", str(file), "--results", str(tmp_path / "results"))
     assert (done.returncode, done.stdout) == (2, "")

@@ -129,7 +129,7 @@ def rows_of(
 
 @pytest.mark.slow
 @pytest.mark.all_cells
-def test_flax_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_a_flax_file_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """XLA:CPU widens what is bfloat16, which costs memory; the rounding stays."""
     strategies = ("checkpoint_linear", "amp_bf16")
     rows, said = rows_of(ROOT / "examples/flax_mixer.py", tmp_path / "results", *strategies, unproven=("amp_bf16",))
@@ -139,7 +139,7 @@ def test_flax_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
 
 
 @pytest.mark.all_cells
-def test_what_a_lower_precision_explains_and_what_not(tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_an_error_beyond_the_precision_is_wrong(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """A layer that is off by a tenth in bfloat16 alone."""
     file = tmp_path / "odd.py"
     shutil.copy(FLAX, file)
@@ -157,7 +157,7 @@ def with_dropout(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.all_cells
-def test_jittor_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_a_jittor_file_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
     file = with_dropout(tmp_path)
     rows, said = rows_of(file, tmp_path / "results", "checkpoint", "accumulate")
     assert rows.keys() == {"fp32", "checkpoint", "accumulate"}
@@ -166,7 +166,7 @@ def test_jittor_too(tmp_path: Path, environment: dict[str, Environment]) -> None
 
 
 @pytest.mark.all_cells
-def test_evaluation_too(tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_evaluation_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """Of a model with dropout, which is off then."""
     file = written(tmp_path, ("nn.Linear(8, 3)", "nn.Dropout(0.5), nn.Linear(8, 3)"))
     rows, _ = rows_of(file, tmp_path / "results", "amp_bf16", scenario="eval")
@@ -176,7 +176,7 @@ def test_evaluation_too(tmp_path: Path, environment: dict[str, Environment]) -> 
 
 @pytest.mark.slow
 @pytest.mark.all_cells
-def test_a_model_of_hugging_face(tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_a_hugging_face_model_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """In the environment that has what the file imports. The head has the embedding's weights."""
     rows, said = rows_of(ROOT / "examples/hf_gpt2.py", tmp_path / "results", "checkpoint", "checkpoint_linear")
     assert rows.keys() == {"fp32", "checkpoint", "checkpoint_linear"}
@@ -186,7 +186,7 @@ def test_a_model_of_hugging_face(tmp_path: Path, environment: dict[str, Environm
 
 @pytest.mark.slow
 @pytest.mark.all_cells
-def test_a_model_as_the_trainer_of_transformers_trains_it(tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_a_trainer_model_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """With its dropout, which stays on; without the schedule's steps, at the rate that it warms up to."""
     asked = ("amp_bf16", "checkpoint", "accumulate", "optimizer_in_backward")
     rows, said = rows_of(PROGRAMS / "hf_trainer.py", tmp_path / "results", *asked, unproven=("amp_bf16",))
@@ -227,7 +227,7 @@ def test_blocks_that_run_twice_prove_nothing_by_themselves(tmp_path: Path, envir
 
 
 @pytest.mark.all_cells
-def test_what_computes_something_else_is_wrong(tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_a_strategy_that_computes_something_else_is_wrong(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """A loss that is a sum, which micro-batches divide once too often; and a model that does otherwise under autocast."""
     file = written(
         tmp_path,
@@ -255,7 +255,7 @@ def model(tmp_path: Path) -> Iterator[own.UserModel]:
         yield found
 
 
-def test_what_does_not_apply_has_its_reason(model: own.UserModel) -> None:
+def test_inapplicable_strategies_have_a_reason(model: own.UserModel) -> None:
     facts = {"blocks": [], "couples": ["layer1.bn1"], "images": False, "attention": False}
     workload("own").facts.update(facts)  # type: ignore[attr-defined]
     assert "several modules" in str(why_not(find("train", "amp_bf16+checkpoint"), workload("own")))

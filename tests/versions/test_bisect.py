@@ -62,7 +62,7 @@ def test_a_noisy_release_before_the_change_is_not_named_and_not_ruled_out() -> N
     assert (found.first, found.last_unchanged, found.between) == ("1.7", "1.5", ("1.6",))
 
 
-def test_releases_that_fail_are_stepped_over_and_said() -> None:
+def test_failed_releases_are_skipped_and_listed() -> None:
     found, _ = searched(lambda i: () if i in (0, 1, 5, 6, 11) else (130.0,) if i >= 8 else (100.0,))
     assert (found.outcome, found.first, found.last_unchanged) == ("found", "1.8", "1.7")
     found, _ = searched(lambda i: () if i in (6, 7) else (130.0,) if i >= 7 else (100.0,))
@@ -70,7 +70,7 @@ def test_releases_that_fail_are_stepped_over_and_said() -> None:
     assert "1.6, 1.7 or 1.8" in found.answer
 
 
-def test_a_change_to_the_other_side_on_the_way_is_not_the_one_looked_for() -> None:
+def test_an_opposite_change_on_the_way_is_not_named() -> None:
     """As JAX 0.10.1 needs 2 % less for a small U-Net than 0.9.2, and 0.10.2 a third more."""
     found, _ = searched(lambda i: (136.0,) if i >= 9 else (97.7,) if i >= 3 else (100.0,))
     assert (found.first, found.last_unchanged) == ("1.9", "1.8")
@@ -97,7 +97,7 @@ def bench(folder: Path) -> bisect.Bench:
     return bisect.Bench(parse(CASE), "peak", "s", folder, lambda _: None)
 
 
-def test_what_an_interrupted_search_has_measured_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_search_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first search dies in its third release, the second begins there."""
     asked: list[str] = []
 
@@ -181,7 +181,7 @@ def test_an_environment_is_removed_unless_it_is_kept(
         (["torch", "0.9.0", "0.9.2", "transformer/torch/train/ddp/b4x2/tiny"], "a single process"),
     ],
 )
-def test_mistakes_are_answered_in_a_sentence(
+def test_invalid_arguments_end_with_a_hint(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(releases, "listed", lambda framework: JAX)

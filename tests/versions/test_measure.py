@@ -13,7 +13,7 @@ from framebench.versions import command
 from framebench.versions import measure as measuring
 
 
-def test_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_matrix_has_pinned_releases_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring.releases, "listed", lambda framework: ["0.9.1", "0.9.2", "0.10.2"])
     assert measuring.matrix("jax") == ["0.9.2", "0.10.2"], "oldest first, by version and not by letter"
     assert measuring.matrix("jax", ["0.10.2", "0.9.2"]) == ["0.9.2", "0.10.2"]
@@ -26,7 +26,7 @@ def test_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("statuses", "code"), [(["ok", "unsupported", "oom"], 0), (["ok", "timeout"], 1), (["crashed", "wrong"], 1)]
 )
-def test_what_broke_fails_the_command(statuses: list[str], code: int, monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
+def test_failed_cases_fail_the_command(statuses: list[str], code: int, monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
     """As in `framebench run`; the session is finished all the same."""
     monkeypatch.setattr(command.environments, "ensure", lambda *_: None)
     monkeypatch.setattr(command.environments, "warm", lambda *_: None)

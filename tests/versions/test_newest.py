@@ -39,7 +39,7 @@ def sides(count: int = 5, change: Change = unchanged) -> tuple[list[Record], lis
         (["2.14.0+cpu", "2.14.0+cu130"], "2.14.0"),
     ],
 )
-def test_the_newest_release_is_none_of_its_builds(listed: list[str], found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builds_of_a_release_are_ignored(listed: list[str], found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releases, "listed", lambda framework: listed)
     assert releases.newest("torch") == found
 
@@ -64,13 +64,13 @@ def test_releases_are_ordered_by_version_and_not_by_letter(pinned: str, index: s
         (lambda r, number: changed(broken(r, number), versions={}), "broken", 1),  # it died before it could tell its version
     ],
 )
-def test_verdicts(change: Change, outcome: str, code: int) -> None:
+def test_verdicts_on_the_newest_release(change: Change, outcome: str, code: int) -> None:
     found = verdict(PAIR, *sides(change=change))
     assert (found.outcome, found.code) == (outcome, code), found.said
     assert found.said.startswith("jax 0.10.2 against 0.9.2: ")
 
 
-def test_what_fails_under_the_pinned_release_too_is_no_news() -> None:
+def test_a_case_that_failed_before_is_no_regression() -> None:
     pinned, now = sides()
     failed_before, fails_now = ([broken(r, 0) for r in side] for side in (pinned, now))
     assert verdict(PAIR, failed_before, fails_now).code == 0

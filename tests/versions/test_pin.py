@@ -63,7 +63,7 @@ def test_the_committed_matrix_is_what_the_command_writes(project: Path) -> None:
         ("jax", "'jax' is no version; write framework==version"),
     ],
 )
-def test_what_cannot_be_pinned_is_a_line(project: Path, release: str, reason: str) -> None:
+def test_an_invalid_release_is_refused(project: Path, release: str, reason: str) -> None:
     done = add(release)
     assert done.exit_code == 2
     assert reason in " ".join(done.output.split())

@@ -83,7 +83,7 @@ def test_swapped_versions_turn_regressions_into_improvements(equal: list[Record]
         assert other.ratio == pytest.approx(1 / one.ratio)
 
 
-def test_two_points_decide_nothing_about_time(results: Path) -> None:
+def test_two_blocks_give_no_verdict_on_time(results: Path) -> None:
     """However far they lie apart; nor do many that share no block. Peaks repeat."""
     (original,) = originals(1)
     twice: Change = lambda r, number: times(r, 2)  # noqa: E731
@@ -122,7 +122,7 @@ def sides(case: str) -> tuple[list[Record], list[Record]]:
     return [r for r in own if r.framework_version == "0.9.2"], [r for r in own if r.framework_version == "0.10.2"]
 
 
-def test_instructions_tell_other_work() -> None:
+def test_instructions_detect_other_work() -> None:
     (original,) = originals(1)
     counted = original.model_copy(update={"instructions": [10**9] * len(original.step_s)})
     more: Change = lambda r, number: r.model_copy(update={"instructions": [11 * 10**8] * len(r.step_s)})  # noqa: E731
@@ -167,7 +167,7 @@ def test_peaks_of_two_instruments_are_not_compared() -> None:
     ("lacking", "quantity"),
     [({"peaks": {}}, PEAK), ({"step_s": [], "turns": None}, TIME), ({"first_step_s": None}, judge.FIRST)],
 )
-def test_what_a_record_lacks_is_not_judged(lacking: dict[str, Any], quantity: Quantity) -> None:
+def test_missing_quantities_are_not_judged(lacking: dict[str, Any], quantity: Quantity) -> None:
     """The other quantities stand, but that without a block there is no first step of one either."""
     (original,) = originals(1)
     none = verdicts_of(rounds(original, change=lambda r, number: r.model_copy(update=lacking)))
@@ -175,7 +175,7 @@ def test_what_a_record_lacks_is_not_judged(lacking: dict[str, Any], quantity: Qu
     assert FEW not in none.values() or quantity is TIME
 
 
-def test_records_of_an_older_protocol_play_no_part() -> None:
+def test_records_of_an_older_protocol_are_ignored() -> None:
     (original,) = originals(1)
     before = rounds(original, change=lambda r, number: times(r, 2), session="before")
     old = [changed(r, protocol=1) for r in before]
@@ -193,14 +193,14 @@ def test_records_of_an_older_protocol_play_no_part() -> None:
         (OLD, OLD, "not two versions"),
     ],
 )
-def test_unknown_versions_are_answered(base: str, change: str, named: str) -> None:
+def test_unknown_versions_list_the_known_ones(base: str, change: str, named: str) -> None:
     found = rounds(originals(1)[0])
     with pytest.raises(UnknownVersion) as raised:
         judge.rows_of(found, base, change)
     assert named in str(raised.value)
 
 
-def test_base_and_change_are_of_the_blocks_that_the_ratio_is_of() -> None:
+def test_base_and_change_use_the_blocks_of_the_ratio() -> None:
     """A block that one version alone was in, and a machine that drifts, moved the values apart from their ratio."""
     found = rounds(originals(1)[0], 3, lambda r, number: times(r, 1.07))
     drifting = [times(r, 3.0 ** (i // 2)) for i, r in enumerate(found)]

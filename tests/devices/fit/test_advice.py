@@ -59,7 +59,7 @@ def offers(*arguments: str) -> list[dict[str, Any]]:
     return json.loads(told(*arguments, "--json").stdout)["offers"]  # type: ignore[no-any-return]
 
 
-def test_without_a_batch_the_largest_comes_first(predicted: Callable[[Size], list[Case]]) -> None:
+def test_advise_without_a_batch_sorts_by_largest_batch(predicted: Callable[[Size], list[Case]]) -> None:
     per_sample = {"fp32": 2 * GIB, "checkpoint": GIB // 2}
     asked = predicted(lambda case: GIB + per_sample.get(case.strategy, GIB) * case.batch)
     best = offers("advise", "transformer/torch/train/*/full-350m", "--device", "a100-40gb")
@@ -69,7 +69,7 @@ def test_without_a_batch_the_largest_comes_first(predicted: Callable[[Size], lis
     assert "tf32" not in {case.strategy for case in asked}, "unless it is named"
 
 
-def test_without_size_and_batch_it_is_the_published_model(predicted: Callable[[Size], list[Case]]) -> None:
+def test_advise_defaults_to_the_full_size_at_its_usual_batch(predicted: Callable[[Size], list[Case]]) -> None:
     """At its usual batch, which is planned already, and not the size for processors."""
     asked = predicted(lambda case: GIB)
     assert told("advise", "resnet50/*/train", "--device", "a100-40gb").exit_code == 0
@@ -77,7 +77,7 @@ def test_without_size_and_batch_it_is_the_published_model(predicted: Callable[[S
     assert {case.framework for case in asked} == {"torch", "jax"}
 
 
-def test_at_a_batch_each_has_its_answer(predicted: Callable[[Size], list[Case]]) -> None:
+def test_each_strategy_is_judged_at_the_given_batch(predicted: Callable[[Size], list[Case]]) -> None:
     sizes = {"fp32": 80 * GIB, "amp_bf16": 37 * GIB, "checkpoint": 8 * GIB}
     predicted(lambda case: sizes[case.strategy])
     selector = "transformer/torch/train/{fp32,amp_bf16,checkpoint}/b8/full"
@@ -95,14 +95,14 @@ def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(predicted: Call
     assert [offer["case"].split("/")[3] for offer in answers] == ["fp32", "accumulate"]
 
 
-def test_where_nothing_fits_the_leanest_is_named(predicted: Callable[[Size], list[Case]]) -> None:
+def test_the_smallest_peak_is_named_if_nothing_fits(predicted: Callable[[Size], list[Case]]) -> None:
     predicted(lambda case: (90 if case.strategy == "checkpoint" else 100) * GIB)
     done = told("advise", "transformer/torch/train/*/b8/full", "--device", "a100-40gb")
     assert done.exit_code == 1
     assert "PyTorch's checkpoint needs least: 92,160.0 MiB, which does not fit" in done.stdout.replace("\n", " ")
 
 
-def test_max_batch_asks_for_the_baseline_alone(predicted: Callable[[Size], list[Case]]) -> None:
+def test_max_batch_searches_the_baseline_by_default(predicted: Callable[[Size], list[Case]]) -> None:
     asked = predicted(lambda case: GIB * case.batch)
     asks = ("max-batch", "transformer/torch/train", "--device", "a100-40gb", "--budget", "16GiB")
     assert offers(*asks)[0]["case"].endswith("/fp32/b13/full")
@@ -117,7 +117,7 @@ def test_max_batch_asks_for_the_baseline_alone(predicted: Callable[[Size], list[
         (["max-batch", "transformer/torch/train/fp32/b8", "--device", "a100-40gb"], "leave b8 out"),
     ],
 )
-def test_a_mistake_is_told_in_a_line(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_invalid_arguments_end_with_a_hint(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = framebench(*arguments, "--results", str(tmp_path))
     assert done.returncode == 2
     assert message in done.stderr

@@ -41,20 +41,20 @@ def test_what_does_not_fit_with_the_smallest_does_not() -> None:
     assert offer(smallest - 2**20, 0.1).fits is None
 
 
-def test_in_between_the_answer_says_on_what_it_depends() -> None:
+def test_a_borderline_prediction_states_the_error_that_decides() -> None:
     at_four_percent = int((MEMORY - CONTEXT[1]) / 1.04)
     assert offer(at_four_percent, 0.1).answer == "fits if the prediction is at most 4.0% low"
     above = int((MEMORY - CONTEXT[1]) / 0.95)
     assert offer(above, 0.1).answer == "fits only if the prediction is 5.0% high"
 
 
-def test_a_budget_counts_in_the_place_of_the_device_s_memory() -> None:
+def test_a_budget_replaces_the_memory_of_the_device() -> None:
     assert offer(2**30, 0, budget=2**30 + CONTEXT[1]).fits
     assert not offer(2**30, 0, budget=2**30).fits
     assert offer(2**30, 0, budget=2**50).memory == MEMORY
 
 
-def test_what_was_refused_does_not_fit_and_what_failed_is_not_known() -> None:
+def test_a_refusal_does_not_fit_and_a_failure_is_unknown() -> None:
     refused = planned(CASE, None, outcome="refused", reason="needs much", needs_bytes=2**40)
     failed = planned(CASE, None, outcome="failed", reason="it took longer than ten minutes")
     assert Offer(CASE, refused, CARD, 0.1).fits is False
@@ -98,7 +98,7 @@ def test_where_a_compiler_keeps_to_its_limit_both_ends_are_near(end: int) -> Non
     assert search.offer.below <= 1.2 * search.offer.batch
 
 
-def test_a_search_that_was_cut_short_says_or_more() -> None:
+def test_a_truncated_search_is_marked_incomplete() -> None:
     search = searched(lambda batch: round(2**28 * batch**0.5), framework="jax")  # each line ends too low
     assert len(search.tried) == PLANS["jax"]
     assert not search.offer.complete

@@ -46,7 +46,7 @@ def plan(tmp_path: Path, *cases: str, again: bool = False) -> list[Planned]:
     return planning.plan_all([Case.of(c) for c in cases or (CASE,)], H100, tmp_path, lambda _: None, again=again)
 
 
-def test_what_was_planned_is_taken_up(tmp_path: Path, playing: Playing) -> None:
+def test_a_cached_prediction_is_reused(tmp_path: Path, playing: Playing) -> None:
     asked = playing(f"print('noise'); print({json.dumps(ANSWER)!r})")
     (first,) = plan(tmp_path)
     assert (first.outcome, first.peak_bytes, first.origin.versions) == ("planned", 12 * MIB, {"jax": "0"})
@@ -56,7 +56,7 @@ def test_what_was_planned_is_taken_up(tmp_path: Path, playing: Playing) -> None:
     assert asked.read_text() == "xx"
 
 
-def test_published_answers_are_taken_up_and_not_written(
+def test_published_predictions_are_reused_and_never_overwritten(
     tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = playing(f"print({json.dumps(ANSWER)!r})")
@@ -100,7 +100,7 @@ def test_a_newer_version_of_the_planners_recomputes(tmp_path: Path, playing: Pla
         ("import os; os.kill(os.getpid(), 9)", "the planner was killed: this machine ran out of memory"),
     ],
 )
-def test_a_failure_is_kept_and_tried_again(
+def test_a_failed_prediction_is_recorded_and_retried(
     tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch, body: str, reason: str
 ) -> None:
     monkeypatch.setitem(process.BUDGET_S, "gpu", 1.5)
@@ -113,9 +113,7 @@ def test_a_failure_is_kept_and_tried_again(
     assert asked.read_text() == "xx"
 
 
-def test_flags_of_whoever_asks_do_not_reach_the_planner(
-    tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flags_of_the_user_do_not_reach_the_planner(tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_triton_gemm=false")
     playing(f"import json, os; print(json.dumps({ANSWER} | {{'versions': {{'flags': os.environ.get('XLA_FLAGS', 'none')}}}}))")
     assert plan(tmp_path)[0].origin.versions == {"flags": "none"}
@@ -138,7 +136,7 @@ def test_a_refusal_is_an_answer(tmp_path: Path, playing: Playing) -> None:
         ("transformer/jax/train/fused_optimizer/b4/tiny", "h100-80gb", ""),
     ],
 )
-def test_what_nothing_can_tell_has_its_reason(tmp_path: Path, case: str, device: str, why: str) -> None:
+def test_unpredictable_cases_have_a_reason(tmp_path: Path, case: str, device: str, why: str) -> None:
     (told,) = planning.plan_all([Case.of(case)], find(device), tmp_path, lambda _: None)
     assert (told.outcome, told.peak_bytes) == ("not planned", None)
     assert told.reason
@@ -154,7 +152,7 @@ def test_selectors_name_many_cases_and_any_batch() -> None:
         cases_of(["transformer/jax/train/nothing/b8/full"])
 
 
-def test_the_command_tells_each_case_and_fails_if_one_failed(tmp_path: Path, playing: Playing) -> None:
+def test_predict_lists_each_case_and_fails_if_one_failed(tmp_path: Path, playing: Playing) -> None:
     playing(f"print({json.dumps(ANSWER)!r})")
     asked = ["predict", CASE.replace("fp32", "{fp32,no_donate}"), "--device", "h100-80gb", "--results", str(tmp_path)]
     told = framebench(*asked)
@@ -205,7 +203,7 @@ def test_a_release_with_cudnn_is_not_compared_with_one_without(
         (["torch==2.12.1", "torch==2.13.0", CASE, "--device", "h100-80gb"], "torch==2.12.1 has none of these cases"),
     ],
 )
-def test_mistakes_in_a_comparison_are_told(more: list[str], why: str) -> None:
+def test_invalid_comparisons_of_releases_are_refused(more: list[str], why: str) -> None:
     told = framebench("versions", "compare", *more)
     assert told.returncode == 2
     assert why in told.stderr
@@ -230,7 +228,7 @@ def test_a_release_of_pytorch_has_an_environment_of_its_own(monkeypatch: pytest.
     )
 
 
-def test_without_cudnn_pytorch_is_planned_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pytorch_is_predicted_without_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
     def ensure(framework: str, say: object, package: str = "") -> Environment:

@@ -18,7 +18,7 @@ from tests.processes import framebench
 OTHERS = [CASE.replace("b1", f"b{batch}") for batch in range(2, 10)]
 
 
-def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_prediction_survives_the_round_trip(tmp_path: Path) -> None:
     told = planned(largest=(Buffer(bytes=MIB, line="flax_model.py:12", shape="f32[8]"),), not_held=("the context",))
     path = store.write(tmp_path, told)
     assert path == tmp_path / "planned/h100-80gb/jax-0.10.2.jsonl"
@@ -26,7 +26,7 @@ def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
     assert list(store.every(tmp_path)) == [told]
 
 
-def test_answers_of_ones_own_are_published_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_predictions_are_published_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.own(tmp_path) == tmp_path, "a folder that was named takes its answers itself"
     assert store.publish(tmp_path, lambda _: True) == []
     monkeypatch.setattr(store, "PUBLISHED", tmp_path)
@@ -59,7 +59,7 @@ def test_what_a_framework_lacks_is_not_published(monkeypatch: pytest.MonkeyPatch
     assert not chosen(planned(origin=origin(code="old")))
 
 
-def test_told_again_it_is_written_over(tmp_path: Path) -> None:
+def test_a_newer_prediction_replaces_the_older(tmp_path: Path) -> None:
     store.write(tmp_path, planned())
     store.write(
         tmp_path, refused := planned(outcome="refused", reason="needs 90 GiB", peak_bytes=None, parts={}, needs_bytes=90)
@@ -67,13 +67,13 @@ def test_told_again_it_is_written_over(tmp_path: Path) -> None:
     assert list(store.every(tmp_path)) == [refused]
 
 
-def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda case: store.write(tmp_path, planned(case=case)), [CASE, *OTHERS]))
     assert {one.case for one in store.every(tmp_path)} == {CASE, *OTHERS}
 
 
-def test_a_damaged_line_is_named_and_left(tmp_path: Path) -> None:
+def test_a_damaged_line_is_named_and_preserved(tmp_path: Path) -> None:
     path = store.write(tmp_path, planned())
     path.write_text(path.read_text() + '{"case": "a"}\nnot JSON\n')
     with pytest.warns(PlannedWarning) as warned:

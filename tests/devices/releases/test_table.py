@@ -34,7 +34,7 @@ def test_releases_stand_side_by_side_in_their_order() -> None:
     assert not list(table.of_releases([planned()], H100))
 
 
-def test_what_releases_planned_is_shown_and_not_planned_again(kept: Path) -> None:
+def test_cached_predictions_of_releases_are_shown(kept: Path) -> None:
     asked = [word for version in ("0.9.0", "0.9.2") for word in ("--version", version)]
     told = framebench(
         "versions", "run", "--framework", "jax", CASE, "--device", "h100-80gb", *asked, "--results", str(kept)
@@ -46,14 +46,14 @@ def test_what_releases_planned_is_shown_and_not_planned_again(kept: Path) -> Non
     assert "Releases of JAX by what they plan" in report.stdout
 
 
-def test_the_release_is_named_by_its_plan(kept: Path) -> None:
+def test_bisect_finds_the_release_by_predictions(kept: Path) -> None:
     tried = of_plans.measure(CASE, "h100-80gb", kept)
     answer = bisect.answer_of(Case.of(CASE), "peak", 0.01, list(SIZES), tried)
     assert (answer.outcome, answer.first, answer.last_unchanged) == ("found", "0.9.2", "0.9.1")
     assert {one.instrument for one in answer.tried} == {"compiler.plan"}
 
 
-def test_a_release_without_a_plan_is_stepped_over(kept: Path) -> None:
+def test_bisect_skips_a_release_without_a_prediction(kept: Path) -> None:
     why = {"outcome": "not planned", "reason": "XLA cannot compile it", "peak_bytes": None, "parts": {}}
     store.write(kept, planned(framework_version="0.9.1", **why))
     answer = bisect.answer_of(Case.of(CASE), "peak", 0.01, list(SIZES), of_plans.measure(CASE, "h100-80gb", kept))

@@ -14,7 +14,7 @@ BEFORE, LATER = "2.8.0+cu128", "2.12.1"
 
 
 @pytest.mark.slow
-def test_attention_is_the_releases_own(environment: dict[str, Environment]) -> None:
+def test_attention_kernels_follow_the_release(environment: dict[str, Environment]) -> None:
     """On an H100 PyTorch prefers cuDNN's kernel in half precision since 2.11, and not in 2.8."""
     case = "transformer/torch/train/amp_bf16/b4/tiny"
     told = run_inside(environment["torch"], PROGRAM, case, "h100-80gb", BEFORE, LATER)

@@ -17,7 +17,7 @@ def test_a_later_segment_lies_lower_unless_a_chunk_has_room() -> None:
     assert [(TOP - address) // MIB for address in taken] == [128, 256, 256 - 98, 128 - 98, 256 - 124, 256 + 32]
 
 
-def test_what_is_given_back_is_taken_again() -> None:
+def test_freed_ranges_are_reused() -> None:
     addresses = Addresses()
     first, second, third = (addresses.take(size * MIB) for size in (64, 32, 96))
     addresses.give_back(first, 64 * MIB)
@@ -55,7 +55,7 @@ def test_of_equal_free_blocks_that_of_the_later_segment_is_used_first() -> None:
     assert pool.malloc(40 * MIB).address == first.address
 
 
-def test_where_a_segment_was_given_back_another_is_put() -> None:
+def test_a_freed_segment_is_replaced_in_place() -> None:
     pool = Allocator()
     first, second = pool.malloc(40 * MIB), pool.malloc(40 * MIB)
     lowest = pool.addresses.lowest

@@ -24,7 +24,9 @@ CASES = {  # and how many bytes each weight has on the host, where a card's devi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cases", [OFTEN, pytest.param(tuple(CASES), marks=pytest.mark.all_cells)], ids=["some", "all"])
-def test_two_ways_count_the_same(cases: tuple[str, ...], environment: dict[str, Environment]) -> None:
+def test_the_simulation_agrees_with_fake_tensors_to_the_byte(
+    cases: tuple[str, ...], environment: dict[str, Environment]
+) -> None:
     found = run_inside(environment["torch"], PROGRAM, *cases)
     assert isinstance(found, dict)
     for case in cases:

@@ -36,7 +36,7 @@ def test_a_request_is_rounded_up_to_a_division_of_a_power_of_two(requested: int,
         (10 * MIB + 512, 12 * MIB), (25 * MIB, 26 * MIB),
     ],
 )  # fmt: skip
-def test_what_is_taken_from_the_card(block: int, segment: int) -> None:
+def test_segment_sizes_follow_the_allocator(block: int, segment: int) -> None:
     assert segment_size(block) == segment
 
 
@@ -82,7 +82,7 @@ def test_neighbours_become_one_block_again() -> None:
     assert (pool.stats.reserved, pool.stats.segments) == (0, 0)
 
 
-def test_a_full_card_gets_its_cache_back_first() -> None:
+def test_the_cache_is_released_before_out_of_memory() -> None:
     pool = Allocator(Settings(limit=100 * MIB))
     kept, cached = pool.malloc(40 * MIB), pool.malloc(50 * MIB)
     pool.free(cached)
@@ -125,7 +125,7 @@ def test_oversize_blocks_go_back_before_the_cache() -> None:
     assert (pool.stats.retries, pool.stats.reserved) == (0, (160 + 10 + 60) * MIB)
 
 
-def test_the_collector_gives_back_what_was_passed_over() -> None:
+def test_the_collector_releases_old_blocks() -> None:
     pool = Allocator(Settings(limit=100 * MIB, garbage_collection_threshold=0.5))
     old = pool.malloc(30 * MIB)
     pool.free(old)
@@ -152,7 +152,7 @@ def test_a_growing_segment_takes_pages() -> None:
     assert pool.stats.reserved == 62 * MIB
 
 
-def test_a_wrong_rounding_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_rounding_changes_reserved_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """4,096 requests of 512 bytes fill one segment of 2 MiB; rounded to 1,024 bytes they fill two."""
 
     def reserved() -> int:
@@ -166,7 +166,7 @@ def test_a_wrong_rounding_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reserved() == 4 * MIB
 
 
-def test_a_wrong_segment_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_segment_size_changes_reserved_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request of 6 MiB takes 20 MiB, and two more fit beside it; at 8 MiB none does."""
 
     def reserved() -> int:

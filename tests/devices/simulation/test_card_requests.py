@@ -48,7 +48,7 @@ def without_addresses(requests: Iterable[Request]) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("history", KEPT, ids=lambda one: one.case)
-def test_requests_come_in_the_card_s_order_with_its_sizes(simulated: Any, history: History) -> None:
+def test_simulated_requests_equal_those_of_a_gpu(simulated: Any, history: History) -> None:
     """Thousands, over four steps: each activation, gradient, copy and temporary of the large pool, none too many. Of a model
     with convolutions those alone that are kept: which workspaces cuDNN takes is another question."""
     ours, card = rounded(simulated[history.case]), of_card(history)
@@ -57,7 +57,7 @@ def test_requests_come_in_the_card_s_order_with_its_sizes(simulated: Any, histor
     assert without_addresses(ours) == without_addresses(card)
 
 
-def test_a_softmax_copies_what_lies_in_another_order(environment: dict[str, Environment]) -> None:
+def test_a_softmax_copies_a_permuted_gradient(environment: dict[str, Environment]) -> None:
     """Channels last, as the labels of U-Net 3D are: the product of gradient and probabilities is made contiguous."""
     counted: Any = run_inside(environment["torch"], PROGRAM.with_name("softmax.py"))
     assert counted["permuted"] == counted["contiguous"] + 1

@@ -23,7 +23,7 @@ MEASURED = (
 WITH_CUDNN = environments.describe("torch", "2.12.1")  # a build for cards
 
 
-def test_cudnn_is_asked_of_the_tensors_that_are_there(environment: dict[str, Environment]) -> None:
+def test_convolution_shapes_and_strides_match_pytorch(environment: dict[str, Environment]) -> None:
     told = run_inside(environment["torch"], PROGRAMS / "convolutions.py")
     assert isinstance(told, dict)
     assert len(told["pairs"]) == 15
@@ -41,7 +41,7 @@ def test_each_gradient_has_its_workspace_before_the_next_is_there(environment: d
 @pytest.mark.slow
 @pytest.mark.skipif(not environments.built(WITH_CUDNN), reason="no environment here has cuDNN: framebench setup torch==2.12.1")
 @pytest.mark.parametrize("case", MEASURED)
-def test_reserved_peaks_are_those_of_a_card(case: str) -> None:
+def test_reserved_peaks_agree_with_a_gpu(case: str) -> None:
     """An H200's, whose release of cuDNN is one older. Without the workspaces the first two are 13 % and more too low."""
     (measured,) = {r.peaks["allocator.reserved"] for r in Results(ROOT / "results").of_machine("nvidia-h200") if r.case == case}
     assert planned(case) == pytest.approx(measured, rel=0.02)

@@ -20,7 +20,7 @@ SMALL_CASE = History("w/torch/train/fp32/b1/tiny", "a card", "2.11.0", 0, [(21 *
 
 
 @pytest.mark.parametrize("history", KEPT, ids=[one.case for one in KEPT])
-def test_the_model_takes_from_the_card_what_the_card_gave(history: History) -> None:
+def test_replayed_histories_reserve_the_same_bytes(history: History) -> None:
     """To the byte, and segment by segment."""
     allocator = replay(history)
     assert allocator.stats.reserved_peak == history.reserved
@@ -30,14 +30,14 @@ def test_the_model_takes_from_the_card_what_the_card_gave(history: History) -> N
 
 
 @pytest.mark.parametrize("history", KEPT, ids=[one.case for one in KEPT])
-def test_another_allocator_would_be_noticed(history: History) -> None:
+def test_a_history_with_missing_requests_reserves_another_peak(history: History) -> None:
     """One that keeps nothing in its cache needs less: a tenth of the requests left out is enough to see it."""
     dropped = set(range(0, len(history.events), 10))
     assert replay(history, dropped).stats.reserved_peak != history.reserved
 
 
 @pytest.mark.parametrize("history", KEPT, ids=[one.case for one in KEPT])
-def test_segments_lie_as_the_driver_puts_them(history: History) -> None:
+def test_segment_addresses_are_ordered_as_by_the_driver(history: History) -> None:
     """Of two of one size, nearly always; if each lay above the one before it, as the addresses of a heap do, seldom."""
     alike, pairs = history.in_order(Addresses().take)
     assert alike / pairs > 0.93

@@ -24,7 +24,7 @@ def steps(environment: dict[str, Environment]) -> dict[str, Any]:
     return found
 
 
-def test_adam_is_what_was_worked_out_by_hand(steps: dict[str, Any]) -> None:
+def test_adam_agrees_with_the_calculation_by_hand(steps: dict[str, Any]) -> None:
     """Weights, gradients and two moments stay, and the update makes one more copy: the roots of all second moments at once.
     Forward and backward pass have a handle of cuBLAS each."""
     found = steps["adam"]
@@ -46,7 +46,7 @@ def test_cublas_can_be_left_without_a_workspace(steps: dict[str, Any]) -> None:
     assert found["kinds"]["workspaces"] == 0
 
 
-def test_an_update_without_lists_is_seen(steps: dict[str, Any]) -> None:
+def test_an_update_without_foreach_has_another_peak(steps: dict[str, Any]) -> None:
     """One weight after the other: the root and its quotient, of the largest weight alone."""
     largest = 4 * 1024 * 2048
     assert steps["adam_without_lists"]["allocated"] == 4 * WEIGHTS + 2 * largest + 2 * AMPERE + INPUT
@@ -104,7 +104,7 @@ def test_hopper_takes_cudnn(steps: dict[str, Any]) -> None:
     assert found["allocated"] == 8 * 2 * TENSOR + 4 * ROWS + SEEDS + 4 * TENSOR + 4 * ROWS
 
 
-def test_the_wrong_kernel_is_seen(steps: dict[str, Any]) -> None:
+def test_the_wrong_attention_kernel_has_another_peak(steps: dict[str, Any]) -> None:
     """The probabilities of every pair are saved, and matrix products take workspaces."""
     pairs = 4 * BATCH * HEADS * LENGTH * LENGTH
     wrong, right = steps["attention_wrong"], steps["attention_single"]
@@ -180,7 +180,7 @@ def test_a_scaler_finds_no_infinite_gradient(steps: dict[str, Any]) -> None:
     assert steps["scaled"]["kinds"]["optimizer states"] == 2 * LAYER
 
 
-def test_the_hosts_memory_is_not_the_cards(steps: dict[str, Any]) -> None:
+def test_host_memory_is_not_counted_on_the_device(steps: dict[str, Any]) -> None:
     """One weight and its gradient; three saved tensors come back one at a time."""
     tensor = 4 * MIB
     assert steps["on_the_host"]["between_steps"] == 2 * tensor
@@ -195,11 +195,11 @@ def test_numbers_that_a_program_reads(steps: dict[str, Any]) -> None:
     assert steps["numbers"] == [5.0, 0.0, True, 1]
 
 
-def test_a_card_can_be_too_small(steps: dict[str, Any]) -> None:
+def test_a_step_that_does_not_fit_is_out_of_memory(steps: dict[str, Any]) -> None:
     assert steps["too_large"] == f"{13 << 30:,} bytes do not fit beside 0 in use, 0 reserved"
 
 
-def test_who_holds_memory_is_told_by_line(steps: dict[str, Any]) -> None:
+def test_holders_at_the_peak_are_named_by_line(steps: dict[str, Any]) -> None:
     """Two moments of the largest weight come first; then each weight, its gradient and the roots of its moments."""
     first, *others = steps["held"]
     assert first == ["small_steps.py", "zeros_like", "float32[2048, 1024]", "optimizer states", 2]

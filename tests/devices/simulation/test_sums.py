@@ -65,7 +65,7 @@ def test_a_bias_s_gradient_has_the_card_s_workspace(columns: int, size: int) -> 
         (Shaped(), []),
     ],
 )
-def test_other_sums_have_none(args: tuple[Any, ...]) -> None:
+def test_other_sums_have_no_workspace(args: tuple[Any, ...]) -> None:
     assert sum(size for size, _ in of_columns(args, CARD)) == 0
 
 
@@ -78,11 +78,11 @@ def test_a_partial_sum_is_as_wide_as_what_a_kernel_adds_up_in(item: int, kind: s
     assert other == times * single > 0
 
 
-def test_an_unknown_card_has_none() -> None:
+def test_an_unknown_gpu_has_no_workspace() -> None:
     assert sum(size for size, _ in of_columns((Shaped(8192, 768), [0]), Card((9, 0)))) == 0
 
 
-def test_an_embedding_s_rows_are_summed_as_on_the_card() -> None:
+def test_embedding_gradients_take_the_workspace_of_a_gpu() -> None:
     """27,681,792 bytes for 8,192 tokens of 50,304 words, 72,088 for the offsets; all are given back."""
     result = object()
     events = list(of_embedding([result], (Shaped(8, 1024, 768), Shaped(8, 1024, item=8), 50304, -1, False)))

@@ -63,7 +63,7 @@ def test_every_eager_strategy_is_planned(name: str, plans: dict[str, Planned]) -
 
 
 @pytest.mark.slow
-def test_what_strategies_change(plans: dict[str, Planned]) -> None:
+def test_strategies_change_their_parts_of_the_peak(plans: dict[str, Planned]) -> None:
     """By kind, each against the baseline."""
     base = parts(plans, "fp32")
     assert base["optimizer_states"] == pytest.approx(2 * base["weights"], rel=0.02)
@@ -80,13 +80,13 @@ def test_what_strategies_change(plans: dict[str, Planned]) -> None:
 
 
 @pytest.mark.slow
-def test_modes_without_gradients_are_one(plans: dict[str, Planned]) -> None:
+def test_no_grad_and_inference_mode_have_equal_peaks(plans: dict[str, Planned]) -> None:
     no_grad, inference = (plans[f"transformer/torch/eval/{mode}/b4/cpu"].parts for mode in ("no_grad", "inference_mode"))
     assert no_grad == inference
 
 
 @pytest.mark.slow
-def test_what_is_not_planned_is_a_sentence(plans: dict[str, Planned]) -> None:
+def test_unpredicted_cases_have_a_reason(plans: dict[str, Planned]) -> None:
     compiled, tried = plans[f"{TRAIN}/compile/b4/cpu"], plans["resnet50/torch/train/autotune/b4/tiny"]
     assert (compiled.outcome, tried.outcome) == ("not planned", "not planned")
     assert compiled.reason == "only eager execution is simulated: a compiler decides anew what is kept"
@@ -94,7 +94,7 @@ def test_what_is_not_planned_is_a_sentence(plans: dict[str, Planned]) -> None:
 
 
 @pytest.mark.slow
-def test_what_does_not_fit_says_how_much_it_needs(plans: dict[str, Planned]) -> None:
+def test_a_refused_case_says_how_much_it_needs(plans: dict[str, Planned]) -> None:
     told = plans[f"{TRAIN}/fp32/b512/cpu@rtx4060-8gb"]
     assert told.outcome == "refused"
     assert told.needs_bytes is not None

@@ -25,7 +25,7 @@ def test_the_largest_that_fits_in_each_memory() -> None:
     ]
 
 
-def test_certain_is_with_the_error_and_the_largest_context() -> None:
+def test_a_certain_batch_includes_error_and_context() -> None:
     memory = find(CARDS["24 GB"]).memory_bytes
     most = (memory - context(H100)[1]) / 1.1 - 100 * MIB  # of which 100 MiB are reserved beside
     for size, answer in ((most - MIB, "4"), (most + MIB, "2")):

@@ -38,7 +38,7 @@ def test_a_simulation_has_two_sizes_and_a_plan_one() -> None:
     assert df.isna().loc[df["strategy"] == "pool_off", "used_bytes"].all()
 
 
-def test_the_public_function_returns_what_is_kept(tmp_path: Path) -> None:
+def test_planned_returns_the_cached_predictions(tmp_path: Path) -> None:
     store.write(tmp_path, simulated("fp32", 100))
     df = framebench.planned(tmp_path)
     assert list(df.columns) == [column.name for column in COLUMNS]

@@ -13,7 +13,7 @@ def larger(count: int) -> dict[str, object]:
     return {"peak_bytes": (12 + count) * MIB, "parts": PARTS | {"temporaries": (7 + count) * MIB}}
 
 
-def test_what_is_larger_than_the_device_does_not_fit() -> None:
+def test_a_peak_above_the_memory_does_not_fit() -> None:
     small, huge = planned(), planned(**larger(100 * 1024))
     assert table.share(small, H100) == "0.0%"
     assert table.share(huge, H100).endswith("does not fit")

@@ -63,7 +63,7 @@ def test_the_device_decides_the_plan(compiler: Environment) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_planned_says_why(compiler: Environment) -> None:
+def test_jax_cases_that_cannot_be_planned_have_a_reason(compiler: Environment) -> None:
     asked = [f"{TRAIN.format(name)}@{H100}" for name in ("no_jit", "pool_off", "sdpa_cudnn")]
     asked.append(f"transformer/jax/generate/static_cache/b4/tiny@{H100}")
     for told in plans(compiler, *asked).values():
@@ -71,7 +71,7 @@ def test_what_cannot_be_planned_says_why(compiler: Environment) -> None:
         assert len(told["reason"]) > 20
 
 
-def test_what_xla_refuses_is_an_answer_and_what_it_breaks_at_is_not() -> None:
+def test_xla_out_of_memory_is_a_refusal_and_other_errors_are_failures() -> None:
     hbm = "Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm. Exceeded hbm capacity by 4.75G."
     single = "RESOURCE_EXHAUSTED: Allocation (size=85899345920) would exceed memory (size=17179869184) :: %s2"
     other = "UNIMPLEMENTED: Unsupported algorithm on the current device(s): ALG_DOT_BF16_BF16_F32"

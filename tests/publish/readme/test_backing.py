@@ -24,7 +24,7 @@ FINITE = measured({})
 BY_ONE_FRAMEWORK = measured({"loss": 1e-8}, against="torch alone")  # in float64, by `dev golden --unconfirmed`
 
 
-def test_a_case_of_the_session_is_a_float32_reference_and_no_error_means_none() -> None:
+def test_the_kind_of_reference_is_read_from_the_verification() -> None:
     found = [find_reference(one) for one in (IN_FLOAT64, IN_FLOAT32, FINITE, BY_ONE_FRAMEWORK)]
     assert found == ["float64", "float32", "none", "float64"]
 

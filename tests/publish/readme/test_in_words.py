@@ -46,7 +46,7 @@ def test_the_least_memory_is_of_all_proven_strategies_and_says_that_it_was_not_t
     assert line.endswith(f"{first}, or 150 MiB with `checkpoint` (75% of `fp32`, 1.30 x the time).")
 
 
-def test_what_this_machine_did_not_time_another_of_its_kind_did() -> None:
+def test_missing_times_come_from_another_machine_of_the_same_kind() -> None:
     never: list[list[float]] = [[float("nan")] * 8] * 5
     mine, other = (
         frames.frame(blocks([(FP32, steady(1.0)), (ACCUMULATE, times)], peaks=sizes(200, 100)))

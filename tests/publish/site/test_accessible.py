@@ -25,7 +25,7 @@ VIEWS = [
 
 @in_a_browser
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
-def test_no_page_keeps_a_reader_out(site: Path, audited: Any, width: int, scheme: str) -> None:
+def test_pages_have_no_accessibility_violations(site: Path, audited: Any, width: int, scheme: str) -> None:
     audited.set_viewport_size({"width": width, "height": 900})
     audited.emulate_media(color_scheme=scheme)
     pages = one_of_each_kind(site)
@@ -39,7 +39,7 @@ def test_no_page_keeps_a_reader_out(site: Path, audited: Any, width: int, scheme
 
 @in_a_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_what_is_planted_is_found(site: Path, audited: Any, scheme: str) -> None:
+def test_the_accessibility_check_finds_planted_violations(site: Path, audited: Any, scheme: str) -> None:
     audited.emulate_media(color_scheme=scheme)
     audited.goto((site / "machines" / "lab" / "reports.html").as_uri())
     audited.evaluate("html => document.querySelector('main').insertAdjacentHTML('beforeend', html)", "".join(PLANTED.values()))

@@ -69,7 +69,7 @@ def test_the_answer_follows_the_budget(first: Path, tab: Any) -> None:
 
 
 @in_a_browser
-def test_a_question_has_an_address_and_lists_offer_what_there_is(first: Path, tab: Any) -> None:
+def test_a_question_is_kept_in_the_url(first: Path, tab: Any) -> None:
     tab.goto(first.as_uri())
     batch = tab.locator("select[name=batch]")
     assert batch.locator("option").all_inner_texts() == ["4, size tiny", "8, size tiny"], "the one with most strategies first"
@@ -84,7 +84,7 @@ def test_a_question_has_an_address_and_lists_offer_what_there_is(first: Path, ta
 
 @in_a_browser
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_mark_tells_its_numbers_and_leads_to_its_case(first: Path, tab: Any, width: int) -> None:
+def test_a_mark_shows_its_numbers_and_links_to_its_case(first: Path, tab: Any, width: int) -> None:
     tab.set_viewport_size({"width": width, "height": 900})
     tab.goto(first.as_uri())
     boxes = tab.eval_on_selector_all("#chart a", "all => all.map(a => a.getBoundingClientRect().toJSON())")
@@ -107,7 +107,7 @@ def test_without_scripts_the_answer_and_the_pictures_are_there(first: Path, brow
     page.close()
 
 
-def test_the_least_memory_is_that_of_every_other_answer() -> None:
+def test_the_least_memory_agrees_with_the_answer_command() -> None:
     """Of the committed records: the rows of the data that are marked, against `answers.least` of the same group."""
     (machine,) = machines(Results(RESULTS).records, Results(RESULTS))[:1]
     group = next(front.groups(machine))
@@ -126,7 +126,7 @@ def shapes() -> list[str]:
     return [part.split('"')[1] for part in block.replace("{", ",").split(",") if part.strip().startswith('"')]
 
 
-def test_nothing_that_is_clicked_lies_in_what_is_clicked(first: Path) -> None:
+def test_no_link_lies_inside_another_control(first: Path) -> None:
     """A link within a summary or a button is out of reach for a keyboard and for a screen reader."""
     workload = first.parent / "machines" / "lab" / "transformer.html"
     assert "<summary>Evaluation: " in workload.read_text()
@@ -135,7 +135,7 @@ def test_nothing_that_is_clicked_lies_in_what_is_clicked(first: Path) -> None:
         assert not [text for _, text in inside if re.search(r"<(a|button|input|select)\b", text)], path
 
 
-def test_text_of_records_stays_data(tmp_path: Path) -> None:
+def test_text_of_records_is_escaped_in_scripts(tmp_path: Path) -> None:
     keep(tmp_path / "results", iter([made("fp32", MIB, [1.0], where={"versions": {"torch": EVIL}, "command": EVIL})]))
     results = Results(tmp_path / "results")
     text = front.script(machines(results.records, results))

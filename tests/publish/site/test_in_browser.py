@@ -21,7 +21,7 @@ def test_every_page_opens_from_a_file(site: Path, tab: Any) -> None:
 
 
 @in_a_browser
-def test_trouble_would_be_seen(site: Path, tab: Any) -> None:
+def test_the_page_check_detects_requests_errors_and_overflow(site: Path, tab: Any) -> None:
     """The check above can fail: a page that asks for something elsewhere, complains and is too wide is caught."""
     page = site.parent / "bad.html"
     head = (

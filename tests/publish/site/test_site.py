@@ -61,7 +61,7 @@ def test_a_claim_names_the_record_of_a_case_that_has_no_page_without_a_link(tmp_
     assert {case for _, case in page.context()["records"]} == {"", names[0]}
 
 
-def test_every_image_says_what_it_shows(site: Path) -> None:
+def test_every_image_has_an_alternative_text(site: Path) -> None:
     """A text of its own for each picture, and each drawing in a page has a name for those who do not see it."""
     pictures = [tag for path in site.rglob("*.html") for tag in re.findall(r"<img[^>]*>", path.read_text())]
     assert pictures
@@ -70,7 +70,7 @@ def test_every_image_says_what_it_shows(site: Path) -> None:
     assert all("aria-label=" in tag or "hidden" in tag for tag in drawings)
 
 
-def test_style_and_script_ask_for_nothing() -> None:
+def test_style_and_script_load_nothing_external() -> None:
     for file in (ROOT / "framebench/publish/site/static").iterdir():
         assert not re.search(r"url\(|@import|https?:|fetch\(|import\b.*from", file.read_text()), file
 
@@ -126,7 +126,7 @@ def test_differences_within_the_noise_are_none() -> None:
     assert headline(*in_blocks([base, close, unseen])) == ["none lower"], "the same difference in every block"
 
 
-def test_what_shares_no_block_is_never_the_shortest() -> None:
+def test_cases_without_a_common_block_are_never_the_fastest() -> None:
     assert headline(made("fp32", 1000, [1.0]), made("amp_bf16", 500, [0.1])) == ["none shorter"]
 
 
@@ -142,13 +142,13 @@ def test_figures_and_claims_are_there(site: Path) -> None:
     assert all((lab / link).read_text().count("<dt>recommendation</dt>") == 1 for link in linked)
 
 
-def test_rows_without_numbers_stay_with_their_reason(site: Path) -> None:
+def test_failed_cases_are_listed_with_their_reason(site: Path) -> None:
     text = Page(site / "machines" / "lab" / "transformer.html").text
     assert "torch accumulate: oom: memory ran out" in text
     assert "torch keep_grads: crashed: signal 11" in text
 
 
-def test_a_hostile_record_is_only_text(site: Path) -> None:
+def test_hostile_records_are_escaped(site: Path) -> None:
     hostile = 0
     for path in site.rglob("*.html"):
         page = Page(path)
@@ -164,7 +164,7 @@ def test_a_hostile_record_is_only_text(site: Path) -> None:
     assert "{{ 7 * 7 }}" in Page(site / case_page(EVIL_MACHINE, "transformer/torch/train/fp32/b4/tiny")).text
 
 
-def test_a_case_that_is_a_path_gets_no_page(tmp_path: Path) -> None:
+def test_a_case_id_with_path_parts_writes_no_page(tmp_path: Path) -> None:
     keep(tmp_path / "results", iter([made("fp32", 2**20, [1.0, 1.0])]))
     file = next((tmp_path / "results").rglob("*.json"))
     evil = json.loads(file.read_text()) | {"case": "../../../../x/torch/train/fp32/b4/tiny"}
@@ -179,17 +179,17 @@ NAMES = st.text(max_size=300) | st.text(alphabet="./aA-_ \\", max_size=12)
 
 
 @given(NAMES, NAMES)
-def test_names_are_safe_and_differ(one: str, other: str) -> None:
+def test_slugs_are_safe_and_distinct(one: str, other: str) -> None:
     assert re.fullmatch(r"[a-z0-9_-][a-z0-9._-]{0,120}", slug(one))
     assert ".." not in slug(one)
     assert (slug(one) == slug(other)) == (one == other)
 
 
-def test_anchors_of_one_page_differ() -> None:
+def test_anchors_of_a_page_are_distinct() -> None:
     assert len(set(anchors(["a", "a", "a/b", "a.b", "A"]))) == 5
 
 
-def test_only_a_site_is_replaced(tmp_path: Path) -> None:
+def test_a_folder_without_a_site_is_never_overwritten(tmp_path: Path) -> None:
     elsewhere = made("fp32", 2**20, [1.0, 1.0], where={"machine": "elsewhere"})
     keep(tmp_path / "results", iter([made("fp32", 2**20, [1.0, 1.0]), elsewhere]))
     target, results = tmp_path / "site", Results(tmp_path / "results")
@@ -231,7 +231,7 @@ def test_releases_are_a_page_of_their_own(tmp_path: Path) -> None:
     assert asv.releases(records[:1], []) == []
 
 
-def test_asv_is_asked_only_if_a_machine_has_two_commits(tmp_path: Path) -> None:
+def test_asv_publishes_only_with_two_commits(tmp_path: Path) -> None:
     for name in ("one/0123-env.json", "one/0123-other.json", "one/machine.json", "two/4567-env.json"):
         (tmp_path / "asv" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "asv" / name).write_text("{}")

@@ -71,7 +71,7 @@ def undecided() -> list[Record]:
         (list(lab()), "50% of the peak, not timed, with", "-"),
     ],
 )  # fmt: skip
-def test_the_answer_says_what_is_known_of_times(found: list[Record], said: str, time: str) -> None:
+def test_the_answer_shows_how_sure_its_times_are(found: list[Record], said: str, time: str) -> None:
     mine = pictures(*(r for r in found if r.parsed.batch == 4))
     assert mine.answer == [("PyTorch", said, "checkpoint", CHECKPOINT)]
     (first, cells), *_ = mine.map
@@ -80,7 +80,7 @@ def test_the_answer_says_what_is_known_of_times(found: list[Record], said: str, 
     assert {p.case for panel in mine.panels for p in panel.points} >= {CHECKPOINT}
 
 
-def test_the_front_is_what_nothing_beats() -> None:
+def test_the_front_has_the_points_that_no_other_beats() -> None:
     (panel,) = pictures(*in_blocks(r for r in lab() if r.parsed.batch == 4)).panels
     assert {point.name for point in panel.points if point.best} == {"checkpoint", "fp32", "amp_bf16"}
     x = {point.name: point.x for point in panel.points}
@@ -109,7 +109,7 @@ def show(tab: Any, site: Path, page: Path | str, width: int = 1280, height: int 
 
 
 @in_a_browser
-def test_the_answer_is_seen_at_once_on_a_phone(seen: Path, tab: Any) -> None:
+def test_the_answer_is_visible_on_a_phone_without_scrolling(seen: Path, tab: Any) -> None:
     show(tab, seen, "index.html", 390, 844)
     answer = tab.locator("#said")
     assert "The least memory is 100 MiB: PyTorch with checkpoint" in answer.inner_text()
@@ -140,7 +140,7 @@ def test_nothing_is_clipped(seen: Path, tab: Any, page: Path | str) -> None:
 
 
 @in_a_browser
-def test_one_table_and_a_choice(seen: Path, tab: Any) -> None:
+def test_one_table_is_filtered_by_its_selectors(seen: Path, tab: Any) -> None:
     """Training at the batch of most strategies comes first; other rows are there and not shown."""
     show(tab, seen, WORKLOAD)
     table = tab.locator("#cases")
@@ -153,7 +153,7 @@ def test_one_table_and_a_choice(seen: Path, tab: Any) -> None:
     assert not tab.trouble
 
 
-def test_a_case_whose_newest_record_has_no_times_shows_those_of_its_newest_block() -> None:
+def test_times_come_from_the_newest_timed_block() -> None:
     timed = [r for r in in_blocks([made("fp32", 200 * MIB, [1.0, 1.1])]) if r.turns]
     when = datetime(2027, 1, 1, tzinfo=UTC)
     untimed = timed[-1].model_copy(
