@@ -1,10 +1,9 @@
 """What the worker asks of a framework. A new framework is one subclass, its switches, and one model file per workload.
 
 A *switch* is the function that turns a strategy on in one framework: `switch(adapter, **options)` is called before anything
-is built, and sets or wraps the parts that the adapter's build and step look at (`parts.py`). It returns a *proof*, which is
-called once the case was measured, with the *evidence*: what one more step counted (`Adapter.observe`). The proof may make
-steps of its own, adds to the evidence what it counts in them, and says whether the strategy was really on. All that it
-looked at is in the record, so that a reader can judge too.
+is built, and sets or wraps the parts that the adapter's build and step look at (`parts.py`). It returns a *proof*
+(`proof.py`), which judges the *evidence* once the case was measured: what one more step counted (`Adapter.observe`). The
+proof may make steps of its own, adds to the evidence what it counts in them, and says whether the strategy was really on.
 """
 
 from __future__ import annotations
@@ -24,13 +23,12 @@ import numpy as np
 from framebench.adapters.holders import array_storage, globals_of, held
 from framebench.adapters.loading import Loader
 from framebench.adapters.parts import Hooks, Ledger
+from framebench.adapters.proof import Evidence, Proof, judge_parts
 from framebench.instruments import host, limits
 from framebench.models.spec import OWN
 from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect
 
-Evidence = dict[str, Any]  # what was counted, by name: numbers, texts, and lists and dictionaries of them, as JSON takes them
-Proof = Callable[[Evidence], bool]
 Switch = Callable[..., Proof]
 Batch = tuple[Any, Any]  # inputs and targets, as the framework takes them
 
@@ -111,16 +109,20 @@ class Adapter(ABC):
 
     def build(self) -> None:
         """Switch the strategy on, then make model, optimizer and inputs. Raises IncompatibleStrategies."""
-        self.proofs: dict[str, Proof] = {}
-        for part in self.case.parts:
-            with self.ledger.by(part.name):
-                self.proofs[part.name] = self.switch(part.how)(self, **part.options)
-        self.ledger.finish()
+        self.switch_on()
         self.make()
         self.before_first_step()
         if self.counts_blocks():
             unseen = self.unseen_bytes(self.named_elsewhere()) - self.library_bytes_told()
             self.unseen_before_steps = max(0, unseen)
+
+    def switch_on(self) -> None:
+        """Turn every part of the strategy on, and keep what proves it. Raises IncompatibleStrategies."""
+        self.proofs: dict[str, Proof] = {}
+        for part in self.case.parts:
+            with self.ledger.by(part.name):
+                self.proofs[part.name] = self.switch(part.how)(self, **part.options)
+        self.ledger.finish()
 
     def switch(self, how: str) -> Switch:
         """Return the function that turns a part of a strategy on. Raises LookupError."""
@@ -174,11 +176,7 @@ class Adapter(ABC):
 
     def effect(self) -> StrategyEffect:
         """Observe one more step, and ask every part of the strategy for its proof."""
-        evidence = self.observe()
-        proven = {name: bool(proof(evidence)) for name, proof in self.proofs.items()}
-        if len(proven) > 1:
-            evidence["proven"] = proven
-        return StrategyEffect(all(proven.values()), evidence)
+        return judge_parts(self.proofs, self.observe())
 
     inputs: Batch  # set by make()
     stream: list[Batch]  # `varlen`: set by make()

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from itertools import cycle
 from typing import Any
 
-from framebench.adapters.base import Adapter, Evidence, Proof
+from framebench.adapters.base import Adapter
+from framebench.adapters.proof import Evidence, Proof, check, equal_to, expect
 from framebench.suite.case import Case
 
 Both = tuple[Any, Any]  # keys and values, (batch, head, tokens, width / heads) each
@@ -89,7 +90,8 @@ class Generation:
         """Of each number in the cache."""
         return 4
 
-    def evidence(self) -> Evidence:
+    def count_tokens(self, _: Evidence) -> Evidence:
+        """Return how many tokens the last step has computed, and the size of the cache."""
         return {
             "tokens_decoded": self.case.decoded,
             "tokens_computed": self.computed,
@@ -104,20 +106,23 @@ def bytes_by_formula(case: Case, number_bytes: int) -> int:
     return int(2 * c.layers * c.width * c.length * case.batch * number_bytes)
 
 
-def computed_once(e: Evidence) -> bool:
-    """Each token, by every block; and the cache is as large as it must be."""
-    once = e["tokens_computed"] == e["tokens_decoded"] == e["forward_passes"]
-    return bool(
-        once and e["block_runs"] == e["blocks"] * e["forward_passes"] and e["cache_bytes"] == e["cache_bytes_by_formula"]
+def expect_computed_once(generation: Generation) -> Proof:
+    """Return a proof that every block computed each token once, and that the cache is as large as it must be."""
+
+    def each_block_ran_once(e: Evidence) -> bool:
+        return bool(e["block_runs"] == e["blocks"] * e["forward_passes"])
+
+    proof = expect(
+        tokens_computed=equal_to("tokens_decoded"),
+        forward_passes=equal_to("tokens_decoded"),
+        cache_bytes=equal_to("cache_bytes_by_formula"),
     )
+    once = check(each_block_ran_once, "each block ran once in a forward pass")
+    return (proof & once).counting(generation.count_tokens)
 
 
-def computed_anew(generation: Generation) -> Proof:
-    """Each token is computed with all those before it."""
-
-    def proof(e: Evidence) -> bool:
-        e |= generation.evidence()
-        anew = sum(range(generation.prompt + 1, generation.config.length + 1))
-        return bool(e["tokens_computed"] == anew and e["forward_passes"] == e["tokens_decoded"])
-
-    return proof
+def expect_recomputed(generation: Generation) -> Proof:
+    """Return a proof that each token was computed with all those before it."""
+    tokens = sum(range(generation.prompt + 1, generation.config.length + 1))
+    proof = expect(tokens_computed=tokens, forward_passes=equal_to("tokens_decoded"))
+    return proof.counting(generation.count_tokens)

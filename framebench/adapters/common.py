@@ -6,8 +6,9 @@ import gc
 import math
 from collections import Counter
 
-from framebench.adapters.base import Adapter, Evidence, Proof, Switches, lengths_of
-from framebench.adapters.loading import Loader
+from framebench.adapters.base import Adapter, Switches, lengths_of
+from framebench.adapters.loading import Loader, expect_loader
+from framebench.adapters.proof import Evidence, Proof, above, at_most, below, expect, other_than
 from framebench.models.spec import STREAM
 
 switch = Switches()
@@ -15,20 +16,27 @@ switch = Switches()
 
 @switch
 def variant(adapter: Adapter) -> Proof:
-    """The case's configuration is the variant's already; the proof counts what was built."""
+    """Prove that the variant's model was built: the case's configuration is the variant's already."""
     workload, case = adapter.workload, adapter.case
+    declared = workload.parameter_count(case.config)
 
-    def proof(evidence: Evidence) -> bool:
-        plain, declared = (workload.parameter_count(c) for c in (workload.config(case.size), case.config))
-        evidence["parameters"], evidence["parameters_of_the_plain_model"] = adapter.parameter_count(), plain
-        return adapter.parameter_count() == declared != plain
+    def count_parameters(_: Evidence) -> Evidence:
+        plain_config = workload.config(case.size)
+        return {
+            "parameters": adapter.parameter_count(),
+            "parameters_of_the_plain_model": workload.parameter_count(plain_config),
+        }
 
-    return proof
+    proof = expect(parameters=declared, parameters_of_the_plain_model=other_than(declared))
+    return proof.counting(count_parameters)
 
 
 @switch
 def collector(adapter: Adapter, mode: str = "", every: int = 0) -> Proof:
-    """Python's garbage collector off, frozen before the first step, or called after every so many steps and else off."""
+    """Switch Python's garbage collector off, or freeze it before the first step.
+
+    With `every` it is called after every so many steps, and else off.
+    """
 
     def collect() -> None:
         if adapter.steps % every == 0:
@@ -46,70 +54,89 @@ def collector(adapter: Adapter, mode: str = "", every: int = 0) -> Proof:
     if every:
         adapter.after_step.append(collect)
 
-    def proof(evidence: Evidence) -> bool:
-        before, steps = adapter.collections.copy(), 2 * max(every, 1)
-        for _ in range(steps):
+    def watch_collections(_: Evidence) -> Evidence:
+        before = adapter.collections.copy()
+        steps = 2 * max(every, 1)
+        for _step in range(steps):
             adapter.step()
         adapter.synchronize()
-        seen = {g: n - before[g] for g, n in adapter.collections.items() if n > before[g]}
-        evidence |= {"steps_watched": steps, "collections": seen, "frozen_objects": gc.get_freeze_count()}
-        if mode == "frozen":
-            return gc.isenabled() and evidence["frozen_objects"] > 1000
-        return seen == ({"generation 2": steps // every} if every else {})
+        collections = dict(adapter.collections - before)  # without generations that were not collected
+        return {
+            "steps_watched": steps,
+            "collections": collections,
+            "collector_enabled": gc.isenabled(),
+            "frozen_objects": gc.get_freeze_count(),
+        }
 
-    return proof
+    if mode == "frozen":
+        proof = expect(collector_enabled=True, frozen_objects=above(1000))
+    else:
+        proof = expect(collections={"generation 2": 2} if every else {})
+    return proof.counting(watch_collections)
 
 
 @switch
 def loading(adapter: Adapter, mode: str) -> Proof:
-    """`pipeline`: where the batches come from."""
-    adapter.before_first_step.append(lambda: setattr(adapter, "loader", Loader(adapter.case, mode, adapter.put)))
+    """Take the batches of `pipeline` from a loader of this mode."""
 
-    def proof(evidence: Evidence) -> bool:
+    def start_loader() -> None:
+        adapter.loader = Loader(adapter.case, mode, adapter.put)
+
+    adapter.before_first_step.append(start_loader)
+
+    def count_batches(_: Evidence) -> Evidence:
         assert adapter.loader
         before = adapter.loader.made
-        for _ in range(3):
+        for _step in range(3):
             adapter.step()
         adapter.synchronize()
-        evidence |= {**adapter.loader.counted(), "batches_prepared_by_3_steps": adapter.loader.made - before}
-        prepared = evidence["batches_prepared_by_3_steps"]
-        as_many = {"whole": prepared == 0, "whole_every_step": prepared == 3 * STREAM}
-        return adapter.loader.worked_as(mode) and as_many.get(mode, 0 < prepared < STREAM)
+        prepared = {"batches_prepared_by_3_steps": adapter.loader.made - before}
+        return adapter.loader.counted() | prepared
 
-    return proof
+    in_3_steps = {"whole": 0, "whole_every_step": 3 * STREAM}.get(mode, (above(0), below(STREAM)))
+    proof = expect_loader(mode) & expect(batches_prepared_by_3_steps=in_3_steps)
+    return proof.counting(count_batches)
 
 
 @switch
 def stream(adapter: Adapter) -> Proof:
-    """`varlen`: the adapter's make() asks the workload for the stream in the way that the strategy is called."""
+    """Prove that batches of `varlen` have the shapes that the strategy is called by.
 
-    def proof(evidence: Evidence) -> bool:
-        case = adapter.case
+    The adapter's make() asks the workload for the stream in that way.
+    """
+
+    def count_shapes(_: Evidence) -> Evidence:
         batches = [x for x, _ in adapter.stream]
-        shapes = len({tuple(x.shape) for x in batches})
-        evidence |= {"batches": len(batches), "distinct_shapes": shapes, "tokens": sum(math.prod(x.shape) for x in batches)}
-        evidence["padding_share"] = 1 - case.work / evidence["tokens"]
-        return {"padded": shapes == 1, "bucketed": shapes <= 4}.get(lengths_of(case), shapes > 1)
+        tokens = sum(math.prod(x.shape) for x in batches)
+        return {
+            "batches": len(batches),
+            "distinct_shapes": len({tuple(x.shape) for x in batches}),
+            "tokens": tokens,
+            "padding_share": 1 - adapter.case.work / tokens,
+        }
 
-    return proof
+    expected = {"padded": 1, "bucketed": at_most(4)}.get(lengths_of(adapter.case), above(1))
+    return expect(distinct_shapes=expected).counting(count_shapes)
 
 
 @switch
 def factored(adapter: Adapter) -> Proof:
-    """The case's optimizer is Adafactor already; the proof counts what it keeps."""
+    """Prove that Adafactor, the case's optimizer already, keeps less than one number for each of a matrix."""
 
-    def proof(evidence: Evidence) -> bool:
+    def count_numbers(_: Evidence) -> Evidence:
         shapes = {p.name: p.shape for p in adapter.workload.params(adapter.config) if p.trainable}
-        kept: Counter[str] = Counter()
+        numbers: Counter[str] = Counter()
         for state in adapter.states():
-            kept[state.name] += state.array.size
+            numbers[state.name] += state.array.size
+        expected = {name: adapter.case.optimizer.numbers(shape) for name, shape in shapes.items()}
+        every_name = numbers.keys() | expected.keys()
         matrices = [name for name, shape in shapes.items() if len(shape) > 1]
-        evidence |= {
+        return {
             "matrices": len(matrices),
             "numbers_of_matrices": sum(math.prod(shapes[name]) for name in matrices),
-            "numbers_kept_of_them": sum(kept[name] for name in matrices),
+            "numbers_kept_of_them": sum(numbers[name] for name in matrices),
+            "weights_with_other_numbers": sum(numbers.get(n) != expected.get(n) for n in every_name),
         }
-        expected = {name: adapter.case.optimizer.numbers(shape) for name, shape in shapes.items()}
-        return kept == expected and 0 < evidence["numbers_kept_of_them"] < evidence["numbers_of_matrices"]
 
-    return proof
+    proof = expect(numbers_kept_of_them=(above(0), below("numbers_of_matrices")), weights_with_other_numbers=0)
+    return proof.counting(count_numbers)

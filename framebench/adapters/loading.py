@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from framebench.adapters.proof import Evidence, Proof, expect
 from framebench.models.spec import SEED, STREAM
 from framebench.suite.case import Case
 
@@ -80,7 +81,8 @@ class Loader:
         """Of the raw images, wherever they are."""
         return self.images.nbytes
 
-    def counted(self) -> dict[str, Any]:
+    def counted(self) -> Evidence:
+        """Return how the batches so far were prepared."""
         counts = {"batches_prepared": self.made, "buffers": len(self.buffers), "raw_bytes": self.nbytes}
         return counts | {"memory_mapped": self.mapped, "beside_the_step": self.beside()}
 
@@ -92,13 +94,15 @@ class Loader:
         """Whether another thread than the one that steps prepares the batches."""
         return threading.get_ident() not in self.threads
 
-    def worked_as(self, mode: str) -> bool:
-        """Whether what was counted is what the mode promises."""
-        if self.mapped != (mode in MAPPED) or self.beside() != (mode in BESIDE):
-            return False
-        if mode == "whole":
-            return self.made == STREAM
-        return len(self.buffers) == 1 if mode == "reused" else True
+
+def expect_loader(mode: str) -> Proof:
+    """Return what `Loader.counted` must say of this mode."""
+    proof = expect(memory_mapped=mode in MAPPED, beside_the_step=mode in BESIDE)
+    if mode == "whole":
+        proof &= expect(batches_prepared=STREAM)
+    elif mode == "reused":
+        proof &= expect(buffers=1)
+    return proof
 
 
 def _made_for(loader: weakref.ref[Loader]) -> Iterator[Any]:

@@ -6,17 +6,20 @@ float32 has 24 bits for a number, TensorFloat-32 and float16 have 11, bfloat16 h
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+
+from framebench.adapters.proof import Evidence, above, below, check, expect
 
 NUMBER = 1 + 2.0**-12
 LIMIT = 2.0**-13  # of a relative error: rounding both operands makes 2**-11, float32's sums about 2**-20
 Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def errors(product: Multiply, convolution: Multiply) -> dict[str, float]:
-    """Largest relative error of each. The matrices are 128 x 128; the convolution without padding is one of
+def measure_errors(product: Multiply, convolution: Multiply) -> Evidence:
+    """Return the largest relative error of each.
+
+    The matrices are 128 x 128; the convolution without padding is one of
     (batch, channel, height, width) = (8, 64, 32, 32) with (out, in, height, width) = (64, 64, 3, 3): of a smaller one cuDNN
     multiplies in float32 where it may round, as it did on an H200."""
 
@@ -31,11 +34,13 @@ def errors(product: Multiply, convolution: Multiply) -> dict[str, float]:
     }
 
 
-def exact(errors: dict[str, Any]) -> bool:
-    """Neither was rounded."""
-    return max(errors["error_of_a_product"], errors["error_of_a_convolution"]) < LIMIT
+EXACT = expect(error_of_a_product=below(LIMIT), error_of_a_convolution=below(LIMIT))  # neither was rounded
+ROUNDED = expect(error_of_a_product=above(LIMIT), error_of_a_convolution=above(LIMIT))  # both were
 
 
-def rounded(errors: dict[str, Any]) -> bool:
-    """Both were."""
-    return min(errors["error_of_a_product"], errors["error_of_a_convolution"]) > LIMIT
+def some_are_rounded(e: Evidence) -> bool:
+    """Return whether products or convolutions are rounded."""
+    return bool(max(e["error_of_a_product"], e["error_of_a_convolution"]) >= LIMIT)
+
+
+SOME_ROUNDED = check(some_are_rounded, "products or convolutions are rounded")

@@ -9,7 +9,17 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from framebench.records.provenance import as_machine
 from framebench.strategies.strategy import FRAMEWORKS
@@ -175,6 +185,14 @@ class Record(Part):
         """Refuse a text that is no case id."""
         case_of(text)
         return text
+
+    @field_serializer("effect", mode="wrap")
+    def leave_out_no_reason(self, effect: StrategyEffect | None, dump: SerializerFunctionWrapHandler) -> dict[str, Any] | None:
+        """Dump an effect without its reason where it has none, as records did before there were reasons."""
+        fields: dict[str, Any] | None = dump(effect)
+        if fields is not None and fields.get("reason") is None:
+            fields.pop("reason", None)
+        return fields
 
     @model_validator(mode="after")
     def times_are_of_turns(self) -> Self:

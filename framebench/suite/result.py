@@ -93,6 +93,7 @@ class StrategyEffect:
 
     proven: bool
     evidence: dict[str, Any]
+    reason: str | None = None  # which expectation failed, where it is not proven; older records have none
 
 
 @dataclass(frozen=True)

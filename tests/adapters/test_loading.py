@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from framebench.adapters.loading import BESIDE, MAPPED, Loader, prefetched
+from framebench.adapters.loading import BESIDE, MAPPED, Loader, expect_loader, prefetched
 from framebench.models.spec import STREAM
 from framebench.suite.case import Case
 
@@ -30,10 +30,12 @@ def test_a_loader_works_as_its_own_mode(mode: str) -> None:
     loader = Loader(CASE, mode, plain)
     for _ in range(3):
         loader.next()
-    assert loader.worked_as(mode)
-    assert loader.counted()["memory_mapped"] == (mode in MAPPED)
-    assert loader.counted()["beside_the_step"] == (mode in BESIDE)
-    assert not any(loader.worked_as(m) for m in MODES if (m in MAPPED, m in BESIDE) != (mode in MAPPED, mode in BESIDE))
+    counted = loader.counted()
+    assert expect_loader(mode).judge(counted).proven
+    assert counted["memory_mapped"] == (mode in MAPPED)
+    assert counted["beside_the_step"] == (mode in BESIDE)
+    others = [m for m in MODES if (m in MAPPED, m in BESIDE) != (mode in MAPPED, mode in BESIDE)]
+    assert not any(expect_loader(other).judge(counted).proven for other in others)
 
 
 @pytest.mark.parametrize(("mode", "made"), [("iterator", 3), ("whole", STREAM), ("whole_every_step", 3 * STREAM)])

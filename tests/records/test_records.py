@@ -38,7 +38,13 @@ made = st.builds(
     first_step_s=st.none() | st.floats(1e-9, 1e6),
     verification=st.none()
     | st.builds(Verification, passed=st.booleans(), relative_error=st.dictionaries(st.text(), st.none() | finite, max_size=3)),
-    effect=st.none() | st.builds(StrategyEffect, proven=st.booleans(), evidence=st.dictionaries(st.text(), size | st.text())),
+    effect=st.none()
+    | st.builds(
+        StrategyEffect,
+        proven=st.booleans(),
+        evidence=st.dictionaries(st.text(), size | st.text()),
+        reason=st.none() | st.text(),
+    ),
     log_tail=st.none() | st.text(),
     provenance=st.builds(
         provenance, session=st.text(), command=st.text(), machine=st.from_regex(r"[a-z]\w{0,9}", fullmatch=True)
@@ -55,6 +61,17 @@ def test_json_round_trip(one: Record) -> None:
 @given(made)
 def test_file_round_trip(tmp_path: Path, one: Record) -> None:
     assert store.read(store.write(one, tmp_path)) == one
+
+
+def test_an_effect_without_a_reason_is_dumped_without_the_field() -> None:
+    effect = {"proven": True, "evidence": {"blocks": 2}}
+    one = record(effect=StrategyEffect(**effect))
+    assert one.model_dump()["effect"] == effect
+
+
+def test_an_effect_that_is_not_proven_is_dumped_with_its_reason() -> None:
+    one = record(effect=StrategyEffect(False, {"blocks": 2}, "blocks: expected 3, observed 2"))
+    assert one.model_dump()["effect"]["reason"] == "blocks: expected 3, observed 2"
 
 
 def test_a_second_measurement_does_not_overwrite_the_first(tmp_path: Path) -> None:

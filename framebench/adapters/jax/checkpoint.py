@@ -13,9 +13,10 @@ import jax
 from flax import nnx
 from jax.extend.core import ClosedJaxpr
 
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import compiled_products, equations, products, reductions, with_batch
+from framebench.adapters.proof import Evidence, Proof, above, at_most, check, equal_to, expect
 from framebench.models.flax_blocks import Run, as_it_is
 
 switch = Switches()
@@ -66,49 +67,77 @@ def scannable(run: JaxAdapter) -> bool:
 
 @switch
 def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
-    """Products in the executable against those that were asked for and those of the same step without checkpointing.
+    """Recompute blocks, and compare the executable's products with those asked for, and those without checkpointing.
 
     The compiler may merge a recomputation with the original; the strategy is then off, whatever the program says. It also
     turns a few products into something else (outer ones of a single sample): then the executables are compared.
     """
     chosen = recomputed(run, every, every == 1 and scannable(run))
 
-    def proof(e: Evidence) -> bool:
+    def count_products(observed: Evidence) -> Evidence:
         plain = run.otherwise(model_options=_without_remat(run))
-        e["products_without"], e["blocks_recomputed"] = len(products(plain.jaxpr)), len(chosen)
-        again = e["products"] - e["products_without"]
-        missing = 0 if run.recipe.eager else e["products"] - sum(e["compiled_products"].values())
-        if missing > 0:
-            e["compiled_products_without"] = dict(compiled_products(plain.lower().compile(dict(run.recipe.compiler_options))))
+        counted: Evidence = {
+            "products_without": len(products(plain.jaxpr)),
+            "blocks_recomputed": len(chosen),
+        }
+        if not run.recipe.eager and products_missing(observed) > 0:
+            compiled = plain.lower().compile(dict(run.recipe.compiler_options))
+            counted["compiled_products_without"] = dict(compiled_products(compiled))
+        return counted
+
+    def none_are_merged(e: Evidence) -> bool:
+        """Return whether the executable lacks no product but those that it would lack without checkpointing."""
+        if run.recipe.eager:
+            return True
+        missing = products_missing(e)
+        if "compiled_products_without" in e:
             missing -= e["products_without"] - sum(e["compiled_products_without"].values())
-        return missing <= 0 < again
+        return missing <= 0
 
-    return proof
+    proof = expect(products=above("products_without"))
+    proof &= check(none_are_merged, "the compiler merges no recomputed product with the original")
+    return proof.counting(count_products)
 
 
-def _asked_reductions(jaxprs: list[ClosedJaxpr]) -> int:
+def products_missing(e: Evidence) -> int:
+    """Return how many products were asked for that are not in the executable."""
+    return int(e["products"] - sum(e["compiled_products"].values()))
+
+
+def _count_asked_reductions(jaxprs: list[ClosedJaxpr]) -> int:
     return sum(eq.primitive.name in ("reduce_sum", "reduce_max") for q in jaxprs for eq in equations(q))
 
 
 @switch
 def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
-    """No product is computed again, but for those of attention if `batched` ones are not saved. The rest is: the executable has
-    the plain step's products and more reductions, those of the norms. (Element-wise operations prove nothing: the compiler
-    repeats them as it likes.)"""
-    policies = jax.checkpoint_policies
-    recomputed(run, 1, scannable(run), policy=policies.dots_saveable if batched else policies.dots_with_no_batch_dims_saveable)
+    """Save products, and recompute the rest: attention, too, if products of `batched` matrices are not saved.
 
-    def proof(e: Evidence) -> bool:
+    The executable has the plain step's products and more reductions, those of the norms. (Element-wise operations prove
+    nothing: the compiler repeats them as it likes.)
+    """
+    policies = jax.checkpoint_policies
+    policy = policies.dots_saveable if batched else policies.dots_with_no_batch_dims_saveable
+    recomputed(run, 1, scannable(run), policy=policy)
+
+    def count_products(observed: Evidence) -> Evidence:
         without = run.otherwise(model_options=_without_remat(run))
-        asked = e["batched_products_recomputed"] = with_batch(run.jaxprs()) - with_batch([without.jaxpr])
+        counted: Evidence = {"batched_products_recomputed": with_batch(run.jaxprs()) - with_batch([without.jaxpr])}
         if run.recipe.eager:  # what was asked for is what ran
-            e["reductions"], e["reductions_without"] = map(_asked_reductions, (run.jaxprs(), [without.jaxpr]))
-            more = e["products"] - len(products(without.jaxpr))
+            counted["reductions"] = _count_asked_reductions(run.jaxprs())
+            counted["reductions_without"] = _count_asked_reductions([without.jaxpr])
+            counted["products_more"] = observed["products"] - len(products(without.jaxpr))
         else:
             plain = without.lower().compile(dict(run.recipe.compiler_options))
-            e["reductions"] = sum(reductions(c) for c in run.program.compiled.values())
-            e["reductions_without"], e["compiled_products_without"] = reductions(plain), dict(compiled_products(plain))
-            more = sum(e["compiled_products"].values()) - sum(e["compiled_products_without"].values())
-        return more == asked and (asked > 0) != batched and e["reductions"] > e["reductions_without"]
+            counted["reductions"] = sum(reductions(c) for c in run.program.compiled.values())
+            counted["reductions_without"] = reductions(plain)
+            counted["compiled_products_without"] = dict(compiled_products(plain))
+            before = sum(counted["compiled_products_without"].values())
+            counted["products_more"] = sum(observed["compiled_products"].values()) - before
+        return counted
 
-    return proof
+    proof = expect(
+        products_more=equal_to("batched_products_recomputed"),
+        batched_products_recomputed=at_most(0) if batched else above(0),
+        reductions=above("reductions_without"),
+    )
+    return proof.counting(count_products)

@@ -12,11 +12,12 @@ import numpy as np
 from flax import nnx
 from jax import Array
 
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
 from framebench.adapters.caches import bytes_by_formula
 from framebench.adapters.jax.accumulation import Tree
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import products, unique_bytes
+from framebench.adapters.proof import Evidence, Proof, at_most, equal_to, expect
 
 switch = Switches()
 
@@ -125,7 +126,8 @@ class Generation:
         self.collecting = False
         return np.concatenate(self.collected, 1).astype(np.float64)
 
-    def evidence(self) -> Evidence:
+    def count_tokens(self, _: Evidence) -> Evidence:
+        """Return how many tokens the last step's calls have computed, and the size of the cache."""
         shapes = [product.outvars[0].aval.shape for jaxpr in self.run.jaxprs() for product in products(jaxpr)]
         return {
             "tokens_decoded": self.run.case.decoded,
@@ -152,21 +154,18 @@ def generation(run: JaxAdapter, cached: bool) -> Generation:
 def static_cache(run: JaxAdapter) -> Proof:
     token_generator = generation(run, cached=True)
 
-    def proof(e: Evidence) -> bool:
-        """The executable's results share the memory of its arguments as far as the cache goes."""
-        e |= token_generator.evidence()
-        once = e["calls"] == e["tokens_decoded"] and e["tokens_of_a_call"] == 1
-        return once and e["cache_bytes"] == e["cache_bytes_by_formula"] <= e["aliased_bytes"]
-
-    return proof
+    proof = expect(
+        calls=equal_to("tokens_decoded"),
+        tokens_of_a_call=1,
+        # the executable's results share the memory of its arguments as far as the cache goes
+        cache_bytes=(equal_to("cache_bytes_by_formula"), at_most("aliased_bytes")),
+    )
+    return proof.counting(token_generator.count_tokens)
 
 
 @switch
 def no_cache(run: JaxAdapter) -> Proof:
     token_generator = generation(run, cached=False)
 
-    def proof(e: Evidence) -> bool:
-        e |= token_generator.evidence()
-        return e["calls"] == e["tokens_decoded"] and e["tokens_of_a_call"] == run.config.length and e["cache_bytes"] == 0
-
-    return proof
+    proof = expect(calls=equal_to("tokens_decoded"), tokens_of_a_call=run.config.length, cache_bytes=0)
+    return proof.counting(token_generator.count_tokens)

@@ -8,10 +8,11 @@ import jax
 import optax
 from jax.ad_checkpoint import checkpoint_name
 
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
 from framebench.adapters.jax.adapter import JaxAdapter, Tree
 from framebench.adapters.jax.checkpoint import recomputed, scannable
 from framebench.adapters.jax.program import equations
+from framebench.adapters.proof import Evidence, Proof, above, check, equal_to, expect
 
 switch = Switches()
 HOST = "pinned_host"
@@ -19,7 +20,10 @@ HOST = "pinned_host"
 
 @switch
 def offload(run: JaxAdapter) -> Proof:
-    """Each block's input waits in host memory, the rest of the block is recomputed."""
+    """Have each block's input wait in host memory, and recompute the rest of the block.
+
+    XLA:CPU drops the copies: its host memory and its device's are the same.
+    """
     policy = jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=[], names_which_can_be_offloaded=["input"], offload_src="device", offload_dst=HOST
     )
@@ -28,19 +32,27 @@ def offload(run: JaxAdapter) -> Proof:
     named = cache(lambda block: lambda self, *xs: block(self, *(checkpoint_name(x, "input") for x in xs)))
     run.recipe.model_options["remat"] = lambda i, block: remat(i, named(block))
 
-    def proof(e: Evidence) -> bool:
-        """XLA:CPU drops the copies: its host memory and its device's are the same."""
-        moved = [v.aval for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "device_put" for v in eq.outvars]
-        e["bytes_to_host"] = sum(a.size * a.dtype.itemsize for a in moved if "<host>" in str(a))
-        e["compiled_host_bytes"] = sum(c.memory_analysis().host_temp_size_in_bytes for c in run.program.compiled.values())
-        return e["bytes_to_host"] > 0 and e["compiled_host_bytes"] > 0
+    def count_bytes(_: Evidence) -> Evidence:
+        to_host = 0
+        for jaxpr in run.jaxprs():
+            for equation in equations(jaxpr):
+                if equation.primitive.name == "device_put":
+                    moved = [variable.aval for variable in equation.outvars]
+                    to_host += sum(a.size * a.dtype.itemsize for a in moved if "<host>" in str(a))
+        plans = [compiled.memory_analysis() for compiled in run.program.compiled.values()]
+        planned = sum(plan.host_temp_size_in_bytes for plan in plans)
+        return {"bytes_to_host": to_host, "compiled_host_bytes": planned}
 
-    return proof
+    return expect(bytes_to_host=above(0), compiled_host_bytes=above(0)).counting(count_bytes)
 
 
 @switch
 def optimizer_offload(run: JaxAdapter) -> Proof:
-    """https://docs.jax.dev/en/latest/notebooks/host-offloading.html"""
+    """Keep the optimizer's state in host memory.
+
+    As in https://docs.jax.dev/en/latest/notebooks/host-offloading.html. XLA:CPU drops the copies: its host memory and its
+    device's are the same.
+    """
     here, host = run.place(), run.place(HOST)
 
     def offloaded(inner: optax.GradientTransformation) -> optax.GradientTransformation:
@@ -53,14 +65,19 @@ def optimizer_offload(run: JaxAdapter) -> Proof:
     run.recipe.wrap("optimizer", offloaded)
     run.recipe.sharding = lambda what, shape: host if what == "state" else here
 
-    def proof(e: Evidence) -> bool:
-        """XLA:CPU drops the copies: its host memory and its device's are the same."""
+    def count_bytes(_: Evidence) -> Evidence:
         states = [a for a in jax.tree.leaves(run.optimizer_state) if a.ndim]
-        e["state_bytes"] = sum(a.nbytes for a in states)
-        e["state_bytes_on_host"] = sum(a.nbytes for a in states if a.sharding.memory_kind == HOST)
-        plans = [c.memory_analysis() for c in run.program.compiled.values()]
-        e["planned_on_host"] = max((m.host_argument_size_in_bytes for m in plans), default=0)
-        planned = run.recipe.eager or e["planned_on_host"] >= e["state_bytes"]  # an eager step has no plan
-        return planned and e["state_bytes"] == e["state_bytes_on_host"] > 0
+        plans = [compiled.memory_analysis() for compiled in run.program.compiled.values()]
+        return {
+            "state_bytes": sum(a.nbytes for a in states),
+            "state_bytes_on_host": sum(a.nbytes for a in states if a.sharding.memory_kind == HOST),
+            "planned_on_host": max((plan.host_argument_size_in_bytes for plan in plans), default=0),
+        }
 
-    return proof
+    def is_planned(e: Evidence) -> bool:
+        # an eager step has no plan
+        return bool(run.recipe.eager or e["planned_on_host"] >= e["state_bytes"])
+
+    proof = expect(state_bytes=above(0), state_bytes_on_host=equal_to("state_bytes"))
+    proof &= check(is_planned, "the executable takes the whole state from host memory")
+    return proof.counting(count_bytes)

@@ -5,7 +5,6 @@ What the proofs rest on: the equations that JAX traced (what was asked for) and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,16 +13,17 @@ import numpy as np
 from jax import lax
 
 from framebench.adapters import rounding
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.loss_scale import Scaled, with_loss_scale
 from framebench.adapters.jax.states import part_of_state
+from framebench.adapters.proof import Evidence, Proof, above, check, expect, none_but, only
 
 switch = Switches()
 
 
-def _errors_of_products(run: JaxAdapter) -> dict[str, float]:
-    """Compiled in the precision and by the options of the step."""
+def _measure_errors(run: JaxAdapter) -> Evidence:
+    """Measure how products are rounded that are compiled in the precision and by the options of the step."""
 
     def called(operator: Any) -> rounding.Multiply:
         def multiply(*operands: np.ndarray) -> np.ndarray:
@@ -33,64 +33,78 @@ def _errors_of_products(run: JaxAdapter) -> dict[str, float]:
 
         return multiply
 
-    return rounding.errors(called(lax.dot), called(lambda x, w: lax.conv(x, w, (1, 1), "VALID")))
+    return rounding.measure_errors(called(lax.dot), called(lambda x, w: lax.conv(x, w, (1, 1), "VALID")))
 
 
-def _single(e: Evidence) -> bool:
-    """Nothing but float32, as it was asked for and in what the compiler made of it (which leaves nothing of an eager step)."""
-    seen = (e["operands"], e["compiled_operands"], e["weight_dtypes"], e["state_dtypes"])
-    return set().union(*seen) == {"float32"}
+def is_float32(e: Evidence) -> bool:
+    """Return whether nothing but float32 was asked for, and is in what the compiler made of it.
+
+    The compiler leaves nothing of an eager step.
+    """
+    counted = (e["operands"], e["compiled_operands"], e["weight_dtypes"], e["state_dtypes"])
+    return set().union(*counted) == {"float32"}
 
 
-def _of_products(run: JaxAdapter, as_asked: Callable[[Evidence], bool]) -> Proof:
-    """Nothing but float32, and products that are rounded as they should be."""
+def expect_float32(run: JaxAdapter, errors: Proof) -> Proof:
+    """Return a proof that nothing but float32 is there, and that products are rounded as they should be."""
+    proof = check(is_float32, "operands, weights and optimizer states are in float32") & errors
+    return proof.counting(lambda _: _measure_errors(run))
 
-    def proof(e: Evidence) -> bool:
-        e |= _errors_of_products(run)
-        return _single(e) and as_asked(e)
 
-    return proof
+def is_asked_in_highest(e: Evidence) -> bool:
+    """Return whether both operands of each product are asked for in the highest precision."""
+    return all(precision.count("HIGHEST") == 2 for precision in e["precision"])
+
+
+def is_asked_in_high(e: Evidence) -> bool:
+    """Return whether both operands of each product are asked for in the high precision, and none in the highest."""
+    return all(p.count("HIGH") == 2 and "HIGHEST" not in p for p in e["precision"])
 
 
 @switch
 def fp32(run: JaxAdapter) -> Proof:
-    return _of_products(run, lambda e: all(p.count("HIGHEST") == 2 for p in e["precision"]) and rounding.exact(e))
+    """Compute in float32, without TensorFloat-32."""
+    asked = check(is_asked_in_highest, "products are asked for in the precision HIGHEST")
+    return expect_float32(run, asked & rounding.EXACT)
 
 
 @switch
 def tf32(run: JaxAdapter) -> Proof:
-    """JAX calls it HIGH. Products show whether the device rounds."""
+    """Allow TensorFloat-32, which JAX calls HIGH. Products show whether the device rounds."""
     run.recipe.precision = "tensorfloat32"
-
-    def high(e: Evidence) -> bool:
-        return all(p.count("HIGH") == 2 and "HIGHEST" not in p for p in e["precision"])
-
-    return _of_products(run, lambda e: high(e) and rounding.rounded(e))
+    asked = check(is_asked_in_high, "products are asked for in the precision HIGH")
+    return expect_float32(run, asked & rounding.ROUNDED)
 
 
 @switch
 def default(run: JaxAdapter) -> Proof:
-    """Where it rounds nothing it is `fp32` once more, and proves nothing."""
+    """Leave the precision of products as JAX has it.
+
+    Where that rounds nothing it is `fp32` once more, and proves nothing.
+    """
     run.recipe.precision = "default"
-    return _of_products(run, lambda e: not rounding.exact(e))
+    return expect_float32(run, rounding.SOME_ROUNDED)
 
 
-def mixed(dtype: str) -> Proof:
-    """Most operands of the executable have this type, the backward pass of attention keeping some in float32; weights and
-    optimizer states are float32. An eager step leaves no executable to look at."""
+def expect_mixed(dtype: str) -> Proof:
+    """Return a proof that most operands of the executable have one type, and what lasts is in float32.
 
-    def proof(e: Evidence) -> bool:
-        most = 2 * e["compiled_operands"].get(dtype, 0) > sum(e["compiled_operands"].values())
-        return most and set(e["weight_dtypes"]) == {"float32"} >= set(e["state_dtypes"])
+    The backward pass of attention keeps some operands in float32. An eager step leaves no executable to look at.
+    """
 
-    return proof
+    def has_most(e: Evidence) -> bool:
+        operands = e["compiled_operands"]
+        return bool(2 * operands.get(dtype, 0) > sum(operands.values()))
+
+    proof = check(has_most, f"most compiled_operands are in {dtype}")
+    return proof & expect(weight_dtypes=only("float32"), state_dtypes=none_but("float32"))
 
 
 @switch
 def amp_bf16(run: JaxAdapter) -> Proof:
     run.recipe.model_options["dtype"] = jnp.bfloat16
     run.recipe.precision = "default"
-    return mixed("bfloat16")
+    return expect_mixed("bfloat16")
 
 
 def float16(run: JaxAdapter) -> None:
@@ -102,18 +116,21 @@ def float16(run: JaxAdapter) -> None:
 
 @switch
 def amp_fp16(run: JaxAdapter) -> Proof:
-    """The scale starts where the first step overflows in none of the workloads: a step left out would have no gradient."""
+    """Scale the loss, from a factor on at which the first step overflows in none of the workloads.
+
+    A step that is left out would have no gradient.
+    """
     run.recipe.model_options["dtype"] = jnp.float16
     float16(run)
     run.recipe.wrap("optimizer", lambda inner: with_loss_scale(inner, 2.0**10))
     run.recipe.from_state = lambda state: {"scale": part_of_state(state, Scaled).scale}
 
-    def proof(e: Evidence) -> bool:
+    def read_scale(_: Evidence) -> Evidence:
         scaled = part_of_state(run.optimizer_state, Scaled)
-        e["scale"], e["steps_without_overflow"] = float(scaled.scale), int(scaled.steady)
-        return mixed("float16")(e) and e["scale"] > 1 and e["steps_without_overflow"] > 0
+        return {"scale": float(scaled.scale), "steps_without_overflow": int(scaled.steady)}
 
-    return proof
+    proof = expect_mixed("float16") & expect(scale=above(1), steps_without_overflow=above(0))
+    return proof.counting(read_scale)
 
 
 @switch
@@ -122,4 +139,4 @@ def half(run: JaxAdapter, dtype: str) -> Proof:
     run.recipe.precision = "default"
     if dtype == "float16":
         float16(run)
-    return lambda e: set(e["compiled_operands"]) == {dtype} == set(e["weight_dtypes"])
+    return expect(compiled_operands=only(dtype), weight_dtypes=only(dtype))

@@ -20,11 +20,13 @@ from jax import Array
 from jax.experimental.multihost_utils import process_allgather
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import bytes_by_device
+from framebench.adapters.proof import Evidence, Proof, check, expect, including
 
 AXIS = "ranks"
+NAMES = {"params": "parameters", "state": "optimizer states"}  # in the evidence, of what can be divided
 COLLECTIVES = re.compile(r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\(")
 switch = Switches()
 
@@ -92,8 +94,10 @@ def along(mesh: Mesh, shape: tuple[int, ...]) -> NamedSharding:
 
 @switch
 def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) -> Proof:
-    """`split`: what is divided besides the batch, of `params` and `state`; the rest is on every device. With `processes` each
-    device is in one of its own."""
+    """Divide the batch over several devices, and `split`, of `params` and `state`; the rest is on every device.
+
+    With `processes` each device is in one of its own.
+    """
     ranks, mesh = run.case.ranks, every_rank(tuple(run.devices))
     everywhere = NamedSharding(mesh, PartitionSpec())
     batch = NamedSharding(mesh, PartitionSpec(AXIS))
@@ -105,26 +109,47 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
 
     run.recipe.sharding, run.recipe.values = sharding, whole
 
-    def proof(e: Evidence) -> bool:
-        """What is divided is as small on each device as it was declared. Gradients are summed up over devices; in evaluation
-        what is whole everywhere needs nothing sent."""
-        e["held"], e["collectives"], e["processes"] = held(run), collectives(run), jax.process_count()
-        trees = {"params": ("parameters", _arrays(run.params)), "state": ("optimizer states", _arrays(run.optimizer_state))}
-        trees = {what: tree for what, tree in trees.items() if tree[1]}
-        e["whole"] = {name: sum(a.nbytes for a in tree) for name, tree in trees.values()}
-        e["share"] = {name: share(what, tree) for what, (name, tree) in trees.items()}
-        as_declared = all(each[name] == e["share"][name] for each in e["held"] for name in e["share"])
-        divided = {what for what, (name, _) in trees.items() if e["share"][name] < e["whole"][name]}
-        sent = ({"all-reduce"} if run.case.stage.trains else set()) | ({"all-gather"} if split else set())
-        silent = run.case.stage.trains or bool(split) or not e["collectives"]
-        apart = e["processes"] == (ranks if processes else 1)
-        return apart and as_declared and divided == {*split} & trees.keys() and sent <= e["collectives"].keys() and silent
+    def count_share(what: str, leaves: list[Array]) -> int:
+        """Return the bytes of these arrays that each device has by the sharding."""
+        total = 0
+        for array in leaves:
+            shape = sharding(what, array.shape).shard_shape(array.shape)
+            total += array.dtype.itemsize * math.prod(shape)
+        return total
 
-    def share(what: str, leaves: list[Array]) -> int:
-        shapes = [(a, sharding(what, a.shape).shard_shape(a.shape)) for a in leaves]
-        return sum(a.dtype.itemsize * math.prod(shape) for a, shape in shapes)
+    def count_held(_: Evidence) -> Evidence:
+        """Return what each device holds, and what it should hold as it was declared."""
+        trees = {
+            "params": _arrays(run.params),
+            "state": _arrays(run.optimizer_state),
+        }
+        trees = {what: arrays for what, arrays in trees.items() if arrays}
+        return {
+            "held": held(run),
+            "collectives": collectives(run),
+            "processes": jax.process_count(),
+            "whole": {NAMES[what]: sum(a.nbytes for a in arrays) for what, arrays in trees.items()},
+            "share": {NAMES[what]: count_share(what, arrays) for what, arrays in trees.items()},
+        }
 
-    return proof
+    def is_held_as_declared(e: Evidence) -> bool:
+        return all(each[name] == share for each in e["held"] for name, share in e["share"].items())
+
+    def is_divided_as_declared(e: Evidence) -> bool:
+        divided = {name for name, share in e["share"].items() if share < e["whole"][name]}
+        declared = {NAMES[what] for what in split}
+        return divided == declared & e["share"].keys()
+
+    proof = expect(processes=ranks if processes else 1)
+    proof &= check(is_held_as_declared, "each device holds its share as it was declared")
+    proof &= check(is_divided_as_declared, "the shares are smaller than the whole where they were declared so")
+    # gradients are summed up over devices; in evaluation what is whole everywhere needs nothing sent
+    if run.case.stage.trains or split:
+        sent = ["all-reduce"] if run.case.stage.trains else []
+        proof &= expect(collectives=including(*sent, *(["all-gather"] if split else [])))
+    else:
+        proof &= expect(collectives={})
+    return proof.counting(count_held)
 
 
 def collectives(run: JaxAdapter) -> dict[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -14,10 +13,11 @@ from flax import nnx
 from jax import Array
 
 from framebench.adapters import common
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.checkpoint import keep_barriers
 from framebench.adapters.jax.program import equations, products, unique_bytes
+from framebench.adapters.proof import Evidence, Proof, above, at_least, below, check, equal_to, expect
 from framebench.models import flax_weights
 
 Tree = Any
@@ -27,28 +27,40 @@ switch = Switches()
 # evaluation
 
 
+def expect_buffers_unchanged(run: JaxAdapter) -> Proof:
+    """Return a proof that evaluation leaves every statistic as it was, unless to change them is the strategy."""
+
+    def are_unchanged(e: Evidence) -> bool:
+        return bool(e["buffers_changed"] == 0 or run.recipe.training)
+
+    return check(are_unchanged, "running statistics stay as they were")
+
+
 @switch
 def no_grad(run: JaxAdapter) -> Proof:
-    return lambda e: e["residuals"] == 0 and (e["buffers_changed"] == 0 or run.recipe.training)
+    """Evaluate as JAX does by itself, without residuals."""
+    return expect(residuals=0) & expect_buffers_unchanged(run)
 
 
 @switch
 def grad(run: JaxAdapter) -> Proof:
+    """Keep the residuals of a backward pass."""
     run.recipe.keeps_graph = True
-    return lambda e: e["residuals"] > 0 and (e["buffers_changed"] == 0 or run.recipe.training)
+    return expect(residuals=above(0)) & expect_buffers_unchanged(run)
 
 
 @switch
 def batch_stats(run: JaxAdapter) -> Proof:
+    """Evaluate by the statistics of the batch, and prove that every running statistic moves."""
     run.recipe.training = True
 
-    def proof(e: Evidence) -> bool:
-        """Every statistic moves. Displaced first: under one batch again and again they would come to rest."""
+    def count_changed(_: Evidence) -> Evidence:
+        # displaced first: under one batch again and again they would come to rest
         run.stats = jax.tree.map(lambda a: a + 1, run.stats)
-        e |= {name: n for name, n in run.observe().items() if name.startswith("buffers")}
-        return e["buffers_changed"] == e["buffers"] > 0
+        observed = run.observe()
+        return {name: observed[name] for name in ("buffers", "buffers_changed")}
 
-    return proof
+    return expect(buffers=above(0), buffers_changed=equal_to("buffers")).counting(count_changed)
 
 
 # the other scenarios
@@ -56,7 +68,7 @@ def batch_stats(run: JaxAdapter) -> Proof:
 
 @switch
 def distill(run: JaxAdapter) -> Proof:
-    """The teacher is the plain model, in evaluation mode; its weights are constants of the step."""
+    """Distil the plain model, in evaluation mode; its weights are constants of the step."""
     plain = run.recipe.loss
     config = run.teacher = run.workload.config(run.case.size)
     graphs: list[nnx.GraphDef] = []
@@ -76,13 +88,18 @@ def distill(run: JaxAdapter) -> Proof:
     run.before_first_step.append(attach)
     run.recipe.loss = loss
 
-    def proof(e: Evidence) -> bool:
-        e["products_of_the_student"] = len(products(run.otherwise(loss=plain).jaxpr))
+    def count_products(_: Evidence) -> Evidence:
         x = run.inputs[0][: len(run.inputs[0]) // run.micro]
-        e["products_of_the_teacher"] = len(products(jax.make_jaxpr(logits_of)(run.constants, x)))
-        return e["products"] == e["products_of_the_student"] + e["products_of_the_teacher"]
+        return {
+            "products_of_the_student": len(products(run.otherwise(loss=plain).jaxpr)),
+            "products_of_the_teacher": len(products(jax.make_jaxpr(logits_of)(run.constants, x))),
+        }
 
-    return proof
+    def are_of_both(e: Evidence) -> bool:
+        return bool(e["products"] == e["products_of_the_student"] + e["products_of_the_teacher"])
+
+    proof = check(are_of_both, "the step has the student's products and the teacher's forward ones")
+    return proof.counting(count_products)
 
 
 def divergence(teacher: Array, student: Array) -> Array:
@@ -94,20 +111,33 @@ def divergence(teacher: Array, student: Array) -> Array:
 
 @switch
 def frozen(run: JaxAdapter, part: str = "half") -> Proof:
-    """What the workload does not train is a constant of the step: no derivative is asked for."""
+    """Make what the workload does not train a constant of the step: no derivative is asked for."""
     assert run.workload.trained  # else the cell is unsupported
     prefixes = run.workload.trained(run.config, part)
     run.recipe.trained = lambda name: name.startswith(prefixes)
 
-    def proof(e: Evidence) -> bool:
-        wanted = {p.name for p in run.workload.params(run.config) if p.trainable and p.name.startswith(prefixes)}
-        trained = set(names(run.params))
-        e["weights_with_gradient"] = len(trained)
-        e["products_if_all_were_trained"] = len(products(run.otherwise(trained=lambda name: True).jaxpr))
-        e["weights_with_states"] = len(with_states := {state.name for state in run.states()})
-        return trained == with_states == wanted != set() and e["products"] < e["products_if_all_were_trained"]
+    def count_weights(_: Evidence) -> Evidence:
+        trainable = [p.name for p in run.workload.params(run.config) if p.trainable]
+        to_train = {name for name in trainable if name.startswith(prefixes)}
+        with_gradient = set(names(run.params))
+        with_states = {state.name for state in run.states()}
+        all_trained = run.otherwise(trained=lambda name: True)
+        return {
+            "weights_with_gradient": len(with_gradient),
+            "weights_with_states": len(with_states),
+            "weights_to_train": len(to_train),
+            "other_weights_than_these": len((with_gradient | with_states) - to_train),
+            "products_if_all_were_trained": len(products(all_trained.jaxpr)),
+        }
 
-    return proof
+    proof = expect(
+        weights_to_train=above(0),
+        weights_with_gradient=equal_to("weights_to_train"),
+        weights_with_states=equal_to("weights_to_train"),
+        other_weights_than_these=0,
+        products=below("products_if_all_were_trained"),
+    )
+    return proof.counting(count_weights)
 
 
 def names(*trees: Tree) -> list[str]:
@@ -118,9 +148,8 @@ def names(*trees: Tree) -> list[str]:
 
 @switch
 def stream(run: JaxAdapter) -> Proof:
-    """As everywhere; here each shape is a program of its own."""
-    everywhere = common.stream(run)
-    return lambda e: everywhere(e) and e["compilations"] == e["distinct_shapes"]
+    """Prove what all frameworks do, and that each shape is a program of its own."""
+    return common.stream(run) & expect(compilations=equal_to("distinct_shapes"))
 
 
 def canonical_pair(run: JaxAdapter) -> list[tuple[Tree, Tree]]:
@@ -135,8 +164,8 @@ def on_device(tree: Tree) -> Tree:
     return jax.tree.map(partial(jnp.array, copy=True), tree)
 
 
-def _bytes_held(run: JaxAdapter) -> list[int]:
-    """Bytes of weights alive while each model of a pair runs."""
+def _measure_held(run: JaxAdapter) -> list[int]:
+    """Return the bytes of weights alive while each model of a pair runs."""
     gc.collect()
     rest = jax.tree.leaves((run.inputs, run.output))
     return [run.live_bytes() - unique_bytes(rest) for _ in run.recipe.models()]
@@ -155,13 +184,21 @@ def together(run: JaxAdapter, shared: bool = False) -> Proof:
 
     run.before_first_step.append(attach)
 
-    def proof(e: Evidence) -> bool:
+    def count_bytes(_: Evidence) -> Evidence:
         weights = jax.tree.leaves((run.params, run.stats))
-        head = [a for a, name in zip(weights, names(run.params, run.stats)) if name.startswith(run.workload.head)]
-        e["one_model_bytes"], e["held_bytes"] = unique_bytes(weights), _bytes_held(run)
-        return set(e["held_bytes"]) == {unique_bytes(weights) + unique_bytes(head if shared else weights)}
+        named = zip(weights, names(run.params, run.stats))
+        head = [array for array, name in named if name.startswith(run.workload.head)]
+        return {
+            "one_model_bytes": unique_bytes(weights),
+            "other_model_bytes": unique_bytes(head if shared else weights),  # beyond what they share
+            "held_bytes": _measure_held(run),
+        }
 
-    return proof
+    def are_both_held(e: Evidence) -> bool:
+        return set(e["held_bytes"]) == {e["one_model_bytes"] + e["other_model_bytes"]}
+
+    proof = check(are_both_held, "the weights of both models are held while either runs")
+    return proof.counting(count_bytes)
 
 
 @switch
@@ -186,12 +223,21 @@ def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
 
     run.before_first_step.append(attach)
 
-    def proof(e: Evidence) -> bool:
-        e["one_model_bytes"] = sum(4 * p.make().size for p in run.workload.params(run.config))
-        e["held_bytes"] = _bytes_held(run)
-        return set(e["held_bytes"]) == {e["one_model_bytes"]} and e["compilations"] == (2 * run.steps + 2 if cleared else 1)
+    def count_bytes(observed: Evidence) -> Evidence:
+        params = run.workload.params(run.config)
+        held_bytes = _measure_held(run)
+        return {
+            "one_model_bytes": sum(4 * p.make().size for p in params),
+            "held_bytes": held_bytes,
+            "compilations_expected": 2 * run.steps + 2 if cleared else 1,
+        }
 
-    return proof
+    def is_one_held(e: Evidence) -> bool:
+        return set(e["held_bytes"]) == {e["one_model_bytes"]}
+
+    proof = check(is_one_held, "the weights of one model alone are held at any time")
+    proof &= expect(compilations=equal_to("compilations_expected"))
+    return proof.counting(count_bytes)
 
 
 def _saved_by(gelu: Any, run: JaxAdapter) -> int:
@@ -201,32 +247,42 @@ def _saved_by(gelu: Any, run: JaxAdapter) -> int:
     return sum(a.shape == x.shape for a in jax.tree.leaves(saved))
 
 
-def _rules_met(run: JaxAdapter, gelu: Any, e: Evidence) -> int:
-    """How often the forward pass meets a rule written by hand; the evidence gets what one GELU saves, too."""
+def _count_rules(run: JaxAdapter, gelu: Any) -> Evidence:
+    """Count how often the forward pass meets a rule written by hand, and what one GELU saves."""
     parts = run.split(run.abstract(run.config, run.recipe.training))
-    forward = jax.make_jaxpr(lambda p, x: nnx.merge(parts.graph, p, parts.frozen, parts.stats)(x))
-    primitive_counts = Counter(eq.primitive.name for eq in equations(forward(parts.params, run.inputs[0])))
-    e["rules_met"], e["saved_by_one"] = primitive_counts["custom_vjp_call"], _saved_by(gelu, run)
-    return e["rules_met"]
+
+    def forward(params: Tree, x: Array) -> Any:
+        return nnx.merge(parts.graph, params, parts.frozen, parts.stats)(x)
+
+    jaxpr = jax.make_jaxpr(forward)(parts.params, run.inputs[0])
+    rules = sum(equation.primitive.name == "custom_vjp_call" for equation in equations(jaxpr))
+    return {"rules_met": rules, "saved_by_one": _saved_by(gelu, run)}
 
 
 @switch
 def built_in(run: JaxAdapter) -> Proof:
-    return lambda e: _rules_met(run, run.model_module.exact_gelu, e) == 0 < e["saved_by_one"]
+    """Prove that JAX's own GELU runs, which is no rule written by hand."""
+    proof = expect(rules_met=0, saved_by_one=above(0))
+    return proof.counting(lambda _: _count_rules(run, run.model_module.exact_gelu))
 
 
 @switch
 def custom_rule(run: JaxAdapter, lean: bool) -> Proof:
+    """Derive GELU by a rule written by hand; a `lean` one saves its input alone."""
     gelu = run.model_module.lean_gelu if lean else run.model_module.wasteful_gelu
     run.recipe.model_options["gelu"] = gelu
     if lean:
         keep_barriers(run)
 
-    def proof(e: Evidence) -> bool:
-        """The executable computes the error function again in the backward pass, or does not."""
-        layers = run.config.layers
-        e["compiled_erfs"] = sum(c.as_text().count(" erf(") for c in run.program.compiled.values())
-        met = _rules_met(run, gelu, e) == layers and e["saved_by_one"] == (1 if lean else 5)
-        return met and (e["compiled_erfs"] >= 2 * layers) == lean
+    def count_rules(_: Evidence) -> Evidence:
+        texts = [compiled.as_text() for compiled in run.program.compiled.values()]
+        return {"compiled_erfs": sum(text.count(" erf(") for text in texts)} | _count_rules(run, gelu)
 
-    return proof
+    layers = run.config.layers
+    proof = expect(
+        rules_met=layers,
+        saved_by_one=1 if lean else 5,
+        # the executable computes the error function again in the backward pass, or does not
+        compiled_erfs=at_least(2 * layers) if lean else below(2 * layers),
+    )
+    return proof.counting(count_rules)

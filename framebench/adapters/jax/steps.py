@@ -20,11 +20,12 @@ from flax import nnx
 from jax import Array, lax
 from jax.extend.core import Primitive, primitives
 
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.checkpoint import scanned
 from framebench.adapters.jax.program import PRODUCTS, as_large, equations, products
 from framebench.adapters.jax.states import part_of_state
+from framebench.adapters.proof import Evidence, Proof, above, at_least, below, check, equal_to, expect
 from framebench.suite.trees import leaves
 
 switch = Switches()
@@ -49,44 +50,67 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
 
     run.recipe.loss = loss
 
-    def proof(e: Evidence) -> bool:
-        """Beside those of a step that ends before the head."""
+    def count_loops_and_logits(_: Evidence) -> Evidence:
+        """Count the loops over chunks, and results as large as the logits, also of a step that ends before the head."""
         without = run.otherwise(loss=lambda unprojected, *_: unprojected[1].sum()).jaxpr
-        loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
         logits = run.inputs[1].size // run.micro, run.config.vocabulary, run.config.width
-        e["as_large_as_the_logits"] = sum(as_large(q, *logits) for q in run.jaxprs())
-        e["as_large_without_a_head"], e["compiled_loops"] = as_large(without, *logits), compiled_loops(run)
-        e["loops"] = sum(eq.params["length"] == chunks for eq in loops)
-        return (
-            e["as_large_as_the_logits"] == e["as_large_without_a_head"]
-            and (e["compiled_loops"] or e["loops"]) >= e["loops"] >= 2
-        )
+        return {
+            "as_large_as_the_logits": sum(as_large(jaxpr, *logits) for jaxpr in run.jaxprs()),
+            "as_large_without_a_head": as_large(without, *logits),
+            "loops": sum(loop.params["length"] == chunks for loop in loops_of(run)),
+            "compiled_loops": count_compiled_loops(run),
+        }
 
-    return proof
+    def are_compiled(e: Evidence) -> bool:
+        return bool(e["compiled_loops"] == 0 or e["compiled_loops"] >= e["loops"])
+
+    proof = expect(
+        as_large_as_the_logits=equal_to("as_large_without_a_head"),
+        loops=at_least(2),  # of the forward pass and of the backward pass
+    )
+    proof &= check(are_compiled, "the compiler leaves each of the loops, or the step is eager and has none")
+    return proof.counting(count_loops_and_logits)
 
 
-def compiled_loops(run: JaxAdapter) -> int:
+def loops_of(run: JaxAdapter) -> list[Any]:
+    """Return the loops that JAX traced in a step."""
+    every = [equation for jaxpr in run.jaxprs() for equation in equations(jaxpr)]
+    return [equation for equation in every if equation.primitive.name == "scan"]
+
+
+def count_compiled_loops(run: JaxAdapter) -> int:
+    """Return how many loops the executables have."""
     return sum(c.as_text().count(" while(") for c in run.program.compiled.values())
 
 
 @switch
 def accumulate(run: JaxAdapter) -> Proof:
-    def proof(e: Evidence) -> bool:
-        x = next(a for a in leaves(run.inputs[0]) if a.ndim)
-        wanted = (run.micro, x.shape[0] // run.micro, *x.shape[1:])
-        loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
-        of_inputs = [eq for eq in loops if (wanted, x.dtype) in {(v.aval.shape, v.aval.dtype) for v in eq.invars}]
-        looped = [eq for eq in of_inputs if eq.params["length"] == run.micro]
-        e["micro_steps"], e["micro_batch"] = sum(eq.params["length"] for eq in looped), list(wanted[1:])
-        e["compiled_loops"] = compiled_loops(run)
-        return e["micro_steps"] == run.micro and (e["compiled_loops"] > 0 or run.recipe.eager)
+    """Prove that a step loops over micro-batches."""
 
-    return proof
+    def count_micro_steps(_: Evidence) -> Evidence:
+        x = next(a for a in leaves(run.inputs[0]) if a.ndim)
+        shape = (run.micro, x.shape[0] // run.micro, *x.shape[1:])
+        micro_steps = 0
+        for loop in loops_of(run):
+            arrays = {(v.aval.shape, v.aval.dtype) for v in loop.invars}
+            if (shape, x.dtype) in arrays and loop.params["length"] == run.micro:
+                micro_steps += run.micro
+        return {
+            "micro_steps": micro_steps,
+            "micro_batch": list(shape[1:]),
+            "compiled_loops": count_compiled_loops(run),
+        }
+
+    def is_compiled(e: Evidence) -> bool:
+        return bool(e["compiled_loops"] > 0 or run.recipe.eager)
+
+    proof = expect(micro_steps=run.micro) & check(is_compiled, "the executable has a loop")
+    return proof.counting(count_micro_steps)
 
 
 @switch
 def multi_steps(run: JaxAdapter) -> Proof:
-    """Its state counts the updates."""
+    """Accumulate gradients by optax, in calls of a smaller step. The optimizer's state counts the updates."""
     run.recipe.calls = run.micro
     width = np.float64 if run.float64 else np.float32
 
@@ -95,37 +119,51 @@ def multi_steps(run: JaxAdapter) -> Proof:
 
     run.recipe.wrap("optimizer", accumulate)
 
-    def updates() -> int:
+    def read_updates() -> int:
         return int(part_of_state(run.optimizer_state, optax.MultiStepsState).gradient_step)
 
-    def proof(e: Evidence) -> bool:
-        before = updates()
+    def count_updates(_: Evidence) -> Evidence:
+        before = read_updates()
         run.step()
         run.synchronize()
-        e["updates"] = updates() - before
-        e["compiled_batches"] = [shape[0] for shape in run.program.compiled]
-        return e["updates"] == 1 and e["compiled_batches"] == ([] if run.recipe.eager else [run.case.batch // run.micro])
+        return {
+            "updates": read_updates() - before,
+            "compiled_batches": [shape[0] for shape in run.program.compiled],
+        }
 
-    return proof
+    def is_compiled_for_parts(e: Evidence) -> bool:
+        part = run.case.batch // run.micro
+        return bool(e["compiled_batches"] == ([] if run.recipe.eager else [part]))
+
+    proof = expect(updates=1)
+    proof &= check(is_compiled_for_parts, "the one program is compiled for a part of the batch")
+    return proof.counting(count_updates)
 
 
 @switch
 def scan(run: JaxAdapter) -> Proof:
+    """Loop over identical layers."""
     scanned(run)
 
-    def proof(e: Evidence) -> bool:
-        loops = [eq for q in run.jaxprs() for eq in equations(q) if eq.primitive.name == "scan"]
-        e["loops"] = sum(eq.params["length"] == run.config.layers for eq in loops)
-        e["compiled_loops"] = compiled_loops(run)
-        e["products_unrolled"] = len(products(run.otherwise(model_options=run.recipe.model_options | {"scan": False}).jaxpr))
-        return e["compiled_loops"] >= e["loops"] >= 2 and e["products"] < e["products_unrolled"]  # forward and backward
+    def count_loops(_: Evidence) -> Evidence:
+        unrolled = run.otherwise(model_options=run.recipe.model_options | {"scan": False})
+        return {
+            "loops": sum(loop.params["length"] == run.config.layers for loop in loops_of(run)),
+            "compiled_loops": count_compiled_loops(run),
+            "products_unrolled": len(products(unrolled.jaxpr)),
+        }
 
-    return proof
+    proof = expect(
+        loops=at_least(2),  # of the forward pass and of the backward pass
+        compiled_loops=at_least("loops"),
+        products=below("products_unrolled"),
+    )
+    return proof.counting(count_loops)
 
 
 @contextmanager
-def _dispatches() -> Iterator[Counter[str]]:
-    """Counts the primitives that are executed one by one, by name."""
+def _count_dispatches() -> Iterator[Counter[str]]:
+    """Count the primitives that are executed one by one, by name."""
     dispatch_counts: Counter[str] = Counter()
     all_primitives = [p for p in vars(primitives).values() if isinstance(p, Primitive)]
     before = {p: p.impl for p in all_primitives}
@@ -145,35 +183,38 @@ def _dispatches() -> Iterator[Counter[str]]:
 
 @switch
 def no_jit(run: JaxAdapter) -> Proof:
+    """Run operation by operation, without compiling."""
     run.recipe.eager = True
 
-    def proof(e: Evidence) -> bool:
-        with _dispatches() as dispatch_counts:
+    def count_dispatched(_: Evidence) -> Evidence:
+        with _count_dispatches() as dispatch_counts:
             run.one_step()
             run.synchronize()
-        e["dispatched"], e["dispatched_products"] = dispatch_counts.total(), sum(dispatch_counts[name] for name in PRODUCTS)
-        return e["compilations"] == 0 and e["dispatched_products"] >= e["products"] > 0
+        return {
+            "dispatched": dispatch_counts.total(),
+            "dispatched_products": sum(dispatch_counts[name] for name in PRODUCTS),
+        }
 
-    return proof
+    proof = expect(compilations=0, products=above(0), dispatched_products=at_least("products"))
+    return proof.counting(count_dispatched)
 
 
 @switch
 def sdpa(run: JaxAdapter, backend: str) -> Proof:
-    """The only one of the table's that JAX can choose; the executable calls the library's kernel."""
+    """Compute attention by cuDNN, the only kernel of the table's that JAX can choose."""
     assert backend == "CUDNN_ATTENTION"
     run.recipe.model_options["attend"] = partial(jax.nn.dot_product_attention, is_causal=True, implementation="cudnn")
 
-    def proof(e: Evidence) -> bool:
-        e["fused_attentions"] = sum(
-            c.as_text().count('custom_call_target="__cudnn$fmha') for c in run.program.compiled.values()
-        )
-        return e["fused_attentions"] > 0
+    def count_calls(_: Evidence) -> Evidence:
+        """Count the calls of the library's kernel in the executables."""
+        texts = [compiled.as_text() for compiled in run.program.compiled.values()]
+        return {"fused_attentions": sum(text.count('custom_call_target="__cudnn$fmha') for text in texts)}
 
-    return proof
+    return expect(fused_attentions=above(0)).counting(count_calls)
 
 
-def _allocations(run: JaxAdapter, channels: int, **options: Any) -> int:
-    """Of the device's allocator, while a convolution is compiled by the flags in force and these options.
+def _count_allocations(run: JaxAdapter, channels: int, **options: Any) -> int:
+    """Return the allocations on the device while a convolution is compiled by the flags in force and these options.
 
     What XLA tries out needs buffers. The factor makes a program that no cache has seen; the cache of single results is off.
     """
@@ -187,27 +228,30 @@ def _allocations(run: JaxAdapter, channels: int, **options: Any) -> int:
 
 @switch
 def autotune_off(run: JaxAdapter) -> Proof:
-    """The flag came from the environment, before the import. The first convolution is compiled by the flags that the step was
-    compiled by, the second one is tried out as by default."""
+    """Prove that XLA tries out no kernels. The flag came from the environment, before the import.
 
-    def proof(e: Evidence) -> bool:
-        e["allocations_untried"], e["allocations_tried"] = (
-            _allocations(run, 48),
-            _allocations(run, 56, xla_gpu_autotune_level=4),
-        )
-        return e["allocations_tried"] > 2 * e["allocations_untried"]
+    One convolution is compiled by the flags that the step was compiled by, another one is tried out as by default.
+    """
 
-    return proof
+    def count_both(_: Evidence) -> Evidence:
+        return {
+            "allocations_untried": _count_allocations(run, 48),
+            "allocations_tried": _count_allocations(run, 56, xla_gpu_autotune_level=4),
+        }
+
+    return expect(allocations_tried=above("allocations_untried", times=2)).counting(count_both)
 
 
 @switch
 def rewrite(run: JaxAdapter) -> Proof:
+    """Compute 3-D convolutions by 2-D ones."""
     run.recipe.model_options["rewrite"] = True
 
-    def proof(e: Evidence) -> bool:
-        convolutions = [eq for q in run.jaxprs() for eq in products(q) if eq.primitive.name == "conv_general_dilated"]
-        ranks = Counter(len(eq.params["window_strides"]) for eq in convolutions)
-        e["convolutions"] = {f"{rank}-D": n for rank, n in ranks.items()}
-        return ranks[3] == 0 < ranks[2]
+    def count_convolutions(_: Evidence) -> Evidence:
+        asked = [product for jaxpr in run.jaxprs() for product in products(jaxpr)]
+        convolutions = [eq for eq in asked if eq.primitive.name == "conv_general_dilated"]
+        axes = [f"{len(eq.params['window_strides'])}-D" for eq in convolutions]
+        return {"convolutions": dict(Counter(axes))}
 
-    return proof
+    proof = expect({"convolutions.3-D": 0, "convolutions.2-D": above(0)})
+    return proof.counting(count_convolutions)

@@ -10,9 +10,10 @@ from typing import Any
 import jittor as jt
 from jittor import Module, Var, nn
 
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
 from framebench.adapters.batch_norm import frozen_statistics
 from framebench.adapters.jittor.adapter import JittorAdapter, trainable
+from framebench.adapters.proof import Evidence, Proof, above, check, expect
 
 switch = Switches()
 
@@ -82,10 +83,14 @@ def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
 
         model.remat = remat
 
-    def proof(e: Evidence) -> bool:
-        """A block below every trained weight has nothing to recompute for."""
-        again = [b for b in chosen if any(not p.is_stop_grad() for p in b.parameters())]
-        return bool(again) and e["block_runs"] == run.micro * (e["blocks"] + len(again))
+    def count_recomputed(_: Evidence) -> Evidence:
+        # a block below every trained weight has nothing to recompute for
+        return {"blocks_recomputed": sum(bool(trainable(block)) for block in chosen)}
+
+    def each_block_ran_again(e: Evidence) -> bool:
+        return bool(e["block_runs"] == run.micro * (e["blocks"] + e["blocks_recomputed"]))
 
     run.recipe.on_model.append(attach)
-    return proof
+    proof = expect(blocks_recomputed=above(0))
+    proof &= check(each_block_ran_again, "a step computes each of the blocks_recomputed once more")
+    return proof.counting(count_recomputed)

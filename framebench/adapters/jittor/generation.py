@@ -7,9 +7,10 @@ import jittor as jt
 import numpy as np
 from jittor import Var, nn
 
-from framebench.adapters.base import Evidence, Proof, Switches
-from framebench.adapters.caches import Generation, Growing, Static, computed_anew, computed_once
+from framebench.adapters.base import Switches
+from framebench.adapters.caches import Generation, Growing, Static, expect_computed_once, expect_recomputed
 from framebench.adapters.jittor.adapter import JittorAdapter
+from framebench.adapters.proof import Evidence, Proof, expect
 
 switch = Switches()
 
@@ -90,16 +91,15 @@ def generation(run: JittorAdapter, cached: bool) -> Steps:
     return token_generator
 
 
-def _kept_for(token_generator: Steps, tokens: int) -> Proof:
-    """Each token is computed once; between two steps the cache is there for so many tokens."""
+def expect_cache_of(tokens: int, token_generator: Steps) -> Proof:
+    """Return a proof that each token is computed once, and that the cache has so many between two steps."""
 
-    def proof(e: Evidence) -> bool:
-        e |= token_generator.evidence()
+    def count_cached(_: Evidence) -> Evidence:
         assert token_generator.cache
-        e["tokens_kept_between_steps"] = token_generator.cache.arrays()[0].shape[2]
-        return computed_once(e) and e["tokens_kept_between_steps"] == tokens
+        return {"tokens_kept_between_steps": token_generator.cache.arrays()[0].shape[2]}
 
-    return proof
+    cached = expect(tokens_kept_between_steps=tokens).counting(count_cached)
+    return expect_computed_once(token_generator) & cached
 
 
 @switch
@@ -111,16 +111,16 @@ def static_cache(run: JittorAdapter) -> Proof:
         token_generator.cache = Static(c.layers, lambda: jt.zeros((run.case.batch, c.heads, c.length, c.width // c.heads)))
 
     run.recipe.on_model.append(make)
-    return _kept_for(token_generator, run.config.length)
+    return expect_cache_of(run.config.length, token_generator)
 
 
 @switch
 def growing_cache(run: JittorAdapter) -> Proof:
     token_generator = generation(run, cached=True)
     token_generator.cache = Growing(run.config.layers, lambda old, new: jt.concat([old, new], 2))
-    return _kept_for(token_generator, token_generator.prompt)
+    return expect_cache_of(token_generator.prompt, token_generator)
 
 
 @switch
 def no_cache(run: JittorAdapter) -> Proof:
-    return computed_anew(generation(run, cached=False))
+    return expect_recomputed(generation(run, cached=False))

@@ -8,9 +8,10 @@ import jittor as jt
 import numpy as np
 from jittor import Module
 
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
 from framebench.adapters.jittor.adapter import JittorAdapter, load_weights, make_optimizer, trainable, values
 from framebench.adapters.jittor.probe import probe
+from framebench.adapters.proof import Evidence, Proof, above, at_least, expect
 
 switch = Switches()
 SPARE = 64 << 20  # bytes
@@ -18,7 +19,7 @@ SPARE = 64 << 20  # bytes
 
 @switch
 def empty_cache(run: JittorAdapter, every: int = 1) -> Proof:
-    """`jt.gc()` after every so many steps, which gives the pool's free blocks back to the system."""
+    """Call `jt.gc()` after every so many steps, which gives the pool's free blocks back to the system."""
     given: list[int] = []
 
     def clear() -> None:
@@ -26,30 +27,35 @@ def empty_cache(run: JittorAdapter, every: int = 1) -> Proof:
             run.synchronize()
             given.append(give_back(run))
 
-    def proof(e: Evidence) -> bool:
+    def count_given(_: Evidence) -> Evidence:
         def litter_in_time() -> None:
             if run.steps % every == 0:
                 _litter()
 
         run.after_step.insert(0, litter_in_time)
         given.clear()
-        for _ in range(2 * every):
+        for _step in range(2 * every):
             run.step()
         run.after_step.remove(litter_in_time)
-        e |= {"steps_watched": 2 * every, "calls": len(given), "bytes_given_back": sum(given)}
-        return len(given) == 2 and min(given) >= SPARE
+        return {
+            "steps_watched": 2 * every,
+            "calls": len(given),
+            "bytes_given_back": sum(given),
+            "bytes_given_by_the_least": min(given, default=0),
+        }
 
     run.after_step.append(clear)
-    return proof
+    proof = expect(calls=2, bytes_given_by_the_least=at_least(SPARE))
+    return proof.counting(count_given)
 
 
 def _litter() -> None:
-    """Leaves a free block for certain: a small model may leave something in each of its own."""
+    """Leave a free block for certain: a small model may leave something in each of its own."""
     (jt.array(np.zeros(SPARE // 4, np.float32)) + 1).sync()
 
 
 def give_back(run: JittorAdapter) -> int:
-    """Empties the pool; returns the bytes that it held in vain."""
+    """Empty the pool, and return the bytes that it held in vain."""
     before = run.reserved()
     jt.gc()
     return before - run.reserved()
@@ -57,17 +63,16 @@ def give_back(run: JittorAdapter) -> int:
 
 @switch
 def managed_allocator(run: JittorAdapter) -> Proof:
-    """The flag came from the environment, before the import. What counts is who gives the watched pool its memory."""
-
-    def proof(e: Evidence) -> bool:
-        e["source_of_the_pool"] = probe().source()
-        return e["source_of_the_pool"] == "cuda_managed"
-
-    return proof
+    """Prove who gives the watched pool its memory. The flag came from the environment, before the import."""
+    proof = expect(source_of_the_pool="cuda_managed")
+    return proof.counting(lambda _: {"source_of_the_pool": probe().source()})
 
 
 def _train_once(run: JittorAdapter, model: Module) -> int:
-    """One training step, whose pool stays; then the model gets its weights back. Returns how many tensors the step changed."""
+    """Train the model for one step, whose pool stays, and give it its weights back.
+
+    Return how many tensors the step changed.
+    """
     x, y = run.inputs
     before = values(model)
     optimizer = make_optimizer(run.case.optimizer, trainable(model))
@@ -81,7 +86,7 @@ def _train_once(run: JittorAdapter, model: Module) -> int:
 
 @switch
 def after_training(run: JittorAdapter, cleared: bool) -> Proof:
-    """The same model is trained for one step. What that leaves in the pool may stay there."""
+    """Train the same model for one step first. What that leaves in the pool may stay there."""
     run.recipe.keeps_pool = not cleared
     training_evidence: Evidence = {}
 
@@ -96,19 +101,18 @@ def after_training(run: JittorAdapter, cleared: bool) -> Proof:
             training_evidence["bytes_given_back"] = give_back(run)
         training_evidence["bytes_held_before_evaluation"] = run.reserved()
 
-    def proof(e: Evidence) -> bool:
-        """How much the training left to give back is what is measured; the litter is given back in any case."""
-        e |= training_evidence
-        return training_evidence["tensors_trained"] > 0 and (training_evidence.get("bytes_given_back", 0) >= SPARE) == cleared
-
     run.recipe.on_model.append(train)
     run.before_first_step.append(clear)
-    return proof
+    proof = expect(tensors_trained=above(0))
+    if cleared:
+        # how much the training left to give back is what is measured; the litter is given back in any case
+        proof &= expect(bytes_given_back=at_least(SPARE))
+    return proof.counting(lambda _: training_evidence)
 
 
 @switch
 def mem_limit(run: JittorAdapter, share: float = 0.75) -> Proof:
-    """A share of what the pool holds after one step without a limit. Jittor exceeds it rather than fail."""
+    """Limit the pool to a share of what it holds after one step without a limit. Jittor exceeds it rather than fail."""
 
     def limit(model: Module) -> None:
         jt.gc()
@@ -116,12 +120,15 @@ def mem_limit(run: JittorAdapter, share: float = 0.75) -> Proof:
         jt.flags.cpu_mem_limit = jt.flags.device_mem_limit = int(share * run.reserved())
         jt.gc()
 
-    def proof(e: Evidence) -> bool:
+    def count_swapped(_: Evidence) -> Evidence:
         before = probe().swapped_bytes()
         run.step()
         run.synchronize()
-        e |= {"bytes_swapped": probe().swapped_bytes() - before, "limit": jt.flags.cpu_mem_limit, "reserved": run.reserved()}
-        return e["bytes_swapped"] > 0
+        return {
+            "bytes_swapped": probe().swapped_bytes() - before,
+            "limit": jt.flags.cpu_mem_limit,
+            "reserved": run.reserved(),
+        }
 
     run.recipe.on_model.append(limit)
-    return proof
+    return expect(bytes_swapped=above(0)).counting(count_swapped)

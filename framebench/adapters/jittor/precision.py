@@ -9,59 +9,65 @@ import numpy as np
 from jittor import Var, nn
 
 from framebench.adapters import rounding
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
 from framebench.adapters.jittor.adapter import JittorAdapter
+from framebench.adapters.proof import Evidence, Proof, above, check, expect
 
 switch = Switches()
 
 
 def _floats(e: Evidence) -> set[str]:
-    """The floating-point types that occurred in the graph."""
+    """Return the floating-point types that occurred in the graph."""
     return {dtype for dtype in e["variable_dtypes"] if "float" in dtype}
 
 
-def _errors_of_products() -> dict[str, float]:
-    """By the flags in force."""
+def _measure_errors(_: Evidence) -> Evidence:
+    """Measure how products are rounded by the flags in force."""
 
     def called(operator: Callable[[Var, Var], Var]) -> rounding.Multiply:
         return lambda a, b: operator(jt.array(a), jt.array(b)).numpy()
 
-    return rounding.errors(called(jt.matmul), called(nn.conv2d))
+    return rounding.measure_errors(called(jt.matmul), called(nn.conv2d))
+
+
+def is_float32(e: Evidence) -> bool:
+    """Return whether all variables that are no integers are in float32."""
+    return _floats(e) == {"float32"}
+
+
+FLOAT32 = check(is_float32, "no variable of the graph is in another floating-point type than float32")
 
 
 @switch
 def fp32(run: JittorAdapter) -> Proof:
-    """Newer cards may round convolutions to TensorFloat-32 by cuDNN's default, which Jittor leaves as it is."""
+    """Compute in float32.
 
-    def proof(e: Evidence) -> bool:
-        e |= _errors_of_products()
-        return _floats(e) == {"float32"} and rounding.exact(e)
-
-    return proof
+    Newer GPUs may round convolutions to TensorFloat-32 by cuDNN's default, which Jittor leaves as it is.
+    """
+    return (FLOAT32 & rounding.EXACT).counting(_measure_errors)
 
 
 @switch
 def tf32(run: JittorAdapter) -> Proof:
-    """For convolutions the flag allows cuDNN float16 as well, which has as many bits."""
+    """Allow TensorFloat-32. For convolutions the flag allows cuDNN float16 as well, which has as many bits."""
     jt.flags.use_tensorcore = 1
+    return (FLOAT32 & rounding.ROUNDED).counting(_measure_errors)
 
-    def proof(e: Evidence) -> bool:
-        e |= _errors_of_products()
-        return _floats(e) == {"float32"} and rounding.rounded(e)
 
-    return proof
+def _list_weight_types(run: JittorAdapter) -> list[str]:
+    return sorted({str(p.dtype) for p in run.model.parameters()})
 
 
 @switch
 def half(run: JittorAdapter, dtype: str) -> Proof:
-    """Sums are still taken in float32, which no setting but amp_level 6 changes."""
+    """Convert the model. Sums are still taken in float32, which no setting but amp_level 6 changes."""
     run.recipe.dtype = dtype
 
-    def proof(e: Evidence) -> bool:
-        e["weight_dtypes"] = sorted({str(p.dtype) for p in run.model.parameters()})
-        return e["weight_dtypes"] == [dtype] == [str(run.output.dtype)] and dtype in _floats(e)
+    def list_types(_: Evidence) -> Evidence:
+        return {"weight_dtypes": _list_weight_types(run), "output_dtype": str(run.output.dtype)}
 
-    return proof
+    proof = expect({"weight_dtypes": [dtype], "output_dtype": dtype, f"variable_dtypes.{dtype}": above(0)})
+    return proof.counting(list_types)
 
 
 # at each level: the exponential of a float16 number, the square of a float32 array from outside, the array itself
@@ -73,21 +79,28 @@ AMP_TYPES = {
 }
 
 
-def _amp_types() -> tuple[str, ...]:
-    """The types that Jittor now chooses; without a level the row of AMP_TYPES would be float32 throughout."""
+def _list_amp_types() -> tuple[str, ...]:
+    """Return the types that Jittor now chooses; without a level the row of AMP_TYPES would be float32 throughout."""
     half, single = jt.float16([1, 2]), jt.array(np.ones(2, np.float32))
     return str(half.exp().dtype), str((single * single).dtype), str(single.dtype)
 
 
 @switch
 def amp_level(run: JittorAdapter, level: int) -> Proof:
-    """Set for good, as a user would: level 3 concerns what is float16 already, from 5 on arrays made by `jt.array` are float16
-    too. In float16 AdamW's epsilon is zero, and on a CPU the backward pass of max pooling does not compile."""
+    """Set a level of mixed precision for good, as a user would.
+
+    Level 3 concerns what is float16 already, from 5 on arrays made by `jt.array` are float16 too. In float16 AdamW's epsilon
+    is zero, and on a CPU the backward pass of max pooling does not compile.
+    """
     jt.flags.amp_level = level
 
-    def proof(e: Evidence) -> bool:
-        e["weight_dtypes"] = sorted({str(p.dtype) for p in run.model.parameters()})
-        e["types_chosen"] = _amp_types()
-        return e["types_chosen"] == AMP_TYPES[level] and ("float16" in _floats(e)) == (level > 3)
+    def list_types(_: Evidence) -> Evidence:
+        return {"weight_dtypes": _list_weight_types(run), "types_chosen": list(_list_amp_types())}
 
-    return proof
+    proof = expect(
+        {
+            "types_chosen": list(AMP_TYPES[level]),
+            "variable_dtypes.float16": above(0) if level > 3 else 0,
+        }
+    )
+    return proof.counting(list_types)

@@ -4,49 +4,66 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import jittor as jt
 import numpy as np
 from jittor import Module, Var, nn
 
-from framebench.adapters.base import Evidence, Proof, Switch, Switches
+from framebench.adapters.base import Switch, Switches
 from framebench.adapters.jittor.adapter import RUNNING, JittorAdapter, values
 from framebench.adapters.jittor.memory import give_back
 from framebench.adapters.jittor.probe import probe
+from framebench.adapters.proof import Evidence, Proof, above, at_least, below, check, equal_to, expect
 
 switch = Switches()
 
 
+def expect_buffers_unchanged(run: JittorAdapter) -> Proof:
+    """Return a proof that evaluation leaves every statistic as it was, unless to change them is the strategy."""
+
+    def are_unchanged(e: Evidence) -> bool:
+        return bool(e["buffers_changed"] == 0 or not run.recipe.evaluates)
+
+    return check(are_unchanged, "running statistics stay as they were")
+
+
 @switch
 def no_grad(run: JittorAdapter) -> Proof:
-    return lambda e: e["operations_kept"] == 0 and (e["buffers_changed"] == 0 or not run.recipe.evaluates)
+    """Evaluate without a graph."""
+    return expect(operations_kept=0) & expect_buffers_unchanged(run)
 
 
 @switch
 def grad(run: JittorAdapter) -> Proof:
+    """Keep the graph of a backward pass."""
     run.recipe.keeps_graph = True
-    return lambda e: e["operations_kept"] > e["blocks"] and (e["buffers_changed"] == 0 or not run.recipe.evaluates)
+    return expect(operations_kept=above("blocks")) & expect_buffers_unchanged(run)
 
 
 @switch
 def batch_stats(run: JittorAdapter) -> Proof:
+    """Evaluate by the statistics of the batch, and prove that every running statistic moves."""
     run.recipe.evaluates = False
 
-    def proof(e: Evidence) -> bool:
-        """Every statistic moves. Displaced first: under one batch again and again they would come to rest."""
+    def count_changed(_: Evidence) -> Evidence:
+        # displaced first: under one batch again and again they would come to rest
         for name, statistic in run.model.named_parameters():
             if name.endswith(RUNNING):
                 statistic.assign(statistic + 1)
-        e |= {name: n for name, n in run.observe().items() if name.startswith("buffers")}
-        return e["buffers_changed"] == e["buffers"] > 0 and (e["operations_kept"] == 0 or run.recipe.keeps_graph)
+        observed = run.observe()
+        return {name: observed[name] for name in ("buffers", "buffers_changed")}
 
-    return proof
+    def is_graph_dropped(e: Evidence) -> bool:
+        return bool(e["operations_kept"] == 0 or run.recipe.keeps_graph)
+
+    proof = expect(buffers=above(0), buffers_changed=equal_to("buffers"))
+    proof &= check(is_graph_dropped, "no operations are kept for a backward pass")
+    return proof.counting(count_changed)
 
 
 @switch
 def frozen(run: JittorAdapter, part: str = "half") -> Proof:
-    """The gradient of what the workload does not train is stopped."""
+    """Stop the gradient of what the workload does not train."""
     assert run.workload.trained  # else the cell is unsupported
     prefixes = run.workload.trained(run.config, part)
 
@@ -55,22 +72,35 @@ def frozen(run: JittorAdapter, part: str = "half") -> Proof:
             if not name.startswith(prefixes):
                 parameter.stop_grad()
 
-    def proof(e: Evidence) -> bool:
-        """Running statistics move in every block: it is in training mode."""
+    def count_weights(_: Evidence) -> Evidence:
         before = values(run.model)
         run.step()
-        moved = {n for n, w in values(run.model).items() if not np.array_equal(w, before[n]) and not n.endswith(RUNNING)}
-        e["weights_moved"] = len(moved)
-        e["weights_with_states"] = len(with_states := {state.name for state in run.states()})
-        return moved == with_states == {n for n in before if n.startswith(prefixes) and not n.endswith(RUNNING)} != set()
+        after = values(run.model)
+        # running statistics move in every block: it is in training mode
+        weights = [name for name in before if not name.endswith(RUNNING)]
+        to_train = {name for name in weights if name.startswith(prefixes)}
+        moved = {name for name in weights if not np.array_equal(after[name], before[name])}
+        with_states = {state.name for state in run.states()}
+        return {
+            "weights_moved": len(moved),
+            "weights_with_states": len(with_states),
+            "weights_to_train": len(to_train),
+            "other_weights_than_these": len((moved | with_states) - to_train),
+        }
 
     run.recipe.on_model.append(freeze)
-    return proof
+    proof = expect(
+        weights_to_train=above(0),
+        weights_moved=equal_to("weights_to_train"),
+        weights_with_states=equal_to("weights_to_train"),
+        other_weights_than_these=0,
+    )
+    return proof.counting(count_weights)
 
 
 @switch
 def distill(run: JittorAdapter) -> Proof:
-    """The plain model teaches: half the loss is how far its probabilities are from the student's."""
+    """Distil the plain model: half the loss is how far its probabilities are from the student's."""
 
     def teach(model: Module) -> None:
         config = run.teacher = run.workload.config(run.case.size)
@@ -87,14 +117,21 @@ def distill(run: JittorAdapter) -> Proof:
 
         run.recipe.loss = loss
 
-    def proof(e: Evidence) -> bool:
+    def count_parameters(_: Evidence) -> Evidence:
         config = run.workload.config(run.case.size)
-        e["parameters"], e["parameters_of_the_teacher"] = run.parameter_count(), run.workload.parameter_count(config)
-        return e["teacher_passes"] == run.micro == e["forward_passes"] and e["parameters"] < e["parameters_of_the_teacher"]
+        return {
+            "parameters": run.parameter_count(),
+            "parameters_of_the_teacher": run.workload.parameter_count(config),
+        }
 
     run.recipe.claim("loss")
     run.recipe.on_model.append(teach)
-    return proof
+    proof = expect(
+        teacher_passes=run.micro,
+        forward_passes=run.micro,
+        parameters=below("parameters_of_the_teacher"),
+    )
+    return proof.counting(count_parameters)
 
 
 @switch
@@ -124,17 +161,19 @@ def in_turn(run: JittorAdapter, cleared: bool = False) -> Proof:
                 gc.collect()
                 given.append(give_back(run))
 
+    def forget_given(_: Evidence) -> Evidence:
+        given.clear()
+        return {}
+
+    def count_given(_: Evidence) -> Evidence:
+        return {"calls": len(given), "bytes_given_back": sum(given)}
+
     proof = _pair_of(run, build, lambda one, head: one)
     if not cleared:
         return proof
-
-    def counted(e: Evidence) -> bool:
-        given.clear()
-        proven = proof(e)
-        e |= {"calls": len(given), "bytes_given_back": sum(given)}
-        return proven and len(given) == 2 and sum(given) > 0
-
-    return counted
+    # the step that `proof` watches lies between the two
+    beginning = Proof(()).counting(forget_given)
+    return beginning & proof & expect(calls=2, bytes_given_back=above(0)).counting(count_given)
 
 
 def _load_one(run: JittorAdapter, weights: dict[str, np.ndarray]) -> Module:
@@ -143,11 +182,14 @@ def _load_one(run: JittorAdapter, weights: dict[str, np.ndarray]) -> Module:
     return model
 
 
-def _pair_of(run: JittorAdapter, models: Any, expected: Any) -> Proof:
-    """The proof watches the bytes in use while each of the two models works."""
+def _pair_of(run: JittorAdapter, models: Callable[[], Iterator[Module]], expected: Callable[[int, int], int]) -> Proof:
+    """Take the two models, and prove how many bytes are in use while each of them works.
+
+    `expected` returns that of the bytes of one model and of its head.
+    """
     run.recipe.models = models
 
-    def proof(e: Evidence) -> bool:
+    def count_held(_: Evidence) -> Evidence:
         weights = {p.name: 4 * int(np.prod(p.shape)) for p in run.workload.params(run.config)}
         held: list[int] = []
 
@@ -166,11 +208,19 @@ def _pair_of(run: JittorAdapter, models: Any, expected: Any) -> Proof:
         run.one_step()
         run.synchronize()
         run.recipe.models = models
-        wanted = expected(sum(weights.values()), sum(n for name, n in weights.items() if name.startswith(run.workload.head)))
-        e |= {"parameter_bytes_held": max(held), "parameter_bytes_expected": wanted}
-        return len(held) == 2 and wanted <= max(held) < 1.02 * wanted + 1024
+        head = sum(size for name, size in weights.items() if name.startswith(run.workload.head))
+        return {
+            "models_run": len(held),
+            "parameter_bytes_held": max(held),
+            "parameter_bytes_expected": expected(sum(weights.values()), head),
+        }
 
-    return proof
+    def is_little_more(e: Evidence) -> bool:
+        return bool(e["parameter_bytes_held"] < 1.02 * e["parameter_bytes_expected"] + 1024)
+
+    proof = expect(models_run=2, parameter_bytes_held=at_least("parameter_bytes_expected"))
+    proof &= check(is_little_more, "no more than parameter_bytes_expected, 2 % and 1 KiB are held")
+    return proof.counting(count_held)
 
 
 ROOT_HALF, ROOT_TWO_PI = 0.5**0.5, (2 * np.pi) ** 0.5
@@ -210,7 +260,7 @@ class WastefulGelu(jt.Function):
 
 
 def _saved_by(gelu: Callable[[Var], Var]) -> int:
-    """How many arrays are in memory between one GELU and its backward pass, beside its output."""
+    """Return how many arrays are in memory between one GELU and its backward pass, without its output."""
     x = jt.random([12347]).start_grad()  # a size that nothing else has
     y = gelu(x)
     jt.sync([x, y])
@@ -221,7 +271,7 @@ def _saved_by(gelu: Callable[[Var], Var]) -> int:
 
 
 def rule(gelu: Callable[[Var], Var], arrays: int) -> Switch:
-    """A training step with this GELU, which must keep so many arrays; it runs once per block."""
+    """Return the switch of a training step with this GELU, which must keep so many arrays; it runs once per block."""
 
     def apply(run: JittorAdapter) -> Proof:
         calls: list[int] = []
@@ -230,14 +280,14 @@ def rule(gelu: Callable[[Var], Var], arrays: int) -> Switch:
             calls.append(1)
             return gelu(x)
 
-        def proof(e: Evidence) -> bool:
+        def count_calls(_: Evidence) -> Evidence:
             calls.clear()
             run.step()
-            e |= {"saved_by_one_gelu": _saved_by(gelu), "calls": len(calls)}
-            return e["saved_by_one_gelu"] == arrays and len(calls) == e["block_runs"]
+            return {"saved_by_one_gelu": _saved_by(gelu), "calls": len(calls)}
 
         run.recipe.build_options["gelu"] = counted
-        return proof
+        proof = expect(saved_by_one_gelu=arrays, calls=equal_to("block_runs"))
+        return proof.counting(count_calls)
 
     return apply
 

@@ -10,16 +10,18 @@ import jittor as jt
 import numpy as np
 from jittor import Module, Var, nn
 
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
 from framebench.adapters.jittor.adapter import JittorAdapter
 from framebench.adapters.jittor.checkpoint import checkpointed
+from framebench.adapters.proof import Evidence, Proof, above, equal_to, expect
 
 switch = Switches()
 
 
 @switch
 def accumulate(run: JittorAdapter) -> Proof:
-    return lambda e: e["forward_passes"] == run.micro and e["samples_per_pass"] == [run.case.batch // run.micro]
+    """Prove that a step makes a forward pass for each micro-batch, of a part of the batch."""
+    return expect(forward_passes=run.micro, samples_per_pass=[run.case.batch // run.micro])
 
 
 class PartOfLoss(Module):
@@ -32,8 +34,8 @@ class PartOfLoss(Module):
         return self.loss(nn.linear(hidden, self.embedding))
 
 
-def _as_large(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
-    """Variables of a step with this loss that are as large as the logits of a micro-batch, with as many columns."""
+def _count_as_large(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
+    """Count the variables of a step with this loss that have the logits' columns and are as large as a micro-batch's."""
     run.synchronize()
     before, run.recipe.loss = run.recipe.loss, loss
     run.one_step()
@@ -62,61 +64,74 @@ def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
 
         return checkpointed(PartOfLoss(embedding, loss), hidden)
 
-    def proof(e: Evidence) -> bool:
-        """Beside the variables of a step that ends before the head."""
+    def count_large(_: Evidence) -> Evidence:
+        """Count large variables, also of a step that ends before the head."""
         runs.clear()
-        e["as_large_as_the_logits"], e["losses_of_a_chunk"] = _as_large(run, run.recipe.loss), len(runs)
-        e["as_large_without_a_head"] = _as_large(run, lambda x, _: run.model(x)[0].sum())
-        return e["as_large_as_the_logits"] == e["as_large_without_a_head"] and len(runs) == 2 * chunks * run.micro
+        large = _count_as_large(run, run.recipe.loss)
+        losses = len(runs)
+        without = _count_as_large(run, lambda x, _: run.model(x)[0].sum())
+        return {
+            "as_large_as_the_logits": large,
+            "losses_of_a_chunk": losses,
+            "as_large_without_a_head": without,
+        }
 
     run.recipe.loss = loss
-    return proof
+    proof = expect(
+        as_large_as_the_logits=equal_to("as_large_without_a_head"),
+        losses_of_a_chunk=2 * chunks * run.micro,  # each in the forward pass, and once more in the backward pass
+    )
+    return proof.counting(count_large)
 
 
 @switch
 def autotune_off(run: JittorAdapter) -> Proof:
-    """The size of the table of algorithms that were tried; once it is full, a heuristic chooses."""
+    """Leave no room in the table of algorithms that were tried: once it is full, a heuristic chooses."""
     jt.cudnn.set_algorithm_cache_size(0)
 
-    def proof(e: Evidence) -> bool:
-        """Jittor says so when a trial fills the table. Given room for one entry, a new convolution fills it only if no step has
-        tried any out."""
+    def try_one(_: Evidence) -> Evidence:
+        """Count how often a trial fills the table, which Jittor logs.
+
+        Given room for one entry, a new convolution fills it only if no step has tried any out.
+        """
         x, w = (jt.array(np.ones(shape, np.float32)) for shape in ((1, 8, 6, 6, 6), (8, 8, 3, 3, 3)))
         jt.cudnn.set_algorithm_cache_size(1)
         with jt.log_capture_scope() as log_lines:
             nn.conv3d(x, w).sync()
         jt.cudnn.set_algorithm_cache_size(0)
-        e["tables_filled_by_one_trial"] = sum("algorithm cache is full" in line["msg"] for line in log_lines)
-        return e["tables_filled_by_one_trial"] == 1
+        filled = sum("algorithm cache is full" in line["msg"] for line in log_lines)
+        return {"tables_filled_by_one_trial": filled}
 
-    return proof
+    return expect(tables_filled_by_one_trial=1).counting(try_one)
 
 
 @switch
 def rewrite(run: JittorAdapter) -> Proof:
+    """Compute 3-D convolutions by 2-D ones, for which oneDNN has kernels."""
     run.recipe.build_options["rewrite"] = True
-    return lambda e: e["loops_3d"] == 0 and e["onednn_convolutions"] > 0
+    return expect(loops_3d=0, onednn_convolutions=above(0))
 
 
 @switch
 def no_fuse(run: JittorAdapter) -> Proof:
+    """Fuse no operators."""
     jt.flags.no_fuse = 1
-    return lambda e: e["kernels"] > 0 == e["fused_kernels"]
+    return expect(kernels=above(0), fused_kernels=0)
 
 
 @switch
 def no_onednn(run: JittorAdapter) -> Proof:
-    """Decided by the environment, before Jittor is imported."""
+    """Prove that oneDNN is not there, as the environment decided before Jittor was imported."""
 
-    def proof(e: Evidence) -> bool:
-        e["onednn_mapped"] = "mkldnn" in Path("/proc/self/maps").read_text()
-        return e["onednn_convolutions"] == e["onednn_products"] == 0 and not e["onednn_mapped"]
+    def look_for_library(_: Evidence) -> Evidence:
+        return {"onednn_mapped": "mkldnn" in Path("/proc/self/maps").read_text()}
 
-    return proof
+    proof = expect(onednn_convolutions=0, onednn_products=0, onednn_mapped=False)
+    return proof.counting(look_for_library)
 
 
 @switch
 def not_lazy(run: JittorAdapter) -> Proof:
-    """Lazily, not one kernel runs before someone asks for a value."""
+    """Run kernels at once. Lazily, not one of them runs before someone asks for a value."""
     jt.flags.lazy_execution = 0
-    return lambda e: e["kernels_before_sync"] > 0.9 * e["kernels"]
+    return expect(kernels_before_sync=above("kernels", times=0.9))

@@ -12,8 +12,9 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint as recompute
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
 from framebench.adapters.batch_norm import frozen_statistics
+from framebench.adapters.proof import Evidence, Proof, above, check, expect
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import BATCHED, Observed
 from framebench.models.spec import OWN
@@ -42,7 +43,10 @@ def uncached(given: Any) -> Any:
 
 
 def _without(run: TorchAdapter) -> Evidence:
-    """What a step shows whose blocks are not recomputed: a user's may run several times in a pass, or for a gradient in it."""
+    """Observe a step whose blocks are not recomputed.
+
+    A user's may run several times in a pass, or for a gradient in it.
+    """
     model: Any = run.model
     remat, model.remat = model.remat, lambda block, *xs, **named: block(*xs, **named)
     seen = run.observe()
@@ -71,17 +75,26 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     run.recipe.block_runner = remat
     run.recipe.on_model.append(attach)
 
-    def proof(e: Evidence) -> bool:
-        """A block below every trained weight has nothing to recompute for. In a compiled step the products tell."""
-        again = [b for b in chosen if any(p.requires_grad for p in b.parameters())]
-        if "products_recomputed" in e:
-            return e["products_recomputed"] >= run.micro * len(again) > 0
-        if run.case.workload != OWN:
-            return bool(again) and e["block_runs"] == run.micro * run.evaluations * (e["blocks"] + len(again))
-        e["block_runs_without"] = _without(run)["block_runs"]
-        return bool(again) and e["block_runs"] >= e["block_runs_without"] + run.micro * run.evaluations * len(again)
+    def count_recomputed(observed: Evidence) -> Evidence:
+        # a block below every trained weight has nothing to recompute for
+        recomputed = [b for b in chosen if any(p.requires_grad for p in b.parameters())]
+        counted = {"blocks_recomputed": len(recomputed), "evaluations_of_the_loss": run.evaluations}
+        if run.case.workload == OWN and "products_recomputed" not in observed:
+            counted["block_runs_without"] = _without(run)["block_runs"]
+        return counted
 
-    return proof
+    def is_recomputed(e: Evidence) -> bool:
+        """Return whether a step computes the chosen blocks once more."""
+        if "products_recomputed" in e:  # a compiled step, whose blocks are not seen
+            return bool(e["products_recomputed"] >= run.micro * e["blocks_recomputed"])
+        passes = run.micro * e["evaluations_of_the_loss"]
+        if "block_runs_without" in e:  # a user's blocks may run several times in a pass
+            return bool(e["block_runs"] >= e["block_runs_without"] + passes * e["blocks_recomputed"])
+        return bool(e["block_runs"] == passes * (e["blocks"] + e["blocks_recomputed"]))
+
+    proof = expect(blocks_recomputed=above(0))
+    twice = check(is_recomputed, "a step computes each of the blocks_recomputed once more")
+    return (proof & twice).counting(count_recomputed)
 
 
 @contextmanager
@@ -118,12 +131,21 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
     def remat(block: nn.Module, *xs: Any, **named: Any) -> Any:
         return recompute(block, *uncached(xs), use_reentrant=False, context_fn=partial(contexts, block), **uncached(named))
 
-    def proof(e: Evidence) -> bool:
-        e["products_without"] = _without(run)["products"]
-        again = len(run.model_module.blocks_of(run.model))  # not a teacher's
+    def count_products(_: Evidence) -> Evidence:
+        return {
+            "products_without": _without(run)["products"],
+            "products_of_attention": 0 if batched else run.micro * _batched_products(run),
+            "blocks_recomputed": len(run.model_module.blocks_of(run.model)),  # not a teacher's
+        }
+
+    def each_block_ran_twice(e: Evidence) -> bool:
+        return bool(e["block_runs"] == run.micro * (e["blocks"] + e["blocks_recomputed"]))
+
+    def products_are_saved(e: Evidence) -> bool:
         more = sum(e["products"].values()) - sum(e["products_without"].values())
-        e["products_of_attention"] = 0 if batched else run.micro * _batched_products(run)
-        return e["block_runs"] == run.micro * (e["blocks"] + again) and more == e["products_of_attention"]
+        return bool(more == e["products_of_attention"])
 
     run.recipe.block_runner = remat
-    return proof
+    proof = check(each_block_ran_twice, "a step computes each of the blocks_recomputed once more")
+    proof &= check(products_are_saved, "a step repeats the products_of_attention and no others")
+    return proof.counting(count_products)

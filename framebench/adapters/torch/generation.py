@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from framebench.adapters.base import Evidence, Proof, Switches
-from framebench.adapters.caches import Generation, Growing, Static, computed_anew, computed_once
+from framebench.adapters.base import Switches
+from framebench.adapters.caches import Generation, Growing, Static, expect_computed_once, expect_recomputed
+from framebench.adapters.proof import Evidence, Proof, equal_to, expect
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import unique_bytes
 
@@ -88,16 +89,16 @@ def static_cache(run: TorchAdapter) -> Proof:
     def make(model: Any) -> None:
         token_generator.cache = static(run, model)
 
-    def proof(e: Evidence) -> bool:
+    def count_moved(_: Evidence) -> Evidence:
         assert token_generator.cache
         before = [t.data_ptr() for t in token_generator.cache.arrays()]
         run.one_step()
-        e |= token_generator.evidence()
-        e["arrays_that_moved"] = sum(t.data_ptr() != old for t, old in zip(token_generator.cache.arrays(), before))
-        return computed_once(e) and e["arrays_that_moved"] == 0 == e["operators"].get("cat", 0)
+        after = [t.data_ptr() for t in token_generator.cache.arrays()]
+        return {"arrays_that_moved": sum(new != old for new, old in zip(after, before))}
 
     run.recipe.on_model.append(make)
-    return proof
+    in_place = expect({"arrays_that_moved": 0, "operators.cat": 0}).counting(count_moved)
+    return in_place & expect_computed_once(token_generator)
 
 
 def static(run: TorchAdapter, model: Any) -> Static:
@@ -110,11 +111,8 @@ def growing_cache(run: TorchAdapter) -> Proof:
     token_generator = generation(run, cached=True)
     token_generator.cache = growing(run)
 
-    def proof(e: Evidence) -> bool:
-        e |= token_generator.evidence()
-        return computed_once(e) and e["operators"].get("cat", 0) == 2 * e["block_runs"]
-
-    return proof
+    keys_and_values = expect({"operators.cat": equal_to("block_runs", times=2)})
+    return expect_computed_once(token_generator) & keys_and_values
 
 
 def growing(run: TorchAdapter) -> Growing:
@@ -123,4 +121,4 @@ def growing(run: TorchAdapter) -> Growing:
 
 @switch
 def no_cache(run: TorchAdapter) -> Proof:
-    return computed_anew(generation(run, cached=False))
+    return expect_recomputed(generation(run, cached=False))

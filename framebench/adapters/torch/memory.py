@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
+from framebench.adapters.proof import Evidence, Proof, above, at_most, check, equal_to, expect, other_than
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
 from framebench.adapters.torch.observe import Observed
 from framebench.models.spec import OWN
@@ -62,35 +63,37 @@ def _one_by_one(make: Callable[..., Any], settings: Any, params: list[nn.Paramet
 def optimizer_in_backward(run: TorchAdapter) -> Proof:
     run.recipe.wrap("optimizer", lambda make: partial(_InBackward, make))
 
-    def proof(e: Evidence) -> bool:
-        """No gradient is left when the backward pass ends, and yet every weight has moved."""
+    def count_moved(_: Evidence) -> Evidence:
         trained = [p for p in run.model.parameters() if p.requires_grad]
         before = [p.detach().clone() for p in trained]
         run.one_step()
-        e["gradients_left"] = sum(p.grad is not None for p in trained)
-        e["weights_moved"] = sum(not torch.equal(a, b) for a, b in zip(before, trained))
-        return e["gradients_left"] == 0 and e["weights_moved"] == len(before)
+        return {
+            "gradients_left": sum(p.grad is not None for p in trained),
+            "weights_moved": sum(not torch.equal(a, b) for a, b in zip(before, trained)),
+            "weights_trained": len(trained),
+        }
 
-    return proof
+    # no gradient is left when the backward pass ends, and yet every weight has moved
+    return expect(gradients_left=0, weights_moved=equal_to("weights_trained")).counting(count_moved)
 
 
 @switch
 def keep_grads(run: TorchAdapter) -> Proof:
     run.recipe.zero_grad_options["set_to_none"] = False
 
-    def proof(e: Evidence) -> bool:
-        """A step leaves its gradients in the very tensors where the last step's were."""
+    def count_kept(_: Evidence) -> Evidence:
+        """Count the gradients that lie in the very tensors where the last step's were."""
         before = [p.grad for p in run.model.parameters() if p.requires_grad]
         run.one_step()
         after = [p.grad for p in run.model.parameters() if p.requires_grad]
-        e["gradients_kept"] = sum(a is b is not None for a, b in zip(after, before))
-        return e["gradients_kept"] == len(before)
+        kept = sum(a is b is not None for a, b in zip(after, before))
+        return {"gradients_kept": kept, "weights_trained": len(before)}
 
-    return proof
+    return expect(gradients_kept=equal_to("weights_trained")).counting(count_kept)
 
 
-def _by_default(run: TorchAdapter) -> set[str]:
-    """The operators of the workload's optimizer without options, on this device."""
+def _operators_by_default(run: TorchAdapter) -> set[str]:
+    """Return the operators of the workload's optimizer without options, on this device."""
     shapes = [(2,) * p.ndim for p in run.model.parameters() if p.requires_grad]  # by which an optimizer may choose its weights
     weights = [nn.Parameter(torch.ones(shape, device=run.where)) for shape in shapes]
     for weight in weights:
@@ -101,27 +104,36 @@ def _by_default(run: TorchAdapter) -> set[str]:
     return set(seen.operators)
 
 
-def lists(operators: Iterable[str]) -> int:
-    """How many of these work on lists of tensors."""
+def count_on_lists(operators: Iterable[str]) -> int:
+    """Return how many of these operators work on lists of tensors."""
     return sum(name.startswith("_foreach_") for name in operators)
 
 
 @switch
 def foreach(run: TorchAdapter) -> Proof:
-    """On a GPU it is the default, so that the baseline does the same: then nothing is proven."""
+    """Update lists of weights at once.
+
+    On a GPU it is the default, so that the baseline does the same: then nothing is proven.
+    """
     run.recipe.optimizer_options["foreach"] = True
 
-    def proof(e: Evidence) -> bool:
-        e["operators_on_lists"], e["operators_on_lists_by_default"] = lists(e["operators"]), lists(_by_default(run))
-        return e["operators_on_lists"] > 0 == e["operators_on_lists_by_default"]
+    def count_operators(observed: Evidence) -> Evidence:
+        return {
+            "operators_on_lists": count_on_lists(observed["operators"]),
+            "operators_on_lists_by_default": count_on_lists(_operators_by_default(run)),
+        }
 
-    return proof
+    return expect(operators_on_lists=above(0), operators_on_lists_by_default=0).counting(count_operators)
 
 
 @switch
 def fused_optimizer(run: TorchAdapter) -> Proof:
     run.recipe.optimizer_options["fused"] = True
-    return lambda e: any(name.startswith("_fused_") for name in e["operators"])
+
+    def is_fused(e: Evidence) -> bool:
+        return any(name.startswith("_fused_") for name in e["operators"])
+
+    return check(is_fused, "an operator is called _fused_...")
 
 
 @switch
@@ -129,7 +141,7 @@ def channels_last(run: TorchAdapter) -> Proof:
     run.recipe.on_model.append(lambda model: model.to(memory_format=torch.channels_last))
     run.recipe.on_input = lambda x: x.to(memory_format=torch.channels_last) if x.ndim == 4 else x
     # an input with a single channel has both orders at once
-    return lambda e: e["convolutions"]["channels_last"] > 0 and e["convolutions"]["channels_first"] <= 1
+    return expect({"convolutions.channels_last": above(0), "convolutions.channels_first": at_most(1)})
 
 
 @switch
@@ -141,52 +153,57 @@ def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
 
     run.after_step.append(give_back)
 
-    def proof(e: Evidence) -> bool:
-        """By segments, not by bytes: how much there is to give back is what is measured."""
+    def count_segments(_: Evidence) -> Evidence:
         before = _segments_freed()
         run.after_step.insert(0, _litter)
-        for _ in range(every):
+        for _step in range(every):
             run.step()
         run.after_step.remove(_litter)
-        e["segments_given_back"], e["reserved_bytes"] = _segments_freed() - before, torch.cuda.memory_reserved()
-        return e["segments_given_back"] > 0
+        freed = _segments_freed() - before
+        return {"segments_given_back": freed, "reserved_bytes": torch.cuda.memory_reserved()}
 
-    return proof
+    # by segments, not by bytes: how much there is to give back is what is measured
+    return expect(segments_given_back=above(0)).counting(count_segments)
 
 
 @switch
 def pool_off(run: TorchAdapter) -> Proof:
-    """Without the pool nothing is counted either, and yet the weights are on the card."""
+    """Prove that the pool counts nothing, and yet the weights are on the GPU."""
 
-    def proof(e: Evidence) -> bool:
-        e["counted_bytes"], e["reserved_bytes"] = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
-        return e["counted_bytes"] == e["reserved_bytes"] == 0 and all(p.is_cuda for p in run.model.parameters())
+    def count_bytes(_: Evidence) -> Evidence:
+        return {
+            "counted_bytes": torch.cuda.memory_allocated(),
+            "reserved_bytes": torch.cuda.memory_reserved(),
+            "weights_on_the_host": sum(not p.is_cuda for p in run.model.parameters()),
+        }
 
-    return proof
+    return expect(counted_bytes=0, reserved_bytes=0, weights_on_the_host=0).counting(count_bytes)
 
 
 @switch
 def expandable_segments(run: TorchAdapter) -> Proof:
-    """What the allocator says of each segment that it has taken."""
+    """Prove by what the allocator says of each segment that it has taken."""
 
-    def proof(e: Evidence) -> bool:
+    def count_segments(_: Evidence) -> Evidence:
         segments = torch.cuda.memory._snapshot()["segments"]
-        e["segments"], e["segments_expandable"] = len(segments), sum(segment["is_expandable"] for segment in segments)
-        return e["segments_expandable"] == e["segments"] > 0
+        expandable = sum(segment["is_expandable"] for segment in segments)
+        return {"segments": len(segments), "segments_expandable": expandable}
 
-    return proof
+    return expect(segments=above(0), segments_expandable=equal_to("segments")).counting(count_segments)
 
 
 @switch
 def malloc_async(run: TorchAdapter) -> Proof:
-    """The driver counts the bytes of its pool; segments are the native allocator's alone, and it has taken none."""
+    """Prove that the driver counts the bytes of its pool; segments are the native allocator's alone."""
 
-    def proof(e: Evidence) -> bool:
+    def count_segments(_: Evidence) -> Evidence:
         stats = torch.cuda.memory_stats()
-        e["reserved_bytes"], e["segments"] = stats["reserved_bytes.all.current"], stats["segment.all.allocated"]
-        return e["reserved_bytes"] > 0 == e["segments"]
+        return {
+            "reserved_bytes": stats["reserved_bytes.all.current"],
+            "segments": stats["segment.all.allocated"],
+        }
 
-    return proof
+    return expect(reserved_bytes=above(0), segments=0).counting(count_segments)
 
 
 @switch
@@ -194,8 +211,8 @@ def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
     if run.where.type == "cuda":
         torch.cuda.set_per_process_memory_fraction(share)
 
-    def refused(size: int) -> str:
-        """Why so many bytes cannot be had; empty if they can."""
+    def refusal(size: int) -> str:
+        """Say why so many bytes cannot be had; empty if they can."""
         try:
             torch.empty(size, dtype=torch.uint8, device=run.where)
             return ""
@@ -204,33 +221,33 @@ def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
         finally:
             torch.cuda.empty_cache()
 
-    def proof(e: Evidence) -> bool:
-        """A little more than the share is refused, and without the share it is there."""
+    def ask_for_more(_: Evidence) -> Evidence:
+        """Ask for a little more than the share, and for as much without the share."""
         torch.cuda.empty_cache()
         total = torch.cuda.mem_get_info()[1]
         size = int((share + 0.02) * total) - torch.cuda.memory_reserved()
-        e["bytes_asked"], e["refused"] = size, refused(size)
+        with_share = refusal(size)
         torch.cuda.set_per_process_memory_fraction(1.0)
-        e["refused_without"] = refused(size)
+        without = refusal(size)
         torch.cuda.set_per_process_memory_fraction(share)
-        return e["refused"] != "" == e["refused_without"]
+        return {"bytes_asked": size, "refused": with_share, "refused_without": without}
 
-    return proof
+    return expect(refused=other_than(""), refused_without="").counting(ask_for_more)
 
 
 def _litter() -> None:
-    """Leaves a free segment for certain: a step may leave something in each of its own."""
+    """Leave a free segment for certain: a step may leave something in each of its own."""
     torch.empty(SPARE, dtype=torch.uint8, device="cuda")
 
 
 def _segments_freed() -> int:
-    """How many segments the allocator has given back to the device so far."""
+    """Return how many segments the allocator has given back to the device so far."""
     return torch.cuda.memory_stats().get("segment.all.freed", 0)
 
 
 @switch
 def after_training(run: TorchAdapter, cleared: bool) -> Proof:
-    """A training step of a model of its own, whose memory the allocator may keep."""
+    """Train another model for one step first, whose memory the allocator may keep."""
     left: Evidence = {}
 
     def train() -> None:
@@ -247,10 +264,10 @@ def after_training(run: TorchAdapter, cleared: bool) -> Proof:
         left["segments_given_back"] = _segments_freed() - freed
         left["bytes_held_before_evaluation"] = torch.cuda.memory_reserved()
 
-    def proof(e: Evidence) -> bool:
-        """By segments, not by bytes: how much there is to give back is what is measured."""
-        e |= left
-        return left["gradients_of_the_training_step"] > 0 and (left["segments_given_back"] > 0) == cleared
-
     run.before_first_step.append(train)
-    return proof
+    # by segments, not by bytes: how much there is to give back is what is measured
+    proof = expect(
+        gradients_of_the_training_step=above(0),
+        segments_given_back=above(0) if cleared else at_most(0),
+    )
+    return proof.counting(lambda _: left)

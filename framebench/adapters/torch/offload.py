@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
+from framebench.adapters.proof import Evidence, Proof, above, at_least, below, equal_to, expect, other_than
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
 from framebench.adapters.torch.observe import parts, unique_bytes
 from framebench.adapters.torch.quantized import beside as package
@@ -25,9 +26,9 @@ AHEAD = 8  # saved tensors that are on their way back before they are asked for
 
 @switch
 def offload(run: TorchAdapter) -> Proof:
-    """Its hooks lie over ours, which then see no tensor that is saved on the device."""
+    """Save tensors in host memory, by hooks over ours, which then see none that is saved on the device."""
     run.recipe.contexts.append(partial(torch.autograd.graph.save_on_cpu, pin_memory=True))
-    return lambda e: e["saved_tensors"] == 0 and e["operators"].get("copy_", 0) > e["blocks"]
+    return expect({"saved_tensors": 0, "operators.copy_": above("blocks")})
 
 
 @dataclass(eq=False)
@@ -104,22 +105,31 @@ def offload_streamed(run: TorchAdapter) -> Proof:
     streams = Streams()
     run.recipe.contexts.append(lambda: _Streamed(streams, run.lasting()))
 
-    def proof(e: Evidence) -> bool:
-        """Nothing is saved on the device but weights and what is small. What left came back, most of it before it was asked
-        for, and the profiler sees the copies on streams that compute nothing."""
+    def count_copies(_: Evidence) -> Evidence:
         streams.sent = streams.returned = streams.ahead = 0
-        e["copies_beside_to_host"], e["copies_beside_to_device"] = _copies_beside(device_events(run))
-        e |= {"tensors_sent": streams.sent, "tensors_returned": streams.returned, "tensors_ahead": streams.ahead}
-        beside_all = e["copies_beside_to_host"] >= streams.sent and e["copies_beside_to_device"] >= streams.returned
-        return (
-            e["saved_tensors"] == 0 and beside_all and streams.sent > e["blocks"] and 2 * streams.ahead > streams.returned > 0
-        )
+        to_host, to_device = _copies_beside(device_events(run))
+        return {
+            "copies_beside_to_host": to_host,
+            "copies_beside_to_device": to_device,
+            "tensors_sent": streams.sent,
+            "tensors_returned": streams.returned,
+            "tensors_ahead": streams.ahead,
+        }
 
-    return proof
+    proof = expect(
+        saved_tensors=0,  # on the device, but for weights and what is small
+        tensors_sent=above("blocks"),
+        # what left came back, most of it before it was asked for
+        tensors_returned=(above(0), below("tensors_ahead", times=2)),
+        # on streams that compute nothing
+        copies_beside_to_host=at_least("tensors_sent"),
+        copies_beside_to_device=at_least("tensors_returned"),
+    )
+    return proof.counting(count_copies)
 
 
 def device_events(run: TorchAdapter) -> list[Any]:
-    """What the device did in one more step."""
+    """Return what the device did in one more step."""
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
         run.one_step()
         run.synchronize()
@@ -162,14 +172,27 @@ def optimizer_offload(run: TorchAdapter) -> Proof:
 
     run.recipe.optimizer = make
 
-    def proof(e: Evidence) -> bool:
-        """Every moment of a large weight is in host memory, and every weight on the device."""
-        states = [(p, s) for p, kept in run.optimizer.state.items() for s in kept.values() if isinstance(s, Tensor) and s.ndim]
-        large = [s for p, s in states if p.numel() >= least()]
-        e["state_bytes_on_host"] = unique_bytes([s for _, s in states if s.device.type == "cpu"])
-        e["state_bytes"] = unique_bytes([s for _, s in states])
-        moved = [s for s in large if s.device.type == "cpu"]
-        stay = all(p.device == run.where for p in run.parameters())
-        return run.where.type != "cpu" and stay and len(moved) == len(large) > 0
+    def count_moments(_: Evidence) -> Evidence:
+        moments, large = [], []
+        for p, state in run.optimizer.state.items():
+            of_weight = [s for s in state.values() if isinstance(s, Tensor) and s.ndim]
+            moments += of_weight
+            if p.numel() >= least():
+                large += of_weight
+        return {
+            "state_bytes_on_host": unique_bytes([s for s in moments if s.device.type == "cpu"]),
+            "state_bytes": unique_bytes(moments),
+            "large_moments": len(large),
+            "large_moments_on_host": sum(s.device.type == "cpu" for s in large),
+            "weights_elsewhere": sum(p.device != run.where for p in run.parameters()),
+            "device": run.where.type,
+        }
 
-    return proof
+    # every moment of a large weight is in host memory, and every weight on the device
+    proof = expect(
+        device=other_than("cpu"),
+        weights_elsewhere=0,
+        large_moments=above(0),
+        large_moments_on_host=equal_to("large_moments"),
+    )
+    return proof.counting(count_moments)

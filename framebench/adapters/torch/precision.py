@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -13,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from framebench.adapters import rounding
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
+from framebench.adapters.proof import Evidence, Proof, above, expect, none_but, only
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.process import TF32_AT_IMPORT
 from framebench.models.spec import OWN
@@ -21,18 +21,22 @@ from framebench.models.spec import OWN
 switch = Switches()
 
 
-def only(dtype: str, storage: str) -> Proof:
-    """Every product of the observed step took this type; weights and optimizer states lie in the other."""
-    return lambda e: real(e["products"]) == {dtype} and real(e["weight_dtypes"]) == {storage} >= real(e["state_dtypes"])
+# complex numbers have no lower precision
+only_real = partial(only, ignoring=("complex64",))
+no_real_but = partial(none_but, ignoring=("complex64",))
 
 
-def real(dtypes: Iterable[str]) -> set[str]:
-    """Without complex numbers, which have no lower precision."""
-    return set(dtypes) - {"complex64"}
+def expect_types(products: str, storage: str) -> Proof:
+    """Return a proof that every product took one type, and that weights and optimizer states have the other."""
+    return expect(
+        products=only_real(products),
+        weight_dtypes=only_real(storage),
+        state_dtypes=no_real_but(storage),
+    )
 
 
-def _errors_of_products(run: TorchAdapter) -> dict[str, float]:
-    """In the context of a forward pass of this case."""
+def _measure_errors(run: TorchAdapter) -> Evidence:
+    """Measure how products are rounded in the context of a forward pass of this case."""
 
     def called(operator: Any) -> rounding.Multiply:
         def multiply(*operands: np.ndarray) -> np.ndarray:
@@ -42,75 +46,77 @@ def _errors_of_products(run: TorchAdapter) -> dict[str, float]:
 
         return multiply
 
-    return rounding.errors(called(torch.mm), called(F.conv2d))
+    return rounding.measure_errors(called(torch.mm), called(F.conv2d))
 
 
-def _single(e: Evidence) -> bool:
-    """Nothing but float32. What a CUDA graph replays shows no operators."""
-    return real(e["products"]) <= {"float32"} and real([*e["weight_dtypes"], *e["state_dtypes"]]) <= {"float32"}
+def expect_float32(run: TorchAdapter, errors: Proof) -> Proof:
+    """Return a proof that nothing but float32 is there, and that products are rounded as they should be.
 
-
-def _of_products(run: TorchAdapter, as_asked: Callable[[Evidence], bool]) -> Proof:
-    """Nothing but float32, and products that are rounded as they should be."""
-
-    def proof(e: Evidence) -> bool:
-        e |= _errors_of_products(run)
-        return _single(e) and as_asked(e)
-
-    return proof
+    What a CUDA graph replays shows no operators: so there may be no products at all.
+    """
+    proof = expect(
+        products=no_real_but("float32"),
+        weight_dtypes=no_real_but("float32"),
+        state_dtypes=no_real_but("float32"),
+    )
+    return (proof & errors).counting(lambda _: _measure_errors(run))
 
 
 @switch
 def fp32(run: TorchAdapter) -> Proof:
-    """A user's file may cast products by itself: then weights and states tell that nothing else does."""
+    """Compute in float32, without TensorFloat-32.
+
+    A user's file may cast products by itself: then weights and states tell that nothing else does.
+    """
     own: Any = run.case.spec
     if run.case.workload == OWN and own.facts.get("narrow"):
-        return lambda e: real(e["weight_dtypes"]) == {"float32"} >= real(e["state_dtypes"])
-    return _of_products(run, rounding.exact)
+        return expect(weight_dtypes=only_real("float32"), state_dtypes=no_real_but("float32"))
+    return expect_float32(run, rounding.EXACT)
 
 
 @switch
 def amp_bf16(run: TorchAdapter) -> Proof:
-    """Fresh per forward pass: autocast caches the cast weights until it is left."""
+    """Enter autocast anew for each forward pass: it caches the cast weights until it is left."""
     run.recipe.contexts.append(partial(torch.autocast, run.where.type, torch.bfloat16))
-    return only("bfloat16", storage="float32")
+    return expect_types("bfloat16", storage="float32")
 
 
 @switch
 def half(run: TorchAdapter, dtype: str) -> Proof:
     run.recipe.dtype = getattr(torch, dtype)
-    return only(dtype, storage=dtype)
+    return expect_types(dtype, storage=dtype)
 
 
 @switch
 def tf32(run: TorchAdapter) -> Proof:
     run.process.tf32 = (True, True)
-    return _of_products(run, rounding.rounded)
+    return expect_float32(run, rounding.ROUNDED)
 
 
 @switch
 def default(run: TorchAdapter) -> Proof:
-    """Where it rounds nothing it is `fp32` once more, and proves nothing."""
+    """Leave the precision of products as PyTorch has it.
+
+    Where that rounds nothing it is `fp32` once more, and proves nothing.
+    """
     run.process.tf32 = TF32_AT_IMPORT
-    return _of_products(run, lambda e: not rounding.exact(e))
+    return expect_float32(run, rounding.SOME_ROUNDED)
 
 
 @switch
 def amp_fp16(run: TorchAdapter) -> Proof:
-    """The scale starts low enough that no step has to be skipped."""
+    """Scale the loss, from a factor on that is low enough for no step to be skipped."""
     run.recipe.contexts.append(partial(torch.autocast, run.where.type, torch.float16))
     run.recipe.scaler = torch.amp.GradScaler(run.where.type, init_scale=2.0**10)
-
-    def proof(e: Evidence) -> bool:
-        e["scale"] = _scale_in_use(run)
-        return only("float16", storage="float32")(e) and e["scale"] > 1
-
-    return proof
+    proof = expect_types("float16", storage="float32") & expect(scale=above(1))
+    return proof.counting(lambda _: {"scale": _measure_scale(run)})
 
 
-def _scale_in_use(run: TorchAdapter) -> float:
-    """Of one more step: a gradient as the backward pass leaves it, against what the optimizer gets of it. 0 if it gets nothing.
-    A fused optimizer divides by itself."""
+def _measure_scale(run: TorchAdapter) -> float:
+    """Return how much larger a gradient is when the backward pass leaves it than when the optimizer gets it.
+
+    That is of one more step, and 0 if the optimizer gets nothing. A fused optimizer divides by itself.
+    """
     weight = next(p for p in reversed(run.parameters()) if p.requires_grad)
     left: list[float] = []
     used: list[float] = []
@@ -120,7 +126,8 @@ def _scale_in_use(run: TorchAdapter) -> float:
         return float(weight.grad.norm())
 
     def on_step(optimizer: Any, *_: Any) -> None:
-        used.append(norm() / float(1 if (scale := getattr(optimizer, "grad_scale", None)) is None else scale))
+        scale = getattr(optimizer, "grad_scale", None)
+        used.append(norm() if scale is None else norm() / float(scale))
 
     with ExitStack() as hooks:
         hooks.callback(weight.register_post_accumulate_grad_hook(lambda _: left.append(norm())).remove)

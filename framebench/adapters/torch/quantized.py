@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from framebench.adapters.base import Evidence, Proof, State, Switches
+from framebench.adapters.base import State, Switches
+from framebench.adapters.proof import Evidence, Proof, above, equal_to, expect, only
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import parts, unique_bytes
 from framebench.adapters.torch.tensors import on_host
@@ -42,16 +43,26 @@ def adamw_8bit(run: TorchAdapter) -> Proof:
 
     run.recipe.optimizer = make
     run.readings.profiled = True
-    return lambda e: _coded(run, e)
+    return expect_codes(run)
 
 
-def _coded(run: TorchAdapter, e: Evidence) -> bool:
-    """Whether both moments of every large weight are codes. Adds what was counted to the evidence."""
-    states = [s for s in run.state_tensors() if s.ndim]
-    codes = [s for s in states if any(p.dtype == torch.uint8 for p in parts(s))]
-    large = [p for p in run.parameters() if p.requires_grad and p.numel() >= LEAST and p.numel() % BLOCK == 0]
-    e |= {"large_weights": len(large), "moments_in_8_bits": len(codes), "state_bytes": unique_bytes(states)}
-    return len(codes) == len(run.case.optimizer.states) * len(large) > 0
+def expect_codes(run: TorchAdapter) -> Proof:
+    """Return a proof that all moments of every large weight are codes in 8 bits."""
+
+    def count_codes(_: Evidence) -> Evidence:
+        states = [s for s in run.state_tensors() if s.ndim]
+        codes = [s for s in states if any(p.dtype == torch.uint8 for p in parts(s))]
+        trained = [p for p in run.parameters() if p.requires_grad]
+        large = [p for p in trained if p.numel() >= LEAST and p.numel() % BLOCK == 0]
+        return {
+            "large_weights": len(large),
+            "moments_in_8_bits": len(codes),
+            "state_bytes": unique_bytes(states),
+        }
+
+    moments = len(run.case.optimizer.states)
+    proof = expect(moments_in_8_bits=(above(0), equal_to("large_weights", times=moments)))
+    return proof.counting(count_codes)
 
 
 @switch
@@ -73,7 +84,7 @@ def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
                 yield State(kind, names[p], on_host(values), unique_bytes(kept))
 
     run.recipe.optimizer, run.readings.states = make, moments
-    return lambda e: _coded(run, e)
+    return expect_codes(run)
 
 
 @switch
@@ -83,13 +94,20 @@ def int8(run: TorchAdapter, products: bool) -> Proof:
     configuration = how.Int8DynamicActivationInt8WeightConfig if products else how.Int8WeightOnlyConfig
     run.recipe.on_model.append(lambda model: how.quantize_(model, configuration()))
 
-    def proof(e: Evidence) -> bool:
+    def count_layers(observed: Evidence) -> Evidence:
         linear = [m for m in run.model.modules() if isinstance(m, nn.Linear)]
-        e["linear_layers"] = len(linear)
-        e["linear_layers_in_8_bits"] = sum(any(p.dtype == torch.int8 for p in parts(m.weight)) for m in linear)
-        e["weight_bytes"] = unique_bytes(run.parameters())
-        e["integer_products"] = e["operators"].get("_int_mm", 0)
-        rounded = e["linear_layers_in_8_bits"] == len(linear) > 0 and e["integer_products"] == products * len(linear)
-        return rounded and set(e["products"]) == {"float32"}
+        coded = [m for m in linear if any(p.dtype == torch.int8 for p in parts(m.weight))]
+        return {
+            "linear_layers": len(linear),
+            "linear_layers_in_8_bits": len(coded),
+            "weight_bytes": unique_bytes(run.parameters()),
+            "integer_products": observed["operators"].get("_int_mm", 0),
+        }
 
-    return proof
+    proof = expect(
+        linear_layers=above(0),
+        linear_layers_in_8_bits=equal_to("linear_layers"),
+        integer_products=equal_to("linear_layers") if products else 0,
+        products=only("float32"),
+    )
+    return proof.counting(count_layers)

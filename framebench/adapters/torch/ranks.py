@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
@@ -17,7 +18,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from framebench.adapters.base import Evidence, Proof, State, Switches
+from framebench.adapters.base import State, Switches
+from framebench.adapters.proof import Evidence, Proof, above, at_least, at_most, below, check, equal_to, expect, including
 from framebench.adapters.torch import ranks_private as private
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
 from framebench.adapters.torch.observe import unique_bytes
@@ -37,10 +39,8 @@ def begin(ranks: int) -> None:
 
 
 def gathered(run: TorchAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
-    """What each rank found, in their order; every rank must call it."""
-    every: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(every, readings | {"held": held(run)})
-    return every
+    """Return what each rank has read and holds, in their order; every rank must call it."""
+    return gather_from_ranks(readings | {"held": held(run)})
 
 
 def held(run: TorchAdapter) -> dict[str, int]:
@@ -54,30 +54,49 @@ def held(run: TorchAdapter) -> dict[str, int]:
     } | run.readings.bytes_by_part()
 
 
-def collectives(e: Evidence) -> dict[str, int]:
-    """Of the observed step, by their kind. PyTorch's CommDebugMode counts the same, but fails in a second forward pass."""
+KINDS = {  # of collectives, by what the names of operators have in them
+    "allreduce": "all-reduce",
+    "all_reduce": "all-reduce",
+    "reduce_scatter": "reduce-scatter",
+    "allgather": "all-gather",
+    "all_gather": "all-gather",
+    "broadcast": "broadcast",
+}
+
+
+def count_collectives(operators: dict[str, int]) -> dict[str, int]:
+    """Count the collectives among the operators of a step, by their kind.
+
+    PyTorch's CommDebugMode counts the same, but fails in a second forward pass.
+    """
     counts_by_kind: Counter[str] = Counter()
-    for operator, count in e["operators"].items():
+    for operator, count in operators.items():
         library, _, name = operator.partition("::")
         if "c10d" in library:
-            counts_by_kind[next((kind for word, kind in KINDS.items() if word in name), name)] += count
+            kinds = [kind for word, kind in KINDS.items() if word in name]
+            counts_by_kind[kinds[0] if kinds else name] += count
     return dict(counts_by_kind)
 
 
-KINDS = {"allreduce": "all-reduce", "all_reduce": "all-reduce", "reduce_scatter": "reduce-scatter", "allgather": "all-gather",
-         "all_gather": "all-gather", "broadcast": "broadcast"}  # fmt: skip
-
-
-def counted(run: TorchAdapter, e: Evidence) -> Evidence:
-    """What a rank holds and sends, and what the whole model has."""
-    e["held"], e["collectives"] = held(run), collectives(e)
-    e["whole"] = 4 * run.parameter_count()
-    return e
+def count_share(run: TorchAdapter, observed: Evidence) -> Evidence:
+    """Return what a rank holds and sends, and what the whole model has, in bytes."""
+    return {
+        "held": held(run),
+        "collectives": count_collectives(observed["operators"]),
+        "whole": 4 * run.parameter_count(),
+    }
 
 
 def _states_of(run: TorchAdapter) -> int:
-    """So many numbers the optimizer keeps for each weight."""
+    """Return how many numbers the optimizer keeps for each weight."""
     return len(run.case.optimizer.states)
+
+
+def gather_from_ranks(value: Any) -> list[Any]:
+    """Return what each rank gives, in their order; every rank must call it."""
+    every: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, value)
+    return every
 
 
 @cache
@@ -118,18 +137,23 @@ def ddp(run: TorchAdapter, view: bool = False) -> Proof:
     if run.case.stage.trains:
         run.recipe.on_model.append(attach)
 
-    def proof(e: Evidence) -> bool:
-        """A gradient that is a view shares its bucket's storage. Without gradients there is nothing to average."""
-        evidence = counted(run, e)
-        if not run.case.stage.trains:
-            return evidence["held"]["parameters"] == evidence["whole"] and not evidence["collectives"]
-        storages = {p.grad.untyped_storage().data_ptr() for p in run.parameters() if p.grad is not None}
-        evidence["storages_of_gradients"] = len(storages)
-        viewed = len(storages) < len(run.parameters())
-        whole = evidence["held"]["parameters"] == evidence["whole"] == evidence["held"]["optimizer states"] // _states_of(run)
-        return whole and viewed == view and evidence["collectives"].get("all-reduce", 0) > 0
+    whole = expect({"held.parameters": equal_to("whole")})
+    if not run.case.stage.trains:  # without gradients there is nothing to average
+        return (whole & expect(collectives={})).counting(partial(count_share, run))
 
-    return proof
+    def count_storages(_: Evidence) -> Evidence:
+        gradients = [p.grad for p in run.parameters() if p.grad is not None]
+        storages = {gradient.untyped_storage().data_ptr() for gradient in gradients}
+        return {"weights": len(run.parameters()), "storages_of_gradients": len(storages)}
+
+    def states_are_whole(e: Evidence) -> bool:
+        return bool(e["held"]["optimizer states"] // _states_of(run) == e["whole"])
+
+    proof = whole & check(states_are_whole, "this rank has the optimizer's states of all weights")
+    # a gradient that is a view shares its bucket's storage
+    shared = below("weights") if view else at_least("weights")
+    proof &= expect({"storages_of_gradients": shared, "collectives.all-reduce": above(0)})
+    return proof.counting(partial(count_share, run)).counting(count_storages)
 
 
 @switch
@@ -142,33 +166,31 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
         return sharded_optimizer
 
     def of_every_rank(local_states: Iterator[State]) -> Iterator[State]:
-        every: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(every, list(local_states))
-        return (state for states in every for state in states)
+        for states in gather_from_ranks(list(local_states)):
+            yield from states
 
     run.recipe.optimizer, run.readings.states = shared, of_every_rank
     ddp(run)
 
-    def proof(e: Evidence) -> bool:
-        """All states are somewhere, and each in one rank alone."""
-        evidence = counted(run, e)
-        every: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(every, evidence["held"]["optimizer states"])
-        evidence["optimizer_states_by_rank"] = every
-        whole = evidence["held"]["parameters"] == evidence["whole"]
-        return (
-            whole
-            and sum(every) == _states_of(run) * evidence["whole"] > max(every)
-            and evidence["collectives"].get("broadcast", 0) > 0
-        )
+    def count_states(observed: Evidence) -> Evidence:
+        return {"optimizer_states_by_rank": gather_from_ranks(observed["held"]["optimizer states"])}
 
-    return proof
+    def states_are_divided(e: Evidence) -> bool:
+        every = e["optimizer_states_by_rank"]
+        return bool(sum(every) == _states_of(run) * e["whole"] > max(every))
+
+    proof = expect({"held.parameters": equal_to("whole"), "collectives.broadcast": above(0)})
+    proof &= check(states_are_divided, "each of the optimizer's states is in one rank alone")
+    return proof.counting(partial(count_share, run)).counting(count_states)
 
 
 @switch
 def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
-    """Left to itself `fully_shard` keeps the outermost module's weights: they are needed next, in the backward pass, which
-    evaluation has none of. Without `sync` whole gradients are added up, and reduced with those of the last micro-batch."""
+    """Divide every weight among the ranks.
+
+    Left to itself `fully_shard` keeps the outermost module's weights: they are needed next, in the backward pass, which
+    evaluation has none of. Without `sync` whole gradients are added up, and reduced with those of the last micro-batch.
+    """
     from torch.distributed.fsdp import FSDPModule, fully_shard
 
     trains = run.case.stage.trains
@@ -191,23 +213,38 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
     if not sync:
         run.recipe.contexts.append(last_syncs)
 
-    def proof(e: Evidence) -> bool:
-        """Of each tensor a rank holds its chunk, padded to the longest; weights are gathered once for each block and pass.
-        Micro-batches do so each, and reduce each unless the last does for all."""
-        evidence = counted(run, e)
-        chunk = sum(-(-p.shape[0] // dist.get_world_size()) * p.shape[1:].numel() * 4 for p in run.parameters())
-        shares, sent, groups = evidence["held"], evidence["collectives"], e["blocks"] + 1
-        evidence["chunk"] = chunk
-        if not trains:
-            return shares["parameters"] == chunk < evidence["whole"] and sent == {"all-gather": groups}
-        divided = (
-            shares["parameters"] == shares["gradients"] == chunk < evidence["whole"]
-            and shares["optimizer states"] <= _states_of(run) * chunk
-        )
-        reduced, gathered = groups * (run.micro if sync else 1), run.micro * (groups + reshard * e["blocks"])
-        return divided and sent.get("reduce-scatter") == reduced and sent.get("all-gather") == gathered
+    def count_chunk(_: Evidence) -> Evidence:
+        """Count the bytes of a rank's chunk of each tensor, padded to the longest."""
+        chunk = 0
+        for p in run.parameters():
+            rows = math.ceil(p.shape[0] / dist.get_world_size())
+            chunk += 4 * rows * p.shape[1:].numel()
+        return {"chunk": chunk}
 
-    return proof
+    def weights_are_gathered(e: Evidence) -> bool:
+        """Return whether weights are gathered once for each block and pass, and the model's own once."""
+        groups = e["blocks"] + 1
+        if not trains:
+            return bool(e["collectives"] == {"all-gather": groups})
+        again = e["blocks"] if reshard else 0
+        return bool(e["collectives"].get("all-gather") == run.micro * (groups + again))
+
+    def gradients_are_reduced(e: Evidence) -> bool:
+        """Return whether each micro-batch reduces its gradients, or the last one does for all."""
+        groups = e["blocks"] + 1
+        return bool(e["collectives"].get("reduce-scatter") == groups * (run.micro if sync else 1))
+
+    proof = expect({"held.parameters": equal_to("chunk"), "chunk": below("whole")})
+    proof &= check(weights_are_gathered, "weights are gathered once for each block and pass")
+    if trains:
+        proof &= expect(
+            {
+                "held.gradients": equal_to("chunk"),
+                "held.optimizer states": at_most("chunk", times=_states_of(run)),
+            }
+        )
+        proof &= check(gradients_are_reduced, "gradients are reduced once for each block")
+    return proof.counting(partial(count_share, run)).counting(count_chunk)
 
 
 @switch
@@ -218,18 +255,27 @@ def deepspeed(run: TorchAdapter, stage: int) -> Proof:
     run.where = torch.device("cpu")
     its.attach(run, stage)
 
-    def proof(e: Evidence) -> bool:
-        """Of everything that the stage divides a rank holds less than the whole, and of all else the whole."""
-        e["held"], e["collectives"] = held(run), collectives(e)
-        e["whole"], shares = 4 * run.workload.parameter_count(run.config), e["held"]
-        e["gradients_at_most"] = run.optimizer.gradients_at_most
-        divided = {
-            1: shares["optimizer states"] < _states_of(run) * e["whole"],
-            2: e["gradients_at_most"] < e["whole"],
-            3: shares["parameters"] < e["whole"],
+    def count_divided(observed: Evidence) -> Evidence:
+        """Return what this rank holds, and of what it is less than the whole, by the stage that divides it."""
+        shares = held(run)
+        whole = 4 * run.workload.parameter_count(run.config)
+        gradients = run.optimizer.gradients_at_most
+        return {
+            "held": shares,
+            "collectives": count_collectives(observed["operators"]),
+            "whole": whole,
+            "gradients_at_most": gradients,
+            "divided_from_stage": {
+                "1": shares["optimizer states"] < _states_of(run) * whole,
+                "2": gradients < whole,
+                "3": shares["parameters"] < whole,
+            },
         }
-        e["divided_from_stage"] = divided
-        sends = {"all-reduce"} if stage == 0 else {"all-gather", "reduce-scatter" if stage == 3 else "all-reduce"}
-        return all(done == (stage >= least) for least, done in divided.items()) and sends <= e["collectives"].keys()
 
-    return proof
+    sent = {0: ["all-reduce"], 3: ["all-gather", "reduce-scatter"]}
+    divided = {str(least): stage >= least for least in (1, 2, 3)}
+    proof = expect(
+        divided_from_stage=divided,
+        collectives=including(*sent.get(stage, ["all-gather", "all-reduce"])),
+    )
+    return proof.counting(count_divided)

@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from framebench.adapters.base import Evidence, Proof, Switch, Switches
-from framebench.adapters.loading import Loader
+from framebench.adapters.base import Switch, Switches
+from framebench.adapters.loading import Loader, expect_loader
+from framebench.adapters.proof import Evidence, Proof, above, below, check, equal_to, expect, if_counted
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.copies import Copies, overlap
 from framebench.adapters.torch.observe import unique_bytes
@@ -20,54 +21,59 @@ from framebench.adapters.torch.observe import unique_bytes
 switch = Switches()
 
 
+def expect_buffers_unchanged(run: TorchAdapter) -> Proof:
+    """Return a proof that evaluation leaves every buffer as it was, unless to change them is the strategy."""
+
+    def are_unchanged(e: Evidence) -> bool:
+        return bool(e["buffers_changed"] == 0 or not run.recipe.evaluates)
+
+    return check(are_unchanged, "buffers stay as they were")
+
+
 def mode(context: Callable[[], Any], proof: Proof) -> Switch:
-    """Evaluation under a context of autograd. It leaves every buffer as it was, unless to change them is the strategy."""
+    """Return the switch of evaluation under a context of autograd."""
 
     def apply(run: TorchAdapter) -> Proof:
         run.recipe.contexts.append(context)
-        return lambda e: proof(e) and (e["buffers_changed"] == 0 or not run.recipe.evaluates)
+        return proof & expect_buffers_unchanged(run)
 
     return apply
 
 
 # of a compiled step the saved tensors are not seen, but the graph that would hold them is
-def _nothing_kept(e: Evidence) -> bool:
-    return e["graph_nodes"] == 0 and not e["saved_tensors"]
+NOTHING_KEPT = expect(graph_nodes=0, saved_tensors=if_counted(0))
+GRAPH_KEPT = expect(graph_nodes=above("blocks"), saved_tensors=if_counted(above("blocks")))
 
-
-def _graph_kept(e: Evidence) -> bool:
-    saved = e["saved_tensors"]
-    return e["graph_nodes"] > e["blocks"] and (saved is None or saved > e["blocks"])
-
-
-switch["no_grad"] = mode(torch.no_grad, _nothing_kept)
-switch["inference_mode"] = mode(torch.inference_mode, lambda e: e["inference_tensor"] and _nothing_kept(e))
-switch["grad"] = mode(torch.enable_grad, _graph_kept)
+switch["no_grad"] = mode(torch.no_grad, NOTHING_KEPT)
+switch["inference_mode"] = mode(torch.inference_mode, expect(inference_tensor=True) & NOTHING_KEPT)
+switch["grad"] = mode(torch.enable_grad, GRAPH_KEPT)
 
 
 @switch
 def frozen_weights(run: TorchAdapter) -> Proof:
+    """Ask for no gradient of any weight, with gradients left on."""
     run.recipe.on_model.append(lambda model: model.requires_grad_(False))
-    return lambda e: _nothing_kept(e) and (e["buffers_changed"] == 0 or not run.recipe.evaluates)
+    return NOTHING_KEPT & expect_buffers_unchanged(run)
 
 
 @switch
 def batch_stats(run: TorchAdapter) -> Proof:
+    """Evaluate by the statistics of the batch, and prove that every running statistic moves."""
     run.recipe.evaluates = False
 
-    def proof(e: Evidence) -> bool:
-        """Every statistic moves. Displaced first: under one batch again and again they would come to rest."""
+    def count_changed(_: Evidence) -> Evidence:
+        # displaced first: under one batch again and again they would come to rest
         for buffer in run.model.buffers():
             buffer += 1
-        e |= {name: n for name, n in run.observe().items() if name.startswith("buffers")}
-        return e["buffers_changed"] == e["buffers"] > 0
+        observed = run.observe()
+        return {name: observed[name] for name in ("buffers", "buffers_changed")}
 
-    return proof
+    return expect(buffers=above(0), buffers_changed=equal_to("buffers")).counting(count_changed)
 
 
 @switch
 def frozen(run: TorchAdapter, part: str = "half") -> Proof:
-    """What the workload does not train gets no gradient."""
+    """Ask for no gradient of what the workload does not train."""
     assert run.workload.trained  # else the cell is unsupported
     prefixes = run.workload.trained(run.config, part)
 
@@ -75,20 +81,34 @@ def frozen(run: TorchAdapter, part: str = "half") -> Proof:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name.startswith(prefixes))
 
-    def proof(e: Evidence) -> bool:
-        with_gradient = {name for name, p in run.model.named_parameters() if p.grad is not None}
-        e["weights_with_gradient"] = len(with_gradient)
-        e["weights_with_states"] = len(with_states := {state.name for state in run.states()})
-        wanted = {n for n, _ in run.model.named_parameters() if n.startswith(prefixes)}
-        return with_gradient == with_states == wanted != set()
+    def count_weights(_: Evidence) -> Evidence:
+        parameters = dict(run.model.named_parameters())
+        trained = {name for name in parameters if name.startswith(prefixes)}
+        with_gradient = {name for name, p in parameters.items() if p.grad is not None}
+        with_states = {state.name for state in run.states()}
+        return {
+            "weights_with_gradient": len(with_gradient),
+            "weights_with_states": len(with_states),
+            "weights_to_train": len(trained),
+            "other_weights_than_these": len((with_gradient | with_states) - trained),
+        }
 
     run.recipe.on_model.append(freeze)
-    return proof
+    proof = expect(
+        weights_to_train=above(0),
+        weights_with_gradient=equal_to("weights_to_train"),
+        weights_with_states=equal_to("weights_to_train"),
+        other_weights_than_these=0,
+    )
+    return proof.counting(count_weights)
 
 
 @switch
 def distill(run: TorchAdapter) -> Proof:
-    """Hinton et al. 2015, at temperature 1: half the labels' loss, half the divergence from the full model's outputs."""
+    """Distil the full model: half the labels' loss, half the divergence from its outputs.
+
+    As in Hinton et al. 2015, at temperature 1.
+    """
     config = run.teacher = run.workload.config(run.case.size)
     passes: list[int] = []
 
@@ -105,16 +125,15 @@ def distill(run: TorchAdapter) -> Proof:
         divergence = F.kl_div(log_probability, target, log_target=True, reduction="batchmean")
         return (run.model_module.loss(logits, y) + divergence) / 2
 
-    def proof(e: Evidence) -> bool:
+    def count_passes(_: Evidence) -> Evidence:
         before = len(passes)
         run.one_step()
-        e["teacher_passes"] = len(passes) - before
-        e["teacher_gradients"] = sum(p.grad is not None for p in run.held[1].parameters())
-        return e["teacher_passes"] == run.micro and e["teacher_gradients"] == 0
+        gradients = sum(p.grad is not None for p in run.held[1].parameters())
+        return {"teacher_passes": len(passes) - before, "teacher_gradients": gradients}
 
     run.recipe.on_model.append(attach)
     run.recipe.objective = objective
-    return proof
+    return expect(teacher_passes=run.micro, teacher_gradients=0).counting(count_passes)
 
 
 def _parameter_bytes(models: Iterable[nn.Module]) -> int:
@@ -122,18 +141,20 @@ def _parameter_bytes(models: Iterable[nn.Module]) -> int:
 
 
 def _hold(run: TorchAdapter, make: Callable[[], list[nn.Module]], shared: bool) -> Proof:
-    """Two models that stay in memory."""
+    """Have two models stay in memory."""
 
     def attach() -> None:
         run.held = make()
 
-    def proof(e: Evidence) -> bool:
-        e["parameter_bytes"], one = _parameter_bytes(run.held), _parameter_bytes(run.held[:1])
-        e["parameter_bytes_of_one"] = one
-        return one < e["parameter_bytes"] < 2 * one if shared else e["parameter_bytes"] == 2 * one
+    def count_bytes(_: Evidence) -> Evidence:
+        return {
+            "parameter_bytes": _parameter_bytes(run.held),
+            "parameter_bytes_of_one": _parameter_bytes(run.held[:1]),
+        }
 
     run.before_first_step.append(attach)
-    return proof
+    one, two = "parameter_bytes_of_one", equal_to("parameter_bytes_of_one", times=2)
+    return expect(parameter_bytes=(above(one), below(one, times=2)) if shared else two).counting(count_bytes)
 
 
 @switch
@@ -151,7 +172,10 @@ def together(run: TorchAdapter, shared: bool = False) -> Proof:
 
 @switch
 def scripted(run: TorchAdapter, shared: bool = False) -> Proof:
-    """Traced, since `remat` is a Python function; with one trunk, the models are a traced trunk and a head each."""
+    """Have two traced models stay in memory; with one trunk, they are a traced trunk and a head each.
+
+    They are traced and not scripted since `remat` is a Python function.
+    """
 
     def make() -> list[nn.Module]:
         one, other = (run.load(run.config, weights) for weights in run.host_weights)
@@ -164,12 +188,10 @@ def scripted(run: TorchAdapter, shared: bool = False) -> Proof:
             trunk = torch.jit.trace(one, x)
             return [torch.jit.trace(nn.Sequential(trunk, head), x) for head in heads]
 
-    def proof(e: Evidence) -> bool:
-        e["script_modules"] = sum(isinstance(model, torch.jit.ScriptModule) for model in run.held)
-        return bytes_proof(e) and e["script_modules"] == 2
+    def count_scripted(_: Evidence) -> Evidence:
+        return {"script_modules": sum(isinstance(model, torch.jit.ScriptModule) for model in run.held)}
 
-    bytes_proof = _hold(run, make, shared)
-    return proof
+    return _hold(run, make, shared) & expect(script_modules=2).counting(count_scripted)
 
 
 @switch
@@ -191,13 +213,17 @@ def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
                 if run.where.type == "cuda":
                     torch.cuda.empty_cache()
 
-    def proof(e: Evidence) -> bool:
-        """A model that something still refers to would be alive beside the next one."""
-        e |= {"models_at_once": most, "models_between_steps": len(alive), "caches_emptied": cleanings}
-        return most == 1 > len(alive) and (cleanings > 0) == cleared
+    def count_models(_: Evidence) -> Evidence:
+        return {
+            "models_at_once": most,
+            "models_between_steps": len(alive),
+            "caches_emptied": cleanings,
+        }
 
     run.recipe.models = models
-    return proof
+    # a model that something still refers to would be alive next to the following one
+    proof = expect(models_at_once=1, models_between_steps=0, caches_emptied=above(0) if cleared else 0)
+    return proof.counting(count_models)
 
 
 STREAMED = 10  # steps that are watched for copies beside them
@@ -212,19 +238,21 @@ def pinned(run: TorchAdapter) -> Proof:
 
     run.before_first_step.append(attach)
 
-    def proof(e: Evidence) -> bool:
-        assert run.loader
+    def watch_copies(_: Evidence) -> Evidence:
         copied, steps = copies.watched(STREAMED)
         assert run.loader
-        e |= run.loader.counted() | {"copies_watched": len(copied), "overlap_share": overlap(copied, steps)}
-        e["copy_ms"] = sum(b - a for a, b in copied) / max(1, len(copied))
-        return run.loader.worked_as("pinned") and e["overlap_share"] > 0.5
+        milliseconds = sum(end - start for start, end in copied)
+        return run.loader.counted() | {
+            "copies_watched": len(copied),
+            "overlap_share": overlap(copied, steps),
+            "copy_ms": milliseconds / max(1, len(copied)),
+        }
 
-    return proof
+    return (expect_loader("pinned") & expect(overlap_share=above(0.5))).counting(watch_copies)
 
 
-def _saved_by(gelu: Callable[[Tensor], Tensor]) -> int:
-    """How many tensors one GELU keeps for its backward pass."""
+def _count_saved(gelu: Callable[[Tensor], Tensor]) -> Evidence:
+    """Count the tensors that one GELU keeps for its backward pass."""
     kept: list[Tensor] = []
 
     def keep(tensor: Tensor) -> Tensor:
@@ -233,16 +261,14 @@ def _saved_by(gelu: Callable[[Tensor], Tensor]) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
         gelu(torch.linspace(-3, 3, 7, requires_grad=True))
-    return len(kept)
+    return {"saved_by_one_gelu": len(kept)}
 
 
 @switch
 def built_in(run: TorchAdapter) -> Proof:
-    def proof(e: Evidence) -> bool:
-        e["saved_by_one_gelu"] = _saved_by(F.gelu)
-        return e["saved_by_one_gelu"] == 1 and e["operators"].get("gelu", 0) == e["block_runs"]
-
-    return proof
+    """Prove that PyTorch's own GELU runs once in each block."""
+    proof = expect({"saved_by_one_gelu": 1, "operators.gelu": equal_to("block_runs")})
+    return proof.counting(lambda _: _count_saved(F.gelu))
 
 
 ROOT_HALF, ROOT_TWO_PI = 0.5**0.5, (2 * torch.pi) ** 0.5
@@ -286,10 +312,12 @@ def custom_rule(run: TorchAdapter, lean: bool) -> Proof:
     rule = LeanGelu if lean else WastefulGelu
     run.recipe.model_options["gelu"] = rule.apply
 
-    def proof(e: Evidence) -> bool:
-        """PyTorch's own GELU would run its own backward pass: the lean rule shares the forward pass with it."""
-        e["saved_by_one_gelu"] = _saved_by(rule.apply)
-        builtin_backward = "gelu_backward" in e["operators"]
-        return e["saved_by_one_gelu"] == (1 if lean else 5) and ("gelu" in e["operators"]) == lean and not builtin_backward
-
-    return proof
+    proof = expect(
+        {
+            "saved_by_one_gelu": 1 if lean else 5,
+            # the lean rule shares the forward pass with PyTorch's own GELU, which has its own backward pass
+            "operators.gelu": above(0) if lean else 0,
+            "operators.gelu_backward": 0,
+        }
+    )
+    return proof.counting(lambda _: _count_saved(rule.apply))

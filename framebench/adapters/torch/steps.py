@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -10,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 
-from framebench.adapters.base import Evidence, Proof, Switches
+from framebench.adapters.base import Switches
+from framebench.adapters.proof import Evidence, Proof, above, check, equal_to, expect, if_counted, other_than
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import Arrays
 from framebench.adapters.torch.process import FUSED
@@ -22,10 +24,18 @@ switch = Switches()
 
 @switch
 def accumulate(run: TorchAdapter) -> Proof:
-    return lambda e: (
-        e["forward_passes"] == run.micro * run.evaluations
-        and e["samples_per_pass"] * run.micro * run.case.ranks == run.case.batch
-    )
+    """Prove that a step makes a forward pass for each micro-batch, of a part of the batch."""
+
+    def is_divided(e: Evidence) -> bool:
+        samples = e["samples_per_pass"]  # None where a compiled step hides its passes
+        return samples is not None and bool(samples * run.micro * run.case.ranks == run.case.batch)
+
+    def passes_in_parts(e: Evidence) -> bool:
+        return bool(e["forward_passes"] == run.micro * e["evaluations_of_the_loss"])
+
+    proof = check(passes_in_parts, f"each evaluation of the loss takes {run.micro} forward passes")
+    proof &= check(is_divided, f"a forward pass has {run.micro} times fewer samples than the batch")
+    return proof.counting(lambda _: {"evaluations_of_the_loss": run.evaluations})
 
 
 @switch
@@ -44,30 +54,44 @@ def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
 
     run.recipe.objective = objective
 
-    def counted(objective: Callable[[Tensor, Tensor], Tensor]) -> Arrays:
-        was, run.recipe.objective = run.recipe.objective, objective
-        with Arrays(run.inputs[1].numel() // run.micro, run.config.vocabulary, run.config.width) as seen:
-            run.backward_pass()  # an update that compiles itself refuses to run beside what counts
-        run.recipe.objective = was
-        return seen
+    def count_in_step(objective: Callable[[Tensor, Tensor], Tensor]) -> Arrays:
+        previous = run.recipe.objective
+        run.recipe.objective = objective
+        tokens = run.inputs[1].numel() // run.micro
+        with Arrays(tokens, run.config.vocabulary, run.config.width) as arrays:
+            run.backward_pass()  # an update that compiles itself refuses to run while operators are counted
+        run.recipe.objective = previous
+        return arrays
 
-    def proof(e: Evidence) -> bool:
-        """Beside those of a step that ends before the head."""
-        seen, without = counted(run.recipe.objective), counted(lambda x, _: run.recipe.forward(x)[0].sum())
-        e |= {"as_large_as_the_logits": seen.large, "as_large_without_a_head": without.large, "softmaxes": seen.softmaxes}
-        return seen.large == without.large and seen.softmaxes == 2 * chunks * run.micro
+    def end_before_head(x: Tensor, _: Tensor) -> Tensor:
+        return run.recipe.forward(x)[0].sum()
 
-    return proof
+    def count_large(_: Evidence) -> Evidence:
+        with_head, without = count_in_step(run.recipe.objective), count_in_step(end_before_head)
+        return {
+            "as_large_as_the_logits": with_head.large,
+            "as_large_without_a_head": without.large,
+            "softmaxes": with_head.softmaxes,
+        }
+
+    proof = expect(
+        as_large_as_the_logits=equal_to("as_large_without_a_head"),
+        softmaxes=2 * chunks * run.micro,  # each in the forward pass, and once more in the backward pass
+    )
+    return proof.counting(count_large)
 
 
 @switch
 def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> Proof:
-    """`budget`: the share of the activations kept by default that may be kept."""
+    """Compile the model.
+
+    `budget`: the share of the activations kept by default that may be kept.
+    """
     import torch._inductor.config
     from torch._dynamo.utils import counters
 
-    torch._inductor.config.fallback_random = run.case.workload == OWN  # a user's dropout as eager steps draw it, so that it can
-    # be verified; Inductor's own numbers are others
+    # a user's dropout as eager steps draw it, so that it can be verified: Inductor's own numbers are others
+    torch._inductor.config.fallback_random = run.case.workload == OWN
     run.process.activation_budget = budget
     torch._dynamo.reset()
     counters.clear()
@@ -75,33 +99,53 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
     def attach(model: nn.Module) -> None:
         run.recipe.forward = torch.compile(model, mode=mode)
 
-    def proof(e: Evidence) -> bool:
-        """Each forward pass was one call of one graph, and each backward pass another; no product was computed outside of them.
-        CUDA graphs are seen when they are launched, kernel variants when the compiler has measured them."""
-        e["graph_breaks"] = dict(counters["graph_break"])
-        e["inductor"] = {k: int(v) for k, v in counters["inductor"].items()}
-        regions = e["compiled_regions"] - e["regions_of_the_update"]  # an 8-bit optimizer compiles its own
-        forward = e["graphs_forward"] - e["graphs_of_the_update"]
-        whole = regions == forward == e["forward_passes"] == run.micro
-        backward = e["graphs_backward"] == run.micro * run.case.stage.trains
-        seen = 1
+    def count_compiled(_: Evidence) -> Evidence:
+        counted: Evidence = {
+            "graph_breaks": dict(counters["graph_break"]),
+            "inductor": {name: int(n) for name, n in counters["inductor"].items()},
+        }
         if mode == "reduce-overhead":
-            e["graph_launches"] = seen = _launches(run)
+            counted["graph_launches"] = _count_launches(run)
         elif mode == "max-autotune":
-            e["kernels_tried"] = seen = sum(n for k, n in e["inductor"].items() if k.startswith("select_algorithm"))
-        elif budget < 1:
-            seen = e["products_recomputed"]
-        return whole and backward and not e["graph_breaks"] and e["products_outside_graphs"] == 0 and bool(seen)
+            tried = [n for name, n in counted["inductor"].items() if name.startswith("select_algorithm")]
+            counted["kernels_tried"] = sum(tried)
+        return counted
 
+    def is_whole(e: Evidence) -> bool:
+        """Return whether each forward pass was one call of one graph.
+
+        An 8-bit optimizer compiles its own update.
+        """
+        regions = e["compiled_regions"] - e["regions_of_the_update"]
+        graphs = e["graphs_forward"] - e["graphs_of_the_update"]
+        return bool(regions == graphs == e["forward_passes"])
+
+    proof = expect(
+        graph_breaks={},
+        forward_passes=run.micro,
+        graphs_backward=run.micro if run.case.stage.trains else 0,
+        products_outside_graphs=0,
+    )
+    proof &= check(is_whole, "each forward pass is one call of one graph")
+    # CUDA graphs are seen when they are launched, kernel variants when the compiler has measured them
+    if mode == "reduce-overhead":
+        proof &= expect(graph_launches=above(0))
+    elif mode == "max-autotune":
+        proof &= expect(kernels_tried=above(0))
+    elif budget < 1:
+        proof &= expect(products_recomputed=above(0))
     run.readings.profiled = True
     run.recipe.on_model.append(attach)
-    return proof
+    return proof.counting(count_compiled)
 
 
 @switch
 def compile_step(run: TorchAdapter) -> Proof:
-    """Without trace_autograd_ops Dynamo breaks the graph at `backward`. The optimizer breaks it by itself, at both ends of its
-    `step`: the update is a graph of its own."""
+    """Compile the forward and backward pass as one graph, and the update as another.
+
+    Without trace_autograd_ops Dynamo breaks the graph at `backward`. The optimizer breaks it by itself, at both ends of its
+    `step`.
+    """
     import torch._dynamo.config
 
     torch._dynamo.config.trace_autograd_ops = True
@@ -124,17 +168,18 @@ def compile_step(run: TorchAdapter) -> Proof:
 
         run.recipe.step = step
 
-    def proof(e: Evidence) -> bool:
-        """The engine that walks through autograd's graph had nothing to do, and no operator ran by itself."""
-        graphs = (e["graphs_forward"], e["graphs_backward"]) == (2, 0)
-        return graphs and e["nodes_of_autograd"] == e["operators_outside_graphs"] == 0 < sum(e["products"].values())
-
     run.recipe.on_model.append(attach)
-    return proof
+    return expect(
+        graphs_forward=2,
+        graphs_backward=0,
+        nodes_of_autograd=0,  # the engine that walks through autograd's graph had nothing to do
+        operators_outside_graphs=0,
+        products=other_than({}),
+    )
 
 
-def _launches(run: TorchAdapter) -> int:
-    """CUDA graphs that one step launches, as the profiler sees the runtime being called."""
+def _count_launches(run: TorchAdapter) -> int:
+    """Return how many CUDA graphs one step launches, as the profiler sees the runtime being called."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
@@ -145,7 +190,7 @@ def _launches(run: TorchAdapter) -> int:
 
 @switch
 def jit_script(run: TorchAdapter) -> Proof:
-    """Each block replaced by its TorchScript form, which shares its weights."""
+    """Replace each block by its TorchScript form, which shares its weights."""
     scripted: dict[nn.Module, torch.jit.ScriptModule] = {}
     runs: list[nn.Module] = []
 
@@ -156,71 +201,106 @@ def jit_script(run: TorchAdapter) -> Proof:
         runs.append(block)
         return scripted[block](*xs)
 
-    def proof(e: Evidence) -> bool:
+    def count_runs(observed: Evidence) -> Evidence:
         runs.clear()
         run.one_step()
-        e["script_modules"], e["script_block_runs"] = len(scripted), len(runs)
-        others = e["blocks"] - len(scripted)  # a teacher's
-        return e["script_block_runs"] == run.micro * len(scripted) > 0 and e["block_runs"] in (None, run.micro * others)
+        return {
+            "script_modules": len(scripted),
+            "script_block_runs": len(runs),
+            "runs_of_other_blocks": run.micro * (observed["blocks"] - len(scripted)),  # a teacher's
+        }
 
     run.recipe.block_runner = run_scripted
     run.recipe.on_model.append(attach)
-    return proof
+    proof = expect(
+        script_modules=above(0),
+        script_block_runs=equal_to("script_modules", times=run.micro),
+        block_runs=if_counted(equal_to("runs_of_other_blocks")),
+    )
+    return proof.counting(count_runs)
 
 
-def _by_products(run: TorchAdapter, e: Evidence) -> bool:
-    """Attention in products around a softmax, one for each block that ran. Where blocks are not seen one by one, at least one
-    for each; a compiler makes it part of a kernel, and leaves the products."""
+def count_softmaxes(operators: dict[str, int]) -> int:
+    """Return how many softmaxes these operators compute."""
     # the second may call the first
-    softmaxes = max(e["operators"].get(name, 0) for name in ("_softmax", "_safe_softmax"))
+    return max(operators.get(name, 0) for name in ("_softmax", "_safe_softmax"))
+
+
+def attends_by_products(run: TorchAdapter, e: Evidence) -> bool:
+    """Return whether attention is computed in products around a softmax, one for each block that ran.
+
+    Where blocks are not seen one by one, at least one for each; a compiler makes the softmax part of a kernel, and leaves
+    the products.
+    """
+    softmaxes = count_softmaxes(e["operators"])
     if e["block_runs"]:
         return bool(softmaxes == e["block_runs"])
-    return bool(max(softmaxes, e["operators"].get("bmm", 0) // 2) >= run.micro * e["blocks"] > 0)
+    pairs_of_products = e["operators"].get("bmm", 0) // 2
+    return bool(max(softmaxes, pairs_of_products) >= run.micro * e["blocks"] > 0)
+
+
+BY_PRODUCTS = "attention is computed in products around a softmax, in each block"
 
 
 @switch
 def attention_plain(run: TorchAdapter) -> Proof:
+    """Compute attention as the model writes it out."""
     run.recipe.model_options["attend"] = run.model_module.plain
 
-    def proof(e: Evidence) -> bool:
-        fused = sum(n for name, n in e["operators"].items() if name.startswith("_scaled_dot_product"))
-        return fused == 0 and _by_products(run, e)
+    def is_not_fused(e: Evidence) -> bool:
+        return not any(name.startswith("_scaled_dot_product") for name in e["operators"])
 
-    return proof
+    not_fused = check(is_not_fused, "no operator fuses attention")
+    return not_fused & check(partial(attends_by_products, run), BY_PRODUCTS)
 
 
 @switch
 def sdpa(run: TorchAdapter, backend: str) -> Proof:
-    """Where the one kernel that is allowed cannot do it, PyTorch raises. Switched for the whole process: a context would not
-    hold for what checkpointing computes again."""
+    """Allow one kernel of attention. Where that cannot do it, PyTorch raises.
+
+    Switched for the whole process: a context would not hold for what checkpointing computes again.
+    """
     run.process.attention = (backend,)
 
-    def proof(e: Evidence) -> bool:
-        e["attention"] = {
-            n: k for n, k in e["operators"].items() if n.startswith("_scaled_dot_product") and "backward" not in n
-        }
-        fused = {n for n in e["attention"] if "math" not in n}
-        return fused == {FUSED[backend]} - {""} and (bool(fused) or _by_products(run, e))
+    def list_kernels(observed: Evidence) -> Evidence:
+        """Return the operators of attention in a forward pass."""
+        attention = {}
+        for name, count in observed["operators"].items():
+            if name.startswith("_scaled_dot_product") and "backward" not in name:
+                attention[name] = count
+        return {"attention": attention}
 
-    return proof
+    kernel = FUSED[backend]  # none where attention is put together from products
+    expected = {kernel} if kernel else set()
+
+    def is_kernel_used(e: Evidence) -> bool:
+        return {name for name in e["attention"] if "math" not in name} == expected
+
+    proof = check(is_kernel_used, f"attention is fused by {kernel or 'no kernel'} alone")
+    if not kernel:
+        proof &= check(partial(attends_by_products, run), BY_PRODUCTS)
+    return proof.counting(list_kernels)
 
 
 @switch
 def autotune(run: TorchAdapter) -> Proof:
-    """Every algorithm that is tried gets a workspace of its own: a shape that was never met costs more allocations."""
+    """Have cuDNN try out its algorithms.
+
+    Every algorithm that is tried gets a workspace of its own: a shape that was never met costs more allocations.
+    """
     run.process.tries_algorithms = True
 
-    def allocations() -> int:
-        """Of one convolution, by the settings in force."""
+    def count_allocations() -> int:
+        """Return the allocations of one convolution by the settings in force."""
         x, w = torch.ones(2, 48, 40, 40, device=run.where), torch.ones(48, 48, 3, 3, device=run.where)
         before = torch.cuda.memory_stats()["allocation.all.allocated"]
         F.conv2d(x, w)
         return torch.cuda.memory_stats()["allocation.all.allocated"] - before
 
-    def proof(e: Evidence) -> bool:
-        with torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=torch.backends.cudnn.allow_tf32):
-            e["allocations_untried"] = allocations()
-        e["allocations_tried"] = allocations()
-        return e["allocations_tried"] > e["allocations_untried"]
+    def count_both(_: Evidence) -> Evidence:
+        rounding = torch.backends.cudnn.allow_tf32
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=rounding):
+            untried = count_allocations()
+        return {"allocations_untried": untried, "allocations_tried": count_allocations()}
 
-    return proof
+    return expect(allocations_tried=above("allocations_untried")).counting(count_both)

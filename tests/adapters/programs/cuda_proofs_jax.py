@@ -18,8 +18,9 @@ def watched(lowered, options):
 
 
 jax.stages.Lowered.compile = watched
-evidence, run = {}, SimpleNamespace(statistics=lambda: {"num_allocs": made})
-found = {"evidence": evidence, "autotune": SWITCHES["autotune_off"](run)(evidence)}
+run = SimpleNamespace(statistics=lambda: {"num_allocs": made})
+effect = SWITCHES["autotune_off"](run).judge({})
+found = {"evidence": effect.evidence, "autotune": effect.proven}
 
 
 def on_a_gpu(counted):
@@ -28,9 +29,9 @@ def on_a_gpu(counted):
 
 # PJRT answers for a pool (MultiDeviceAdapter) alone; otherwise Python gets None, which the adapter makes empty
 for name, counted in (("no pool", {}), ("a pool", {"num_allocs": made, "bytes_limit": 10**9})):
-    found[name] = SWITCHES["pool_off"](on_a_gpu(counted))({})
+    found[name] = SWITCHES["pool_off"](on_a_gpu(counted)).judge({}).proven
 # XLA's GpuCudaMallocAsyncAllocator counts allocations and bytes in use; bytes of a pool only its BFCAllocator
 driver = {"num_allocs": 9, "bytes_in_use": 10, "bytes_limit": 10**9}
 for name, counted in (("driver's pool", driver), ("XLA's pool", driver | {"pool_bytes": 20}), ("nothing counted", {})):
-    found[name] = SWITCHES["malloc_async"](on_a_gpu(counted))({})
+    found[name] = SWITCHES["malloc_async"](on_a_gpu(counted)).judge({}).proven
 print(json.dumps(found))

@@ -27,7 +27,7 @@ def rounding(*names):
 
     here.matmul = rounds(jt.matmul) if "product" in names else jt.matmul
     nn.conv2d = rounds(jt.nn.conv2d) if "convolution" in names else jt.nn.conv2d
-    return [SWITCHES[name](None)(dict(single)) for name in ("fp32", "tf32")]
+    return [SWITCHES[name](None).judge(single).proven for name in ("fp32", "tf32")]
 
 
 for names in ((), ("product", "convolution"), ("convolution",), ("product",)):
@@ -58,19 +58,19 @@ for name, obeyed in (("untried", True), ("untried, ignored", False)):
     for _ in range(3):
         table.convolve(None, None)
     table.obeyed = True
-    found[name] = proof({})
+    found[name] = proof.judge({}).proven
 
 for source in ("cuda_managed", "cuda_device"):
     memory.probe = lambda source=source: SimpleNamespace(source=lambda: source)
-    found[source] = SWITCHES["managed_allocator"](None)({})
+    found[source] = SWITCHES["managed_allocator"](None).judge({}).proven
 
 here.flags = jt.flags
 run = SimpleNamespace(model=SimpleNamespace(parameters=lambda: []))
 for level in (3, 4, 5, 6):
     seen = {"variable_dtypes": {"float16" if level > 3 else "float32": 1}}
     proof = SWITCHES["amp_level"](run, level)
-    found[f"level {level}"] = [proof(seen)]
+    found[f"level {level}"] = [proof.judge(seen).proven]
     for other in (0, 9 - level):
         jt.flags.amp_level = other
-        found[f"level {level}"].append(proof(seen))
+        found[f"level {level}"].append(proof.judge(seen).proven)
 print(json.dumps(found))

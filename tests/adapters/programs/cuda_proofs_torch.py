@@ -41,7 +41,7 @@ class Card:
 
 
 def fraction(card):
-    return SWITCHES["memory_fraction"](SimpleNamespace(where=torch.device("cuda")))({})
+    return SWITCHES["memory_fraction"](SimpleNamespace(where=torch.device("cuda"))).judge({}).proven
 
 
 real = torch.empty
@@ -52,13 +52,13 @@ torch.empty = real
 
 for name, kinds in (("segments", [True, True]), ("segments, some not", [True, False]), ("segments, none", [])):
     torch.cuda.memory._snapshot = lambda kinds=kinds: {"segments": [{"is_expandable": kind} for kind in kinds]}
-    found[name] = SWITCHES["expandable_segments"](None)({})
+    found[name] = SWITCHES["expandable_segments"](None).judge({}).proven
 
 # c10's CUDAMallocAsyncAllocator asks the driver for bytes, and leaves what the native one counts at zero
 for name, reserved, segments in (("driver's pool", 7 << 30, 0), ("native pool", 7 << 30, 12), ("no pool", 0, 0)):
     counted = {"reserved_bytes.all.current": reserved, "segment.all.allocated": segments}
     torch.cuda.memory_stats = lambda counted=counted: counted
-    found[name] = SWITCHES["malloc_async"](None)({})
+    found[name] = SWITCHES["malloc_async"](None).judge({}).proven
 
 made = 0
 
@@ -73,7 +73,7 @@ torch.cuda.memory_stats = lambda: {"allocation.all.allocated": made}
 process = SimpleNamespace()
 proof = SWITCHES["autotune"](SimpleNamespace(where=torch.device("cpu"), process=process))
 torch.backends.cudnn.benchmark = process.tries_algorithms  # as the adapter sets it
-found["autotune"] = proof({})
+found["autotune"] = proof.judge({}).proven
 torch.backends.cudnn.benchmark = False
-found["autotune, undone"] = proof({})
+found["autotune, undone"] = proof.judge({}).proven
 print(json.dumps(found))

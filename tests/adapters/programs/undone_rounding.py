@@ -27,5 +27,5 @@ adapter.step()
 evidence, found = adapter.observe(), {}
 for names in ((), ("mm",), ("convolution",), ("mm", "convolution")):
     with Rounding(names):
-        found[" ".join(names)] = [SWITCHES[name](adapter)(dict(evidence)) for name in ("fp32", "tf32")]
+        found[" ".join(names)] = [SWITCHES[name](adapter).judge(evidence).proven for name in ("fp32", "tf32")]
 print(json.dumps(found))

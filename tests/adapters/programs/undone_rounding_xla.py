@@ -19,12 +19,13 @@ for names in ((), ("dot",), ("conv",), ("dot", "conv")):
         precision.lax.conv = lambda x, w, *rest: rounds(lambda a, b: lax.conv(a, b, *rest))(x, w)
     asked = {"fp32": "(Precision.HIGHEST, Precision.HIGHEST)", "tf32": "(Precision.HIGH, Precision.HIGH)"}
     runs = {name: SimpleNamespace(program=program, recipe=SimpleNamespace()) for name in asked}
-    found[" ".join(names)] = [SWITCHES[n](runs[n])(seen | {"precision": {p: 2}}) for n, p in asked.items()]
+    found[" ".join(names)] = [SWITCHES[n](runs[n]).judge(seen | {"precision": {p: 2}}).proven for n, p in asked.items()]
 
 
 def amp(compiled, weights="float32", states="float32"):
     proof = SWITCHES["amp_bf16"](SimpleNamespace(recipe=SimpleNamespace(model_options={})))
-    return proof({"compiled_operands": compiled, "weight_dtypes": {weights: 3}, "state_dtypes": {states: 6}})
+    evidence = {"compiled_operands": compiled, "weight_dtypes": {weights: 3}, "state_dtypes": {states: 6}}
+    return proof.judge(evidence).proven
 
 
 found["amp"] = [amp({"bfloat16": 8, "float32": 2}), amp({"float32": 8, "bfloat16": 2}), amp({})]

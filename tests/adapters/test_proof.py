@@ -1,0 +1,121 @@
+"""A proof compares what was counted with what was expected, and says what differs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from framebench.adapters.proof import (
+    Evidence,
+    Proof,
+    above,
+    at_least,
+    at_most,
+    below,
+    check,
+    equal_to,
+    expect,
+    if_counted,
+    including,
+    judge_parts,
+    none_but,
+    only,
+    other_than,
+)
+from framebench.engine import environments
+from framebench.engine.environments import Environment
+from framebench.records import store
+from framebench.records.provenance import ROOT
+from framebench.suite.result import StrategyEffect
+from tests.processes import run_inside
+
+
+def test_a_proof_whose_expectations_hold_is_proven_and_has_no_reason() -> None:
+    evidence = {"graph_nodes": 0, "saved_tensors": 0}
+    effect = expect(graph_nodes=0, saved_tensors=0).judge(evidence)
+    assert effect == StrategyEffect(True, evidence, None)
+
+
+def test_a_failed_expectation_is_named_with_both_numbers() -> None:
+    effect = expect(graph_nodes=0, kernels=above("blocks")).judge({"graph_nodes": 12, "kernels": 3, "blocks": 4})
+    assert not effect.proven
+    assert effect.reason == ("graph_nodes: expected 0, observed 12; kernels: expected more than blocks (4), observed 3")
+
+
+@pytest.mark.parametrize(
+    ("proof", "right", "wrong"),
+    [
+        (expect(n=above(2)), 3, 2),
+        (expect(n=at_least(2)), 2, 1),
+        (expect(n=below(2)), 1, 2),
+        (expect(n=at_most(2)), 2, 3),
+        (expect(n=equal_to("four")), 4, 3),
+        (expect(n=below("four", times=2)), 7, 8),
+        (expect(n=other_than("")), "refused", ""),
+        (expect(n=only("float32")), {"float32": 2}, {}),
+        (expect(n=only("float32", ignoring=["complex64"])), {"float32": 2, "complex64": 1}, {"float16": 1}),
+        (expect(n=none_but("float32")), {}, {"float32": 2, "float16": 1}),
+        (expect(n=including("all-reduce")), {"all-reduce": 1, "broadcast": 1}, {"broadcast": 1}),
+        (expect({"n.cat": 0}), {"add": 3}, {"cat": 1}),
+        (expect(n=(above(0), below("four"))), 3, 4),
+        (expect(n=if_counted(0)), None, 1),
+        (expect(n=above(0)), 1, None),
+    ],
+)
+def test_relations_hold_for_what_they_say_alone(proof: Proof, right: object, wrong: object) -> None:
+    assert proof.judge({"n": right, "four": 4}).proven
+    assert not proof.judge({"n": wrong, "four": 4}).proven
+
+
+def test_a_count_that_nobody_made_is_an_error_and_proves_nothing() -> None:
+    with pytest.raises(KeyError, match="kernels"):
+        expect(kernels=0).judge({})
+
+
+def test_what_a_proof_counts_is_added_to_its_evidence_alone() -> None:
+    observed = {"steps": 3}
+
+    def count_twice(evidence: Evidence) -> Evidence:
+        return {"twice": 2 * evidence["steps"]}
+
+    effect = expect(twice=6).counting(count_twice).judge(observed)
+    assert effect == StrategyEffect(True, {"steps": 3, "twice": 6})
+    assert observed == {"steps": 3}
+
+
+def test_parts_are_judged_each_and_see_what_those_before_them_counted() -> None:
+    first = expect(blocks=2).counting(lambda _: {"moved": 1})
+    last = check(lambda e: e["moved"] == 2, "both have moved")
+    effect = judge_parts({"first": first, "last": last}, {"blocks": 2})
+    assert effect.evidence == {"blocks": 2, "moved": 1, "proven": {"first": True, "last": False}}
+    assert (effect.proven, effect.reason) == (False, "last: it does not hold that both have moved")
+
+
+def records_of(framework: str) -> list[str]:
+    """Return a committed record of each strategy, scenario and workload that the pinned version measured on a CPU."""
+    pinned = environments.describe(framework).version
+    paths = {}
+    for path, record in store.read_files(ROOT / "results"):
+        if record.effect is None or "lost" in record.effect.evidence or not record.parsed.known:
+            continue
+        case = record.parsed
+        is_of_cpu = record.provenance.hardware["device"] == "cpu"
+        if is_of_cpu and (case.framework, case.ranks, record.framework_version) == (framework, 1, pinned):
+            paths[case.strategy, case.scenario, case.workload, record.effect.proven] = path
+    return list(paths.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["torch", "jax", "jittor"])
+def test_proofs_say_of_recorded_evidence_what_the_record_says(
+    framework: str, environment: dict[str, Environment], tmp_path: Path
+) -> None:
+    listed = tmp_path / "records.json"
+    listed.write_text(json.dumps(records_of(framework)))
+    verdicts = run_inside(environment[framework], Path(__file__).parent / "programs/recorded_proofs.py", str(listed))
+    assert isinstance(verdicts, list)
+    compared = [verdict for verdict in verdicts if verdict[-1] is not None]
+    assert len(compared) > 10
+    assert [verdict for verdict in compared if verdict[-2] != verdict[-1]] == []
