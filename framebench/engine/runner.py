@@ -149,7 +149,7 @@ def case_outcome(worker: Worker, outcome: Outcome) -> CaseOutcome:
     if measured.verification is None:
         return CaseOutcome(outcome.status, outcome.reason, log=outcome.log)
     lost = f"measured and verified, but the strategy was not proven: {outcome.reason}"
-    result = replace(measured, effect=StrategyEffect(proven=False, evidence={"lost": lost}))
+    result = replace(measured, effect=StrategyEffect(False, {"lost": lost}, outcome.reason))
     return CaseOutcome("ok", lost, result, outcome.log)
 
 

@@ -125,7 +125,10 @@ def _join_verified(every: list[dict[str, Any]]) -> dict[str, Any]:
     result = dict(every[0]["result"])
     proven = [each["proven"] for each in every]
     evidence = result["effect"]["evidence"] | {"proven_in_ranks": sum(proven)}
-    result["effect"] = to_json(StrategyEffect(all(proven), evidence))
+    reason = result["effect"]["reason"]
+    if reason is None and not all(proven):
+        reason = f"proven in {sum(proven)} of {len(proven)} ranks"
+    result["effect"] = to_json(StrategyEffect(all(proven), evidence, reason))
     return result
 
 

@@ -16,6 +16,7 @@ from framebench.analysis.tables import SHOWN, conditions, make_cells, timing
 from framebench.records.record import Record
 from framebench.records.search import Fit
 from framebench.strategies.registry import BASELINES
+from framebench.suite.result import StrategyEffect
 
 # by the framework's own counter, which sees what a model of a few MiB changes; host.rss does not
 PEAKS = {
@@ -185,11 +186,29 @@ def checked_in_float64(records: list[Record]) -> list[str]:
 
 
 def unproven(records: list[Record]) -> list[str]:
-    """Why strategies were not seen at work as a whole, each in a sentence."""
-    effects = {record.parsed.strategy: record.effect for record in records if record.effect and not record.effect.proven}
-    told = (not_compiled, other_products, widened)
-    reasons = {name: next(filter(None, (say(e.evidence) for say in told)), "") for name, e in effects.items()}
-    return [f"{name}: effect not proven: {why}" for name, why in reasons.items() if why]
+    """Say why the effect of strategies is not proven, each in a sentence."""
+    effects = {}
+    for record in records:
+        if record.effect and not record.effect.proven:
+            effects[record.parsed.strategy] = record.effect
+    lines = []
+    for name, effect in effects.items():
+        reason = explain_effect(effect)
+        if reason:
+            lines.append(f"{name}: effect not proven: {reason}")
+    return lines
+
+
+def explain_effect(effect: StrategyEffect) -> str:
+    """Say why an effect is not proven: in words for what users often meet, else by the expectations that failed.
+
+    Empty where an older record has no reason.
+    """
+    for explain in (not_compiled, other_products, widened):
+        reason = explain(effect.evidence)
+        if reason:
+            return reason
+    return effect.reason or ""
 
 
 def not_compiled(evidence: dict[str, Any]) -> str:

@@ -183,7 +183,9 @@ def effect(record: Record) -> Comparison | None:
         return None
     seen = "The strategy was seen to take effect" if record.effect.proven else "NO effect was seen"
     plan = record.parsed.plan
-    return pairs("Effect", f"{seen}. What proves it: {plan.effect}.", record.effect.evidence.items())
+    failed = [("what failed", record.effect.reason)] if record.effect.reason else []
+    rows = [*failed, *record.effect.evidence.items()]
+    return pairs("Effect", f"{seen}. What proves it: {plan.effect}.", rows)
 
 
 def provenance(record: Record) -> Comparison:
