@@ -1,5 +1,5 @@
 """How checkpointing is done in JAX: every block of the model, or every second one, under jax.checkpoint; the switches of
-`suite/catalog/checkpoint.py`, and what proves that they were on.
+`framebench/strategies/checkpoint.py`, and what proves that they were on.
 
 What the proofs rest on: the equations that JAX traced (what was asked for) and the executable's (what the compiler made of it).
 """

@@ -1,4 +1,4 @@
-"""How JAX switches on the strategies of `suite/catalog/offload.py`, and what proves that they were on."""
+"""How JAX switches on the strategies of `framebench/strategies/offload.py`, and what proves that they were on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How JAX switches on the strategies of `suite/catalog/ranks.py`, and what proves them. See `adapters/base.py`.
+"""How JAX switches on the strategies of `framebench/strategies/ranks.py`, and what proves them.
 
 One program is written for all devices together; XLA divides it by where its arguments lie. One process has all devices, or each
 has one of its own.
@@ -32,7 +32,7 @@ switch = Switches()
 
 
 def begin(ranks: int) -> None:
-    """Before any device is asked for. Of several processes each has one, and waits for the others."""
+    """Set the number of devices, before any is asked for. Of several processes each has one, and waits for the others."""
     if "RANK" in os.environ:
         jax.distributed.initialize(num_processes=ranks, process_id=int(os.environ["RANK"]))
     else:
@@ -40,7 +40,10 @@ def begin(ranks: int) -> None:
 
 
 def gathered(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of each device. The memory of one process for all of them is no device's; every one of several must call it."""
+    """Return the readings of each device.
+
+    The memory of one process for all of them is no device's. Every one of several processes must call it.
+    """
     every = [readings | {"held": share} for share in held(run)]
     if jax.process_count() > 1:
         return _exchanged(*every)
@@ -53,14 +56,14 @@ def gathered(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _exchanged(readings: dict[str, Any]) -> list[dict[str, Any]]:
-    """What every process found, in their order: as text, each as long as the longest."""
+    """Return the readings of every process, in their order: sent as text, each as long as the longest."""
     text = np.frombuffer(json.dumps(readings).encode(), np.uint8)
     longest = int(process_allgather(np.int32(text.size)).max())
     return [json.loads(bytes(row).rstrip(b"\0")) for row in process_allgather(np.pad(text, (0, longest - text.size)))]
 
 
 def whole(array: Array) -> np.ndarray:
-    """Its values, those of other processes too; every process must call it."""
+    """Return its values, those of other processes too; every process must call it."""
     here = array.is_fully_replicated or array.is_fully_addressable
     return np.asarray(array if here else process_allgather(array, tiled=True))
 
@@ -70,13 +73,13 @@ def own(peaks: dict[str, int]) -> dict[str, int]:
 
 
 def held(run: JaxAdapter) -> list[dict[str, int]]:
-    """Bytes of the arrays on each device between two steps; a gradient lives inside the step only."""
+    """Return the bytes of the arrays on each device between two steps; a gradient lives inside the step only."""
     params, states = (bytes_by_device(_arrays(tree)) for tree in (run.params, run.optimizer_state))
     return [{"parameters": p, "gradients": 0, "optimizer states": states.get(device, 0)} for device, p in params.items()]
 
 
 def _arrays(tree: Any) -> list[Array]:
-    """Without the count of steps."""
+    """Return the arrays of a tree without the count of steps."""
     return [a for a in jax.tree.leaves(tree) if a.ndim]
 
 
@@ -86,7 +89,7 @@ def every_rank(devices: tuple[jax.Device, ...]) -> Mesh:
 
 
 def along(mesh: Mesh, shape: tuple[int, ...]) -> NamedSharding:
-    """Divided along the longest axis that so many ranks divide; whole on every device if none does."""
+    """Return a sharding along the longest axis that so many ranks divide; whole on every device if none does."""
     fitting = [size for size in shape if size % mesh.size == 0]
     axis = shape.index(max(fitting)) if fitting else None
     return NamedSharding(mesh, PartitionSpec(*(AXIS if i == axis else None for i in range(len(shape)))))
@@ -119,10 +122,7 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
 
     def count_held(_: Evidence) -> Evidence:
         """Return what each device holds, and what it should hold as it was declared."""
-        trees = {
-            "params": _arrays(run.params),
-            "state": _arrays(run.optimizer_state),
-        }
+        trees = {"params": _arrays(run.params), "state": _arrays(run.optimizer_state)}
         trees = {what: arrays for what, arrays in trees.items() if arrays}
         return {
             "held": held(run),
@@ -144,15 +144,16 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
     proof &= check(is_held_as_declared, "each device holds its share as it was declared")
     proof &= check(is_divided_as_declared, "the shares are smaller than the whole where they were declared so")
     # gradients are summed up over devices; in evaluation what is whole everywhere needs nothing sent
-    if run.case.stage.trains or split:
-        sent = ["all-reduce"] if run.case.stage.trains else []
-        proof &= expect(collectives=including(*sent, *(["all-gather"] if split else [])))
-    else:
+    if run.case.stage.trains:
+        proof &= expect(collectives=including("all-reduce"))
+    if split:
+        proof &= expect(collectives=including("all-gather"))
+    if not run.case.stage.trains and not split:
         proof &= expect(collectives={})
     return proof.counting(count_held)
 
 
 def collectives(run: JaxAdapter) -> dict[str, int]:
-    """In the optimised program of the step, which runs on every device."""
+    """Count the collectives in the optimised program of the step, which runs on every device."""
     (compiled,) = run.program.compiled.values()
     return dict(Counter(COLLECTIVES.findall(compiled.as_text())))

@@ -1,4 +1,4 @@
-"""How JAX switches on the strategies of `suite/catalog/steps.py`, and what proves that they were on. See `base.py`.
+"""How JAX switches on the strategies of `framebench/strategies/steps.py`, and what proves that they were on.
 
 What the proofs rest on: the equations that JAX traced (what was asked for) and the executable's (what the compiler made of it).
 """

@@ -1,5 +1,5 @@
 """How checkpointing is done in Jittor, which has none of its own (Chen et al. 2016): a Function that runs its block once more
-in the backward pass; the switches of `suite/catalog/checkpoint.py`, and what proves that they were on."""
+in the backward pass; the switches of `framebench/strategies/checkpoint.py`, and what proves that they were on."""
 
 from __future__ import annotations
 

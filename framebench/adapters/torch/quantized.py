@@ -1,4 +1,4 @@
-"""How PyTorch switches on the strategies of `suite/catalog/quantized.py`, and what proves that they were on."""
+"""How PyTorch switches on the strategies of `framebench/strategies/quantized.py`, and what proves that they were on."""
 
 from __future__ import annotations
 

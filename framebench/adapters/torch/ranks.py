@@ -1,4 +1,4 @@
-"""How PyTorch switches on the strategies of `suite/catalog/ranks.py`, and what proves them. See `adapters/base.py`.
+"""How PyTorch switches on the strategies of `framebench/strategies/ranks.py`, and what proves them.
 
 Each rank is a process, and its group of processes is there before a switch is called. What a single process has no use for is
 imported where it is used: it would add to the memory and the start of every other case.
@@ -44,7 +44,7 @@ def gathered(run: TorchAdapter, readings: dict[str, Any]) -> list[dict[str, Any]
 
 
 def held(run: TorchAdapter) -> dict[str, int]:
-    """Bytes of the storages in this rank between two steps."""
+    """Return the bytes of the storages in this rank between two steps."""
     parameters = run.parameters()
     return {
         "parameters": unique_bytes(parameters),
@@ -101,14 +101,14 @@ def gather_from_ranks(value: Any) -> list[Any]:
 
 @cache
 def every_rank(device: str) -> DeviceMesh:
-    """All ranks in a row. Not on fake tensors: a mesh looks up its own place."""
+    """Return the mesh of all ranks in a row. Not on fake tensors: a mesh looks up its own place."""
     from torch.distributed.device_mesh import init_device_mesh
 
     return init_device_mesh(device, (dist.get_world_size(),))
 
 
 def divide(run: TorchAdapter) -> None:
-    """Each rank computes its part of the batch; a loss is the mean of theirs, and an output all of theirs."""
+    """Have each rank compute its part of the batch; a loss is the mean of theirs, and an output all of theirs."""
     each = run.case.batch // dist.get_world_size()
     run.recipe.share = slice(dist.get_rank() * each, (dist.get_rank() + 1) * each)
 
@@ -127,6 +127,7 @@ def divide(run: TorchAdapter) -> None:
 
 @switch
 def ddp(run: TorchAdapter, view: bool = False) -> Proof:
+    """Replicate the model in each rank, and average gradients; with `view` they lie in the buckets that are sent."""
     divide(run)
 
     def attach(model: nn.Module) -> None:
@@ -158,6 +159,7 @@ def ddp(run: TorchAdapter, view: bool = False) -> Proof:
 
 @switch
 def zero_optimizer(run: TorchAdapter) -> Proof:
+    """Replicate the model, and divide the optimizer's states among the ranks."""
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
     def shared(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
@@ -166,8 +168,8 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
         return sharded_optimizer
 
     def of_every_rank(local_states: Iterator[State]) -> Iterator[State]:
-        for states in gather_from_ranks(list(local_states)):
-            yield from states
+        # no generator: every rank must have come here before one of them goes on
+        return itertools.chain.from_iterable(gather_from_ranks(list(local_states)))
 
     run.recipe.optimizer, run.readings.states = shared, of_every_rank
     ddp(run)
@@ -249,6 +251,7 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
 
 @switch
 def deepspeed(run: TorchAdapter, stage: int) -> Proof:
+    """Have DeepSpeed divide what the stage of ZeRO says: states, gradients, weights."""
     from framebench.adapters.torch import deepspeed as its
 
     divide(run)

@@ -1,4 +1,4 @@
-"""How PyTorch switches on the strategies of `suite/catalog/steps.py`, and what proves that they were on. See `base.py`."""
+"""How PyTorch switches on the strategies of `framebench/strategies/steps.py`, and what proves that they were on."""
 
 from __future__ import annotations
 
