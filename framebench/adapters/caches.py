@@ -1,5 +1,8 @@
-"""What PyTorch and Jittor share of generation token by token: the caches, and what proves them. The tokens are those of the
-batch, not what the model would say next: so every one of its logits is known from one pass over the whole sequence."""
+"""What PyTorch and Jittor share of generation token by token: the caches, and what proves them.
+
+The tokens are those of the batch, not what the model would say next: so every one of its logits is known from one pass over
+the whole sequence.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,24 @@ Both = tuple[Any, Any]  # keys and values, (batch, head, tokens, width / heads) 
 
 
 class Cache(ABC):
-    """Of each layer, keys and values of the tokens so far."""
+    """The keys and values of each layer, of the tokens so far."""
 
     kept: list[Both | None]
 
     @abstractmethod
     def extend(self, layer: int, start: int, new: Both) -> Both:
-        """All of them, with those of the tokens from `start` on."""
+        """Add those of the tokens from `start` on, and return all keys and values of the layer."""
 
     @abstractmethod
     def rewind(self, prompt: int) -> None:
-        """Back to where only those of the prompt were there."""
+        """Go back to where only those of the prompt were there."""
 
     def arrays(self) -> list[Any]:
-        return [array for both in self.kept if both for array in both]
+        """Return every array of keys or values."""
+        arrays: list[Any] = []
+        for both in self.kept:
+            arrays += both or ()
+        return arrays
 
 
 class Static(Cache):
@@ -51,8 +58,11 @@ class Static(Cache):
 
 
 class Growing(Cache):
-    """Arrays that `join` makes longer by each token. A rewound one is the first part of the longest: a view in PyTorch, gone
-    when the first new token has made another; a copy in Jittor."""
+    """Arrays that `join` makes longer by each token.
+
+    A rewound one is the first part of the longest: a view in PyTorch, gone when the first new token has made another; a copy
+    in Jittor.
+    """
 
     def __init__(self, layers: int, join: Callable[[Any, Any], Any]) -> None:
         self.kept = [None] * layers
@@ -66,11 +76,14 @@ class Growing(Cache):
         return new
 
     def rewind(self, prompt: int) -> None:
-        self.kept = [(both[0][:, :, :prompt], both[1][:, :, :prompt]) if both else None for both in self.kept]
+        for layer, both in enumerate(self.kept):
+            if both:
+                keys, values = both
+                self.kept[layer] = keys[:, :, :prompt], values[:, :, :prompt]
 
 
 class Generation:
-    """One step gives every token after the prompt, whose loss and cache are there already."""
+    """A step that gives every token after the prompt, whose loss and cache are there already."""
 
     def __init__(self, run: Adapter) -> None:
         self.case, self.config = run.case, run.config
@@ -82,12 +95,12 @@ class Generation:
         self.start = 0
 
     def cached(self, new: Both) -> Both:
-        """Keys and values of the layer whose turn it is: those of the tokens so far, and the new ones."""
+        """Return keys and values of the layer whose turn it is: those of the tokens so far, and the new ones."""
         assert self.cache
         return self.cache.extend(next(self.layers), self.start, new)
 
     def number_bytes(self) -> int:
-        """Of each number in the cache."""
+        """Return the bytes of each number in the cache."""
         return 4
 
     def count_tokens(self, _: Evidence) -> Evidence:
@@ -101,9 +114,10 @@ class Generation:
 
 
 def bytes_by_formula(case: Case, number_bytes: int) -> int:
-    """Of keys and values of every layer and token."""
+    """Return the bytes of keys and values of every layer and token."""
     c = case.config
-    return int(2 * c.layers * c.width * c.length * case.batch * number_bytes)
+    numbers = 2 * c.layers * c.width * c.length * case.batch
+    return int(numbers * number_bytes)
 
 
 def expect_computed_once(generation: Generation) -> Proof:

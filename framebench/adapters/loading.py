@@ -24,9 +24,12 @@ BESIDE = ("prefetch", "pinned")  # by a thread
 
 
 class Loader:
-    """Batches in a fixed order, over and over: `iterator`, `whole`, `whole_every_step`, `memmap`, `prefetch`, `pinned` or
-    `reused` (see the table's rows). With `pinned` the thread calls `put` too, and the step takes what `put` returned through
-    `arrive`."""
+    """Batches in a fixed order, over and over.
+
+    The modes are `iterator`, `whole`, `whole_every_step`, `memmap`, `prefetch`, `pinned` and `reused` (see the rows of
+    `framebench/strategies/scenarios.py`). With `pinned` the thread calls `put` too, and the step takes what `put` returned
+    through `arrive`.
+    """
 
     def __init__(self, case: Case, mode: str, put: Put, arrive: Put | None = None) -> None:
         assert case.spec.raw_images
@@ -44,6 +47,7 @@ class Loader:
         self.batches = self.source()
 
     def source(self) -> Iterator[Any]:
+        """Return the batches as the mode makes them."""
         order = cycle(range(STREAM))
         if self.mode == "whole":
             return cycle(self.every_batch())
@@ -57,9 +61,11 @@ class Loader:
         return (self.put(*self.make(i)) for i in order)
 
     def every_batch(self) -> list[Any]:
+        """Prepare all batches."""
         return [self.put(*self.make(i)) for i in range(STREAM)]
 
     def next(self) -> Any:
+        """Return the next batch."""
         return next(self.batches)
 
     def make(self, i: int) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +84,7 @@ class Loader:
 
     @property
     def nbytes(self) -> int:
-        """Of the raw images, wherever they are."""
+        """Return the bytes of the raw images, wherever they are."""
         return self.images.nbytes
 
     def counted(self) -> Evidence:
@@ -88,10 +94,11 @@ class Loader:
 
     @property
     def mapped(self) -> bool:
+        """Return whether the raw images are in a memory-mapped file."""
         return isinstance(self.images, np.memmap)
 
     def beside(self) -> bool:
-        """Whether another thread than the one that steps prepares the batches."""
+        """Return whether another thread than the one that steps prepares the batches."""
         return threading.get_ident() not in self.threads
 
 
@@ -106,10 +113,13 @@ def expect_loader(mode: str) -> Proof:
 
 
 def _made_for(loader: weakref.ref[Loader]) -> Iterator[Any]:
-    """All batches, over and over, while somebody else has the loader: a thread that waits to hand one over, as it does for ever
-    once the case is done, would keep the adapter and its weights."""
+    """Yield all batches, over and over, while somebody else has the loader.
+
+    A thread that waits to hand one over, as it does for ever once the case is done, would keep the adapter and its weights.
+    """
     for i in cycle(range(STREAM)):
-        if (present := loader()) is None:
+        present = loader()
+        if present is None:
             return
         batch = present.make(i)
         del present
@@ -117,7 +127,7 @@ def _made_for(loader: weakref.ref[Loader]) -> Iterator[Any]:
 
 
 def _on_disk(images: np.ndarray) -> np.memmap:
-    """The same array as a memory-mapped file, which is gone when its last user is."""
+    """Return the same array as a memory-mapped file, which is gone when its last user is."""
     folder = tempfile.mkdtemp(prefix="framebench-")
     path = Path(folder) / "images"
     images.tofile(path)
@@ -128,7 +138,10 @@ def _on_disk(images: np.ndarray) -> np.memmap:
 
 
 def prefetched(prepared: Iterator[tuple[Any, ...]], put: Put) -> Iterator[Any]:
-    """One batch ahead, by a thread that may use every core. What it raises is raised by the step that waits for its batch."""
+    """Yield batches that a thread, which may use every core, prepares one ahead.
+
+    What it raises is raised by the step that waits for its batch.
+    """
     waiting: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=1)
 
     def work() -> None:

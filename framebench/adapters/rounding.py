@@ -1,4 +1,4 @@
-"""Whether products round what they multiply: the errors of a matrix product and of a convolution whose results are known.
+"""Measure whether products are rounded: the errors of a matmul and of a convolution whose results are known.
 
 float32 has 24 bits for a number, TensorFloat-32 and float16 have 11, bfloat16 has 8. 1 + 2**-12 needs 13: with fewer it is 1.
 """
@@ -21,7 +21,8 @@ def measure_errors(product: Multiply, convolution: Multiply) -> Evidence:
 
     The matrices are 128 x 128; the convolution without padding is one of
     (batch, channel, height, width) = (8, 64, 32, 32) with (out, in, height, width) = (64, 64, 3, 3): of a smaller one cuDNN
-    multiplies in float32 where it may round, as it did on an H200."""
+    multiplies in float32 where it may round, as it did on an H200.
+    """
 
     def error(multiply: Multiply, terms: int, *shapes: tuple[int, ...]) -> float:
         operands = [np.full(shape, NUMBER, np.float32) for shape in shapes]
