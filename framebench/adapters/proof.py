@@ -72,10 +72,16 @@ class Relation:
 
     def describe(self, evidence: Evidence) -> str:
         """Return what is expected in words, with the number that another count has."""
-        words = f"{self.words} {self.expected}".strip()
-        if isinstance(self.expected, OtherCount):
-            words += f" ({self.expected_in(evidence)})"
-        return words
+        expected = self.expected
+        if isinstance(expected, OtherCount):
+            value = f"{expected} ({expected.read(evidence)})"
+        elif isinstance(expected, set):
+            value = ", ".join(sorted(expected))
+        elif isinstance(expected, str):
+            value = repr(expected)  # the empty one would not be seen
+        else:
+            value = str(expected)
+        return f"{self.words} {value}".strip()
 
 
 def above(bound: float | str, times: float = 1) -> Relation:
@@ -166,8 +172,11 @@ class Expectation:
         observed = read(evidence, self.key)
         if self.relation.is_met(observed, evidence):
             return ""
-        seen = "nothing that could be counted" if observed is None else observed
-        return f"{self.key}: expected {self.relation.describe(evidence)}, observed {seen}"
+        if observed is None:
+            value = "nothing that can be counted"
+        else:
+            value = repr(observed) if isinstance(observed, str) else str(observed)
+        return f"{self.key}: expected {self.relation.describe(evidence)}, observed {value}"
 
 
 @dataclass(frozen=True)

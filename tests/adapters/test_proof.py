@@ -45,6 +45,21 @@ def test_a_failed_expectation_is_named_with_both_numbers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("proof", "reason"),
+    [
+        (expect(n=only("float16", "bfloat16")), "n: expected only bfloat16, float16, observed {'float32': 2}"),
+        (expect({"n.float16": above(0)}), "n.float16: expected more than 0, observed 0"),
+        (expect(platform=other_than("cpu")), "platform: expected other than 'cpu', observed 'cpu'"),
+        (expect(block_runs=4), "block_runs: expected 4, observed nothing that can be counted"),
+        (expect(zero=above("four", times=2)), "zero: expected more than 2 * four (8), observed 0"),
+    ],
+)
+def test_reasons_are_sentences_with_the_values(proof: Proof, reason: str) -> None:
+    evidence = {"n": {"float32": 2}, "platform": "cpu", "block_runs": None, "zero": 0, "four": 4}
+    assert proof.judge(evidence).reason == reason
+
+
+@pytest.mark.parametrize(
     ("proof", "right", "wrong"),
     [
         (expect(n=above(2)), 3, 2),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from framebench.suite.result import Mathematics, Verification
-from framebench.user_model.table import checked_in_float64
+from framebench.suite.result import Mathematics, StrategyEffect, Verification
+from framebench.user_model.table import checked_in_float64, unproven
 from tests.handmade import record
 
 
@@ -30,3 +30,24 @@ def test_strategies_that_float64_could_not_check_are_named_once_by_their_reason(
 def test_the_newest_record_of_a_strategy_counts() -> None:
     records = [checked("fp32", "no operator"), checked("fp32")]
     assert checked_in_float64(records) == ["1 of 1 strategies were checked in float64"]
+
+
+def with_effect(strategy: str, effect: StrategyEffect) -> Record:
+    return record(Case("transformer", "torch", "train", strategy, 4, "tiny"), effect=effect)
+
+
+def test_an_effect_that_is_not_proven_is_explained_by_the_expectation_that_failed() -> None:
+    failed = "block_runs: expected 8, observed 4"
+    records = [
+        with_effect("fp32", StrategyEffect(True, {})),
+        with_effect("checkpoint", StrategyEffect(False, {"block_runs": 4}, failed)),
+        with_effect("accumulate", StrategyEffect(False, {})),  # as records were before they had reasons
+    ]
+    assert unproven(records) == [f"checkpoint: effect not proven: {failed}"]
+
+
+def test_what_users_often_meet_is_explained_in_words_of_its_own() -> None:
+    evidence = {"products": {"float32": 2, "bfloat16": 6}}
+    failed = "products: expected only bfloat16, observed {'float32': 2, 'bfloat16': 6}"
+    (line,) = unproven([with_effect("amp_bf16", StrategyEffect(False, evidence, failed))])
+    assert line.startswith("amp_bf16: effect not proven: 2 of 8 products are still computed in float32")
