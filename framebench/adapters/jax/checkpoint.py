@@ -1,5 +1,6 @@
-"""How checkpointing is done in JAX: every block of the model, or every second one, under jax.checkpoint; the switches of
-`framebench/strategies/checkpoint.py`, and what proves that they were on.
+"""How JAX switches on the strategies of `framebench/strategies/checkpoint.py`, and what proves that they were on.
+
+Every block of the model, or every second one, runs under jax.checkpoint.
 
 What the proofs rest on: the equations that JAX traced (what was asked for) and the executable's (what the compiler made of it).
 """
@@ -26,7 +27,10 @@ PASSES = "xla_disable_hlo_passes"
 
 
 def recomputed(run: JaxAdapter, every: int, scan: bool, **options: Any) -> set[int]:
-    """Makes the model run every so many of its blocks under jax.checkpoint. Returns the blocks, filled when it is traced."""
+    """Run every so many of the model's blocks under jax.checkpoint.
+
+    Return the blocks, filled when the model is traced.
+    """
     again = cache(lambda block: nnx.remat(block, prevent_cse=not scan, **options))
     chosen: set[int] = set()
 
@@ -45,7 +49,7 @@ def recomputed(run: JaxAdapter, every: int, scan: bool, **options: Any) -> set[i
 
 
 def scanned(run: JaxAdapter) -> None:
-    """Identical layers as one, whose program loops over them."""
+    """Build identical layers as one, whose program loops over them."""
     run.recipe.model_options.wrap("scan", lambda _: True)
 
 
@@ -59,8 +63,11 @@ def _without_remat(run: JaxAdapter) -> dict[str, Any]:
 
 
 def scannable(run: JaxAdapter) -> bool:
-    """A frozen half of a stack could not be told from the other, and Adafactor would take the layers of a stack together. XLA
-    turns a loop over one layer into the layer."""
+    """Return whether identical layers can be stacked and looped over.
+
+    A frozen half of a stack could not be told from the other, and Adafactor would take the layers of a stack together. XLA
+    turns a loop over one layer into the layer.
+    """
     several = run.workload.identical_layers(run.config) > 1
     return several and run.case.scenario == "train" and run.case.optimizer.name != "adafactor"
 

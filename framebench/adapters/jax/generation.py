@@ -1,5 +1,8 @@
-"""How JAX generates token by token with each kind of cache, and what proves it. The tokens are those of the batch, not what the
-model would say next: so every one of its logits is known from one pass over the whole sequence."""
+"""How JAX generates token by token with each kind of cache, and what proves it.
+
+The tokens are those of the batch, not what the model would say next: so every one of its logits is known from one pass over
+the whole sequence.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ class Written:
         return jax.nn.dot_product_attention(q, keys, values, mask=seen[None, None])
 
     def __call__(self, model: nnx.Module, tokens: Array, start: Array | int, cache: Tree) -> tuple[Array, Tree]:
-        """Logits, and the cache with these tokens in it."""
+        """Return logits, and the cache with these tokens in it."""
         self.old, self.new, self.start = cache, [], start
         logits = model(tokens, start)  # type: ignore[operator]
         self.old, made = [], self.new
@@ -82,8 +85,11 @@ class Generation:
         return self.written(model, x, 0, cache) if self.written else (model(x), cache)
 
     def decoding(self, graph: nnx.GraphDef) -> Callable[..., tuple[Tree, Array, Array]]:
-        """(parameters, statistics, constants, cache, sum of losses, position, x, y) -> the cache and the sum with the token at
-        this position, and its logits."""
+        """Return the program of one token.
+
+        (parameters, statistics, constants, cache, sum of losses, position, x, y) -> the cache and the sum with the token at
+        this position, and its logits.
+        """
 
         def decode(
             params: Tree, stats: Tree, constants: Tree, cache: Tree, total: Array, position: Array, x: Array, y: Array
@@ -100,7 +106,7 @@ class Generation:
         return decode
 
     def arguments(self) -> tuple[Any, ...]:
-        """Of the first token's call."""
+        """Return the arguments of the first token's call."""
         run = self.run
         position = jnp.asarray(self.prompt, jnp.int32)
         return run.params, run.stats, run.constants, self.cache, self.loss_of_prompt, position, *run.inputs
@@ -119,7 +125,7 @@ class Generation:
         run.output = total / x.size
 
     def logits(self) -> np.ndarray:
-        """Of every token, from the prompt read once more and one more step."""
+        """Return those of every token, from reading the prompt once more and one more step."""
         self.collecting = True
         self.begin()
         self.step()
@@ -139,7 +145,7 @@ class Generation:
 
 
 def generation(run: JaxAdapter, cached: bool) -> Generation:
-    """What is common to both kinds. The cache is given to each call, to be written over."""
+    """Set the parts that both kinds share. The cache is given to each call, to be written over."""
     token_generator = Generation(run, cached)
     if token_generator.written:
         run.recipe.model_options["attend"] = token_generator.written.attend

@@ -108,7 +108,10 @@ def amp_bf16(run: JaxAdapter) -> Proof:
 
 
 def float16(run: JaxAdapter) -> None:
-    """jax.nn.dot_product_attention asks for products of the kind F16_F16_F32, which XLA:CPU does not have."""
+    """Have a model compute in float16 also on a CPU.
+
+    jax.nn.dot_product_attention asks for products of the kind F16_F16_F32, which XLA:CPU does not have.
+    """
     run.recipe.precision = "default"
     if run.platform == "cpu" and hasattr(run.model_module, "written_out"):
         run.recipe.model_options.wrap("attend", lambda there: there or run.model_module.written_out)

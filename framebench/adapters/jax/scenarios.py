@@ -103,7 +103,7 @@ def distill(run: JaxAdapter) -> Proof:
 
 
 def divergence(teacher: Array, student: Array) -> Array:
-    """KL(softmax(teacher) || softmax(student)), summed over the classes, averaged over the rest."""
+    """Return KL(softmax(teacher) || softmax(student)), summed over the classes, averaged over the rest."""
     wide = jnp.promote_types(student.dtype, jnp.float32)
     log_t, log_s = (jax.nn.log_softmax(logits.astype(wide)) for logits in (teacher, student))
     return (jnp.exp(log_t) * (log_t - log_s)).sum(-1).mean()
@@ -141,7 +141,7 @@ def frozen(run: JaxAdapter, part: str = "half") -> Proof:
 
 
 def names(*trees: Tree) -> list[str]:
-    """The canonical name of every leaf."""
+    """Return the canonical name of every leaf."""
     paths = [path for tree in trees for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
     return [flax_weights.canonical([key.key for key in path]) for path in paths]
 
@@ -153,14 +153,14 @@ def stream(run: JaxAdapter) -> Proof:
 
 
 def canonical_pair(run: JaxAdapter) -> list[tuple[Tree, Tree]]:
-    """Parameters and statistics of both models, in NumPy arrays."""
+    """Return parameters and statistics of both models, in NumPy arrays."""
     weights = run.case.weights, run.workload.other_weights(run.config)
     loaded = [run.load(run.config, w, training=False) for w in weights]
     return [(parts.params, parts.stats) for parts in loaded]
 
 
 def on_device(tree: Tree) -> Tree:
-    """A copy: the CPU device could otherwise use the host's array as it is."""
+    """Return a copy on the device: a CPU could otherwise use the host's array as it is."""
     return jax.tree.map(partial(jnp.array, copy=True), tree)
 
 
@@ -241,7 +241,7 @@ def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
 
 
 def _saved_by(gelu: Any, run: JaxAdapter) -> int:
-    """Arrays of the input's size that one GELU saves for its backward pass."""
+    """Count the arrays of the input's size that one GELU saves for its backward pass."""
     x = jax.ShapeDtypeStruct((8, 8), run.recipe.width)
     saved = jax.eval_shape(lambda x: jax.vjp(gelu, x)[1], x)
     return sum(a.shape == x.shape for a in jax.tree.leaves(saved))

@@ -1,5 +1,7 @@
-"""How checkpointing is done in Jittor, which has none of its own (Chen et al. 2016): a Function that runs its block once more
-in the backward pass; the switches of `framebench/strategies/checkpoint.py`, and what proves that they were on."""
+"""How Jittor switches on the strategies of `framebench/strategies/checkpoint.py`, and what proves that they were on.
+
+Jittor has no checkpointing of its own (Chen et al. 2016): here a Function runs its block once more in the backward pass.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ switch = Switches()
 
 @contextmanager
 def drawing(draw: Any) -> Iterator[None]:
-    """Every random variable comes from `draw`; all of Jittor's random functions call `jt.random`."""
+    """Have every random variable come from `draw`: all of Jittor's random functions call `jt.random`."""
     original, jt.random = jt.random, draw
     try:
         yield
@@ -78,7 +80,7 @@ def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
         places = {id(block) for block in chosen}
 
         def remat(block: Module, *xs: Any, **named: Any) -> Any:
-            """What is given by keyword cannot be an argument of a Function."""
+            """Checkpoint a block, unless something is given by keyword, which no Function takes."""
             return checkpointed(block, *xs) if id(block) in places and not named else Module.__call__(block, *xs, **named)
 
         model.remat = remat

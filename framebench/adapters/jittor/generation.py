@@ -1,5 +1,7 @@
-"""How Jittor generates token by token with each kind of cache, and what proves it; what is the same in PyTorch is in
-`adapters/caches.py`."""
+"""How Jittor generates token by token with each kind of cache, and what proves it.
+
+What is the same in PyTorch is in `adapters/caches.py`.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ class Steps(Generation):
             self.collected.append(logits.numpy())
 
     def wait(self, *computed: Var) -> None:
-        """Else the graphs of all tokens would be there at once."""
+        """Compute what is asked for now: else the graphs of all tokens would be there at once."""
         jt.sync([*computed, *(self.cache.arrays() if self.cache else ())])
 
     def begin(self) -> None:
@@ -73,7 +75,7 @@ class Steps(Generation):
             run.output = total / x.numel()
 
     def logits(self) -> np.ndarray:
-        """Of every token, from the prompt read once more and one more step."""
+        """Return those of every token, from reading the prompt once more and one more step."""
         self.collecting = True
         self.begin()
         self.step()
@@ -82,7 +84,7 @@ class Steps(Generation):
 
 
 def generation(run: JittorAdapter, cached: bool) -> Steps:
-    """What is common to all kinds."""
+    """Set the parts that all kinds share."""
     token_generator = Steps(run)
     if cached:
         run.recipe.build_options["attend"] = token_generator.attend

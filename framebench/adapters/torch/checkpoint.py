@@ -35,8 +35,10 @@ def _both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) 
 
 
 def uncached(given: Any) -> Any:
-    """A block's arguments without a cache of keys and values, which a second run would fill once more. transformers passes none
-    either where it checkpoints by itself."""
+    """Return a block's arguments without a cache of keys and values, which a second run would fill once more.
+
+    transformers passes none either where it checkpoints by itself.
+    """
     if isinstance(given, Mapping):
         return {name: False if name == "use_cache" else uncached((one,))[0] for name, one in given.items()}
     return tuple(None if hasattr(one, "get_seq_length") and hasattr(one, "update") else one for one in given)
@@ -99,7 +101,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
 
 @contextmanager
 def _unchanged() -> Iterator[None]:
-    """While a block runs again. Raises DoesNotApply where the model has changed a saved product."""
+    """Watch a block that runs a second time. Raises DoesNotApply where the model has changed a saved product."""
     try:
         yield
     except RuntimeError as error:
@@ -113,7 +115,7 @@ SAVED_PRODUCTS = ("mm", "addmm", "convolution")
 
 
 def _batched_products(run: TorchAdapter) -> int:
-    """Of one forward pass: those of its attention."""
+    """Count the products of attention in one forward pass."""
     with torch.no_grad(), run.context(), Observed([], []) as seen:
         called(run.model, run.inputs[0])
     return sum(seen.operators[name] for name in BATCHED)
@@ -121,7 +123,7 @@ def _batched_products(run: TorchAdapter) -> int:
 
 @switch
 def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
-    """Products are saved, whatever lies between them is computed again: attention, too, if `batched` ones are not saved."""
+    """Save products, and recompute whatever lies between them: attention, too, if `batched` ones are not saved."""
     saved = [getattr(torch.ops.aten, name).default for name in SAVED_PRODUCTS + BATCHED * batched]
 
     def contexts(block: nn.Module) -> tuple[Any, Any]:

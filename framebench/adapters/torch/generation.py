@@ -1,5 +1,7 @@
-"""How PyTorch generates token by token with each kind of cache, and what proves it; what is the same in Jittor is in
-`adapters/caches.py`."""
+"""How PyTorch generates token by token with each kind of cache, and what proves it.
+
+What is the same in Jittor is in `adapters/caches.py`.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ class Steps(Generation):
         run.output = total / x.numel()
 
     def logits(self) -> np.ndarray:
-        """Of every token, from the prompt read once more and one more step."""
+        """Return those of every token, from reading the prompt once more and one more step."""
         self.collected = []
         self.begin()
         self.step()
@@ -72,7 +74,7 @@ class Steps(Generation):
 
 
 def generation(run: TorchAdapter, cached: bool) -> Steps:
-    """What is common to all kinds."""
+    """Set the parts that all kinds share."""
     token_generator = Steps(run)
     if cached:
         run.recipe.model_options["attend"] = token_generator.attend

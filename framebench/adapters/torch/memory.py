@@ -46,8 +46,10 @@ class _InBackward:
 
 
 def _one_by_one(make: Callable[..., Any], settings: Any, params: list[nn.Parameter], options: Any) -> dict[nn.Parameter, Any]:
-    """An optimizer for each weight. One of a user's own may treat weights by their place among all of them. Raises
-    DoesNotApply."""
+    """Return an optimizer for each weight. Raises DoesNotApply.
+
+    A user's optimizer may treat weights by their place among all of them.
+    """
     if settings.name != OWN:
         return {p: make(settings, [p], **options) for p in params}
     whole = make(settings, params, **options)

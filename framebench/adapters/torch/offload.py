@@ -137,7 +137,7 @@ def device_events(run: TorchAdapter) -> list[Any]:
 
 
 def _copies_beside(events: Iterable[Any]) -> tuple[int, int]:
-    """Copies to the host and copies back on streams where no kernel ran, by the names that CUPTI's records have."""
+    """Count copies to the host and copies back on streams where no kernel ran, by the names that CUPTI's records have."""
     events = list(events)
     computing = {e.device_resource_id for e in events if not e.name.startswith(("Memcpy", "Memset"))}
     others = [e.name for e in events if e.device_resource_id not in computing]
@@ -162,7 +162,7 @@ def optimizer_offload(run: TorchAdapter) -> Proof:
                     held.copy_(p)
 
     def least() -> int:
-        """Where no weight has so many numbers, all of them go."""
+        """Return how many numbers a weight that goes must have. Where none has so many, all go."""
         return LEAST if any(p.numel() >= LEAST for p in run.parameters()) else 0
 
     def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:

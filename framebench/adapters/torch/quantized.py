@@ -21,7 +21,7 @@ switch = Switches()
 
 
 def beside(run: TorchAdapter, module: str) -> Any:
-    """A module of a package beside PyTorch. Raises LookupError."""
+    """Import a module of a package that is installed next to PyTorch. Raises LookupError."""
     package = module.partition(".")[0]
     try:
         imported_module = importlib.import_module(module)
@@ -35,7 +35,10 @@ def beside(run: TorchAdapter, module: str) -> Any:
 
 @switch
 def adamw_8bit(run: TorchAdapter) -> Proof:
-    """The update is made of the moments before they are rounded. It is compiled, which nothing under a dispatch mode is."""
+    """Keep AdamW's moments in 8 bits, by torchao.
+
+    The update is made of the moments before they are rounded. It is compiled, which nothing under a dispatch mode is.
+    """
     optimizers = beside(run, "torchao.optim")
 
     def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
@@ -67,7 +70,10 @@ def expect_codes(run: TorchAdapter) -> Proof:
 
 @switch
 def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
-    """States of one weight are codes, scales of blocks and the table of codes, each a tensor by itself."""
+    """Keep AdamW's moments in 8 bits, by bitsandbytes.
+
+    States of one weight are codes, scales of blocks and the table of codes, each a tensor by itself.
+    """
     optimizers, dequantize = beside(run, "bitsandbytes.optim"), beside(run, "bitsandbytes.functional").dequantize_blockwise
 
     def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
@@ -89,7 +95,10 @@ def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
 
 @switch
 def int8(run: TorchAdapter, products: bool) -> Proof:
-    """Of what multiplies weights only linear layers are changed: embedding and head share a weight that stays as it is."""
+    """Keep the weights of linear layers in 8 bits.
+
+    Embedding and head share a weight that stays as it is.
+    """
     how = beside(run, "torchao.quantization")
     configuration = how.Int8DynamicActivationInt8WeightConfig if products else how.Int8WeightOnlyConfig
     run.recipe.on_model.append(lambda model: how.quantize_(model, configuration()))
