@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -207,29 +208,54 @@ def test_nothing_is_lost_and_nothing_overlaps(actions: list[tuple[int, float, bo
                 used.append((pool.malloc(size), size))
             except OutOfMemory:
                 assert configuration.limit
-        hold(pool, used)
+        check_invariants(pool, used)
     for block, _ in used:
         pool.free(block)
     pool.empty_cache()
     assert (pool.stats.allocated, pool.stats.requested, pool.stats.reserved, pool.heads) == (0, 0, 0, {})
 
 
-def hold(pool: Allocator, used: list[tuple[Block, int]]) -> None:
-    """Bytes add up; blocks lie side by side; what is free is in its pool, and beside no other free block."""
-    blocks = [block for segment in pool.segments() for block in segment]
-    assert sum(b.size for b in blocks) == pool.stats.reserved >= pool.stats.allocated
-    assert {id(b) for b in blocks if b.allocated} == {id(b) for b, _ in used}
-    assert pool.stats.allocated == sum(b.size for b, _ in used) >= pool.stats.requested == sum(size for _, size in used)
-    assert all(b.size >= size and b.size % 512 == 0 for b, size in used)
-    assert pool.stats.reserved_peak <= (pool.settings.limit or pool.stats.reserved_peak)
+def check_invariants(pool: Allocator, used: list[tuple[Block, int]]) -> None:
+    """Check that bytes add up, that blocks lie side by side, and that each free block is in its pool.
+
+    `used` has the blocks in use with the bytes that were requested.
+    """
+    blocks = list(itertools.chain.from_iterable(pool.segments()))
+    check_sums(pool, blocks, used)
+    check_addresses(pool, blocks)
+    check_free_lists(pool, blocks)
+
+
+def check_sums(pool: Allocator, blocks: list[Block], used: list[tuple[Block, int]]) -> None:
+    stats = pool.stats
+    assert stats.reserved == sum(block.size for block in blocks)
+    assert stats.allocated == sum(block.size for block, _ in used)
+    assert stats.requested == sum(size for _, size in used)
+    assert stats.requested <= stats.allocated <= stats.reserved
+    if pool.settings.limit:
+        assert stats.reserved_peak <= pool.settings.limit
+    for block, size in used:
+        assert block.size >= size
+        assert block.size % 512 == 0
+
+
+def check_addresses(pool: Allocator, blocks: list[Block]) -> None:
     for head in pool.heads.values():
         side_by_side(list(chain(head)))
-    ranges = sorted((b.address, b.address + b.size) for b in blocks)
-    assert all(end <= start for (_, end), (start, _) in zip(ranges, ranges[1:]))
-    for small, one in pool.pools.items():
-        assert {id(b) for _, _, b in one.free} == {id(b) for b in blocks if not b.allocated and b.pool.small == small}
+    ordered = sorted(blocks, key=lambda block: block.address)
+    for one, other in itertools.pairwise(ordered):
+        assert one.address + one.size <= other.address
+
+
+def check_free_lists(pool: Allocator, blocks: list[Block]) -> None:
+    in_lists = []
+    for one in pool.pools.values():
         assert one.free == sorted(one.free, key=lambda entry: entry[:2])
-        assert all((size, address) == (b.size, b.address) for size, address, b in one.free)
+        for size, address, block in one.free:
+            assert (size, address) == (block.size, block.address)
+            assert block.pool is one
+            in_lists.append(id(block))
+    assert sorted(in_lists) == sorted(id(block) for block in blocks if not block.allocated)
 
 
 def chain(block: Block | None) -> Iterator[Block]:
@@ -239,7 +265,7 @@ def chain(block: Block | None) -> Iterator[Block]:
 
 
 def side_by_side(blocks: list[Block]) -> None:
-    for one, other in zip(blocks, blocks[1:]):
+    for one, other in itertools.pairwise(blocks):
         assert one.address + one.size == other.address
         assert other.before is one
         assert one.allocated or other.allocated or one.mapped != other.mapped
