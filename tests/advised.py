@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from framebench.analysis import frames
 from framebench.analysis.frames import Row
 from framebench.analysis.selection import select
-from framebench.budget.advise.advice import Advice, Offer, Question, advise
+from framebench.budget.advise.advice import BudgetAdvice, Candidate, Question, advise
 from framebench.records.record import Calibration, Record
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
@@ -42,7 +42,7 @@ ALMOST = 9 * MIB // 10
 QUESTION = Question("transformer", "train", MIB, batch=4, size="tiny")
 
 
-def asked(found: list[Record], question: Question = QUESTION) -> Advice:
+def asked(found: list[Record], question: Question = QUESTION) -> BudgetAdvice:
     return advise([rows(found)], question)
 
 
@@ -50,5 +50,5 @@ def rows(found: list[Record]) -> list[Row]:
     return frames.rows(select(found))
 
 
-def everything(advice: Advice) -> list[Offer]:
+def everything(advice: BudgetAdvice) -> list[Candidate]:
     return [*advice.fitting, *advice.changed, *advice.beyond]

@@ -96,7 +96,7 @@ def test_advise_takes_a_selector(monkeypatch: pytest.MonkeyPatch, results: Path)
         asked.append(parts)
         raise UnknownCase("enough")
 
-    monkeypatch.setattr(advice, "checked", remember)
+    monkeypatch.setattr(advice, "resolve_names", remember)
     framebench("advise", "unet3d/jax/eval/*/b4/tiny", "--budget", "1GiB")
     framebench("advise", "--budget", "1GiB")
     framebench("advise", "unet3d/*/train/{checkpoint,fp32}", "--budget", "1GiB")

@@ -9,7 +9,7 @@ import pytest
 from framebench.analysis.peaks import find_fault, read_evidence
 from framebench.analysis.results import Results
 from framebench.analysis.searches import Searches
-from framebench.budget.advise.advice import Offer, Question, advise
+from framebench.budget.advise.advice import Candidate, Question, advise
 from framebench.records.record import case_of
 from framebench.records.search import Fit
 from framebench.suite.case import Case
@@ -22,7 +22,7 @@ evidence = cache(read_evidence)  # one reading for all searches of a workload
 EVERY = sorted(SEARCHES.fits, key=lambda fit: (fit.case, fit.budget_bytes))
 
 
-def asked_as(fit: Fit, searches: Searches, batch: int | None = None) -> Offer:
+def asked_as(fit: Fit, searches: Searches, batch: int | None = None) -> Candidate:
     """What is advised of the same case and budget; none where its records now have no numbers, or an effect not proven."""
     case = case_of(fit.case)
     rows, _ = evidence(ROOT / "results", fit.provenance.machine, case.workload, case.scenario)

@@ -1,23 +1,24 @@
 """Which strategies fit into a budget of memory, fastest first: by a search under a limit, by records, or predicted.
 
-Every offer says which. A speed is always a measured one, and offers are ranked by speeds of machines whose instruments came out
-right alone. Records that are not `ok`, not verified, or whose strategy was not seen at work, are no advice.
+Every candidate says which. A speed is always a measured one, and candidates are ranked only by speeds of machines whose
+instruments passed their calibration. Records that are not `ok`, not verified, or whose strategy had no confirmed effect
+support no advice.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from framebench.analysis.answers import select_rows
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.frames import Row
 from framebench.analysis.peaks import Peak, find_fault, peak_from, select_evidence
 from framebench.analysis.results import NoRecords
-from framebench.analysis.searches import Searches
+from framebench.analysis.searches import Searches, Tried
 from framebench.analysis.statistics import Ratio
 from framebench.models import spec
 from framebench.strategies.registry import in_use
@@ -25,21 +26,19 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case, declared, first_batch
 from framebench.suite.hypothetical import Described
 
-MOST = 2**16  # samples in a batch
-Evidence = dict[tuple[str, str], "Known"]  # by framework and strategy
-NONE = Searches()
+LARGEST_BATCH = 2**16  # samples
+NO_SEARCHES = Searches()
 
-
-class Known(NamedTuple):
-    """The usable rows of a strategy, in the order of their batches, and those that tell how fast it is: of one machine."""
-
-    rows: list[Row]
-    timed: tuple[Row, ...]
+SortOrder = Literal["speed", "memory", "batch"]
+Judge = Literal["search", "record", "prediction"]
 
 
 @dataclass(frozen=True)
 class Question:
-    """`batch` None asks for the largest that fits. `shape` is the configuration of a model that is only described."""
+    """What advice is asked for.
+
+    Without a `batch` it is the largest that fits. `shape` is the configuration of a model that is only described.
+    """
 
     workload: str
     scenario: str
@@ -47,219 +46,333 @@ class Question:
     frameworks: tuple[str, ...] = FRAMEWORKS
     batch: int | None = None
     size: str = "cpu"
-    shape: Any = None
-    by: Literal["speed", "memory", "batch"] = "speed"  # what offers are sorted by
+    shape: Any = None  # each workload has a type of its own
+    by: SortOrder = "speed"
     strategies: frozenset[str] | None = None  # these alone
 
-    def asks(self, framework: str, strategy: str) -> bool:
+    @property
+    def is_described(self) -> bool:
+        """Return whether the model is only described by its number of parameters."""
+        return self.shape is not None
+
+    def includes(self, framework: str, strategy: str) -> bool:
+        """Return whether the answer may name this strategy."""
         return framework in self.frameworks and (self.strategies is None or strategy in self.strategies)
 
     def case(self, framework: str, strategy: str, batch: int) -> Case:
+        """Return the case of a strategy at a batch."""
         parts = self.workload, framework, self.scenario, strategy, batch, self.size
-        return Case(*parts) if self.shape is None else Described(*parts, shape=self.shape)
+        if self.is_described:
+            return Described(*parts, shape=self.shape)
+        return Case(*parts)
 
 
 @dataclass(frozen=True)
-class Offer:
+class StrategyEvidence:
+    """What is known of one strategy in one framework."""
+
+    rows: list[Row]  # usable ones of one machine and version, by batch
+    timed: tuple[Row, ...]  # rows of one machine that say how fast it is
+
+    def find_searches(self, case: Case, searches: Searches) -> Tried:
+        """Return the searches under a limit in the version that the rows are of."""
+        row = self.rows[-1]
+        return searches.tried(case, row.machine, row.framework_version, row.device)
+
+
+@dataclass(frozen=True)
+class Candidate:
     """One strategy at one batch. `speed` is a measured row that stands for it, perhaps of another batch or size."""
 
     case: Case
     peak: Peak
     fits: bool  # into the budget of the question
-    judge: Literal["search", "record", "prediction"]
+    judge: Judge  # what decided whether it fits
     evidence: Row  # the newest row that the peak rests on
     timed: tuple[Row, ...]  # all that have a throughput
     speed: Row | None
 
     @property
+    def name(self) -> str:
+        """Return framework and strategy."""
+        return f"{self.case.framework} {self.case.strategy}"
+
+    @property
     def throughput(self) -> float:
-        """Samples or tokens per second, for ranking: 0 where none was measured, or with instruments nobody has checked."""
-        return (self.speed.throughput or 0) if self.speed and calibrated(self.speed) else 0
-
-
-def calibrated(r: Row) -> bool:
-    """Whether the machine's instruments gave known sizes and lengths right."""
-    return r.calibration == "passed"
+        """Return samples or tokens per second for ranking; 0 if not measured, or by instruments without calibration."""
+        if self.speed is None or not is_calibrated(self.speed):
+            return 0
+        return self.speed.throughput or 0
 
 
 @dataclass(frozen=True)
-class Advice:
-    """Every list is sorted: offers that fit as the question says, those that do not by what they need."""
+class BudgetAdvice:
+    """The answer. What fits is in the order that the question asks for, what does not fit by what it needs."""
 
     question: Question
     machine: str
-    fitting: list[Offer]
-    changed: list[Offer]  # they fit, but compute something else
-    beyond: list[Offer]
-    left_out: dict[str, str]  # case -> why its record is no advice
+    fitting: list[Candidate]
+    changed: list[Candidate]  # they fit, but compute something else
+    beyond: list[Candidate]
+    left_out: dict[str, str]  # case -> why its record supports no advice
     unmeasured: list[str]  # cases that a CPU could run and that have no record
 
-
-def offer(known: Known, case: Case, budget: int, searches: Searches) -> Offer:
-    """Its speed is that of the nearest batch. A search that tells whether it fits beats records and predictions."""
-    rows, timed = known
-    exact = [r for r in rows if r.case == case.id]
-    nearest = min(timed, key=lambda r: abs(math.log(r.batch / case.batch)), default=None)
-    newest = max(rows, key=lambda r: r.measured_at)
-    peak = peak_from(rows, case, searches)
-    verdict = searches.tried(case, newest.machine, newest.framework_version, newest.device).verdict(case.batch, budget)
-    judge: Literal["search", "record", "prediction"] = "record" if peak.kind == "measured" else "prediction"
-    fits, judge = (peak.needs <= budget, judge) if verdict is None else (verdict, "search")
-    return Offer(case, peak, fits, judge, exact[0] if exact else newest, timed, nearest)
+    @property
+    def candidates(self) -> list[Candidate]:
+        """Return all, those that fit first."""
+        return [*self.fitting, *self.changed, *self.beyond]
 
 
-def largest(known: Known, case: Case, budget: int, searches: Searches) -> Offer:
-    """The strategy at the largest batch that fits; where none does, at the smallest there is.
+@dataclass(frozen=True)
+class Change:
+    """From what the user has to what fits with the least loss of speed, in the same framework if anything fits there."""
 
-    Its speed is the best of the batches up to there, since a smaller one may be used as well: a larger budget slows nothing.
+    base: Candidate
+    to: Candidate | None
+    time: Ratio | None = None  # step time of the new over the old, at the batch nearest to the new that blocks have both at
+
+    @property
+    def speed(self) -> float | None:
+        """Return the throughput of the new over the old."""
+        return 1 / self.time.value if self.time else None
+
+
+def is_calibrated(row: Row) -> bool:
+    """Return whether the machine's instruments measured known sizes and durations right."""
+    return row.calibration == "passed"
+
+
+def advise(of_machines: Sequence[Sequence[Row]], question: Question, searches: Searches = NO_SEARCHES) -> BudgetAdvice:
+    """Return what fits, from the rows of this machine and then of others, and from all searches.
+
+    Strategies that only test an article's sentence are left out. Speeds are those of the machine that timed most strategies.
+    Raises NoRecords.
     """
-    rows, unit = known.rows, case.plan.micro_batches
-    batches = range(unit, MOST + 1, unit)
-    expected = bisect_right(batches, budget, key=lambda b: peak_from(rows, replace(case, batch=b), searches).needs) * unit
-    tried = searches.tried(case, rows[-1].machine, rows[-1].framework_version, rows[-1].device)
-    known_batches = {
-        tried.fitting(budget),
-        (tried.failing(budget) or unit) - unit,
-        *(r.batch for r in rows if r.size == case.size),
-    }
-    candidates = (
-        offer(known, replace(case, batch=b), budget, searches) for b in sorted({expected, unit, *known_batches} - {0})[::-1]
+    relevant = [select_relevant(rows, question) for rows in of_machines]
+    rows = select_rows(relevant)
+    if not rows:
+        size = "" if question.is_described else f"/*/*/{question.size}"
+        cases = f"{question.workload}/*/{question.scenario}{size}"
+        raise NoRecords(f"no records of {cases}; measure first: framebench run '{cases}'")
+    speeds = max(relevant, key=count_timed_strategies)
+
+    candidates = make_candidates(rows, speeds, question, searches)
+    fitting = sort_candidates([c for c in candidates if c.fits], question.by)
+    too_large = sort_by_need([c for c in candidates if not c.fits])
+    return BudgetAdvice(
+        question,
+        (speeds or rows)[0].machine,
+        fitting=[c for c in fitting if c.case.same_mathematics],
+        changed=[c for c in fitting if not c.case.same_mathematics],
+        beyond=[c for c in too_large if c.case.same_mathematics],
+        left_out=list_left_out(rows, question),
+        unmeasured=list_unmeasured(rows, question),
     )
-    chosen_offer = next((o for o in candidates if o.fits), offer(known, replace(case, batch=unit), budget, searches))
-    within = [r for r in chosen_offer.timed if r.batch <= chosen_offer.case.batch] or chosen_offer.timed[:1]
-    return replace(chosen_offer, speed=max(within, key=lambda r: (calibrated(r), r.throughput or 0), default=None))
 
 
-def answers(evidence: Evidence, question: Question, searches: Searches) -> list[Offer]:
-    """One for each framework and strategy with evidence."""
-    offers = []
-    for (framework, strategy), known in evidence.items():
+def select_relevant(rows: Sequence[Row], question: Question) -> list[Row]:
+    """Return the rows of the strategies and the size in question; of every size for a model that is only described."""
+    relevant = []
+    for row in rows:
+        same_size = question.is_described or row.size == question.size
+        if same_size and question.includes(row.framework, row.strategy) and not row.only_for_claims:
+            relevant.append(row)
+    return relevant
+
+
+def count_timed_strategies(rows: Sequence[Row]) -> int:
+    """Return how many strategies, counted in each framework, have a speed."""
+    return len({(row.framework, row.strategy) for row in rows if row.throughput})
+
+
+def make_candidates(rows: Sequence[Row], speeds: Sequence[Row], question: Question, searches: Searches) -> list[Candidate]:
+    """Return one candidate for each framework and strategy with usable rows, at the batch in question or the largest."""
+    candidates = []
+    for framework, strategy in sorted({(row.framework, row.strategy) for row in rows if not find_fault(row)}):
         case = question.case(framework, strategy, question.batch or 1)
+        if question.is_described and not case.same_mathematics:
+            continue
+        evidence = collect_evidence(rows, speeds, case, question)
         if question.batch is None:
-            offers.append(largest(known, case, question.budget, searches))
+            candidates.append(find_largest_batch(evidence, case, question.budget, searches))
         elif question.batch % case.plan.micro_batches == 0:
-            offers.append(offer(known, case, question.budget, searches))
-    return offers
+            candidates.append(make_candidate(evidence, case, question.budget, searches))
+    return candidates
 
 
-def _by_speed(offers: Iterable[Offer]) -> list[Offer]:
-    """Fastest first, ties by the smaller peak; those without a speed that counts (`Offer.throughput`) last.
+def collect_evidence(rows: Sequence[Row], speeds: Sequence[Row], case: Case, question: Question) -> StrategyEvidence:
+    """Return the rows that bear on a case; a speed on another kind of device, or of another model, does not."""
+    usable = select_evidence(rows, case)
+    timed = []
+    if not question.is_described:
+        for row in speeds:
+            same_strategy = (row.framework, row.strategy) == (case.framework, case.strategy)
+            if same_strategy and row.device == usable[-1].device and row.throughput and not find_fault(row):
+                timed.append(row)
+    return StrategyEvidence(usable, tuple(timed))
 
-    By the ratio to PyTorch's baseline where all were timed at one batch in blocks with it, since a machine drifts between
-    blocks; or else by throughput. Without any speed the largest batch comes first.
+
+def make_candidate(evidence: StrategyEvidence, case: Case, budget: int, searches: Searches) -> Candidate:
+    """Return a case with its peak, whether it fits, and the speed of the nearest batch.
+
+    A search that tells whether it fits counts more than records and predictions.
     """
-    all_offers = list(offers)
-    timed = [o.speed for o in all_offers if o.speed and o.throughput]
-    shared = len({(r.batch, r.size) for r in timed}) == 1 and all(r.torch_ratio for r in timed)
 
-    def slowness(o: Offer) -> float:
-        return -o.throughput if not shared else o.speed.torch_ratio or 0.0 if o.speed and o.throughput else math.inf
+    def distance(row: Row) -> float:
+        return abs(math.log(row.batch / case.batch))
 
-    return sorted(all_offers, key=lambda o: (slowness(o), 0 if timed else -o.case.batch, o.peak.value, o.case))
-
-
-def _by_memory(offers: Iterable[Offer]) -> list[Offer]:
-    """The smallest peak first."""
-    return sorted(offers, key=lambda o: (o.peak.value, o.peak.needs, o.case))
-
-
-def _closest(offers: Iterable[Offer]) -> list[Offer]:
-    """To a budget that holds none of them."""
-    return sorted(offers, key=lambda o: (o.peak.needs, o.case))
-
-
-def _by_batch(offers: Iterable[Offer]) -> list[Offer]:
-    return sorted(offers, key=lambda o: (-o.case.batch, o.peak.needs, o.case))
-
-
-def _evidence_of(asked: Sequence[Row], speeds: Sequence[Row], question: Question) -> Evidence:
-    """The rows that bear on the question; of a model that is only described, those that compute the same. Speeds of a device of
-    another kind, or of another model, are none of the question's."""
-    known: Evidence = {}
-    for framework, strategy in sorted({(r.framework, r.strategy) for r in asked if not find_fault(r)}):
-        case = question.case(framework, strategy, question.batch or 1)
-        if question.shape is None or case.same_mathematics:
-            rows = select_evidence(asked, case)
-            same = [r for r in speeds if (r.framework, r.strategy, r.device) == (framework, strategy, rows[-1].device)]
-            timed = () if question.shape is not None else tuple(r for r in same if r.throughput and not find_fault(r))
-            known[framework, strategy] = Known(rows, timed)
-    return known
+    rows = evidence.rows
+    newest = max(rows, key=lambda row: row.measured_at)
+    exact = [row for row in rows if row.case == case.id]
+    peak = peak_from(rows, case, searches)
+    fits = peak.needs <= budget
+    judge: Judge = "record" if peak.kind == "measured" else "prediction"
+    verdict = evidence.find_searches(case, searches).verdict(case.batch, budget)
+    if verdict is not None:
+        fits, judge = verdict, "search"
+    return Candidate(
+        case,
+        peak,
+        fits,
+        judge,
+        evidence=exact[0] if exact else newest,
+        timed=evidence.timed,
+        speed=min(evidence.timed, key=distance, default=None),
+    )
 
 
-def advise(of_machines: Sequence[Sequence[Row]], question: Question, searches: Searches = NONE) -> Advice:
-    """From the rows of this machine and then of others, without strategies that only test an article's sentence, and from all
-    searches that were made. Speeds are those of the machine that has timed most strategies. Raises NoRecords."""
-    used = [[r for r in rows if question.asks(r.framework, r.strategy) and not r.only_for_claims] for rows in of_machines]
-    relevant = [[r for r in rows if question.shape is not None or r.size == question.size] for rows in used]
-    asked = select_rows(relevant)
-    if not asked:
-        what = f"{question.workload}/*/{question.scenario}" + ("" if question.shape is not None else f"/*/*/{question.size}")
-        raise NoRecords(f"no records of {what}; measure first: framebench run '{what}'")
-    speeds = max(relevant, key=lambda rows: len({(r.framework, r.strategy) for r in rows if r.throughput}))
-    offers = answers(_evidence_of(asked, speeds, question), question, searches)
-    order = {"speed": _by_speed, "memory": _by_memory, "batch": _by_batch}[question.by]
-    fitting, beyond = order(o for o in offers if o.fits), _closest(o for o in offers if not o.fits)
-    return Advice(
-        question, (speeds or asked)[0].machine,
-        fitting=[o for o in fitting if o.case.same_mathematics],
-        changed=[o for o in fitting if not o.case.same_mathematics],
-        beyond=[o for o in beyond if o.case.same_mathematics],
-        left_out=list_left_out(asked, question),
-        unmeasured=unmeasured({(r.framework, r.strategy) for r in asked}, question),
-    )  # fmt: skip
+def find_largest_batch(evidence: StrategyEvidence, case: Case, budget: int, searches: Searches) -> Candidate:
+    """Return a strategy at the largest batch that fits; where none does, at the smallest there is.
+
+    Its speed is the best of the batches up to there, since a smaller one may be used as well. So no strategy becomes slower
+    by a larger budget.
+    """
+    smallest = case.plan.micro_batches
+    for batch in sorted(list_promising_batches(evidence, case, budget, searches), reverse=True):
+        candidate = make_candidate(evidence, replace(case, batch=batch), budget, searches)
+        if candidate.fits:
+            break
+    else:
+        candidate = make_candidate(evidence, replace(case, batch=smallest), budget, searches)
+
+    within = [row for row in candidate.timed if row.batch <= candidate.case.batch] or candidate.timed[:1]
+    fastest = max(within, key=lambda row: (is_calibrated(row), row.throughput or 0), default=None)
+    return replace(candidate, speed=fastest)
 
 
-def list_left_out(asked: Sequence[Row], question: Question) -> dict[str, str]:
+def list_promising_batches(evidence: StrategyEvidence, case: Case, budget: int, searches: Searches) -> set[int]:
+    """Return the batches among which the largest that fits must be.
+
+    Apart from the smallest, they are the largest by prediction, those measured, and what searches under a limit bound.
+    """
+    smallest = case.plan.micro_batches
+    batches = range(smallest, LARGEST_BATCH + 1, smallest)
+
+    def predict_need(batch: int) -> int:
+        return peak_from(evidence.rows, replace(case, batch=batch), searches).needs
+
+    promising = {smallest, bisect_right(batches, budget, key=predict_need) * smallest}
+    promising.update(row.batch for row in evidence.rows if row.size == case.size)
+    tried = evidence.find_searches(case, searches)
+    promising.add(tried.fitting(budget))
+    failing = tried.failing(budget)
+    if failing is not None:
+        promising.add(failing - smallest)
+    return promising - {0}
+
+
+def sort_candidates(candidates: Sequence[Candidate], by: SortOrder) -> list[Candidate]:
+    """Return them fastest first, smallest peak first, or largest batch first."""
+    if by == "memory":
+        return sorted(candidates, key=lambda c: (c.peak.value, c.peak.needs, c.case))
+    if by == "batch":
+        return sorted(candidates, key=lambda c: (-c.case.batch, c.peak.needs, c.case))
+    return sort_by_speed(candidates)
+
+
+def sort_by_need(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return them by the budget that they would need, the smallest first."""
+    return sorted(candidates, key=lambda c: (c.peak.needs, c.case))
+
+
+def sort_by_speed(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return them fastest first, ties by the smaller peak, and last those without a speed that counts.
+
+    They are compared by the ratio to PyTorch's baseline if all were timed at one batch in blocks with it, since a machine
+    drifts between blocks; otherwise by throughput. Without any speed the largest batch comes first.
+    """
+    speeds = [c.speed for c in candidates if c.speed and c.throughput]
+    same_batch = len({(row.batch, row.size) for row in speeds}) == 1
+    by_ratio = same_batch and all(row.torch_ratio for row in speeds)
+
+    def sort_key(candidate: Candidate) -> tuple[float, int, float, Case]:
+        if not by_ratio:
+            slowness = -candidate.throughput
+        elif candidate.speed and candidate.throughput:
+            slowness = candidate.speed.torch_ratio or 0.0
+        else:
+            slowness = math.inf
+        larger_batch = 0 if speeds else -candidate.case.batch
+        return slowness, larger_batch, candidate.peak.value, candidate.case
+
+    return sorted(candidates, key=sort_key)
+
+
+def list_left_out(rows: Sequence[Row], question: Question) -> dict[str, str]:
     """Return the cases of the size that is asked for that support no advice, with the reason."""
     left_out = {}
-    for row in asked:
+    for row in rows:
         fault = find_fault(row)
         if fault and row.size == question.size and row.status != "unsupported":
             left_out[row.case] = fault
     return left_out
 
 
-def unmeasured(measured_pairs: set[tuple[str, str]], question: Question) -> list[str]:
-    """Cases of the question that a CPU could run and that have no record, at the first batch that they divide."""
-    if question.shape is not None:
+def list_unmeasured(rows: Sequence[Row], question: Question) -> list[str]:
+    """Return the cases of the question that a CPU could run and that have no record, at the first batch that they divide."""
+    if question.is_described:
         return []
-    base = spec.workload(question.workload).preset(question.size).base
-    every = ((f, s) for f in question.frameworks for s in in_use(question.scenario))
-    pairs = (pair for pair in every if pair not in measured_pairs and question.asks(*pair))
-    cases = (question.case(*pair, first_batch(question.case(*pair, base))) for pair in pairs)
-    return [c.id for c in cases if declared(c) and c.support.supported and not c.support.gpu]
+    measured = {(row.framework, row.strategy) for row in rows}
+    usual_batch = spec.workload(question.workload).preset(question.size).base
+    unmeasured = []
+    for framework in question.frameworks:
+        for strategy in in_use(question.scenario):
+            if (framework, strategy) in measured or not question.includes(framework, strategy):
+                continue
+            batch = first_batch(question.case(framework, strategy, usual_batch))
+            case = question.case(framework, strategy, batch)
+            if declared(case) and case.support.supported and not case.support.gpu:
+                unmeasured.append(case.id)
+    return unmeasured
 
 
-class Change(NamedTuple):
-    """From what the user has to what fits with the least loss of speed in the same framework, or else in another."""
-
-    base: Offer
-    to: Offer | None
-    time: Ratio | None = None  # step time of the new over the old, at the batch nearest to the new that blocks have both at
-
-    @property
-    def speed(self) -> float | None:
-        """Throughput of the new over the old."""
-        return 1 / self.time.value if self.time else None
-
-
-def change(advice: Advice, framework: str, strategy: str, blocks: Blocks) -> Change | None:
-    """None without records of what the user has."""
-    everything = [*advice.fitting, *advice.changed, *advice.beyond]
-    base = next((o for o in everything if (o.case.framework, o.case.strategy) == (framework, strategy)), None)
-    same_framework = [o for o in advice.fitting if o.case.framework == framework]
-    to = next(iter(same_framework or advice.fitting), None)
-    return None if base is None else Change(base, to, _step_time(base, to, blocks) if to else None)
+def find_change(advice: BudgetAdvice, framework: str, strategy: str, blocks: Blocks) -> Change | None:
+    """Return the change that costs least speed; None without records of what the user has."""
+    current = [c for c in advice.candidates if (c.case.framework, c.case.strategy) == (framework, strategy)]
+    if not current:
+        return None
+    same_framework = [c for c in advice.fitting if c.case.framework == framework]
+    best = same_framework or advice.fitting
+    if not best:
+        return Change(current[0], None)
+    return Change(current[0], best[0], compare_step_times(current[0], best[0], blocks))
 
 
-def _step_time(base: Offer, to: Offer, blocks: Blocks) -> Ratio | None:
-    old, new = ({(r.batch, r.size): r.case for r in o.timed} for o in (base, to))
-    nearest = sorted(old.keys() & new.keys(), key=lambda at: abs(at[0] - to.case.batch))
-    ratios = (blocks.of_cases(old[at], new[at]) for at in nearest)
-    return next((ratio for ratio in ratios if ratio), None)
+def compare_step_times(base: Candidate, to: Candidate, blocks: Blocks) -> Ratio | None:
+    """Return the step time over the base's at the nearest batch that both were timed at in the same blocks."""
+    base_cases = {(row.batch, row.size): row.case for row in base.timed}
+    to_cases = {(row.batch, row.size): row.case for row in to.timed}
+    shared = base_cases.keys() & to_cases.keys()
+    for batch, size in sorted(shared, key=lambda at: (abs(at[0] - to.case.batch), at)):
+        ratio = blocks.of_cases(base_cases[batch, size], to_cases[batch, size])
+        if ratio:
+            return ratio
+    return None
 
 
-def largest_that_fits(of_machines: Sequence[Sequence[Row]], question: Question, searches: Searches = NONE) -> Offer | None:
-    """The largest batch that any strategy of the same mathematics fits the budget with. Raises NoRecords."""
-    offers = advise(of_machines, replace(question, batch=None), searches).fitting
-    return max(offers, key=lambda o: (o.case.batch, o.throughput), default=None)
+def find_largest_that_fits(
+    of_machines: Sequence[Sequence[Row]], question: Question, searches: Searches = NO_SEARCHES
+) -> Candidate | None:
+    """Return the largest batch that any strategy of the same mathematics fits into the budget with. Raises NoRecords."""
+    fitting = advise(of_machines, replace(question, batch=None), searches).fitting
+    return max(fitting, key=lambda c: (c.case.batch, c.throughput), default=None)

@@ -14,7 +14,7 @@ from framebench.analysis.lower_bound import lower_bound
 from framebench.analysis.peaks import MARGIN, read_evidence
 from framebench.analysis.results import NoRecords
 from framebench.budget.advise import show
-from framebench.budget.advise.advice import Question, advise, change, largest_that_fits
+from framebench.budget.advise.advice import Question, advise, find_change, find_largest_that_fits
 from framebench.records.record import Record
 from framebench.strategies.registry import claims_only, find
 from framebench.strategies.strategy import FRAMEWORKS
@@ -85,7 +85,7 @@ def test_what_is_not_right_and_proven_is_no_advice(changes: dict[str, object], w
     (left,) = advice.left_out.items()
     assert left[0] == "transformer/torch/train/checkpoint/b4/tiny"
     assert why in left[1]
-    assert why in "\n".join(show.sentences(advice, [], every=True))
+    assert why in "\n".join(show.list_notes(advice, [], every=True))
 
 
 def test_what_only_tests_an_articles_sentence_is_no_advice() -> None:
@@ -124,25 +124,25 @@ def test_the_cheapest_change_is_the_one_that_costs_least_speed() -> None:
     ]
     found = list(in_blocks(found))
     advice, known = asked(found), Blocks(found)
-    found_change = change(advice, "torch", "fp32", known)
+    found_change = find_change(advice, "torch", "fp32", known)
     assert found_change
     assert found_change.to
     assert (found_change.to.case.strategy, found_change.speed) == ("checkpoint", pytest.approx(0.8))
-    text = show.in_words(found_change, MIB)
+    text = show.describe_change(found_change, MIB)
     assert "does not fit 1.0 MiB: the cheapest change is to torch checkpoint" in text
     assert "1.25 (1.25 to 1.25) x its step time (in the same blocks)" in text
-    assert change(advice, "jittor", "fp32", known) is None
-    tight = change(asked(found, replace(QUESTION, budget=MIB // 2)), "torch", "fp32", known)
+    assert find_change(advice, "jittor", "fp32", known) is None
+    tight = find_change(asked(found, replace(QUESTION, budget=MIB // 2)), "torch", "fp32", known)
     assert tight
-    assert "in its own framework nothing fits" in show.in_words(tight, MIB // 2)
+    assert "in its own framework nothing fits" in show.describe_change(tight, MIB // 2)
 
 
 def test_speeds_that_share_no_block_are_not_compared() -> None:
     found = [made("torch", "fp32", 4, 3 * MIB, 1.0), made("torch", "checkpoint", 4, ALMOST, 1.25)]
-    told = change(asked(found), "torch", "fp32", Blocks(found))
+    told = find_change(asked(found), "torch", "fp32", Blocks(found))
     assert told
     assert told.speed is None
-    assert "at a speed that shares no block with it" in show.in_words(told, MIB)
+    assert "at a speed that shares no block with it" in show.describe_change(told, MIB)
 
 
 def test_the_fastest_is_so_by_the_blocks_it_shares() -> None:
@@ -160,8 +160,8 @@ def test_the_fastest_is_so_by_the_blocks_it_shares() -> None:
     advice = asked([*noon, *renamed])
     order = [o.case.strategy for o in advice.fitting]
     assert order == ["fp32", "checkpoint", "accumulate"]
-    (table,) = show.tables(advice)
-    column = show.HEAD.index("x torch")
+    (table,) = show.make_tables(advice)
+    column = table.head.index("x torch")
     assert [row[column][:4] for row in table.rows] == ["1.00", "1.10", "1.20"]
 
 
@@ -175,7 +175,7 @@ def test_what_the_kernel_enforces_decides_with_the_margin_that_is_stated() -> No
     advice = asked(found)
     assert [o.case.id.split("/")[1:4] for o in advice.fitting] == [["torch", "train", "checkpoint"]]
     assert [o.peak.value for o in advice.beyond] == [MIB - 100, MIB + 900]
-    (table,) = show.tables(advice)
+    (table,) = show.make_tables(advice)
     assert f"{MARGIN:.2f} x" in table.caption
 
 
@@ -184,10 +184,10 @@ def test_speeds_without_calibration_are_marked_and_not_ranked_by() -> None:
     fast = made("torch", "checkpoint", 4, 1000, 0.1, provenance=provenance(versions={"torch": "1"}))
     advice = asked([*slow, fast])
     assert [o.case.strategy for o in advice.fitting] == ["amp_bf16", "fp32", "checkpoint"]
-    (table,) = show.tables(advice)
-    assert ["not calibrated" in row[show.HEAD.index("throughput")] for row in table.rows] == [False, False, True]
-    assert "1 speeds are not ranked by" in "\n".join(show.sentences(advice, []))
-    (answer,) = show.answer(asked([fast]), None)
+    (table,) = show.make_tables(advice)
+    assert ["not calibrated" in row[table.head.index("throughput")] for row in table.rows] == [False, False, True]
+    assert "1 speeds are not ranked by" in "\n".join(show.list_notes(advice, []))
+    (answer,) = show.describe_answer(asked([fast]), None)
     assert "is fastest" not in answer
 
 
@@ -196,7 +196,7 @@ def test_what_changes_the_mathematics_is_listed_apart_and_says_so() -> None:
     found = [base.model_copy(update={"case": f"resnet50/torch/finetune/{s}/b4/tiny"}) for s in ("half", "head")]
     advice = asked(found, Question("resnet50", "finetune", MIB, batch=4, size="tiny"))
     assert [o.case.strategy for o in advice.fitting] == ["half"]
-    apart = list(show.tables(advice, every=True))[1]
+    apart = list(show.make_tables(advice, every=True))[1]
     assert "another model" in apart.title
     assert "the last layer alone trained" in apart.markdown()
 
@@ -205,15 +205,15 @@ def test_if_nothing_fits_the_way_out_is_named() -> None:
     found = [made("torch", "fp32", b, (1 + b) * MIB, 1.0) for b in (4, 8)]
     question = replace(QUESTION, budget=int(3.5 * MIB))
     advice = asked(found, question)
-    roomiest = largest_that_fits([rows(found)], question)
+    roomiest = find_largest_that_fits([rows(found)], question)
     assert roomiest
     assert (roomiest.case.batch, roomiest.peak.kind) == (2, "predicted")
-    text = "\n".join(show.answer(advice, roomiest))
+    text = "\n".join(show.describe_answer(advice, roomiest))
     assert "nothing fits. Closest: torch fp32 at batch 4 (measured 5.0 MiB); a budget of 5.3 MiB would do" in text
     assert "the largest batch that fits: 2, by torch fp32 at batch 2 (predicted 3.0 MiB)" in text
     hopeless = replace(question, budget=1)
-    assert largest_that_fits([rows(found)], hopeless) is None
-    assert "no smaller batch fits" in "\n".join(show.answer(asked(found, hopeless), None))
+    assert find_largest_that_fits([rows(found)], hopeless) is None
+    assert "no smaller batch fits" in "\n".join(show.describe_answer(asked(found, hopeless), None))
 
 
 def test_without_a_batch_the_largest_is_predicted() -> None:
@@ -250,7 +250,7 @@ def test_offers_are_sorted_by_batch_when_that_is_asked() -> None:
     batches = [o.case.batch for o in advice.fitting]
     assert len(set(batches)) > 1
     assert batches == sorted(batches, reverse=True)
-    assert show.order(advice) == "largest batch first"
+    assert show.describe_order(advice) == "largest batch first"
 
 
 def test_the_largest_batch_is_named_where_the_fastest_is_another() -> None:
@@ -260,10 +260,10 @@ def test_the_largest_batch_is_named_where_the_fastest_is_another() -> None:
     advice = asked(found, replace(QUESTION, budget=4 * MIB, batch=None))
     best, largest = advice.fitting[0].case, max((o.case for o in advice.fitting), key=lambda case: case.batch)
     assert (best.strategy, largest.strategy) == ("fp32", "checkpoint")
-    first, second = show.answer(advice, None)
+    first, second = show.describe_answer(advice, None)
     assert f"fp32 at batch {best.batch} is fastest" in first
     assert second == f"The largest batch is {largest.batch}, with torch checkpoint: `--sort batch` orders by it."
-    assert len(list(show.answer(asked(found, replace(QUESTION, budget=4 * MIB, batch=4)), None))) == 1
+    assert len(list(show.describe_answer(asked(found, replace(QUESTION, budget=4 * MIB, batch=4)), None))) == 1
 
 
 def test_strategies_that_are_named_alone_are_looked_among() -> None:
@@ -289,5 +289,5 @@ def test_a_tie_is_not_called_a_victory(second: tuple[float | None, float | None]
         if o.speed and o.case.strategy in ends else replace(o, speed=None)
         for o in sorted(fitting, key=lambda o: ("fp32", "checkpoint", "accumulate").index(o.case.strategy))
     ]  # fmt: skip
-    assert show.fastest(timed).startswith(said)
-    assert ("as fast" in show.fastest(timed)) == ("with" in said)
+    assert show.describe_fastest(timed).startswith(said)
+    assert ("as fast" in show.describe_fastest(timed)) == ("with" in said)

@@ -32,7 +32,7 @@ from tests.processes import ROOT, framebench
 
 def test_json_of_everything() -> None:
     advice = asked([made("torch", "fp32", 4, 100, 1.0), made("torch", "checkpoint", 4, 2 * MIB, 1.0)])
-    said = json.loads(json.dumps(show.as_json(advice, [], None)))
+    said = json.loads(json.dumps(show.make_json(advice, [], None)))
     (offer,) = said["fitting"]
     assert (offer["kind"], offer["instrument"], offer["machine"], offer["peak_bytes"]) == ("measured", "host.rss", "m", 100)
     assert [o["strategy"] for o in said["too_large"]] == ["checkpoint"]
@@ -76,7 +76,7 @@ def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
 
 def test_a_narrow_terminal_shows_what_the_offers_are_ranked_by() -> None:
     rows, _ = read_evidence(RESULTS, MACHINE, "unet3d", "train")
-    (table,) = show.tables(advise([rows], Question("unet3d", "train", 256 * MIB), Results(RESULTS).searches))
+    (table,) = show.make_tables(advise([rows], Question("unet3d", "train", 256 * MIB), Results(RESULTS).searches))
     shown = {column.heading for column in choose_columns(printed_columns(table), 80)}
     assert {"framework", "strategy", "batch", "throughput", "x torch", "needs MiB"} <= shown
 
@@ -166,10 +166,10 @@ def test_the_advice_is_so_when_it_is_run(measured: list[Row], environment: dict[
     budget = between(measured)
     advice = advise([measured], Question("transformer", "train", budget, ("torch",), 4))
     best = advice.fitting[0]
-    assert outcome(best.case, budget, environment) == "fits", show.short(best)
+    assert outcome(best.case, budget, environment) == "fits", show.describe_briefly(best)
     assert advice.beyond
     for offer in advice.beyond:
-        assert outcome(offer.case, budget, environment) == "memory", show.short(offer)
+        assert outcome(offer.case, budget, environment) == "memory", show.describe_briefly(offer)
 
 
 @pytest.mark.slow
@@ -177,7 +177,7 @@ def test_the_advice_is_so_when_it_is_run(measured: list[Row], environment: dict[
 def test_the_largest_batch_that_is_advised_fits(measured: list[Row], environment: dict[str, Environment]) -> None:
     budget = 2 * between(measured)
     best = advise([measured], Question("transformer", "train", budget, ("torch",), None)).fitting[0]
-    assert outcome(best.case, budget, environment) == "fits", show.short(best)
+    assert outcome(best.case, budget, environment) == "fits", show.describe_briefly(best)
 
 
 def between(measured: list[Row]) -> int:
