@@ -24,7 +24,7 @@ from IPython.display import Markdown, display
 
 import framebench
 from framebench.analysis.figures import COLOURS
-from framebench.budget.max_batch.figure import largest, searches
+from framebench.budget.max_batch.figure import draw_largest, read_searches
 
 df = framebench.load()
 sns.set_theme(style="whitegrid")
@@ -69,5 +69,5 @@ sns.despine()
 # Searched by `framebench max-batch`, under a limit that the kernel enforces.
 
 # %%
-search_rows = searches(framebench.folder(), df["machine"].iloc[0])
-largest(search_rows.query("workload == 'transformer'")) if len(search_rows) else "nothing was searched on this machine"
+search_rows = read_searches(framebench.folder(), df["machine"].iloc[0])
+draw_largest(search_rows.query("workload == 'transformer'")) if len(search_rows) else "nothing was searched on this machine"

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from framebench.budget.max_batch.oom_recovery import evaluator
+from framebench.budget.max_batch.oom_recovery import evaluate_in
 from framebench.claims import snippets
 from framebench.claims.needs import listing
 from framebench.claims.probed_record import Probed
@@ -97,13 +97,12 @@ def reported(environment: Environment, number: str) -> dict[str, list[float]]:
 
 def halved(case: Case, environment: Environment, options: Options) -> dict[str, list[float]]:
     """An evaluation within half of what its first batch needs. Raises RuntimeError if it does not come to its end."""
-    evaluate = evaluator(environment, options)
-    whole = evaluate(case, case.batch, None)
+    whole = evaluate_in(environment, case, case.batch, None, options)
     if whole.failure:
         raise RuntimeError(f"{case.id} without a limit: {whole.failure}")
     peak = next(whole.peaks[i] for i in INSTRUMENTS if i in whole.peaks)
     budget_bytes = max(int(ROOM * peak), LEAST_ROOM)
-    outcome = evaluate(case, case.batch, budget_bytes)
+    outcome = evaluate_in(environment, case, case.batch, budget_bytes, options)
     counts = {
         "lost": outcome.lost,
         "done_twice": outcome.twice,

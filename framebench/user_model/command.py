@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from framebench.budget.max_batch.measure import find
+from framebench.budget.max_batch.measure import search_largest_batch
 from framebench.cli.shared import (
     MEASURE,
     AsJson,
@@ -197,7 +197,8 @@ def largest(
         with err.status(case.id) as status:
             told = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
             smallest = replace(case, batch=case.plan.micro_batches)
-            searches.append(find(smallest, budget_bytes, environment, options=options, results=where, progress=told))
+            found = search_largest_batch(smallest, budget_bytes, environment, options=options, results=where, progress=told)
+            searches.append(found)
         say(f"{case.strategy}: {searches[-1].answer}")
     return searches
 

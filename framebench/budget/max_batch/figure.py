@@ -19,70 +19,106 @@ from framebench.records.search import Fit
 
 
 def figures(results: Results, machines: Iterable[str]) -> Iterator[Asked]:
-    """One for each workload, scenario, size and budget that was searched on the first of these machines."""
-    search_rows = searches(results.root, next(iter(machines)))
-    for key, group in search_rows.groupby(["workload", "scenario", "size", "budget_bytes"]) if len(search_rows) else ():
+    """Yield one for each workload, scenario, size and budget that was searched on the first of these machines."""
+    search_rows = read_searches(results.root, next(iter(machines)))
+    if search_rows.empty:
+        return
+    for key, group in search_rows.groupby(["workload", "scenario", "size", "budget_bytes"]):
         workload, scenario, size, budget = key
-        yield f"largest-{workload}-{scenario}-{int(str(budget)) / MIB:.0f}MiB{rows.size_suffix(str(size))}", largest, group
+        name = f"largest-{workload}-{scenario}-{int(str(budget)) / MIB:.0f}MiB{rows.size_suffix(str(size))}"
+        yield name, draw_largest, group
 
 
-def searches(results: Path, machine: str) -> pd.DataFrame:
-    """What `framebench max-batch` found on a machine: a row for each case and budget, the newest. `largest` is 0 where nothing
-    fits, `answer` says it in words. Files that cannot be read are named in a warning."""
-    every = pd.DataFrame([_search(fit) for fit in read(results) if fit.provenance.machine == machine])
-    return every if every.empty else every.sort_values("measured_at").drop_duplicates(["case", "budget_bytes"], keep="last")
+def read_searches(results: Path, machine: str) -> pd.DataFrame:
+    """Return what `framebench max-batch` found on a machine: the newest search of each case and budget, one a row.
+
+    `largest` is 0 where nothing fits, `answer` says it in words. Files that cannot be read are named in a warning.
+    """
+    searches = pd.DataFrame([make_row(fit) for fit in read(results) if fit.provenance.machine == machine])
+    if searches.empty:
+        return searches
+    return searches.sort_values("measured_at").drop_duplicates(["case", "budget_bytes"], keep="last")
 
 
-def _search(fit: Fit) -> dict[str, object]:
-    case, proof = case_of(fit.case), fit.provenance
+def make_row(fit: Fit) -> dict[str, object]:
+    """Return the columns of a search."""
+    case, origin = case_of(fit.case), fit.provenance
+    commit = (origin.commit or "unknown")[:10]
     return {
-        "case": fit.case, "workload": case.workload, "framework": case.framework, "scenario": case.scenario,
-        "strategy": case.strategy, "size": case.size, "budget_bytes": fit.budget_bytes, "largest": fit.largest or 0,
-        "answer": answer(fit), "framework_version": proof.versions.get(case.framework), "machine": proof.machine,
-        "cpu": proof.hardware.get("cpu", "unknown"), "measured_at": proof.measured_at.isoformat(),
-        "commit": (proof.commit or "unknown")[:10] + (" with uncommitted changes" if proof.dirty else ""),
-    }  # fmt: skip
+        "case": fit.case,
+        "workload": case.workload,
+        "framework": case.framework,
+        "scenario": case.scenario,
+        "strategy": case.strategy,
+        "size": case.size,
+        "budget_bytes": fit.budget_bytes,
+        "largest": fit.largest or 0,
+        "answer": describe_answer(fit),
+        "framework_version": origin.versions.get(case.framework),
+        "machine": origin.machine,
+        "cpu": origin.hardware.get("cpu", "unknown"),
+        "measured_at": origin.measured_at.isoformat(),
+        "commit": f"{commit} with uncommitted changes" if origin.dirty else commit,
+    }
 
 
-def answer(fit: Fit) -> str:
-    """The batch, or why there is none."""
+def describe_answer(fit: Fit) -> str:
+    """Return the batch, or why there is none."""
+    if fit.largest and fit.status == "open":
+        return f"{fit.largest} or more"
+    if fit.largest and fit.status == "stopped":
+        return f"{fit.largest}, stopped"
     if fit.largest:
-        return {"open": f"{fit.largest} or more", "stopped": f"{fit.largest}, stopped"}.get(fit.status, str(fit.largest))
-    return {"none": "not even the smallest"}.get(fit.status, fit.status)
+        return str(fit.largest)
+    return "not even the smallest" if fit.status == "none" else fit.status
 
 
 @page.styled
-def largest(search_rows: pd.DataFrame) -> Figure | None:
-    """`search_rows`: `searches` of one workload, scenario and budget. None where nothing fits."""
+def draw_largest(search_rows: pd.DataFrame) -> Figure | None:
+    """Draw the searches of one workload, scenario and budget. Returns None where nothing fits."""
     if not search_rows["largest"].any():
         return None
     ranked = search_rows.sort_values(["largest", "case"], ascending=[False, True])
     ranked = ranked.assign(framework=ranked["framework"].map(rows.NAMES))
     ranked["case"] = ranked["framework"] + " " + ranked["strategy"]
+    height = 0.7 + 0.24 * len(ranked)  # inches
     grid = sns.catplot(
-        ranked, kind="bar", x="largest", y="case", hue="framework", palette=page.COLOURS, saturation=1,
-        height=0.7 + 0.24 * len(ranked), aspect=7.0 / (0.7 + 0.24 * len(ranked)), legend=False,
-    )  # fmt: skip
-    for i, r in enumerate(rows.each(ranked)):
-        grid.ax.annotate(r.answer, (max(r.largest, 1), i), (4, 0), textcoords="offset points", va="center", size=7)
+        ranked,
+        kind="bar",
+        x="largest",
+        y="case",
+        hue="framework",
+        palette=page.COLOURS,
+        saturation=1,
+        height=height,
+        aspect=7.0 / height,
+        legend=False,
+    )
+    for place, row in enumerate(rows.each(ranked)):
+        end = (max(row.largest, 1), place)
+        grid.ax.annotate(row.answer, end, (4, 0), textcoords="offset points", va="center", size=7)
     grid.ax.set_xscale("log", base=2)
     grid.ax.xaxis.set_major_formatter(page.PLAIN)
     grid.ax.set(xlim=(1, 2 * ranked["largest"].max()), xlabel="largest batch that fits", ylabel="")
-    return page.explained(grid.figure, _largest_title(ranked), _largest_notes(ranked))
+    return page.explained(grid.figure, make_title(ranked), list_notes(ranked))
 
 
-def _largest_title(ranked: pd.DataFrame) -> str:
+def make_title(ranked: pd.DataFrame) -> str:
+    """Return the strategies that fit the largest batch."""
     first = ranked.iloc[0]
     best = rows.join_words(ranked["case"][ranked["largest"] == first["largest"]])
     where = f"{first['workload']} {first['scenario']} within {first['budget_bytes'] / MIB:,.0f} MiB"
     return f"{where}: {best} fits the largest batch, {first['answer']}"
 
 
-def _largest_notes(ranked: pd.DataFrame) -> list[str]:
+def list_notes(ranked: pd.DataFrame) -> list[str]:
+    """Return how it was searched, and where."""
     versions = sorted(set(ranked["framework"] + " " + ranked["framework_version"].fillna("")))
+    first = ranked.iloc[0]
+    days = rows.format_range(ranked["measured_at"].str[:10], "{}")
     return [
         "Searched by framebench max-batch under an enforced limit; MiB = 2^20 bytes. The loss was only seen to be finite. "
         '"Or more": no larger batch was allowed.',
-        f"Machine {ranked['machine'].iloc[0]} ({ranked['cpu'].iloc[0]}); {', '.join(versions)}; measured "
-        f"{rows.format_range(ranked['measured_at'].str[:10], '{}')} at {', '.join(sorted(set(ranked['commit'])))}.",
+        f"Machine {first['machine']} ({first['cpu']}); {', '.join(versions)}; measured {days} "
+        f"at {', '.join(sorted(set(ranked['commit'])))}.",
     ]

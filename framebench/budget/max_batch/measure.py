@@ -1,7 +1,7 @@
 """The largest batch that fits into a budget of memory: doubled until it does not, then bisected, each probe in a fresh process.
 
-A probe checks only that the loss is finite, since there are golden values at the declared batches alone; whether a strategy
-computes the right thing is what `framebench run` verifies.
+A probe only checks that the loss is finite, since there are reference values at the declared batches alone. Whether a
+strategy computes the right thing is what `framebench run` verifies.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from pydantic import ValidationError
 
 from framebench.budget.max_batch.order import Order
-from framebench.budget.max_batch.probes import Answer, Progress, carry_out, first_line
+from framebench.budget.max_batch.probes import ProbeOutcome, first_line, run_order
 from framebench.engine import runner
 from framebench.engine.environments import Environment, describe
 from framebench.engine.recording import Context, make_provenance
@@ -32,183 +32,289 @@ from framebench.suite.case import Case
 from framebench.suite.result import Origin
 from framebench.suite.selectors import select
 
-MOST = 2**16  # samples in a batch, unless the user says otherwise
+LARGEST_BATCH = 2**16  # samples, unless the user says otherwise
 MINUTES = 30.0  # for a search, unless the user says otherwise
-DEFAULT = Options()
+DEFAULT_OPTIONS = Options()
+
+CaseProgress = Callable[[Case, str], None]  # case and phase
+
+
+def ignore_progress(case: Case, phase: str) -> None:
+    """Show nothing."""
 
 
 @dataclass
-class Search:
-    """Doubling, then bisection, over multiples of `unit`: ends with the largest batch seen to fit and the smallest to fail."""
+class BatchSearch:
+    """A search by doubling, then bisection, over multiples of `unit`.
+
+    It ends with the largest batch that was seen to fit and the smallest that was seen to fail.
+    """
 
     probe: Callable[[int], Probe]
     unit: int = 1
-    most: int = MOST
+    most: int = LARGEST_BATCH
     probes: list[Probe] = field(default_factory=list)
-    fits: int = 0
-    fails: int = 0  # 0: none seen yet
+    fits: int = 0  # the largest batch that fits; 0 if none was seen
+    fails: int = 0  # the smallest batch that does not; 0 if none was seen
     stopped: Probe | None = None  # it failed, but not for memory
     minutes: float = math.inf  # after which no other batch is tried
     began: float = field(default_factory=time.monotonic)
 
-    def run(self) -> Search:
+    def run(self) -> BatchSearch:
+        """Search until the two batches are neighbours, a probe fails, or time is over."""
         batch = self.unit
-        while batch <= self.most and not self.fails and not self.late and self.try_(batch):
-            batch = min(2 * batch, max(batch + self.unit, self.most // self.unit * self.unit))
-        while self.fails - self.fits > self.unit and not self.stopped and not self.late:
-            self.try_((self.fits + self.fails) // 2 // self.unit * self.unit)
+        while batch <= self.most and not self.fails and not self.is_late:
+            self.try_batch(batch)
+            if self.stopped:
+                break
+            # the last step goes to the largest batch, and beyond it once that was tried
+            batch = min(2 * batch, max(batch + self.unit, self.largest_allowed))
+        while self.fails - self.fits > self.unit and not self.stopped and not self.is_late:
+            middle = (self.fits + self.fails) // 2
+            self.try_batch(middle // self.unit * self.unit)
         return self
 
+    def try_batch(self, batch: int) -> None:
+        """Probe a batch once, and remember what came of it."""
+        probe = self.probe(batch)
+        self.probes.append(probe)
+        if probe.outcome == "fits":
+            self.fits = batch
+        elif probe.outcome == "memory":
+            self.fails = batch
+        else:
+            self.stopped = probe
+
     @property
-    def late(self) -> bool:
+    def largest_allowed(self) -> int:
+        """Return the largest multiple of `unit` that may be tried."""
+        return self.most // self.unit * self.unit
+
+    @property
+    def is_late(self) -> bool:
+        """Return whether time is over. One batch is tried in any case."""
         return bool(self.probes) and time.monotonic() - self.began > 60 * self.minutes
 
     @property
-    def open_end(self) -> bool:
-        """Whether it ended for want of time."""
-        decided = self.fails and self.fails - self.fits <= self.unit
-        return self.late and not decided and not self.stopped and self.fits < self.most // self.unit * self.unit
-
-    def try_(self, batch: int) -> bool:
-        """Probe once, and remember. False ends the search."""
-        attempt = self.probe(batch)
-        self.probes.append(attempt)
-        if attempt.outcome == "fits":
-            self.fits = batch
-        elif attempt.outcome == "memory":
-            self.fails = batch
-        else:
-            self.stopped = attempt
-        return not self.stopped
+    def ended_early(self) -> bool:
+        """Return whether it ended only because time was over."""
+        if self.stopped or not self.is_late:
+            return False
+        if self.fails:
+            return self.fails - self.fits > self.unit
+        return self.fits < self.largest_allowed
 
 
-def chosen(workload: str, framework: str, scenario: str, strategy: str | None, size: str) -> list[Case]:
-    """The cases to search for, at the smallest batch that their micro-batches allow. Raises UnknownCase, with what is valid."""
-    strategy = strategy or (SCENARIOS[scenario].baseline if scenario in SCENARIOS else "*")
-    selected_cases = select(f"{workload}/{framework}/{scenario}/{strategy}/*/{size}")
-    smallest = dict.fromkeys(replace(c, batch=c.plan.micro_batches) for c in selected_cases)
-    return sorted(smallest, key=lambda c: FRAMEWORKS.index(c.framework))
+@dataclass
+class Prober:
+    """Probes of one case, each a fresh process; where the first that answered ran is part of the record."""
+
+    case: Case
+    budget: int
+    environment: Environment
+    options: Options
+    progress: CaseProgress
+    origin: Origin | None = None
+    started: bool = False  # whether any process has answered
+
+    def probe(self, batch: int) -> Probe:
+        """Try a batch under the limit."""
+        return self.run(batch, self.budget)
+
+    def probe_without_limit(self, batch: int) -> Probe:
+        """Try a batch with all the memory that there is."""
+        return self.run(batch, None)
+
+    def run(self, batch: int, limit: int | None) -> Probe:
+        """Try a batch under a limit in bytes."""
+        case = replace(self.case, batch=batch)
+
+        def show_phase(phase: str) -> None:
+            self.progress(case, phase)
+
+        outcome = run_order(Order("fit", case.id, limit), self.environment, self.options, show_phase)
+        answer = outcome.answer
+        self.started = self.started or bool(answer)
+        if "device" in answer:
+            core = self.options.on(self.environment).core()
+            self.origin = Origin(answer["versions"], answer["device"], platform.python_version(), core)
+        return judge_probe(batch, outcome, limit)
 
 
-def judge(batch: int, answer: Answer, budget: int | None) -> Probe:
-    """What a probe's answer means: finishing is not enough, the peak has to be within the budget too."""
-    if answer.memory:
-        return Probe(batch=batch, outcome="memory", reason=first_line(answer.reason or ""), limited=budget is not None)
-    if answer.status != "ok":
-        return Probe(batch=batch, outcome="failed", reason=first_line(answer.reason or ""))
-    measured = {name: answer.answer[name] for name in ("peaks", "cold_peaks", "kept_bytes", "step_s", "limited")}
-    probe = Probe(batch=batch, outcome="fits", **measured)
+@dataclass(frozen=True)
+class Conclusion:
+    """What a search comes to: the fields of `Fit`."""
+
+    status: Literal["found", "none", "open", "stopped", "unsupported"]
+    answer: str
+    largest: int | None = None
+
+
+def select_cases(workload: str, framework: str, scenario: str, strategy: str | None, size: str) -> list[Case]:
+    """Return the cases to search for, at the smallest batch that their micro-batches allow.
+
+    Raises UnknownCase, with what is valid.
+    """
+    if not strategy:
+        strategy = SCENARIOS[scenario].baseline if scenario in SCENARIOS else "*"
+    cases = []
+    for case in select(f"{workload}/{framework}/{scenario}/{strategy}/*/{size}"):
+        smallest = replace(case, batch=case.plan.micro_batches)
+        if smallest not in cases:
+            cases.append(smallest)
+    return sorted(cases, key=lambda case: FRAMEWORKS.index(case.framework))
+
+
+def judge_probe(batch: int, outcome: ProbeOutcome, budget: int | None) -> Probe:
+    """Return what came of a probe: to finish is not enough, its peak has to be within the budget too."""
+    reason = first_line(outcome.reason or "")
+    if outcome.memory:
+        return Probe(batch=batch, outcome="memory", reason=reason, limited=budget is not None)
+    if outcome.status != "ok":
+        return Probe(batch=batch, outcome="failed", reason=reason)
+    probe = Probe(
+        batch=batch,
+        outcome="fits",
+        peaks=outcome.answer["peaks"],
+        cold_peaks=outcome.answer["cold_peaks"],
+        kept_bytes=outcome.answer["kept_bytes"],
+        step_s=outcome.answer["step_s"],
+        limited=outcome.answer["limited"],
+    )
     if budget is None or (probe.peak or 0) <= budget:
         return probe
-    beyond = "memory beyond the budget was taken" + ("" if probe.limited else "; nothing enforces a limit here")
-    used = f"finished, but used {mib(probe.peak)} by {probe.instrument}"
-    return probe.model_copy(update={"outcome": "memory", "reason": f"{used}: {beyond}"})
+    reason = f"finished, but used {format_mib(probe.peak)} by {probe.instrument}: memory beyond the budget was taken"
+    if not probe.limited:
+        reason += "; nothing enforces a limit here"
+    return probe.model_copy(update={"outcome": "memory", "reason": reason})
 
 
-def fits(case: Case, budget: int, environment: Environment) -> Probe:
-    """Whether this batch fits, tried once under the limit."""
-    return judge(case.batch, carry_out(Order("fit", case.id, budget), environment, DEFAULT), budget)
+def probe_once(case: Case, budget: int, environment: Environment) -> Probe:
+    """Try once whether a case fits into so many bytes, under the limit."""
+    return Prober(case, budget, environment, DEFAULT_OPTIONS, ignore_progress).probe(case.batch)
 
 
-def find(
+def search_largest_batch(
     case: Case,
     budget: int,
     environment: Environment | None = None,
-    most: int = MOST,
-    options: Options = DEFAULT,
+    most: int = LARGEST_BATCH,
+    options: Options = DEFAULT_OPTIONS,
     results: Path = runner.RESULTS,
-    progress: Callable[[Case, str], None] = lambda case, phase: None,
+    progress: CaseProgress = ignore_progress,
     minutes: float = MINUTES,
 ) -> Fit:
-    """Search for one framework and strategy, and save what was found. Raises OSError if it cannot be written."""
+    """Search for one framework and strategy, from the batch of the case on, and save the answer.
+
+    Raises OSError if it cannot be written.
+    """
     environment = environment or describe(case.framework)
-    load = runner.load_average()
-    origin: Origin | None = None
-    started = False
+    load_before = runner.load_average()
+    prober = Prober(case, budget, environment, options, progress)
+    probes: list[Probe] = []
+    confirmation = None
+    obstacle = runner.unsupported(case)
+    if obstacle:
+        conclusion = Conclusion("unsupported", f"unsupported: {obstacle}")
+    else:
+        search = BatchSearch(prober.probe, case.batch, most, minutes=minutes).run()
+        probes = search.probes
+        if search.fails and not search.stopped and not search.ended_early:
+            confirmation = prober.probe_without_limit(search.fails)
+        conclusion = conclude(search, confirmation, budget)
 
-    def probe(batch: int, limit: int | None = budget) -> Probe:
-        at = replace(case, batch=batch)
-        say: Progress = lambda phase: progress(at, phase)  # noqa: E731
-        answer = carry_out(Order("fit", at.id, limit), environment, options, say)
-        nonlocal origin, started
-        started = started or bool(answer.answer)
-        if "device" in answer.answer:
-            core = options.on(environment).core()
-            origin = Origin(answer.answer["versions"], answer.answer["device"], platform.python_version(), core)
-        return judge(batch, answer, limit)
-
-    fields: dict[str, Any] = {"status": "unsupported", "answer": f"unsupported: {(why := runner.unsupported(case))}"}
-    if not why:
-        search = Search(probe, case.batch, most, minutes=minutes).run()
-        confirmation = probe(search.fails, None) if search.fails and not search.stopped and not search.open_end else None
-        fields = _conclusion(search, confirmation, budget) | {"probes": search.probes, "confirmation": confirmation}
-    context = Context(case, environment, options, secrets.token_hex(6), results, load)
-    where = make_provenance(context, origin, started)
-    fit = Fit(case=case.id, budget_bytes=budget, provenance=where, **fields)
+    context = Context(case, environment, options, secrets.token_hex(6), results, load_before)
+    origin = make_provenance(context, prober.origin, prober.started)
+    fit = Fit(
+        case=case.id,
+        budget_bytes=budget,
+        status=conclusion.status,
+        answer=conclusion.answer,
+        largest=conclusion.largest,
+        probes=probes,
+        confirmation=confirmation,
+        provenance=origin,
+    )
     # it needs a provenance of what it writes, no more
-    store.write(fit, folder(results, case, budget, where.machine, environment))  # type: ignore[arg-type]
+    store.write(fit, make_folder_path(results, case, budget, origin.machine, environment))  # type: ignore[arg-type]
     return fit
 
 
-def known(case: Case, budget: int, environment: Environment, most: int = MOST, results: Path = runner.RESULTS) -> Fit | None:
-    """The newest answer to this question that was saved by this machine, version and protocol, if it still is one."""
-    where = folder(results, case, budget, provenance.machine_name(), environment)
-    for path in sorted(where.glob("*.json"), reverse=True):
+def find_saved(
+    case: Case, budget: int, environment: Environment, most: int = LARGEST_BATCH, results: Path = runner.RESULTS
+) -> Fit | None:
+    """Return the newest answer of this machine, version and protocol that still is one."""
+    folder = make_folder_path(results, case, budget, provenance.machine_name(), environment)
+    for path in sorted(folder.glob("*.json"), reverse=True):
         try:
             fit = Fit.model_validate_json(path.read_bytes())
         except (OSError, ValidationError):
-            continue  # not of this version, or cut off: measured anew
-        if fit.case == case.id and fit.budget_bytes == budget and answers(fit, case.batch, most):
+            continue  # of another version of the schema, or cut off: it is measured again
+        if fit.case == case.id and fit.budget_bytes == budget and still_answers(fit, case.batch, most):
             return fit
     return None
 
 
-def answers(fit: Fit, unit: int, most: int) -> bool:
-    """Whether a search up to `most` would find the same. One that was stopped may do better the next time."""
+def still_answers(fit: Fit, unit: int, most: int) -> bool:
+    """Return whether a search up to `most` would come to the same. One that was stopped may do better the next time."""
     if fit.provenance.protocol != protocol.VERSION or fit.status in ("stopped", "unsupported"):
         return False
-    within = all(probe.batch <= most for probe in fit.probes)
-    return within and (fit.status != "open" or fit.largest == most // unit * unit)
+    if any(probe.batch > most for probe in fit.probes):
+        return False
+    return fit.status != "open" or fit.largest == most // unit * unit
 
 
-def _conclusion(search: Search, confirmation: Probe | None, budget: int) -> dict[str, Any]:
-    """Status, largest batch, and the answer in words."""
+def conclude(search: BatchSearch, confirmation: Probe | None, budget: int) -> Conclusion:
+    """Return what a search comes to. `confirmation`: the smallest batch that failed, without a limit."""
     if search.stopped:
-        so_far = f"; {search.fits} fits" if search.fits else ""
-        return {"status": "stopped", "answer": f"stopped at batch {search.stopped.batch}: {search.stopped.reason}{so_far}"}
-    if search.open_end:
-        found = [f"{search.fits} fits"] * bool(search.fits) + [f"{search.fails} does not"] * bool(search.fails)
-        text = f"stopped after {search.minutes:g} minutes: {', '.join(found)}; --minutes searches longer"
-        return {"status": "stopped", "answer": text, "largest": search.fits or None}
+        text = f"stopped at batch {search.stopped.batch}: {search.stopped.reason}"
+        if search.fits:
+            text += f"; {search.fits} fits"
+        return Conclusion("stopped", text)
+    largest = search.fits or None
+    if search.ended_early:
+        seen = []
+        if search.fits:
+            seen.append(f"{search.fits} fits")
+        if search.fails:
+            seen.append(f"{search.fails} does not")
+        text = f"stopped after {search.minutes:g} minutes: {', '.join(seen)}; --minutes searches longer"
+        return Conclusion("stopped", text, largest)
     if not search.fails:
         if not search.fits:
-            return {"status": "stopped", "answer": f"--max-batch {search.most} is below the smallest batch, {search.unit}"}
+            return Conclusion("stopped", f"--max-batch {search.most} is below the smallest batch, {search.unit}")
         text = f"batch {search.fits} fits, and no larger one was allowed (--max-batch {search.most})"
-        return {"status": "open", "largest": search.fits, "answer": text}
+        return Conclusion("open", text, largest)
     if confirmation and confirmation.outcome == "failed":
         text = f"batch {search.fails} fails without a limit too ({confirmation.reason}): it is not the memory"
-        return {"status": "stopped", "answer": text, "largest": search.fits or None}
-    reason = next(p.reason for p in search.probes if p.batch == search.fails)
-    needs = _confirmed(confirmation, budget)
+        return Conclusion("stopped", text, largest)
+
+    reasons = {probe.batch: probe.reason for probe in search.probes}
+    reason = reasons[search.fails]
+    needs = describe_need(confirmation, budget)
     if not search.fits:
-        return {"status": "none", "answer": f"none: batch {search.unit} {needs} ({reason})"}
+        return Conclusion("none", f"none: batch {search.unit} {needs} ({reason})")
     text = f"largest batch that fits: {search.fits} ({search.fails} fails: {reason}; it {needs})"
-    return {"status": "found", "largest": search.fits, "answer": text}
+    return Conclusion("found", text, largest)
 
 
-def _confirmed(probe: Probe | None, budget: int) -> str:
-    """What the run without a limit showed: the memory that was missing, if it really was memory."""
-    if probe is None or probe.needs is None:
-        return f"did not finish without a limit either: {probe and probe.reason}"
-    blind = "" if probe.needs > budget else f" by {probe.instrument}, and the limit counts more than that sees"
-    return f"needs {mib(probe.needs)}{blind}"
+def describe_need(confirmation: Probe | None, budget: int) -> str:
+    """Return the memory that was missing, as the run without a limit showed it."""
+    if confirmation is None or confirmation.needs is None:
+        reason = confirmation.reason if confirmation else None
+        return f"did not finish without a limit either: {reason}"
+    text = f"needs {format_mib(confirmation.needs)}"
+    if confirmation.needs <= budget:
+        text += f" by {confirmation.instrument}, and the limit counts more than that sees"
+    return text
 
 
-def folder(results: Path, case: Case, budget: int, machine: str, environment: Environment) -> Path:
-    """`results/fits/<machine>/<framework>-<version>/<workload.scenario.strategy.size>.<budget in bytes>`."""
+def make_folder_path(results: Path, case: Case, budget: int, machine: str, environment: Environment) -> Path:
+    """Return `results/fits/<machine>/<framework>-<version>/<workload.scenario.strategy.size>.<budget in bytes>`."""
     name = f"{case.workload}.{case.scenario}.{case.strategy}.{case.size}.{budget}"
     return results / "fits" / machine / environment.name / name
 
 
-def mib(count: int | None) -> str:
+def format_mib(count: int | None) -> str:
+    """Return bytes in MiB, with the unit."""
     return "-" if count is None else f"{count / MIB:.2f} MiB"

@@ -1,7 +1,7 @@
 """Evaluation of many samples within a budget of memory: when it runs out, the batch is halved, and the evaluation goes on.
 
-Where the framework raises, the worker recovers by itself; where the process dies, a new one takes up the first sample that was
-not reported. Done is what arrived here: the counts of the end are taken from the reports, not from what a worker believes.
+Where the framework raises, the worker recovers by itself; where the process dies, a new one begins at the first sample that
+was not reported. Only what arrived here counts as done: the counts at the end are taken from the reports.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from framebench.budget.max_batch.order import Order
-from framebench.budget.max_batch.probes import Answer, Progress, carry_out, first_line
+from framebench.budget.max_batch.probes import ProbeOutcome, Progress, first_line, ignore_phase, run_order
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
+from framebench.records.search import MIB
 from framebench.suite.case import Case
 from framebench.suite.protocol import BatchReport
 
-Run = Callable[[Order], Answer]
+RunOrder = Callable[[Order], ProbeOutcome]
 
 
 @dataclass(frozen=True)
@@ -47,32 +48,37 @@ class Evaluation:
 
     @property
     def next(self) -> int:
-        """The first sample that is not done."""
-        return next((i for i in range(self.samples) if i not in self.losses), self.samples)
+        """Return the first sample that is not done."""
+        for sample in range(self.samples):
+            if sample not in self.losses:
+                return sample
+        return self.samples
 
     @property
     def lost(self) -> int:
+        """Return how many samples have no loss."""
         return self.samples - len(self.losses)
 
     @property
     def total(self) -> float:
-        """The losses' sum, correctly rounded, so that it does not depend on the batches."""
+        """Return the sum of the losses, correctly rounded, so that it does not depend on the batches."""
         return math.fsum(self.losses.values())
 
-    def take(self, report: BatchReport) -> None:
-        """Enter one finished or failed batch."""
+    def add(self, report: BatchReport) -> None:
+        """Add one finished or failed batch."""
         first, batch = report["first"], report["batch"]
         if "losses" in report:
-            for i, loss in enumerate(report["losses"], first):
-                self.twice += i in self.losses
-                self.losses[i] = loss
+            for sample, loss in enumerate(report["losses"], first):
+                if sample in self.losses:
+                    self.twice += 1
+                self.losses[sample] = loss
             self.batches[batch] += 1
             self.peaks = {name: max(peak, self.peaks.get(name, 0)) for name, peak in report["peaks"].items()}
         elif "ran_out" in report:
             self.recoveries.append(Recovery(first, batch, "in the process", first_line(report["ran_out"])))
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the evaluation for programs."""
         return {
             "samples": self.samples,
             "done": len(self.losses),
@@ -80,55 +86,69 @@ class Evaluation:
             "done_twice": self.twice,
             "loss_sum": self.total,
             "loss_mean": self.total / len(self.losses) if self.losses else None,
-            "batches": {str(size): n for size, n in self.batches.items()},
-            "recoveries": [vars(r) for r in self.recoveries],
+            "batches": {str(size): count for size, count in self.batches.items()},
+            "recoveries": [vars(recovery) for recovery in self.recoveries],
             "peaks": self.peaks,
             "limited": self.limited,
             "failure": self.failure or None,
         }
 
 
-def evaluate(case: Case, samples: int, budget: int | None, run: Run) -> Evaluation:
-    """Evaluate `samples` samples in batches of at most `case.batch`; `run` carries out an order in a process of its own."""
-    evaluation, batch = Evaluation(samples), min(case.batch, samples)
-    while (first := evaluation.next) < samples:
+def evaluate(case: Case, samples: int, budget: int | None, run: RunOrder) -> Evaluation:
+    """Evaluate samples in batches of at most `case.batch`; `run` carries out an order in a process of its own."""
+    evaluation = Evaluation(samples)
+    batch = min(case.batch, samples)
+    while evaluation.next < samples:
+        first = evaluation.next
         at = Case(case.workload, case.framework, case.scenario, case.strategy, batch, case.size)
-        answer = run(Order("evaluate", at.id, budget, samples, first))
-        for report in answer.reports:
-            evaluation.take(report)
-        tried = answer.reports[-1]["batch"] if answer.reports else batch
-        evaluation.limited = evaluation.limited or answer.answer.get("limited", False)
-        if answer.status == "ok" and evaluation.next > first:
+        outcome = run(Order("evaluate", at.id, budget, samples, first))
+        for report in outcome.reports:
+            evaluation.add(report)
+        last_batch = outcome.reports[-1]["batch"] if outcome.reports else batch
+        evaluation.limited = evaluation.limited or outcome.answer.get("limited", False)
+        if outcome.status == "ok" and evaluation.next > first:
             continue
-        reason = first_line(answer.reason or "the worker ended without a result")
-        if not answer.memory or tried == 1:
-            evaluation.failure = f"batch 1 does not fit: {reason}" if answer.memory else reason
+        reason = first_line(outcome.reason or "the worker ended without a result")
+        if not outcome.memory:
+            evaluation.failure = reason
             break
-        evaluation.recoveries.append(Recovery(evaluation.next, tried, "by a new process", reason))
-        batch = tried // 2
+        if last_batch == 1:
+            evaluation.failure = f"batch 1 does not fit: {reason}"
+            break
+        evaluation.recoveries.append(Recovery(evaluation.next, last_batch, "by a new process", reason))
+        batch = last_batch // 2
     return evaluation
 
 
-def evaluator(
-    environment: Environment, options: Options, progress: Progress = lambda phase: None
-) -> Callable[[Case, int, int | None], Evaluation]:
-    """`evaluate` in this environment."""
-    return lambda case, samples, budget: evaluate(
-        case, samples, budget, lambda order: carry_out(order, environment, options, progress)
-    )
+def evaluate_in(
+    environment: Environment,
+    case: Case,
+    samples: int,
+    budget: int | None,
+    options: Options,
+    progress: Progress = ignore_phase,
+) -> Evaluation:
+    """Evaluate samples by workers in this environment."""
+
+    def run(order: Order) -> ProbeOutcome:
+        return run_order(order, environment, options, progress)
+
+    return evaluate(case, samples, budget, run)
 
 
-def in_words(ended_evaluation: Evaluation) -> Iterator[str]:
-    """The account at the end of an evaluation, line by line."""
-    done = f"samples done {len(ended_evaluation.losses)} of {ended_evaluation.samples}"
-    yield f"{done}, lost {ended_evaluation.lost}, done twice {ended_evaluation.twice}"
-    yield "batches: " + (", ".join(f"{n} of {size}" for size, n in ended_evaluation.batches.items()) or "none was finished")
-    yield f"memory ran out {len(ended_evaluation.recoveries)} times"
-    for r in ended_evaluation.recoveries:
-        yield f"  at sample {r.first} with batch {r.batch}, recovered {r.how}: {r.reason}"
-    for name, peak in ended_evaluation.peaks.items():
-        yield f"peak of a finished batch: {peak / 2**20:.1f} MiB ({name})"
-    if ended_evaluation.losses:
-        yield f"loss: mean {ended_evaluation.total / len(ended_evaluation.losses):.6f}, sum {ended_evaluation.total:.6f}"
-    if not ended_evaluation.limited and not ended_evaluation.failure:
+def describe_evaluation(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the account at the end of an evaluation, line by line."""
+    done = len(evaluation.losses)
+    batches = ", ".join(f"{count} of {size}" for size, count in evaluation.batches.items())
+    yield f"samples done {done} of {evaluation.samples}, lost {evaluation.lost}, done twice {evaluation.twice}"
+    yield f"batches: {batches or 'none was finished'}"
+    yield f"memory ran out {len(evaluation.recoveries)} times"
+    for recovery in evaluation.recoveries:
+        attempt = f"at sample {recovery.first} with batch {recovery.batch}"
+        yield f"  {attempt}, recovered {recovery.how}: {recovery.reason}"
+    for name, peak in evaluation.peaks.items():
+        yield f"peak of a finished batch: {peak / MIB:.1f} MiB ({name})"
+    if done:
+        yield f"loss: mean {evaluation.total / done:.6f}, sum {evaluation.total:.6f}"
+    if not evaluation.limited and not evaluation.failure:
         yield "nothing enforces a limit on this device"

@@ -1,4 +1,4 @@
-"""What a probe worker is told to do: read by the parent and by the worker. Standard library only."""
+"""The order that the parent gives a probe worker. Standard library only, as both import it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ UNDER = "under the limit"  # ends the name of a phase in which the limit is enfo
 
 @dataclass(frozen=True)
 class Order:
-    """What a probe worker is to do. Without a budget it does the same without a limit."""
+    """What a probe worker does. Without a budget it does the same without a limit."""
 
     do: Literal["fit", "evaluate"]
     case: str  # an id whose batch may be any
@@ -19,4 +19,5 @@ class Order:
     first: int = 0  # evaluate: the first that is not yet done
 
     def as_dict(self) -> dict[str, object]:
+        """Return the order as it is sent."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""One order carried out by a fresh process, and what became of it: the parent's side of `worker.py`."""
+"""The parent's side of `worker.py`: one order carried out by a fresh process, and what came of it."""
 
 from __future__ import annotations
 
@@ -20,35 +20,47 @@ from framebench.suite.protocol import BatchReport
 
 # How a process ends that does not check what an allocator returns. Not SIGKILL: that is somebody else's doing.
 UNCHECKED = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS}
+LONGEST_REASON = 240  # characters
 Progress = Callable[[str], None]  # phase
 
 
 @dataclass
-class Answer(Outcome):
-    """What became of an order. `memory`: it ended because the memory that it may have ran out."""
+class ProbeOutcome(Outcome):
+    """How the process of an order ended. `memory`: because the memory that it may have ran out."""
 
     reports: list[BatchReport] = field(default_factory=list)
     memory: Literal["raised", "died", ""] = ""
 
 
-def carry_out(order: Order, environment: Environment, options: Options, progress: Progress = lambda phase: None) -> Answer:
-    """Never raises for the worker's fault."""
+def ignore_phase(phase: str) -> None:
+    """Show nothing."""
+
+
+def run_order(order: Order, environment: Environment, options: Options, progress: Progress = ignore_phase) -> ProbeOutcome:
+    """Carry out an order in a process of its own. Never raises for the worker's fault."""
     case = Case.of(order.case)
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
-        variables = runner.worker_variables(environment, case, "memory", options) | environment.scratch(Path(scratch))
-        worker = Worker(environment, "framebench.budget.max_batch.worker", order.as_dict(), variables, Path(scratch) / "log")
-        outcome = worker.end(progress, options.time_limit_s)
-    answer = Answer(outcome.status, outcome.reason, outcome.answer, outcome.log, reports=worker.reports)
-    if answer.status == "oom":
-        answer.memory = "raised" if "error" in worker.final else "died"
-    elif answer.status == "crashed" and worker.process.returncode in UNCHECKED and worker.phase.endswith(UNDER):
-        answer.memory = "died"
-    return answer
+        variables = runner.worker_variables(environment, case, "memory", options)
+        variables |= environment.scratch(Path(scratch))
+        log = Path(scratch) / "log"
+        worker = Worker(environment, "framebench.budget.max_batch.worker", order.as_dict(), variables, log)
+        ended = worker.end(progress, options.time_limit_s)
+    outcome = ProbeOutcome(ended.status, ended.reason, ended.answer, ended.log, reports=worker.reports)
+    if outcome.status == "oom":
+        outcome.memory = "raised" if "error" in worker.final else "died"
+    elif outcome.status == "crashed" and worker.process.returncode in UNCHECKED and worker.phase.endswith(UNDER):
+        outcome.memory = "died"
+    return outcome
 
 
 def first_line(reason: str) -> str:
-    """Exceptions about memory go on for pages; Jittor's say further down what happened, in colour."""
+    """Return the line of a reason that says what happened.
+
+    Exceptions about memory go on for pages; Jittor's say it further down, in colour.
+    """
     lines = re.sub(r"\x1b\[[\d;]*m", "", reason).splitlines()
-    start = reason.partition(": ")[0]
-    told = [f"{start}: {line.partition('] ')[2]}" for line in lines if line.startswith("[Reason]: ")]
-    return (told or lines or [""])[0][:240]
+    exception = reason.partition(": ")[0]
+    for line in lines:
+        if line.startswith("[Reason]: "):
+            return f"{exception}: {line.partition('] ')[2]}"[:LONGEST_REASON]
+    return lines[0][:LONGEST_REASON] if lines else ""

@@ -1,38 +1,48 @@
-"""What `framebench max-batch` found, for people."""
+"""The table of a search for the largest batch."""
 
 from __future__ import annotations
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, number
+import pandas as pd
+
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
 from framebench.records.search import MIB, Fit, Probe
 
-HEAD = (
-    "batch",
-    "outcome",
-    "instrument",
-    Shown("peak MiB", priority=ESSENTIAL),
-    Shown("kept MiB", priority=DETAIL),
-    Shown("step ms", priority=ESSENTIAL),
-)
+COLUMNS = {
+    "batch": Shown("batch"),
+    "outcome": Shown("outcome"),
+    "instrument": Shown("instrument"),
+    "peak": Shown("peak", ".1f", 1 / MIB, unit="MiB", priority=ESSENTIAL),
+    "kept": Shown("kept", ".1f", 1 / MIB, unit="MiB", priority=DETAIL),
+    "step": Shown("step", ".1f", 1e3, unit="ms", priority=ESSENTIAL),
+}
 CAPTION = (
     "Each line is a fresh process. Step times are those of an allocator that returns memory at once; speed and correctness of "
     "the strategy are what `framebench run` measures and verifies: here the loss was only seen to be finite. "
     "kept: what the framework took beside tensors and did not give back, such as workspaces and generated kernels."
 )
+OUTCOMES = {"fits": "fits", "memory": "out of memory", "failed": "failed"}
+OUTCOMES_WITHOUT_LIMIT = {outcome: f"without a limit: {text}" for outcome, text in OUTCOMES.items()}
+OUTCOMES_WITHOUT_LIMIT["fits"] = "without a limit: finished"
 
 
-def table(fit: Fit) -> Comparison:
-    """Every probe by batch, the answer below."""
+def make_table(fit: Fit) -> Comparison:
+    """Return the table of every probe by batch, with the answer below."""
     workload, framework, scenario, strategy, _, size = fit.case.split("/")
-    rows = [_cells(p) for p in sorted(fit.probes, key=lambda p: p.batch)]
+    rows = [make_row(probe, OUTCOMES) for probe in sorted(fit.probes, key=lambda probe: probe.batch)]
     if fit.confirmation:
-        batch, outcome, *rest = _cells(fit.confirmation)
-        rows.append((batch, f"without a limit: {outcome.replace('fits', 'finished')}", *rest))
+        rows.append(make_row(fit.confirmation, OUTCOMES_WITHOUT_LIMIT))
     title = f"{framework}: {workload} {scenario} {strategy}, size {size}, within {fit.budget_bytes / MIB:.1f} MiB"
-    return Comparison.of_text(title, CAPTION, HEAD, tuple(rows), left=3, notes=(fit.answer,))
+    data = pd.DataFrame(rows, columns=list(COLUMNS))
+    return Comparison(title, CAPTION, data, COLUMNS, left=3, notes=(fit.answer,))
 
 
-def _cells(p: Probe) -> tuple[str, ...]:
-    outcome = {"fits": "fits", "memory": "out of memory", "failed": "failed"}[p.outcome]
-    scaled = (p.peak, MIB), (p.kept_bytes, MIB), (p.step_s, 1e-3)
-    numbers = (number(None if value is None else value / unit, ".1f") for value, unit in scaled)
-    return (str(p.batch), outcome, p.instrument or "-", *numbers)
+def make_row(probe: Probe, outcomes: dict[str, str]) -> dict[str, object]:
+    """Return the values of a probe by column, in bytes and seconds."""
+    return {
+        "batch": probe.batch,
+        "outcome": outcomes[probe.outcome],
+        "instrument": probe.instrument,
+        "peak": probe.peak,
+        "kept": probe.kept_bytes,
+        "step": probe.step_s,
+    }

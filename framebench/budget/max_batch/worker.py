@@ -1,7 +1,7 @@
 """One case under a budget of memory, in a process of its own: `python -m framebench.budget.max_batch.worker ORDER`.
 
-ORDER is JSON. Runs inside the framework's environment, as the other workers do, and speaks their language; beside phases it may
-send `{"report": ...}` about what is done already, so that this outlives the process.
+ORDER is JSON. It runs inside the framework's environment and speaks the protocol of the other workers. Apart from phases it
+sends `{"report": ...}` for each batch that is done, so that what is done outlives the process.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import gc
 import math
 import os
 import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from framebench import adapters
@@ -23,7 +25,7 @@ from framebench.worker.worker import Emit, WorkerError, peaks, serve, timed_step
 
 
 class FitResult(TypedDict):
-    """Of a batch that was tried under a budget."""
+    """What a batch that was tried under a budget needed. Sizes in bytes, by instrument."""
 
     peaks: dict[str, int]
     cold_peaks: dict[str, int]
@@ -32,27 +34,47 @@ class FitResult(TypedDict):
     limited: bool  # whether anything enforced the budget
 
 
+@dataclass(frozen=True)
+class BatchMeasurement:
+    """The losses and peaks of a batch that was evaluated, or how memory ran out."""
+
+    peaks: dict[str, int]
+    losses: list[float]
+    ran_out: str = ""
+
+
 def fit(adapter: Adapter, order: Order, emit: Emit) -> FitResult:
-    """Three steps within the budget: the first one's peak, a steady one's, and the time of the last."""
+    """Make three steps within the budget: the first one's peak, a steady one's, and the time of the last."""
     emit({"phase": "compile"})
     adapter.compile()
-    before = _beside_tensors(adapter)
+    untracked_before = measure_untracked(adapter)
     limited = order.budget is not None and adapter.cap(order.budget)
     emit({"phase": f"steps {UNDER}" if limited else "steps"})
-    cold = peaks(adapter)
-    steady = peaks(adapter)
-    after = _beside_tensors(adapter)
+    cold_peaks = peaks(adapter)
+    steady_peaks = peaks(adapter)
+    untracked_after = measure_untracked(adapter)
     seconds = timed_step(adapter)
     adapter.cap(None)  # the loss of an evaluation is no part of its step
     loss = adapter.loss()
     if not math.isfinite(loss):
         raise ArithmeticError(f"the loss became {loss}")
-    kept = None if before is None or after is None else max(0, after - before)
-    return {"peaks": steady, "cold_peaks": cold, "kept_bytes": kept, "step_s": seconds, "limited": limited}
+    kept = None
+    if untracked_before is not None and untracked_after is not None:
+        kept = max(0, untracked_after - untracked_before)
+    return {
+        "peaks": steady_peaks,
+        "cold_peaks": cold_peaks,
+        "kept_bytes": kept,
+        "step_s": seconds,
+        "limited": limited,
+    }
 
 
-def _beside_tensors(adapter: Adapter) -> int | None:
-    """Private bytes of the process that are no tensors; on the CPU, where workspaces and generated kernels are among them."""
+def measure_untracked(adapter: Adapter) -> int | None:
+    """Return the private bytes of the process that are no tensors, such as workspaces and generated kernels.
+
+    They are among them on the CPU alone; None on another device.
+    """
     if adapter.device() != "cpu":
         return None
     adapter.release()
@@ -60,28 +82,42 @@ def _beside_tensors(adapter: Adapter) -> int | None:
     return mapped() - adapter.live_bytes()
 
 
-def _evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
-    """All samples from `order.first` on, by batches that are halved whenever memory runs out."""
+def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
+    """Evaluate all samples from `order.first` on, by batches that are halved whenever memory runs out.
+
+    Raises MemoryError if a single sample does not fit.
+    """
     x, y = adapter.workload.batch(adapter.config, order.samples)
     emit({"phase": "warm-up"})  # by one sample: libraries are loaded, and kernels made that depend on no shape
-    prepare(adapter, (x[:1], y[:1]))
-    _attempt(adapter)
-    first, batch, compiled, limited = order.first, adapter.case.batch, 1, False
+    set_inputs(adapter, (x[:1], y[:1]))
+    adapter.compile()
+    evaluate_batch(adapter)
+
+    first = order.first
+    batch = adapter.case.batch
+    compiled_size = 1
+    limited = False
     while first < order.samples:
         part = x[first : first + batch], y[first : first + batch]
         size = len(part[0])
         emit({"report": {"first": first, "batch": size}})
         emit({"phase": "compile"})
         adapter.cap(None)
-        prepare(adapter, part, anew=size != compiled)
-        compiled = size
+        set_inputs(adapter, part)
+        if size != compiled_size:
+            adapter.compile()
+            compiled_size = size
         limited = order.budget is not None and adapter.cap(order.budget)
         emit({"phase": f"evaluation {UNDER}" if limited else "evaluation"})
-        measurement, ran_out = _attempt(adapter)
-        if not ran_out and order.budget and not limited and measurement["peaks"].get("allocator.in_use", 0) > order.budget:
-            ran_out = "it finished, but memory beyond the budget was taken: nothing enforces a limit here"
+        measurement = evaluate_batch(adapter)
+        ran_out = measurement.ran_out or exceeds_unlimited(measurement, order.budget, limited)
         if not ran_out:
-            report: BatchReport = {"first": first, "batch": size, **measurement}
+            report: BatchReport = {
+                "first": first,
+                "batch": size,
+                "peaks": measurement.peaks,
+                "losses": measurement.losses,
+            }
             emit({"report": report})
             first += size
         elif size == 1:
@@ -92,45 +128,46 @@ def _evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
     return {"limited": limited}
 
 
-def prepare(adapter: Adapter, part: Batch, anew: bool = True) -> None:
-    """Inputs on the device, and for a new shape what must be compiled."""
+def exceeds_unlimited(measurement: BatchMeasurement, budget: int | None, limited: bool) -> str:
+    """Return why a batch that finished counts as too large where nothing enforces the budget, or nothing."""
+    if budget is None or limited or measurement.peaks.get("allocator.in_use", 0) <= budget:
+        return ""
+    return "it finished, but memory beyond the budget was taken: nothing enforces a limit here"
+
+
+def set_inputs(adapter: Adapter, part: Batch) -> None:
+    """Put inputs and targets on the device."""
     adapter.inputs = adapter.put(*part)
-    if anew:
-        adapter.compile()
 
 
-class Found(TypedDict, total=False):
-    """Of a batch that was evaluated."""
+def evaluate_batch(adapter: Adapter) -> BatchMeasurement:
+    """Evaluate the batch that is on the device.
 
-    peaks: dict[str, int]
-    losses: list[float]
-
-
-def _attempt(adapter: Adapter) -> tuple[Found, str]:
-    """Losses and peaks of one batch, or how memory ran out. On return the error is gone, and its frames' tensors."""
+    On return the error of memory that ran out is gone, and with it the tensors of its frames.
+    """
     try:
         peak_bytes = peaks(adapter)
-        return {"peaks": peak_bytes, "losses": adapter.sample_losses()}, ""
+        return BatchMeasurement(peak_bytes, adapter.sample_losses())
     except Exception as error:
         limited = limits.enforced()
         adapter.cap(None)
         if not limits.ran_out(error, limited):
             raise
-        return {}, f"{type(error).__name__}: {str(error)[:2000]}"
+        return BatchMeasurement({}, [], f"{type(error).__name__}: {str(error)[:2000]}")
     finally:
         adapter.release()
         gc.collect()
 
 
-def set_before_import(case: Case, budget: int | None) -> None:
-    """What must be in the environment before the framework is imported: JAX takes its limit on a GPU as a share of the card."""
+def set_variables(case: Case, budget: int | None) -> None:
+    """Set what must be in the environment before the framework is imported: JAX takes its limit as a share of the GPU."""
     total = card_bytes()
     if case.framework == "jax" and budget is not None and total is not None:
         os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{budget / total:.6f}"
 
 
-def die_plainly() -> None:
-    """Without a framework's own handlers, one of which hangs when malloc fails beneath it, and without core files."""
+def reset_signals() -> None:
+    """Undo a framework's signal handlers, one of which hangs when malloc fails beneath it, and write no core files."""
     import resource
 
     for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):
@@ -139,17 +176,18 @@ def die_plainly() -> None:
 
 
 def run(order: Order, emit: Emit) -> dict[str, Any]:
-    """Raises WorkerError for what the framework raises."""
+    """Carry out an order. Raises WorkerError for what the framework raises."""
     case = Case.of(order.case)
-    set_before_import(case, order.budget)
+    set_variables(case, order.budget)
     emit({"phase": "import"})
     adapter = adapters.load(case)
     emit({"phase": "build"})
     try:
         adapter.build()
         adapter.synchronize()
-        die_plainly()
-        result = fit(adapter, order, emit) if order.do == "fit" else _evaluate(adapter, order, emit)
+        reset_signals()
+        carry_out = fit if order.do == "fit" else evaluate
+        result = carry_out(adapter, order, emit)
     except Exception as error:
         limited = limits.enforced()
         adapter.cap(None)
@@ -158,5 +196,10 @@ def run(order: Order, emit: Emit) -> dict[str, Any]:
     return {**result, "versions": adapter.versions(), "device": adapter.device()}
 
 
+def run_orders(orders: Mapping[str, Any], emit: Emit) -> dict[str, Any]:
+    """Carry out an order as it was on the command line."""
+    return run(Order(**orders), emit)
+
+
 if __name__ == "__main__":
-    serve(lambda orders, emit: run(Order(**orders), emit))
+    serve(run_orders)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from framebench.budget.max_batch.measure import fits
+from framebench.budget.max_batch.measure import probe_once
 from framebench.cli.shared import (
     BUDGET,
     AsJson,
@@ -112,7 +112,7 @@ def of_file(
 def enforced(case: Case, budget: int, environment: Environment) -> dict[str, Any]:
     """Two steps under the limit, in a fresh process."""
     with err.status(f"{case.id}: under the limit"):
-        probe = fits(case, budget, environment)
+        probe = probe_once(case, budget, environment)
     verdict = {"fits": "fits", "memory": "does not fit"}.get(probe.outcome, "failed")
     note = f"b{case.batch} {verdict} within {budget / 2**20:,.1f} MiB" + (f": {probe.reason}" if probe.reason else "")
     return {"method": "enforced", "instrument": probe.instrument, "bytes": probe.peak, "note": note, "budget_bytes": budget}

@@ -16,9 +16,9 @@ from framebench.analysis.peaks import find_peak, read_evidence
 from framebench.analysis.results import NoRecords, Results
 from framebench.budget.advise import show
 from framebench.budget.advise.advice import Question, advise
-from framebench.budget.max_batch.measure import judge
+from framebench.budget.max_batch.measure import judge_probe
 from framebench.budget.max_batch.order import Order
-from framebench.budget.max_batch.probes import carry_out
+from framebench.budget.max_batch.probes import run_order
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.records import store
@@ -186,7 +186,7 @@ def between(measured: list[Row]) -> int:
 
 
 def outcome(case: Case, budget: int, environment: dict[str, Environment]) -> str:
-    answer = carry_out(Order("fit", case.id, budget), environment[case.framework], Options(time_limit_s=600))
-    probe = judge(case.batch, answer, budget)
+    answer = run_order(Order("fit", case.id, budget), environment[case.framework], Options(time_limit_s=600))
+    probe = judge_probe(case.batch, answer, budget)
     assert probe.limited, "the kernel enforced the limit"
     return probe.outcome

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.budget.max_batch.figure import largest, searches
+from framebench.budget.max_batch.figure import draw_largest, read_searches
 from framebench.records.search import Fit
 from tests.drawing import MIB, origin, panels, texts
 
@@ -20,6 +20,6 @@ def test_the_largest_batches_come_from_the_searches(tmp_path: Path) -> None:
         target.write_text(found.model_dump_json())
     (tmp_path / "fits" / found.provenance.machine / "broken.json").write_text("{")
     with pytest.warns(UserWarning, match="broken"):
-        figure = largest(searches(tmp_path, found.provenance.machine))
+        figure = draw_largest(read_searches(tmp_path, found.provenance.machine))
     assert [t.get_text() for t in panels(figure)[0].texts] == ["32 or more", "8", "not even the smallest"]
     assert "PyTorch checkpoint fits the largest batch, 32 or more" in texts(figure)[0]

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from framebench.budget.max_batch.measure import Search, _conclusion, chosen, find
-from framebench.budget.max_batch.oom_recovery import Evaluation, evaluator
+from framebench.budget.max_batch.measure import BatchSearch, conclude, search_largest_batch, select_cases
+from framebench.budget.max_batch.oom_recovery import Evaluation, evaluate_in
 from framebench.budget.max_batch.order import Order
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
@@ -33,7 +33,7 @@ def probe_of(outcome: Callable[[int], str]) -> Callable[[int], Probe]:
 
 @given(st.integers(0, 5000), st.integers(1, 8), st.integers(1, 4096))
 def test_the_search_finds_any_threshold(threshold: int, unit: int, most: int) -> None:
-    search = Search(probe_of(lambda batch: "fits" if batch <= threshold else "memory"), unit, most).run()
+    search = BatchSearch(probe_of(lambda batch: "fits" if batch <= threshold else "memory"), unit, most).run()
     allowed = min(threshold, most) // unit * unit
     assert search.fits == allowed
     assert search.fails == (0 if allowed == most // unit * unit else allowed + unit)
@@ -45,7 +45,7 @@ def test_the_search_finds_any_threshold(threshold: int, unit: int, most: int) ->
 @given(st.dictionaries(st.integers(1, 256), st.sampled_from(["fits", "memory", "failed"])), st.sampled_from([1, 2, 4]))
 def test_the_search_ends_whatever_the_probes_say(outcomes: dict[int, str], unit: int) -> None:
     """Memory may fail at 8 and suffice at 12: what is answered was seen, and what is no question of memory ends the search."""
-    search = Search(probe_of(lambda batch: outcomes.get(batch, "memory")), unit, 256).run()
+    search = BatchSearch(probe_of(lambda batch: outcomes.get(batch, "memory")), unit, 256).run()
     assert len(search.probes) <= 20
     seen = {p.batch: p.outcome for p in search.probes}
     assert seen.get(search.fits, "fits") == "fits"
@@ -61,12 +61,12 @@ def test_the_search_ends_whatever_the_probes_say(outcomes: dict[int, str], unit:
 @pytest.mark.parametrize(("threshold", "left_open"), [(64, True), (0, False)])
 def test_a_search_that_takes_too_long_says_how_far_it_came(threshold: int, left_open: bool) -> None:
     """One batch is tried in any case; where it decides, nothing was left for want of time."""
-    search = Search(probe_of(lambda batch: "fits" if batch <= threshold else "memory"), minutes=0).run()
+    search = BatchSearch(probe_of(lambda batch: "fits" if batch <= threshold else "memory"), minutes=0).run()
     assert [probe.batch for probe in search.probes] == [1]
-    assert search.open_end == left_open
-    told = _conclusion(search, None, 2**20)
-    assert ("1 fits; --minutes searches longer" in told["answer"]) == left_open
-    assert told["status"] == ("stopped" if left_open else "none")
+    assert search.ended_early == left_open
+    told = conclude(search, None, 2**20)
+    assert ("1 fits; --minutes searches longer" in told.answer) == left_open
+    assert told.status == ("stopped" if left_open else "none")
 
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -110,7 +110,7 @@ def test_what_a_failing_probe_means(
     beyond: str, status: str, named: str, unchecked: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BEYOND", beyond)
-    fit = find(TRAIN, int(11.5 * MIB), unchecked, results=results)
+    fit = search_largest_batch(TRAIN, int(11.5 * MIB), unchecked, results=results)
     assert fit.status == status
     assert named in fit.answer
     (path,) = (results / "fits").rglob("*.json")
@@ -123,12 +123,12 @@ def test_what_a_failing_probe_means(
 
 def test_answers_without_a_bracket(unchecked: Environment, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BEYOND", "die")
-    tight = find(TRAIN, MIB // 2, unchecked, results=results)
+    tight = search_largest_batch(TRAIN, MIB // 2, unchecked, results=results)
     assert (tight.status, tight.largest) == ("none", None)
     assert "none: batch 1 needs 1.00 MiB" in tight.answer
-    wide = find(TRAIN, 500 * MIB, unchecked, 20, results=results)
+    wide = search_largest_batch(TRAIN, 500 * MIB, unchecked, 20, results=results)
     assert (wide.status, wide.largest) == ("open", 20)
-    impossible = find(Case("transformer", "torch", "train", "scan", 1, "tiny"), MIB, unchecked, results=results)
+    impossible = search_largest_batch(Case("transformer", "torch", "train", "scan", 1, "tiny"), MIB, unchecked, results=results)
     assert (impossible.status, impossible.probes) == ("unsupported", [])
     assert "loops in Python" in impossible.answer
 
@@ -137,8 +137,8 @@ def test_batches_are_multiples_of_the_micro_batches(
     unchecked: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BEYOND", "die")
-    (case,) = chosen("transformer", "torch", "train", "accumulate", "tiny")
-    fit = find(case, int(11.5 * MIB), unchecked, results=results)
+    (case,) = select_cases("transformer", "torch", "train", "accumulate", "tiny")
+    fit = search_largest_batch(case, int(11.5 * MIB), unchecked, results=results)
     assert (fit.largest, {p.batch % 4 for p in fit.probes}) == (8, {0})
 
 
@@ -146,7 +146,7 @@ def test_batches_are_multiples_of_the_micro_batches(
 def test_a_new_process_goes_on_where_one_died(beyond: str, unchecked: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BEYOND", beyond)
     case = Case("transformer", "torch", "eval", "no_grad", 32, "tiny")
-    found = evaluator(unchecked, OPTIONS)(case, 50, 9 * MIB)
+    found = evaluate_in(unchecked, case, 50, 9 * MIB, OPTIONS)
     assert (len(found.losses), found.lost, found.twice, found.failure) == (50, 0, 0, "")
     assert found.losses == {i: 0.5 * i for i in range(50)}
     assert [(r.batch, r.how) for r in found.recoveries] == [(32, "by a new process"), (16, "by a new process")]
@@ -155,10 +155,9 @@ def test_a_new_process_goes_on_where_one_died(beyond: str, unchecked: Environmen
 
 def test_evaluation_ends_with_a_reason(unchecked: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case("transformer", "torch", "eval", "no_grad", 2, "tiny")
-    evaluate = evaluator(unchecked, OPTIONS)
     for beyond, named in (("die", "batch 1 does not fit"), ("raise", "ValueError"), ("be killed", "SIGKILL")):
         monkeypatch.setenv("BEYOND", beyond)
-        found = evaluate(case, 4, MIB // 2)
+        found = evaluate_in(unchecked, case, 4, MIB // 2, OPTIONS)
         assert named in found.failure
         assert (found.lost, found.as_dict()["loss_mean"]) == (4, None)
 
@@ -166,7 +165,7 @@ def test_evaluation_ends_with_a_reason(unchecked: Environment, monkeypatch: pyte
 def test_what_arrives_twice_is_counted() -> None:
     found = Evaluation(3)
     for first in (0, 1):
-        found.take({"first": first, "batch": 2, "losses": [1.0, 2.0], "peaks": {"host.rss": 1}})
+        found.add({"first": first, "batch": 2, "losses": [1.0, 2.0], "peaks": {"host.rss": 1}})
     assert (found.twice, found.lost, found.next, found.total) == (1, 0, 3, 4.0)
 
 
@@ -184,8 +183,8 @@ ONE, SOME = 140 * MIB, 220 * MIB
 )
 def test_a_real_search(framework: str, budget: int, environment: dict[str, Environment], results: Path) -> None:
     """The bracket holds: one fits by its measured peak, the next does not, and without a limit it needs more than before."""
-    (case,) = chosen("transformer", framework, "train", None, "cpu")
-    fit = find(case, budget, environment[framework], options=OPTIONS, results=results)
+    (case,) = select_cases("transformer", framework, "train", None, "cpu")
+    fit = search_largest_batch(case, budget, environment[framework], options=OPTIONS, results=results)
     assert fit.status == "found", fit.answer
     outcomes = {p.batch: p for p in fit.probes}
     assert fit.largest is not None
@@ -208,8 +207,8 @@ EVAL = Case("transformer", "torch", "eval", "no_grad", 512, "tiny")
 def test_no_sample_is_lost(framework: str, environment: dict[str, Environment]) -> None:
     """Within a budget that the whole batch does not fit, the same losses as without one."""
     case = Case(EVAL.workload, framework, EVAL.scenario, EVAL.strategy, EVAL.batch, EVAL.size)
-    evaluate = evaluator(environment[framework], OPTIONS)
-    free, tight = evaluate(case, 600, None), evaluate(case, 600, 4 * MIB)
+    free = evaluate_in(environment[framework], case, 600, None, OPTIONS)
+    tight = evaluate_in(environment[framework], case, 600, 4 * MIB, OPTIONS)
     assert free.recoveries == []
     assert not free.limited
     assert (tight.failure, tight.lost, tight.twice) == ("", 0, 0)
@@ -289,4 +288,4 @@ def test_an_order_survives_its_command_line() -> None:
 
 def test_unknown_strategies_name_the_known() -> None:
     with pytest.raises(UnknownCase, match="no_grad"):
-        chosen("resnet50", "torch", "eval", "no_gard", "tiny")
+        select_cases("resnet50", "torch", "eval", "no_gard", "tiny")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from framebench.budget.max_batch.measure import folder, known
+from framebench.budget.max_batch.measure import find_saved, make_folder_path
 from framebench.engine.environments import describe
 from framebench.engine.session import alone
 from framebench.records import store
@@ -29,7 +29,7 @@ def saved(results: Path, version: int = protocol.VERSION, **changes: object) -> 
     origin = provenance(machine=machine_name(), protocol=version)
     fields = {"status": "found", "answer": "largest batch that fits: 11", "largest": 11, "provenance": origin} | changes
     fit = Fit(case=TRAIN.id, budget_bytes=8 * MIB, **fields)  # type: ignore[arg-type]
-    store.write(fit, folder(results, TRAIN, 8 * MIB, machine_name(), describe("torch")))  # type: ignore[arg-type]
+    store.write(fit, make_folder_path(results, TRAIN, 8 * MIB, machine_name(), describe("torch")))  # type: ignore[arg-type]
     return fit
 
 
@@ -60,8 +60,8 @@ def test_max_batch_answers_at_once_what_was_found_before(results: Path) -> None:
 )
 def test_an_old_answer_counts_only_if_it_still_is_one(changes: dict[str, Any], most: int, found: bool, results: Path) -> None:
     fit = saved(results, **changes)
-    assert known(TRAIN, 8 * MIB, describe("torch"), most, results) == (fit if found else None)
-    assert known(TRAIN, 9 * MIB, describe("torch"), most, results) is None
+    assert find_saved(TRAIN, 8 * MIB, describe("torch"), most, results) == (fit if found else None)
+    assert find_saved(TRAIN, 9 * MIB, describe("torch"), most, results) is None
     (path,) = results.rglob("*.json")
     path.write_text("{}")
-    assert known(TRAIN, 8 * MIB, describe("torch"), most, results) is None
+    assert find_saved(TRAIN, 8 * MIB, describe("torch"), most, results) is None
