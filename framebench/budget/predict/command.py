@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,14 +29,43 @@ from framebench.devices.show import predict_on_device
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
 from framebench.ranks.command import predict_rank
-from framebench.suite import hypothetical
-from framebench.suite import selectors as named_cases
+from framebench.records.search import MIB
+from framebench.suite import hypothetical, selectors
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 from framebench.user_file.opening import open_shapes
 
 if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
+
+
+@dataclass(frozen=True)
+class PeakPrediction:
+    """What one method says of a peak."""
+
+    method: str
+    instrument: str | None
+    bytes: int | None  # None where the method cannot tell, for which `note` has the reason
+    note: str
+
+
+@dataclass(frozen=True)
+class RecordPrediction(PeakPrediction):
+    """What records say: the interval of a prediction, and what a limit on memory has to be. Sizes in bytes."""
+
+    low: float | None
+    high: float | None
+    kept_bytes: int
+    needs_bytes: int
+    kind: str
+    machine: str
+
+
+@dataclass(frozen=True)
+class LimitPrediction(PeakPrediction):
+    """What a process under a limit says."""
+
+    budget_bytes: int
 
 
 @app.command(rich_help_panel=BUDGET)
@@ -66,97 +96,131 @@ def predict(
     if case.endswith(".py"):
         if device or ranks:
             fail(f"--ranks takes the suite's cases, and `framebench try {case} --device` a file", 2)
-        wanted = strategies.split(",") if strategies else []
-        return of_file(Path(case), scenario, wanted, batch, parse_bytes(budget) if budget else None, env, as_json)
-    if device is not None:
-        return predict_on_device([case], device, results, as_json, again)
-    if ranks is not None or named_cases.asks_for_ranks(case):
-        return predict_rank(case, ranks, as_json)
-    asked = hypothetical.named(case)
-    prediction_rows = predictions(asked, machine, results)
-    if as_json:
-        typer.echo(json.dumps({"case": asked.id, "predictions": prediction_rows}, indent=1))
-        return
-    show(asked.id, prediction_rows)
+        named_strategies = strategies.split(",") if strategies else []
+        budget_bytes = parse_bytes(budget) if budget else None
+        predict_file(Path(case), scenario, named_strategies, batch, budget_bytes, env, as_json)
+    elif device is not None:
+        predict_on_device([case], device, results, as_json, again)
+    elif ranks is not None or selectors.asks_for_ranks(case):
+        predict_rank(case, ranks, as_json)
+    else:
+        named = hypothetical.named(case)
+        predictions = predict_case(named, machine, results)
+        if as_json:
+            typer.echo(json.dumps(make_json(named.id, predictions), indent=1))
+        else:
+            show(named.id, predictions)
 
 
-def show(name: str, prediction_rows: list[dict[str, Any]]) -> None:
+def mib(count: float) -> str:
+    """Return bytes in MiB, without the unit."""
+    return f"{count / MIB:,.1f}"
+
+
+def format_interval(low: float | None, high: float | None) -> str:
+    """Return the interval of a prediction in MiB, or nothing if it has none."""
+    if low is None or high is None:
+        return ""
+    return f" ({mib(low)} to {mib(high)})"
+
+
+def make_json(name: str, predictions: Sequence[PeakPrediction]) -> dict[str, Any]:
+    """Return the predictions of a case for programs."""
+    return {"case": name, "predictions": [asdict(prediction) for prediction in predictions]}
+
+
+def show(name: str, predictions: Sequence[PeakPrediction]) -> None:
+    """Print the predictions of a case, a line for each method."""
     typer.echo(name)
-    for one in prediction_rows:
-        interval = f" ({one['low'] / 2**20:,.1f} to {one['high'] / 2**20:,.1f})" if one.get("low") is not None else ""
-        peak = "-" if one["bytes"] is None else f"{one['bytes'] / 2**20:,.1f} MiB{interval}"
-        typer.echo(f"  {one['method']:<13} {peak:>13}  {one['note']}")
+    for prediction in predictions:
+        peak = "-"
+        if prediction.bytes is not None:
+            peak = f"{mib(prediction.bytes)} MiB"
+            if isinstance(prediction, RecordPrediction):
+                peak += format_interval(prediction.low, prediction.high)
+        typer.echo(f"  {prediction.method:<13} {peak:>13}  {prediction.note}")
 
 
-def of_file(
+def predict_file(
     file: Path, scenario: str, strategies: list[str], batch: int, budget: int | None, env: str | None, as_json: bool
 ) -> None:
-    """A user's own model, by fake tensors; within a budget it is also run, under that limit."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """Predict a user's own model by fake tensors; within a budget it is also run, under that limit."""
+    predictions: dict[str, list[PeakPrediction]] = {}
     try:
         with open_shapes(file, scenario, strategies, batch, env) as (cases, left_out, environment):
             for case in cases:
-                found[case.id] = [by_fake_tensors(case, environment)]
-                found[case.id] += [enforced(case, budget, environment)] if budget else []
+                predictions[case.id] = [predict_by_fake_tensors(case, environment)]
+                if budget:
+                    predictions[case.id].append(try_under_limit(case, budget, environment))
     except Fault as error:
         fail(str(error), 2)
     for name, why in left_out.items():
         say(f"left out: {name}: {why}")
     if as_json:
-        typer.echo(json.dumps([{"case": name, "predictions": rows} for name, rows in found.items()], indent=1))
-        return
-    for name, rows in found.items():
-        show(name, rows)
+        typer.echo(json.dumps([make_json(name, of_case) for name, of_case in predictions.items()], indent=1))
+    else:
+        for name, of_case in predictions.items():
+            show(name, of_case)
 
 
-def enforced(case: Case, budget: int, environment: Environment) -> dict[str, Any]:
-    """Two steps under the limit, in a fresh process."""
-    with err.status(f"{case.id}: under the limit"):
-        probe = probe_once(case, budget, environment)
-    verdict = {"fits": "fits", "memory": "does not fit"}.get(probe.outcome, "failed")
-    note = f"b{case.batch} {verdict} within {budget / 2**20:,.1f} MiB" + (f": {probe.reason}" if probe.reason else "")
-    return {"method": "enforced", "instrument": probe.instrument, "bytes": probe.peak, "note": note, "budget_bytes": budget}
+def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPrediction]:
+    """Return what each method says. An unknown machine ends the command."""
+    from framebench.analysis.results import Results as Folder
+
+    folder = Folder(results)
+
+    @cache
+    def from_records(name: str) -> PeakPrediction:
+        return predict_from_records(case, name, folder)
+
+    def has_records(name: str) -> bool:
+        return from_records(name).bytes is not None
+
+    machines = machines_of(folder, machine, has_records)
+    predictions = [count_lower_bound(case), predict_by_fake_tensors(case)]
+    for name in machines:
+        predictions.append(from_records(name))
+        predictions += find_searches(case, name, folder)
+    return predictions
 
 
-def by_fake_tensors(case: Case, environment: Environment | None = None) -> dict[str, Any]:
-    """The row of this method. `environment`: PyTorch's, by default the pinned one. Raises Fault."""
-    fake: dict[str, Any] = {"method": "fake tensors", "instrument": "predicted", "bytes": None}
-    if why := hypothetical.obstacle(case):
-        return fake | {"note": why}
+def count_lower_bound(case: Case) -> PeakPrediction:
+    """Return the least that any framework needs."""
+    from framebench.analysis.lower_bound import lower_bound
+
+    note = "the least that any framework needs"
+    if not case.spec.layers:
+        note += f", without activations: {case.workload} declares no layers"
+    return PeakPrediction("lower bound", "counted", lower_bound(case).total, note)
+
+
+def predict_by_fake_tensors(case: Case, environment: Environment | None = None) -> PeakPrediction:
+    """Return the peak of a run on fake tensors, in PyTorch's environment. Raises Fault."""
+    obstacle = hypothetical.obstacle(case)
+    if obstacle:
+        return PeakPrediction("fake tensors", "predicted", None, obstacle)
     environment = environment or environments.ensure("torch", say=say)
     printed = environments.run_module(environment, "framebench.budget.predict.worker", case.id, OMP_NUM_THREADS="1")
     answer = json.loads(printed.splitlines()[-1])
     if "fault" in answer:
         raise Fault(answer["fault"])
     note = f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"
-    return fake | {"bytes": answer["predicted"], "note": note}
+    return PeakPrediction("fake tensors", "predicted", answer["predicted"], note)
 
 
-def predictions(case: Case, machine: str | None, results: Path) -> list[dict[str, Any]]:
-    """Bytes by method; None with the reason where a method cannot tell. An unknown machine ends the command."""
-    from framebench.analysis.lower_bound import lower_bound
-    from framebench.analysis.results import Results as Folder
-
-    folder = Folder(results)
-    of = cache(lambda name: _from_records(case, name, folder))
-    machines = machines_of(folder, machine, lambda name: of(name)["bytes"] is not None)
-    prediction_rows: list[dict[str, Any]] = [
-        {
-            "method": "lower bound",
-            "instrument": "counted",
-            "bytes": lower_bound(case).total,
-            "note": "the least that any framework needs"
-            + ("" if case.spec.layers else f", without activations: {case.workload} declares no layers"),
-        }
-    ]
-    prediction_rows.append(by_fake_tensors(case))
-    for name in machines:
-        prediction_rows += [of(name), *_from_searches(case, name, folder)]
-    return prediction_rows
+def try_under_limit(case: Case, budget: int, environment: Environment) -> PeakPrediction:
+    """Run two steps under the limit, in a fresh process."""
+    with err.status(f"{case.id}: under the limit"):
+        probe = probe_once(case, budget, environment)
+    verdict = {"fits": "fits", "memory": "does not fit", "failed": "failed"}[probe.outcome]
+    note = f"b{case.batch} {verdict} within {mib(budget)} MiB"
+    if probe.reason:
+        note += f": {probe.reason}"
+    return LimitPrediction("enforced", probe.instrument, probe.peak, note, budget)
 
 
-def _from_records(case: Case, machine: str, folder: Folder) -> dict[str, Any]:
-    """What `advise` judges by: the peak, and what a limit on memory has to be."""
+def predict_from_records(case: Case, machine: str, folder: Folder) -> PeakPrediction:
+    """Return what `advise` judges by: the peak, and what a limit on memory has to be."""
     from framebench.analysis.peaks import MARGIN, find_peak, read_evidence
     from framebench.analysis.results import NoRecords
 
@@ -164,20 +228,29 @@ def _from_records(case: Case, machine: str, folder: Folder) -> dict[str, Any]:
     try:
         peak, row = find_peak(rows, case, folder.searches)
     except NoRecords as error:
-        return {"method": "records", "instrument": None, "bytes": None, "note": str(error)}
-    needs = f"needs {peak.needs / 2**20:,.1f} MiB with {peak.kept / 2**20:,.1f} MiB kept beside it and {MARGIN - 1:.0%} more"
+        return PeakPrediction("records", None, None, str(error))
     where = f"{row.step_instrument} on {machine}, {case.framework} {row.framework_version}"
-    return {
-        "method": "records", "instrument": row.step_instrument, "bytes": round(peak.value), "low": peak.low,
-        "high": peak.high, "kept_bytes": peak.kept, "needs_bytes": peak.needs, "kind": peak.kind, "machine": machine,
-        "note": f"{where}: {peak.kind}, {peak.method}; {needs}",
-    }  # fmt: skip
+    needs = f"needs {mib(peak.needs)} MiB with {mib(peak.kept)} MiB kept beside it and {MARGIN - 1:.0%} more"
+    return RecordPrediction(
+        "records",
+        row.step_instrument,
+        round(peak.value),
+        f"{where}: {peak.kind}, {peak.method}; {needs}",
+        low=peak.low,
+        high=peak.high,
+        kept_bytes=peak.kept,
+        needs_bytes=peak.needs,
+        kind=peak.kind,
+        machine=machine,
+    )
 
 
-def _from_searches(case: Case, machine: str, folder: Folder) -> Iterator[dict[str, Any]]:
-    """What searches under a limit tell about this batch, whatever is predicted."""
+def find_searches(case: Case, machine: str, folder: Folder) -> Iterator[PeakPrediction]:
+    """Yield what searches under a limit tell about this batch, whatever is predicted."""
+    verdicts = {True: "fits", False: "does not fit", None: "was not tried"}
     for tried in folder.searches.of_case(case, machine):
         (fit,) = tried.fits
-        verdict = {True: "fits", False: "does not fit", None: "was not tried"}[tried.verdict(case.batch, fit.budget_bytes)]
-        note = f"b{case.batch} {verdict} within {fit.budget_bytes / 2**20:,.1f} MiB on {machine}: {fit.answer.split(' (')[0]}"
-        yield {"method": "search", "instrument": None, "bytes": None, "note": note, "budget_bytes": fit.budget_bytes}
+        verdict = verdicts[tried.verdict(case.batch, fit.budget_bytes)]
+        answer = fit.answer.split(" (")[0]
+        note = f"b{case.batch} {verdict} within {mib(fit.budget_bytes)} MiB on {machine}: {answer}"
+        yield LimitPrediction("search", None, None, note, fit.budget_bytes)

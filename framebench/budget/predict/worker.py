@@ -1,10 +1,10 @@
-"""Predict the eager peak of a PyTorch case without computing it: `python -m framebench.budget.predict.worker CASE`, in
-PyTorch's environment.
+"""Predict the eager peak of a PyTorch case without computing it, in PyTorch's environment.
 
-The adapter's own steps run on tensors that have shapes but no numbers (`FakeTensorMode`), while every storage that an operator
-makes is counted from its birth to its death. So any size can be predicted on any machine. What kernels use inside themselves
-is not seen (oneDNN's reordered copies; the unrolled volume, 27 times the input, of a 3-D convolution of a single sample), nor
-what the allocator adds. Which cases have no such prediction is said by `hypothetical.obstacle`.
+It is run by `python -m framebench.budget.predict.worker CASE`. The adapter's own steps run on fake tensors, which have shapes
+but no numbers (`FakeTensorMode`), while every storage that an operator makes is counted from its birth to its death. So any
+size can be predicted on any machine. Not counted is what kernels use inside themselves (oneDNN's reordered copies; the
+unrolled volume, 27 times the input, of a 3-D convolution of a single sample), nor what the allocator adds.
+`hypothetical.obstacle` says which cases have no such prediction.
 """
 
 from __future__ import annotations
@@ -25,26 +25,28 @@ from framebench.suite.without_numbers import in_words
 
 
 def predict(case: Case) -> dict[str, int]:
-    """Bytes alive between two steps, and the peak of the second step, in which the optimizer has its states."""
+    """Return the bytes alive between two steps, and the peak of the second step, in which the optimizer has its states."""
     with FakeTensorMode(), Storages() as storages:
         adapter = FakeAdapter(case)
         adapter.build()
         adapter.step()
         adapter.release()
-        live = storages.peak = storages.alive
+        live = storages.alive
+        storages.peak = live
         adapter.step()
     return {"live_bytes": live, "predicted": storages.peak}
 
 
-def told(case: Case) -> dict[str, Any]:
-    """The same, or of a user's file what it does that cannot be followed."""
+def answer(case: Case) -> dict[str, Any]:
+    """Return the same, or of a user's file what it does that cannot be followed."""
     try:
         return predict(case)
     except Exception as error:
         if case.workload != OWN:
             raise
-        return {"fault": blamed(error, case.user_file) if line_of(error, case.user_file) else in_words(error, None)}
+        in_file = line_of(error, case.user_file)
+        return {"fault": blamed(error, case.user_file) if in_file else in_words(error, None)}
 
 
 if __name__ == "__main__":
-    print(json.dumps(told(named(sys.argv[1]))))
+    print(json.dumps(answer(named(sys.argv[1]))))
