@@ -1,6 +1,6 @@
 """Records of several results folders in one: each once, none lost, and equal machines under one name.
 
-The same files collected again change nothing. Two records of one measurement that say different things are a conflict: what was
+The same files collected again change nothing. Two records of one measurement with different contents are a conflict: what was
 there stays, and the other is kept in `conflicts/`, which no table reads.
 """
 
@@ -26,7 +26,7 @@ Key = tuple[object, ...]
 
 
 @dataclass
-class Collected:
+class CollectionReport:
     """What became of the files."""
 
     added: list[Path] = field(default_factory=list)
@@ -36,82 +36,105 @@ class Collected:
     machines: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # by name, what they called themselves
 
 
-def collect(folders: Sequence[Path], into: Path, name: str | None = None) -> Collected:
-    """Add the records of these results folders, and of the machines' folders in them, to those of `into`; equal machines go
-    under the name that is there, or `name`, or that of the first. Raises BadMachine, and OSError if one cannot be written."""
+class Collection:
+    """The folder that records are added to: each measurement in it, and what machines are called there."""
+
+    def __init__(self, root: Path, name: str | None) -> None:
+        self.root = root
+        self.preferred_name = name
+        self.report = CollectionReport()
+        self.files: dict[Key, tuple[Path, str]] = {}  # with the hash of the contents
+        self.names: dict[str, Counter[str]] = defaultdict(Counter)  # by fingerprint
+        for file, record in store.read_files(root):
+            self.remember(record, Path(file))
+
+    def remember(self, record: Record, file: Path) -> None:
+        """Remember a record that lies in the folder."""
+        self.files[make_key(record)] = file, hash_contents(record)
+        self.names[fingerprint(record.provenance.hardware)][record.provenance.machine] += 1
+
+    def name_machine(self, record: Record) -> str:
+        """Return what the record's machine is called here.
+
+        A name that another kind of machine has gets the fingerprint.
+        """
+        mark, own_name = fingerprint(record.provenance.hardware), record.provenance.machine
+        names = self.names.get(mark)
+        if names:
+            return own_name if own_name in names else names.most_common(1)[0][0]
+        name = self.preferred_name or own_name
+        if any(name in taken for taken in self.names.values()):
+            return f"{name[: LONGEST - len(mark) - 1]}-{mark}"
+        return name
+
+    def add(self, file: Path) -> None:
+        """Add the record of a file, unless it is there. Raises OSError if it cannot be written."""
+        try:
+            record = store.read(file)
+            environment = find_environment(file, record)
+        except store.BadRecord as error:
+            self.report.unreadable.append(str(error))
+            return
+        name = self.name_machine(record)
+        self.report.machines[name].add(record.provenance.node or record.provenance.machine)
+        if make_key(record) in self.files:
+            earlier_file, contents = self.files[make_key(record)]
+            if contents == hash_contents(record):
+                self.report.present += 1
+            else:
+                self.report.conflicts.append(self.set_aside(record, file, earlier_file))
+            return
+        record = rename_machine(record, name)
+        written = store.write(record, store.folder(self.root, name, environment, record.parsed))
+        self.report.added.append(written)
+        self.remember(record, written)
+
+    def set_aside(self, record: Record, file: Path, earlier_file: Path) -> str:
+        """Keep a record with other contents than an earlier one of the same measurement, and return how they differ."""
+        target = self.root / CONFLICTS / f"{record.case.replace('/', '.')}.{hash_contents(record)[:16]}.json"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(record.model_dump_json(indent=1) + "\n")
+        earlier, other = read_contents(store.read(earlier_file)), read_contents(record)
+        differences = " and ".join(name for name in other if earlier[name] != other[name])
+        return f"{file}: says another {differences} than {earlier_file}, of the same measurement; kept as {target}"
+
+
+def collect(folders: Sequence[Path], into: Path, name: str | None = None) -> CollectionReport:
+    """Add the records of results folders, and of the machines' folders in them, to those of `into`.
+
+    Equal machines go under the name that is there, or `name`, or that of the first. Raises BadMachine, and OSError if a
+    record cannot be written.
+    """
     into.mkdir(parents=True, exist_ok=True)
     with FileLock(into / ".collect.lock"):
-        there = Known(into, name and as_machine(name))
-        report = Collected()
+        collection = Collection(into, as_machine(name) if name else None)
+        report = collection.report
         for folder in folders:
-            if not (files := list(sources(folder, into))):
+            files = list(list_sources(folder, into))
+            if not files:
                 report.unreadable.append(f"{folder}: no records to collect; name a folder that has records/ or {NODES}/ in it")
             for file in files:
-                _add(Path(file), there, report)
+                collection.add(Path(file))
         return report
 
 
-def sources(folder: Path, into: Path) -> Iterator[str]:
-    """The files of records, however many machines' folders there are. Raises OSError."""
-    for where in (folder, *sorted((folder / NODES).glob("*"))):
-        if where.is_dir() and where.resolve() != into.resolve():
-            yield from store.files(where / "records")
+def list_sources(folder: Path, into: Path) -> Iterator[str]:
+    """Yield the files of records, however many machines' folders there are. Raises OSError."""
+    for results in (folder, *sorted((folder / NODES).glob("*"))):
+        if results.is_dir() and results.resolve() != into.resolve():
+            yield from store.files(results / "records")
 
 
-class Known:
-    """What lies in the folder by now: each measurement, and what machines are called."""
-
-    def __init__(self, root: Path, name: str | None) -> None:
-        self.root, self.preferred = root, name
-        self.files: dict[Key, tuple[Path, str]] = {}
-        self.names: dict[str, Counter[str]] = defaultdict(Counter)  # by fingerprint
-        for file, record in store.read_files(root):
-            self.learn(record, Path(file))
-
-    def learn(self, record: Record, file: Path) -> None:
-        self.files[key(record)] = file, content(record)
-        self.names[fingerprint(record.provenance.hardware)][record.provenance.machine] += 1
-
-    def name(self, record: Record) -> str:
-        """What the record's machine is called here. A name that another kind of machine has gets the fingerprint."""
-        mark, recorded_name = fingerprint(record.provenance.hardware), record.provenance.machine
-        if called := self.names.get(mark):
-            return recorded_name if recorded_name in called else called.most_common(1)[0][0]
-        wanted = self.preferred or recorded_name
-        taken = any(wanted in called for called in self.names.values())
-        return f"{wanted[: LONGEST - len(mark) - 1]}-{mark}" if taken else wanted
-
-
-def _add(file: Path, there: Known, report: Collected) -> None:
-    """Raises OSError."""
-    try:
-        record = store.read(file)
-        environment = _environment_of(file, record)
-    except store.BadRecord as error:
-        report.unreadable.append(str(error))
-        return
-    called = there.name(record)
-    report.machines[called].add(record.provenance.node or record.provenance.machine)
-    if earlier_file := there.files.get(key(record)):
-        if earlier_file[1] == content(record):
-            report.present += 1
-        else:
-            report.conflicts.append(_kept_aside(record, file, earlier_file[0], there.root))
-        return
-    record = _renamed(record, called)
-    report.added.append(written := store.write(record, store.folder(there.root, called, environment, record.parsed)))
-    there.learn(record, written)
-
-
-def _environment_of(file: Path, record: Record) -> str:
-    """`torch-2.13.0` of the folder that the file lies in. Raises BadRecord if it lies where such a record does not."""
+def find_environment(file: Path, record: Record) -> str:
+    """Return `torch-2.13.0` of the folder that a file lies in. Raises BadRecord if such a record does not belong there."""
     environment, framework = file.parent.parent.name, record.parsed.framework
     if not environment.startswith(f"{framework}-"):
         raise store.BadRecord(f"{file}: a record of {framework}, but in the folder {environment}")
     return environment
 
 
-def _renamed(record: Record, name: str) -> Record:
+def rename_machine(record: Record, name: str) -> Record:
+    """Return a record under another name of its machine, which becomes the node."""
     origin = record.provenance
     if origin.machine == name:
         return record
@@ -119,30 +142,21 @@ def _renamed(record: Record, name: str) -> Record:
     return record.model_copy(update={"provenance": changed})
 
 
-def key(record: Record) -> Key:
-    """What two records of one measurement share, on whichever machine of the kind and under whichever name."""
+def make_key(record: Record) -> Key:
+    """Return what two records of one measurement share, on whichever machine of the kind and under whichever name."""
     origin, turns = record.provenance, record.turns
     block = (turns.block, turns.arm) if turns else ()
     version = record.framework_version
     return fingerprint(origin.hardware), record.case, version, origin.session, origin.measured_at, *block
 
 
-def content(record: Record) -> str:
-    """A hash of all that was measured; what the machine is called is no part of it."""
-    return hashlib.sha256(json.dumps(said(record), sort_keys=True).encode()).hexdigest()
+def hash_contents(record: Record) -> str:
+    """Return a hash of all that was measured."""
+    return hashlib.sha256(json.dumps(read_contents(record), sort_keys=True).encode()).hexdigest()
 
 
-def said(record: Record) -> dict[str, Any]:
+def read_contents(record: Record) -> dict[str, Any]:
+    """Return all that was measured; what the machine is called is no part of it."""
     fields = record.model_dump(mode="json")
-    fields["provenance"] = {k: v for k, v in fields["provenance"].items() if k not in ("machine", "node")}
+    del fields["provenance"]["machine"], fields["provenance"]["node"]
     return fields
-
-
-def _kept_aside(record: Record, file: Path, earlier_file: Path, root: Path) -> str:
-    """Keep a record that says other than the known one of the same measurement, once. In words which, and how they differ."""
-    target = root / CONFLICTS / f"{record.case.replace('/', '.')}.{content(record)[:16]}.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(record.model_dump_json(indent=1) + "\n")
-    one, other = said(store.read(earlier_file)), said(record)
-    differs = [name for name in other if one[name] != other[name]]
-    return f"{file}: says another {' and '.join(differs)} than {earlier_file}, of the same measurement; kept as {target}"

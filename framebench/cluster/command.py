@@ -15,8 +15,7 @@ from rich.table import Table
 from framebench.cli.measuring import Blocks, MemoryLimit, Threads, TimeLimit, Turns, asked
 from framebench.cli.shared import MACHINES, AsJson, Env, Profile, Results, Selectors, app, chosen, fail, out, say, writable
 from framebench.cluster import units
-from framebench.cluster.collect import NODES
-from framebench.cluster.collect import collect as collected
+from framebench.cluster.collect import NODES, collect
 from framebench.engine import runner
 from framebench.engine.request import Asked
 from framebench.records import provenance, store
@@ -40,19 +39,21 @@ def plan(
 ) -> None:
     """List what `framebench run` would measure, as units that several machines can share. A unit is one block of one group of
     cases. Finished units are left out."""
-    wanted = asked(selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env)
-    every = units.units(wanted, chosen(list(wanted.selectors), [], wanted.profile))
-    left = units.unfinished(every, results, provenance.code())
+    request = asked(selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env)
+    cases = chosen(list(request.selectors), [], request.profile)
+    planned = units.make_units(request, cases)
+    left = units.select_unfinished(planned, results, provenance.code())
     if shell:
-        program, where = shutil.which(sys.argv[0]), results.absolute()
+        found = shutil.which(sys.argv[0])
+        program = str(Path(found).absolute()) if found else "framebench"
         for unit in left:
-            typer.echo(units.shell(unit, str(Path(program).absolute()) if program else "framebench", where))
+            typer.echo(units.make_shell_line(unit, program, results.absolute()))
     else:
         table = Table("block", "cases", box=None)
         for unit in left:
             table.add_row(str(unit.block), unit.selectors[0])
         out.print(table)
-    say(f"{len(left)} units, {len(every) - len(left)} more are done; one at a time on a machine, and nothing else beside it")
+    say(f"{len(left)} units, {len(planned) - len(left)} more are done; one at a time on a machine, and nothing else beside it")
 
 
 @app.command("collect", rich_help_panel=MACHINES)
@@ -65,7 +66,7 @@ def collect_(
 
     Machines of equal hardware get one name. Records of one measurement that differ are kept aside, and shown.
     """
-    report = collected(folders, results, machine)
+    report = collect(folders, results, machine)
     for name, nodes in sorted(report.machines.items()):
         say(f"{name}: {', '.join(sorted(nodes))}")
     for sentence in (*report.conflicts, *report.unreadable):
@@ -97,19 +98,35 @@ def check_results(
     raise typer.Exit(bool(report.problems))
 
 
-def run_on_slurm(wanted: Asked, cases: list[Case], results: Path, settings: list[str]) -> list[str]:
-    """The status of each record that was added, in the end, to the results folder. Those of machines lie below it all along."""
+def run_on_slurm(request: Asked, cases: list[Case], results: Path, settings: list[str]) -> list[str]:
+    """Measure on machines of Slurm, and add their records to the results folder in the end.
+
+    Until then they lie below it. Returns the status of each record that was added, and `crashed` for what was not.
+    """
     from framebench.cluster import slurm
 
-    if wrong := next((s for s in settings if not re.fullmatch(r"\w+=.+", s)), None):
-        fail(f"--slurm {wrong!r} is no NAME=VALUE, such as partition=cpu", 2)
-    given = {name: int(value) if value.isdigit() else value for name, value in (s.split("=", 1) for s in settings)}
-    every = units.units(wanted, cases)
+    sbatch_settings = parse_settings(settings)
+    planned = units.make_units(request, cases)
     results = results.absolute()
     writable(results / NODES).mkdir(parents=True, exist_ok=True)
-    left = slurm.measure(every, slurm.Jobs(results, given, say), list(dict.fromkeys(c.framework for c in cases)))
-    added = collected([results], results)
-    say(f"{len(every) - len(left)} of {len(every)} units are done, {len(added.added)} records were added to {results}")
-    for sentence in (*added.conflicts, *added.unreadable, *(f"not done: {unit.named}" for unit in left)):
+    frameworks = list(dict.fromkeys(case.framework for case in cases))  # each once, in their order
+    left = slurm.measure(planned, slurm.Jobs(results, sbatch_settings, say), frameworks)
+    report = collect([results], results)
+    done = len(planned) - len(left)
+    say(f"{done} of {len(planned)} units are done, {len(report.added)} records were added to {results}")
+    not_done = [f"not done: {unit.named}" for unit in left]
+    for sentence in (*report.conflicts, *report.unreadable, *not_done):
         say(sentence)
-    return [*(store.read(path).status for path in added.added), *("crashed" for _ in (*left, *added.conflicts))]
+    statuses: list[str] = [store.read(path).status for path in report.added]
+    return statuses + ["crashed"] * (len(left) + len(report.conflicts))
+
+
+def parse_settings(settings: list[str]) -> dict[str, str | int]:
+    """Return sbatch's settings, such as `partition=cpu`. Ends the command for what is none."""
+    parsed: dict[str, str | int] = {}
+    for setting in settings:
+        if not re.fullmatch(r"\w+=.+", setting):
+            fail(f"--slurm {setting!r} is no NAME=VALUE, such as partition=cpu", 2)
+        name, value = setting.split("=", 1)
+        parsed[name] = int(value) if value.isdigit() else value
+    return parsed

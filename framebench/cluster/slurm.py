@@ -1,7 +1,7 @@
 """A run's units as jobs of Slurm, through submitit: each has a node to itself, so that nothing disturbs a block.
 
-Whether a unit is done is told by the results folder alone (`units.marks`). So it does not matter how a job ends: by itself, by
-`scancel`, with its node, or while the controller is away; what is not done when its job is gone is submitted again.
+The results folder alone tells whether a unit is done (`units.list_finished`). So it does not matter how a job ends: by itself,
+by `scancel`, with its node, or while the controller is away; what is not done when its job is gone is submitted again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from submitit.helpers import DelayedSubmission
 from submitit.slurm.slurm import SlurmExecutor
 
 from framebench.cluster.collect import NODES
-from framebench.cluster.units import marks, unfinished
+from framebench.cluster.units import list_finished, select_unfinished
 from framebench.engine import environments, recording
 from framebench.engine.environments import SetupError
 from framebench.engine.request import Asked
@@ -52,147 +52,167 @@ class Jobs:
 
     @property
     def file(self) -> Path:
-        """Job by mark: a command that is given again takes up what is queued."""
+        """Return the file of job by mark: by it a command that is given again takes up what is queued."""
         return self.results / FOLDER / "jobs.json"
 
-    def known(self) -> dict[str, str]:
+    def read_ids(self) -> dict[str, str]:
+        """Return the job of each unit that was submitted, by the unit's mark."""
         return json.loads(self.file.read_text()) if self.file.exists() else {}
 
-    def keep(self, ids_by_mark: dict[str, str]) -> None:
+    def write_ids(self, ids_by_mark: dict[str, str]) -> None:
+        """Write the job of each unit, by the unit's mark."""
         temporary = self.file.with_suffix(".tmp")
         temporary.write_text(json.dumps(ids_by_mark))
         os.replace(temporary, self.file)
 
-    def executor(self, name: str, **more: Any) -> SlurmExecutor:
-        """Raises SetupError for a setting that there is not."""
-        slurm_executor = SlurmExecutor(self.results / FOLDER, max_num_timeout=ATTEMPTS)
+    def make_executor(self, name: str, **more: Any) -> SlurmExecutor:
+        """Return what submits jobs of a name. Raises SetupError for a setting that there is not."""
+        executor = SlurmExecutor(self.results / FOLDER, max_num_timeout=ATTEMPTS)
         extra = {"requeue": True}  # after the failure of a node; after preemption submitit does
         settings = {"time": 240, "exclusive": True, "nodes": 1, "ntasks_per_node": 1, **self.settings, **more}
         try:
-            slurm_executor.update_parameters(job_name=name, additional_parameters=extra, **settings)
+            executor.update_parameters(job_name=name, additional_parameters=extra, **settings)
         except ValueError as error:
             raise SetupError(f"--slurm: {str(error).splitlines()[0]}") from None
-        return slurm_executor
+        return executor
 
 
 def measure(units: Sequence[Asked], jobs: Jobs, frameworks: Sequence[str]) -> list[Asked]:
-    """Have all measured, and wait for it. Those that came to no end, in so many attempts, are given back.
+    """Have all units measured, and wait for it. Return those that came to no end in so many attempts.
 
     Raises SetupError where Slurm is not there, or refuses.
     """
-    code, ready = provenance.code(), False
-    left = unfinished(units, jobs.results, code)
+    code = provenance.code()
+    is_prepared = units[0].env is not None if units else True  # an environment of the user's needs none
+    left = select_unfinished(units, jobs.results, code)
     for attempt in range(ATTEMPTS):
         if not left:
             break
         if attempt:
             jobs.say(f"{len(left)} units ended before they were done, and are submitted again")
-        active, ids_by_mark = queued(jobs), jobs.known()
+        active = wait_for_queue(jobs)
+        ids_by_mark = jobs.read_ids()
         new = [unit for unit in left if ids_by_mark.get(unit.mark(code)) not in active]
-        after = prepare(new, jobs, frameworks) if new and not ready and units[0].env is None else []
-        ready = True
-        for i in range(0, len(new), ARRAY):
-            ids_by_mark |= submit(new[i : i + ARRAY], jobs, after, code)
-            jobs.keep(ids_by_mark)
+        setup_jobs = []
+        if new and not is_prepared:
+            setup_jobs = prepare(new, jobs, frameworks)
+        is_prepared = True
+        for start in range(0, len(new), ARRAY):
+            ids_by_mark |= submit(new[start : start + ARRAY], jobs, setup_jobs, code)
+            jobs.write_ids(ids_by_mark)
         wait([ids_by_mark[unit.mark(code)] for unit in left], units, jobs, code)
-        left = unfinished(units, jobs.results, code)
+        left = select_unfinished(units, jobs.results, code)
     return left
 
 
 def submit(units: Sequence[Asked], jobs: Jobs, after: Sequence[str], code: str | None) -> dict[str, str]:
-    """The jobs' ids by the units' marks. Raises SetupError if Slurm refuses."""
-    executor = jobs.executor("framebench", **({"dependency": "afterany:" + ":".join(after)} if after else {}))
+    """Submit units, to start after other jobs. Return the jobs' ids by the units' marks.
+
+    Raises SetupError if Slurm refuses.
+    """
+    dependency = {"dependency": "afterany:" + ":".join(after)} if after else {}
+    executor = jobs.make_executor("framebench", **dependency)
+    submitted = {}
     try:
         with executor.batch():
-            submitted_jobs = [executor.submit(Job(unit.arguments(), unit.mark(code), jobs.results, unit.env)) for unit in units]
+            for unit in units:
+                job = Job(unit.arguments(), unit.mark(code), jobs.results, unit.env)
+                submitted[unit.mark(code)] = executor.submit(job)
     except REFUSED as error:
         raise SetupError(f"Slurm took no job: {error}") from None
-    return {unit.mark(code): job.job_id for unit, job in zip(units, submitted_jobs)}
+    return {mark: job.job_id for mark, job in submitted.items()}  # ids are known once the batch is sent
 
 
 def prepare(units: Sequence[Asked], jobs: Jobs, frameworks: Sequence[str]) -> list[str]:
-    """Ids of jobs that build the frameworks' environments, one on each kind of node."""
-    nodes = kinds(
-        slurm("sinfo", "-h", "-N", "-o", "%N|%c|%m|%f|%G|%t", *partition(jobs)) or "", jobs.settings.get("constraint")
-    )
+    """Submit jobs that build the frameworks' environments, one on each kind of node, and return their ids."""
+    partition = ["-p", jobs.settings["partition"]] if "partition" in jobs.settings else []
+    listing = run_slurm("sinfo", "-h", "-N", "-o", "%N|%c|%m|%f|%G|%t", *partition) or ""
+    nodes = select_nodes(listing, jobs.settings.get("constraint"))
     jobs.say(f"{len(units)} units; environments are prepared on {', '.join(nodes) or 'each node that needs them'}")
-    return [job for node in nodes if (job := _prepare_on(node, jobs, frameworks))]
+    ids = []
+    for node in nodes:
+        try:
+            executor = jobs.make_executor("framebench-setup", nodelist=node)
+            ids.append(executor.submit(Job(["setup", *frameworks], "", jobs.results)).job_id)
+        except REFUSED as error:  # for instance as a constraint excludes the node: units there build their own
+            jobs.say(f"nothing is prepared on {node}: {error}")
+    return ids
 
 
-def _prepare_on(node: str, jobs: Jobs, frameworks: Sequence[str]) -> str | None:
-    """The job's id; None if Slurm refuses it, for instance as a constraint excludes the node: units there build their own."""
-    try:
-        return jobs.executor("framebench-setup", nodelist=node).submit(Job(["setup", *frameworks], "", jobs.results)).job_id
-    except REFUSED as error:
-        jobs.say(f"nothing is prepared on {node}: {error}")
-        return None
+def select_nodes(listing: str, constraint: str | None = None) -> list[str]:
+    """Return a usable node of each kind from sinfo's lines.
 
-
-def partition(jobs: Jobs) -> list[str]:
-    return ["-p", jobs.settings["partition"]] if "partition" in jobs.settings else []
-
-
-def kinds(told: str, constraint: str | None = None) -> list[str]:
-    """Of sinfo's lines (name, processors, memory, features, generic resources, state) a usable node of each kind."""
-    first: dict[tuple[str, ...], str] = {}
-    for line in told.splitlines():
+    A line has name, processors, memory, features, generic resources and state.
+    """
+    first_of_kind: dict[tuple[str, ...], str] = {}
+    for line in listing.splitlines():
         name, *kind, state = line.split("|")
-        fits = constraint is None or constraint in kind[2].split(",") or not constraint.isidentifier()
+        features = kind[2].split(",")
+        # a constraint that is an expression is left to Slurm
+        fits = constraint is None or constraint in features or not constraint.isidentifier()
         if fits and state.startswith(USABLE):
-            first.setdefault(tuple(kind), name)
-    return list(first.values())
+            first_of_kind.setdefault(tuple(kind), name)
+    return list(first_of_kind.values())
 
 
 def wait(ids: Sequence[str], units: Sequence[Asked], jobs: Jobs, code: str | None) -> None:
-    """Until none of them is queued or running."""
+    """Wait until none of these jobs is queued or running, and say how many units are done."""
     last_message = ""
-    while queued(jobs).intersection(ids):
-        done = len(units) - len(unfinished(units, jobs.results, code))
-        if (now := f"{done} of {len(units)} units done") != last_message:
-            jobs.say(last_message := now)
+    while wait_for_queue(jobs).intersection(ids):
+        done = len(units) - len(select_unfinished(units, jobs.results, code))
+        message = f"{done} of {len(units)} units done"
+        if message != last_message:
+            jobs.say(message)
+            last_message = message
         time.sleep(jobs.poll_s)
 
 
-def queued(jobs: Jobs) -> set[str]:
-    """As `queue`, but a controller that does not answer is waited for: jobs taken for gone would be submitted twice."""
-    if (queued_ids := queue()) is None:
+def wait_for_queue(jobs: Jobs) -> set[str]:
+    """Return the queue, and wait for a controller that does not answer: jobs taken for gone would be submitted twice."""
+    ids = read_queue()
+    if ids is None:
         jobs.say("Slurm's controller does not answer, and is waited for")
-    while queued_ids is None:
+    while ids is None:
         time.sleep(jobs.poll_s)
-        queued_ids = queue()
-    return queued_ids
+        ids = read_queue()
+    return ids
 
 
-def queue() -> set[str] | None:
-    """Ids of this user's jobs that have not ended; None where the controller does not answer. What it holds back because a node
-    failed as it was started, which nobody else would release, may start elsewhere."""
-    told = slurm("squeue", "--me", "-h", "-r", "-o", "%i|%r")
-    if told is None:
+def read_queue() -> set[str] | None:
+    """Return the ids of this user's jobs that have not ended; None where the controller does not answer.
+
+    What Slurm holds back because a node failed as it was started is released, as nobody else would: it may start elsewhere.
+    """
+    listing = run_slurm("squeue", "--me", "-h", "-r", "-o", "%i|%r")
+    if listing is None:
         return None
-    reasons = dict(line.split("|", 1) for line in told.splitlines())
-    for job, reason in reasons.items():
+    ids = set()
+    for line in listing.splitlines():
+        job, reason = line.split("|", 1)
+        ids.add(job)
         if "requeued held" in reason:
-            slurm("scontrol", "release", job)
-    return set(reasons)
+            run_slurm("scontrol", "release", job)
+    return ids
 
 
-def slurm(*command: str) -> str | None:
-    """What one of Slurm's commands says; None if it fails. Raises SetupError where there is no such command."""
+def run_slurm(*command: str) -> str | None:
+    """Return what one of Slurm's commands prints; None if it fails. Raises SetupError where there is no such command."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except subprocess.TimeoutExpired:
         return None
     except OSError as error:
-        raise SetupError(
-            f"--on slurm needs Slurm's {command[0]}: {error.strerror}; framebench plan --shell serves others"
-        ) from None
+        reason = f"--on slurm needs Slurm's {command[0]}: {error.strerror}"
+        raise SetupError(f"{reason}; framebench plan --shell serves others") from None
     return None if done.returncode else done.stdout
 
 
 @dataclass
 class Job(submitit.helpers.Checkpointable):
-    """What runs on a node: a command of framebench. Preempted or out of time, it is started again, and goes on where it was if
-    it comes to the same node."""
+    """What runs on a node: a command of framebench.
+
+    If it is preempted or runs out of time, it is started again, and resumes if it comes to the same node.
+    """
 
     arguments: list[str]
     mark: str  # of the unit, when it is done; empty where it is none
@@ -200,30 +220,35 @@ class Job(submitit.helpers.Checkpointable):
     env: str | None = None
 
     def __call__(self) -> int:
+        """Run the command, after a calibration of the machine if it has none, and return the exit code."""
         node = os.environ.get("SLURMD_NODENAME") or platform.node()
         node_folder = self.results / NODES / node
         os.environ.setdefault("FRAMEBENCH_MACHINE", node)
         kind = provenance.fingerprint(recording.describe_hardware())
         os.environ["FRAMEBENCH_CACHE"] = str(environments.cache() / kind)  # what was compiled for another kind may not run
         if not self.mark:
-            return framebench(*self.arguments)
+            return run_framebench(*self.arguments)
         node_folder.mkdir(parents=True, exist_ok=True)
-        if self.mark in marks(self.results):  # before the job was started again
+        if self.mark in list_finished(self.results):  # before the job was started again
             return 0
         if not list(node_folder.glob("calibration/*.json")):
-            framebench("doctor", *(["--env", self.env] if self.env else []), "--results", str(node_folder))
+            env = ["--env", self.env] if self.env else []
+            run_framebench("doctor", *env, "--results", str(node_folder))
         self.log(node_folder, "began")
-        code = framebench(*self.arguments, "--results", str(node_folder))
+        code = run_framebench(*self.arguments, "--results", str(node_folder))
         self.log(node_folder, f"ended with {code}")
         return code
 
-    def log(self, node_folder: Path, what: str) -> None:
+    def log(self, node_folder: Path, event: str) -> None:
+        """Write when the unit began or ended."""
         with (node_folder / LOG).open("a") as file:
-            file.write(f"{datetime.now(UTC).isoformat()} {what}: {shlex.join(self.arguments)}\n")
+            file.write(f"{datetime.now(UTC).isoformat()} {event}: {shlex.join(self.arguments)}\n")
 
     def checkpoint(self) -> DelayedSubmission:
+        """Return how submitit starts the job again."""
         return DelayedSubmission(self)
 
 
-def framebench(*arguments: str) -> int:
+def run_framebench(*arguments: str) -> int:
+    """Run a command of framebench and return its exit code."""
     return subprocess.run([sys.executable, "-m", "framebench.cli", *arguments]).returncode

@@ -6,34 +6,58 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from framebench.analysis.comparison import Comparison, number
+import pandas as pd
+
+from framebench.analysis.comparison import Comparison, Shown
 from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
 
 CASES, MACHINES, BLOCKS = 10_000, 100, 5
 Block = list[Record]
+COLUMNS = {
+    "blocks_of": Shown("blocks of"),
+    "measured": Shown("measured"),
+    "cases": Shown("cases in a block", ".1f"),
+    "minutes": Shown("minutes of a block", ".1f"),
+    "slowest": Shown("slowest", ".1f"),
+    "units": Shown(f"units of {CASES:,} cases", ",.0f"),
+    "hours": Shown("hours", ".1f"),
+}
 
 
-def comparisons(records: Sequence[Record]) -> Iterator[Comparison]:
-    """Of the machine and protocol that have the most blocks with times, which were alone on their machine; nothing where there
-    are none."""
-    every: dict[tuple[str, int], dict[str, Block]] = defaultdict(lambda: defaultdict(list))
-    for r in records:
-        if r.turns and r.spent_s.get("total") and r.parsed.size != "tiny":
-            every[r.provenance.machine, r.provenance.protocol][r.turns.block].append(r)
-    timed = {where: [b for b in blocks.values() if any(r.timed for r in b)] for where, blocks in every.items()}
-    if any(timed.values()):
-        (machine, protocol), blocks = max(timed.items(), key=lambda each: len(each[1]))
-        yield _cost(machine, protocol, blocks)
+def make_tables(records: Sequence[Record]) -> Iterator[Comparison]:
+    """Yield the table of the machine and protocol with the most timed blocks; nothing where there are none."""
+    blocks = group_timed_blocks(records)
+    if blocks:
+        machine, protocol = max(blocks, key=lambda origin: len(blocks[origin]))
+        yield make_table(machine, protocol, blocks[machine, protocol])
 
 
-def _cost(machine: str, protocol: int, blocks: Sequence[Block]) -> Comparison:
-    """By framework whose strategies a block compares, and of all."""
+def group_timed_blocks(records: Sequence[Record]) -> dict[tuple[str, int], list[Block]]:
+    """Return the blocks with times by machine and protocol.
+
+    Blocks without times do not count: they were not alone on their machine.
+    """
+    members: dict[tuple[str, int, str], Block] = defaultdict(list)
+    for record in records:
+        if record.turns and record.spent_s.get("total") and record.parsed.size != "tiny":
+            origin = record.provenance
+            members[origin.machine, origin.protocol, record.turns.block].append(record)
+    timed: dict[tuple[str, int], list[Block]] = defaultdict(list)
+    for (machine, protocol, _), block in members.items():
+        if any(record.timed for record in block):
+            timed[machine, protocol].append(block)
+    return timed
+
+
+def make_table(machine: str, protocol: int, blocks: Sequence[Block]) -> Comparison:
+    """Return the cost by framework whose strategies a block compares, and of all blocks."""
     rows = []
-    for name in (*FRAMEWORKS, "all"):
-        some = [block for block in blocks if name in (_framework_of(block), "all")]
-        if some:
-            rows.append(row(name, some))
+    for framework in FRAMEWORKS:
+        of_framework = [block for block in blocks if find_framework(block) == framework]
+        if of_framework:
+            rows.append(make_row(framework, of_framework))
+    rows.append(make_row("all", blocks))
     caption = (
         f"Blocks with times on {machine} under protocol {protocol}. A block's minutes are the sum of what its processes took, "
         "for the time and, in a session's first block, for the memory; cases are those beside PyTorch's baseline, which JAX's "
@@ -41,27 +65,35 @@ def _cost(machine: str, protocol: int, blocks: Sequence[Block]) -> Comparison:
         "machines that are never idle, without the environments, which each kind of machine builds once, and a minute of "
         "calibration on each."
     )
-    head = ("blocks of", "measured", "cases in a block", "minutes of a block", "slowest", f"units of {CASES:,} cases", "hours")
-    return Comparison.of_text("What a run on many machines takes", caption, head, tuple(rows), left=1)
+    return Comparison("What a run on many machines takes", caption, pd.DataFrame(rows), COLUMNS, left=1)
 
 
-def _framework_of(block: Block) -> str:
-    """Whose strategies are compared: PyTorch's baseline is in others' blocks too."""
-    names = {r.parsed.framework for r in block}
-    return next((name for name in FRAMEWORKS[1:] if name in names), FRAMEWORKS[0])
+def find_framework(block: Block) -> str:
+    """Return whose strategies a block compares: PyTorch's baseline is in others' blocks too."""
+    names = {record.parsed.framework for record in block}
+    for name in FRAMEWORKS[1:]:
+        if name in names:
+            return name
+    return FRAMEWORKS[0]
 
 
-def _own_cases(block: Block) -> int:
-    return sum(r.parsed.framework == _framework_of(block) for r in block)
+def count_own_cases(block: Block) -> int:
+    """Return how many cases a block has of the framework whose strategies it compares."""
+    framework = find_framework(block)
+    return sum(record.parsed.framework == framework for record in block)
 
 
-def row(name: str, blocks: Sequence[Block]) -> tuple[str, ...]:
-    minutes = [sum(r.spent_s["total"] for r in block) / 60 for block in blocks]
-    cases = statistics.mean(map(_own_cases, blocks))
+def make_row(name: str, blocks: Sequence[Block]) -> dict[str, object]:
+    """Return what blocks take, and what all cases would."""
+    minutes = [sum(record.spent_s["total"] for record in block) / 60 for block in blocks]
+    cases = statistics.mean(count_own_cases(block) for block in blocks)
     units = BLOCKS * CASES / cases
-    hours = units * statistics.mean(minutes) / 60 / MACHINES
-    figures = (statistics.mean(minutes), max(minutes))
-    return (
-        name, str(len(blocks)), number(cases, ".1f"), *(number(each, ".1f") for each in figures), number(units, ",.0f"),
-        number(hours, ".1f"),
-    )  # fmt: skip
+    return {
+        "blocks_of": name,
+        "measured": len(blocks),
+        "cases": cases,
+        "minutes": statistics.mean(minutes),
+        "slowest": max(minutes),
+        "units": units,
+        "hours": units * statistics.mean(minutes) / 60 / MACHINES,
+    }

@@ -17,41 +17,64 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 
 
-def unfinished(units: Iterable[Asked], results: Path, code: str | None) -> list[Asked]:
-    """Those that came to an end neither in this results folder nor in one of its machines'."""
-    there = marks(results)
-    return [unit for unit in units if unit.mark(code) not in there]
+def make_units(request: Asked, cases: Iterable[Case]) -> list[Asked]:
+    """Return a request in units: the first block of every group, then the second.
+
+    A case over ranks has no times, so that one block of it is enough.
+    """
+    groups = group_cases(cases)
+    has_torch = any(group[0].framework == FRAMEWORKS[0] for group in groups)
+    units = []
+    for number in range(request.blocks):
+        for group in groups:
+            is_single = group[0].ranks == 1
+            if number > 0 and not is_single:
+                continue
+            unit = replace(
+                request,
+                selectors=(make_selector(group),),
+                block=number,
+                blocks=1,
+                beside_torch=has_torch and is_single and group[0].framework != FRAMEWORKS[0],
+            )
+            units.append(unit)
+    return units
 
 
-def marks(results: Path) -> set[str]:
-    return {file.name for folder in ("", f"{NODES}/*/") for file in results.glob(f"{folder}.done-*.json")}
-
-
-def units(asked: Asked, cases: Iterable[Case]) -> list[Asked]:
-    """The same in units: the first block of every group, then the second. A case over ranks has no times: one is enough."""
-    sets: dict[tuple[object, ...], list[Case]] = {}
+def group_cases(cases: Iterable[Case]) -> list[list[Case]]:
+    """Return the cases in groups that differ in their strategies alone."""
+    groups: dict[tuple[object, ...], list[Case]] = {}
     for case in cases:
         key = (case.workload, case.scenario, case.batch, case.ranks, case.size, case.framework)
-        sets.setdefault(key, []).append(case)
-    beside = any(case.framework == FRAMEWORKS[0] for unit_cases in sets.values() for case in unit_cases)
-    return [
-        replace(
-            asked, selectors=(_selector(unit_cases),), block=number, blocks=1,
-            beside_torch=beside and unit_cases[0].framework != FRAMEWORKS[0] and unit_cases[0].ranks == 1,
-        )
-        for number in range(asked.blocks)
-        for unit_cases in sets.values()
-        if number == 0 or unit_cases[0].ranks == 1
-    ]  # fmt: skip
+        groups.setdefault(key, []).append(case)
+    return list(groups.values())
 
 
-def _selector(cases: list[Case]) -> str:
-    """Of cases that differ in their strategies alone."""
-    workload, framework, scenario, _, batch, size = cases[0].id.split("/")
-    strategies = ",".join(case.strategy for case in cases)
-    return "/".join((workload, framework, scenario, f"{{{strategies}}}" if len(cases) > 1 else strategies, batch, size))
+def make_selector(group: list[Case]) -> str:
+    """Return the selector of a group."""
+    workload, framework, scenario, strategy, batch, size = group[0].id.split("/")
+    if len(group) > 1:
+        strategy = f"{{{','.join(case.strategy for case in group)}}}"
+    return f"{workload}/{framework}/{scenario}/{strategy}/{batch}/{size}"
 
 
-def shell(unit: Asked, program: str, results: Path) -> str:
-    """A line for any engine that starts commands on machines with this folder in common, of which each has its own in there."""
-    return f'{shlex.join([program, *unit.arguments()])} --results {shlex.quote(str(results / NODES))}/"$(hostname)"'
+def select_unfinished(units: Iterable[Asked], results: Path, code: str | None) -> list[Asked]:
+    """Return the units that came to an end neither in this results folder nor in one of its machines'."""
+    finished = list_finished(results)
+    return [unit for unit in units if unit.mark(code) not in finished]
+
+
+def list_finished(results: Path) -> set[str]:
+    """Return the marks of the units that came to an end in a results folder or in one of its machines'."""
+    files = [*results.glob(".done-*.json"), *results.glob(f"{NODES}/*/.done-*.json")]
+    return {file.name for file in files}
+
+
+def make_shell_line(unit: Asked, program: str, results: Path) -> str:
+    """Return a line for any engine that starts commands on machines.
+
+    The machines have the results folder in common, and each has a folder of its own in there.
+    """
+    command = shlex.join([program, *unit.arguments()])
+    nodes = shlex.quote(str(results / NODES))
+    return f'{command} --results {nodes}/"$(hostname)"'

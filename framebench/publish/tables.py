@@ -66,7 +66,7 @@ def for_documents(results: Results, of_all: Sequence[Comparison] | None = None) 
         columns,
         *support.make_tables(),
         *claims.tables(results),
-        *blocks.comparisons(results.records),
+        *blocks.make_tables(results.records),
         *devices.documents(results),
         *explain.documents(results),
         *sharding_tables.comparisons(results.root),

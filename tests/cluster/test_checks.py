@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from framebench.cluster.checks import MOST_BYTES, Checked, check, files
+from framebench.cluster.checks import MOST_BYTES, CheckReport, check, list_files
 from framebench.models.spec import Workload
 from framebench.records import store
 from framebench.suite.protocol import VERSION
@@ -186,8 +186,8 @@ def test_links_pipes_and_large_files_are_not_opened(sent: Path) -> None:
     (where / "20260101T000000000002.json").write_bytes(b" " * (MOST_BYTES + 1))
     os.mkfifo(where / "20260101T000000000003.json")
     (where / "\x1b[2J.json").write_text("{}")
-    found = Checked()
-    assert len(list(files(sent / "records", found))) == len(list(sent.rglob("2*.json"))) - 3
+    found = CheckReport()
+    assert len(list(list_files(sent / "records", found))) == len(list(sent.rglob("2*.json"))) - 3
     assert len(found.problems) == 6
     assert all("not opened" in said for said in found.problems)
     assert len(said := check(sent).problems) == 6

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from framebench.cluster.collect import CONFLICTS, NODES, Collected, collect
+from framebench.cluster.collect import CONFLICTS, NODES, CollectionReport, collect
 from framebench.records import store
 from framebench.records.provenance import BadMachine, fingerprint
 from framebench.records.record import Record
@@ -33,7 +33,7 @@ def records(root: Path) -> list[Record]:
     return list(store.read_all(root))
 
 
-def counts(found: Collected) -> tuple[int, int, int, int]:
+def counts(found: CollectionReport) -> tuple[int, int, int, int]:
     return len(found.added), found.present, len(found.conflicts), len(found.unreadable)
 
 

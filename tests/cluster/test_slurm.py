@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from framebench.cluster import slurm
-from framebench.cluster.slurm import LOG, kinds
-from framebench.cluster.units import NODES, Asked, unfinished
+from framebench.cluster.slurm import LOG, select_nodes
+from framebench.cluster.units import NODES, Asked, select_unfinished
 from framebench.engine.runner import Options
 from framebench.records import provenance, store
 from tests.cluster.own_slurm import OwnSlurm
@@ -156,14 +156,14 @@ def test_units_wait_for_the_environments_of_each_kind_of_node(own: OwnSlurm, tmp
     (setup,) = slurm.prepare([unit], jobs, ["nothing"])  # both nodes are of one kind
     slurm.submit([unit], jobs, [setup], code)
     assert "Dependency" in own.ask("squeue", "-h", "-o", "%r")
-    until(lambda: not unfinished([unit], results, code))
+    until(lambda: not select_unfinished([unit], results, code))
     assert "nothing" in (results / slurm.FOLDER / f"{setup}_0_log.err").read_text()
 
 
 def test_a_usable_node_of_each_kind_is_prepared() -> None:
     lines = ["n1|2|1000|a,b|(null)|down*", "n2|2|1000|a,b|(null)|idle", "n3|2|1000|a,b|(null)|idle", "n4|4|1000|c|gpu:1|mix"]
-    assert kinds("\n".join(lines)) == ["n2", "n4"]
-    assert kinds("\n".join(lines), "c") == ["n4"]
+    assert select_nodes("\n".join(lines)) == ["n2", "n4"]
+    assert select_nodes("\n".join(lines), "c") == ["n4"]
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_a_controller_that_is_away_has_not_lost_its_jobs(played: Callable[..., P
     results = played(squeue=script, sbatch="touch submitted; exit 1")
     jobs = slurm.Jobs(results, say=said.append, poll_s=0.01)
     jobs.file.parent.mkdir()
-    jobs.keep({mark: "7"})
+    jobs.write_ids({mark: "7"})
     assert slurm.measure([unit], jobs, ["torch"]) == []
     assert not (tmp_path / "submitted").exists()
     assert "does not answer" in said[0]
@@ -206,4 +206,4 @@ def test_a_controller_that_is_away_has_not_lost_its_jobs(played: Callable[..., P
 def test_missing_slurm_is_reported_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(slurm.SetupError, match="plan --shell"):
-        slurm.queue()
+        slurm.read_queue()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from framebench.cluster.table import comparisons
+from framebench.cluster.table import make_tables
 from framebench.suite.case import Case
 from tests.handmade import blocks
 
@@ -17,9 +17,13 @@ def test_hours_follow_from_minutes_per_block() -> None:
     ]
     verified = {"step_s": [], "turns": found[0].turns and found[0].turns.model_copy(update={"block": "beside other work"})}
     untimed = [r.model_copy(update=verified) for r in found]
-    (table,) = comparisons([*found, *untimed])
+    (table,) = make_tables([*found, *untimed])
     # three processes of 40 s for two cases of JAX: 10,000 cases, five times, are 25,000 units of 2 minutes
     row = "| 2 | 2.0 | 2.0 | 2.0 | 25,000 | 8.3 |"
     assert f"| jax {row}" in table.markdown()
     assert f"| all {row}" in table.markdown()
     assert "| torch |" not in table.markdown()
+
+
+def test_without_blocks_there_is_no_table() -> None:
+    assert not list(make_tables([]))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from framebench.cli import run
-from framebench.cluster.units import NODES, Asked, units
+from framebench.cluster.units import NODES, Asked, make_units
 from framebench.engine import environments
 from framebench.engine.groups import groups
 from framebench.engine.runner import Options, unsupported
@@ -35,7 +35,7 @@ def test_the_units_of_a_block_have_each_case_once_and_the_same_arms_as_the_whole
         [c for c in profile("tiny") if c.workload == "transformer"],
         {name: environments.describe(name) for name in FRAMEWORKS},
     )
-    found = units(Asked((), "tiny", blocks=2), cases)
+    found = make_units(Asked((), "tiny", blocks=2), cases)
     named = [case for unit in found if unit.block == 1 for case in select(unit.selectors[0])]
     assert sorted(named) == sorted(cases)
     whole = {group.name: group for group in groups([c for c in cases if not unsupported(c)], ready)}
@@ -50,7 +50,7 @@ def test_the_units_of_a_block_have_each_case_once_and_the_same_arms_as_the_whole
 def test_a_unit_command_keeps_all_options(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
     taken: list[Asked] = []
     monkeypatch.setattr(run, "measure_here", lambda wanted, _: taken.append(wanted) or [])
-    found = units(EVERYTHING, [c for s in EVERYTHING.selectors for c in select(s, ranks=True)])
+    found = make_units(EVERYTHING, [c for s in EVERYTHING.selectors for c in select(s, ranks=True)])
     for unit in found:
         assert framebench(*unit.arguments(), "--results", str(results)).returncode == 0
     assert taken == found
