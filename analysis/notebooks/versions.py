@@ -38,10 +38,10 @@ records = Results(framebench.folder()).of_machine(df["machine"].iloc[0])
 found = [
     row
     for framework, group in df.groupby("framework")
-    for old, new in pairwise(versions.ordered(group["framework_version"].dropna()))
-    for row in versions.rows_of(records, f"{framework}=={old}", f"{framework}=={new}")
+    for old, new in pairwise(versions.sort_versions(group["framework_version"].dropna()))
+    for row in versions.compare_versions(records, f"{framework}=={old}", f"{framework}=={new}")
 ]
-judged = pd.DataFrame(found, columns=versions.Row._fields)
+judged = pd.DataFrame(found, columns=versions.QuantityComparison._fields)
 pd.crosstab([judged["change"], judged["quantity"]], judged["verdict"])
 
 # %% [markdown]

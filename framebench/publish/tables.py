@@ -21,7 +21,7 @@ from framebench.publish.readme import in_words as readme
 from framebench.ranks import sharding_tables
 from framebench.ranks import table as ranks
 from framebench.records.record import Record
-from framebench.versions import bisected
+from framebench.versions import bisection_table as bisections
 from framebench.versions import table as versions
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def of_records(all_records: Sequence[Record], results: Path) -> list[Comparison]
         *report_of(table),
         *tables.make_claim_tables(table),
         *ranks.comparisons(all_records),
-        *versions.of_machine(all_records, results),
+        *versions.make_report_tables(all_records, results),
     ]
 
 
@@ -70,5 +70,5 @@ def for_documents(results: Results, of_all: Sequence[Comparison] | None = None) 
         *devices.documents(results),
         *explain.documents(results),
         *sharding_tables.comparisons(results.root),
-        *bisected.documents(results),
+        *bisections.make_documents(results),
     ]

@@ -27,12 +27,12 @@ def add(
     """
     from framebench.engine import releases
     from framebench.versions import pin
-    from framebench.versions.judge import UnknownVersion, parse
+    from framebench.versions.judge import UnknownVersion, parse_release
 
     if not CHECKOUT:
         fail("releases are pinned in a checkout of the project, and this copy is an installed one", 2)
     try:
-        framework, version = parse(release)
+        framework, version = parse_release(release)
     except UnknownVersion as error:
         fail(str(error), 2)
     if version in pinned_versions(framework):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -17,12 +18,12 @@ from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.suite.user_file import Fault
 from framebench.user_file.opening import open_model
-from framebench.versions import bisect as search
-from framebench.versions import planned
-from framebench.versions.bisected_record import FLOOR, Bisected
-from framebench.versions.command import fraction, versions_app
+from framebench.versions.bisect import PROCESSES, Quantity, ReleaseBench, bisect_releases
+from framebench.versions.bisection_record import FLOOR, Bisection
+from framebench.versions.command import parse_share, versions_app
+from framebench.versions.planned import PlanBench
 
-CODES = {"found": 0, "no change": 1, "not measured": 1, "one of several": 3, "undecided": 3}
+EXIT_CODES = {"found": 0, "no change": 1, "not measured": 1, "one of several": 3, "undecided": 3}
 
 
 @versions_app.command()
@@ -35,9 +36,9 @@ def bisect(
         bool, typer.Option("--instructions", help="Compare instructions per step instead of peak memory.")
     ] = False,
     threshold: Annotated[str, typer.Option(help="The smallest change that matters.")] = "1%",
-    processes: Annotated[int, typer.Option(min=1, help="Processes of each release. Their differences are its noise.")] = (
-        search.PROCESSES
-    ),
+    processes: Annotated[
+        int, typer.Option(min=1, help="Processes of each release. Their differences are its noise.")
+    ] = PROCESSES,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the environments that were made for it.")] = False,
     device: Annotated[str | None, typer.Option(help="not here, such as h100-80gb: by what is planned for it")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Of a file of your own.")] = 8,
@@ -51,80 +52,82 @@ def bisect(
     Exit code 1: nothing changed, or no two releases could be measured; 3: several releases may be the first, or noise hides it.
     """
     pinned_version(framework)
-    minimum = fraction(threshold) or 0.0
+    minimum = parse_share(threshold) or 0.0
     if minimum < FLOOR:
         fail(f"--threshold {threshold} is less than equal processes differ by: at least {FLOOR:.1%}", 2)
-    search_for = Search(first, last, framework, "instructions" if instructions else "peak", minimum, processes, keep)
+    quantity: Quantity = "instructions" if instructions else "peak"
+    request = BisectionRequest(first, last, framework, quantity, minimum, processes, keep)
     if case.endswith(".py"):
         if device is not None:
             fail(f"--device takes the suite's cases, and {case} is a file: `framebench try {case} --device {device}`", 2)
-        return of_file(Path(case), batch, search_for, results, as_json)
-    asked = parse(case)
-    search_for.check(asked)
-    if device is None and (why := runner.unsupported(asked)):
-        fail(f"{asked.id}: {why}", 2)
-    names = search_for.release_names()
+        show(bisect_file(Path(case), batch, request, results), as_json)
+
+    named = parse(case)
+    request.check(named)
+    obstacle = None if device else runner.unsupported(named)
+    if obstacle:
+        fail(f"{named.id}: {obstacle}", 2)
+    names = request.list_releases()
     if device is not None:
-        return _told(
-            search.answer_of(asked, "peak", minimum, names, planned.measure(asked.id, device, results), device), as_json
-        )
+        bench = PlanBench(named.id, device, results)
+        show(bisect_releases(named, "peak", minimum, names, bench.measure, device), as_json)
     folder = results / "bisect"  # records of their own: no table of the suite is to have them
     with alone(results):
-        answer = search_for.made(asked, folder, names)
-    _told(answer, as_json)
+        answer = request.measure(named, folder, names)
+    show(answer, as_json)
 
 
-def of_file(file: Path, batch: int, search_for: Search, results: Path, as_json: bool) -> None:
-    """The baseline in training of a user's own model, which the pinned release computes right first."""
-    names = search_for.release_names()
+def bisect_file(file: Path, batch: int, request: BisectionRequest, results: Path) -> Bisection:
+    """Bisect by the baseline in training of a user's own model, which the pinned release computes right first."""
+    names = request.list_releases()
     try:
-        with alone(results), open_model(file, "train", [], batch, None, results) as (cases, _, where):
-            search_for.check(cases[0])
-            answer = search_for.made(cases[0], where / "bisect", names)
+        with alone(results), open_model(file, "train", [], batch, None, results) as (cases, _, folder):
+            request.check(cases[0])
+            return request.measure(cases[0], folder / "bisect", names)
     except Fault as error:
         fail(str(error), 2)
-    _told(answer, as_json)
 
 
-class Search(NamedTuple):
+@dataclass(frozen=True)
+class BisectionRequest:
     """What is asked of the releases between two of them."""
 
     first: str
     last: str
     framework: str
-    quantity: search.Asked
+    quantity: Quantity
     minimum: float
     processes: int
     keep: bool
 
-    def check(self, asked: Case) -> None:
-        """Ends the command for a case that is not of the framework, or not of one process."""
-        if asked.framework != self.framework:
-            fail(f"{asked.id} is a case of {asked.framework}, not of {self.framework}", 2)
-        if asked.ranks > 1:
-            fail(f"{asked.id}: bisect measures a single process, and not one of several ranks", 2)
+    def check(self, case: Case) -> None:
+        """End the command for a case that is not of the framework, or not of one process."""
+        if case.framework != self.framework:
+            fail(f"{case.id} is a case of {case.framework}, not of {self.framework}", 2)
+        if case.ranks > 1:
+            fail(f"{case.id}: bisect measures a single process, and not one of several ranks", 2)
 
-    def release_names(self) -> list[str]:
-        """Which is said."""
+    def list_releases(self) -> list[str]:
+        """Return the releases from the first to the last, and say which they are."""
         names = releases.between(self.framework, self.first, self.last, releases.listed(self.framework))
         say(f"{len(names)} releases: {', '.join(names)}")
         return names
 
-    def made(self, asked: Case, folder: Path, names: list[str]) -> Bisected:
-        """Measured as far as it takes; another threshold reads the same values."""
-        title = " ".join(["bisect", asked.id, self.first, self.last, self.quantity, str(self.processes)])
+    def measure(self, case: Case, folder: Path, names: list[str]) -> Bisection:
+        """Measure as many releases as it takes; another threshold reads the same values."""
+        title = f"bisect {case.id} {self.first} {self.last} {self.quantity} {self.processes}"
         most = self.processes * (2 + len(names).bit_length())  # both ends, and what halving takes
-        with session(folder, title) as opened, CaseProgress([asked], folder, err, most, opened.id) as progress:
-            bench = search.Bench(asked, self.quantity, opened.id, folder, say, self.keep, self.processes, progress)
-            return search.bisect(bench, names, self.minimum)
+        with session(folder, title) as opened, CaseProgress([case], folder, err, most, opened.id) as progress:
+            bench = ReleaseBench(case, self.quantity, opened.id, folder, say, self.keep, self.processes, progress)
+            return bench.bisect(names, self.minimum)
 
 
-def _told(answer: Bisected, as_json: bool) -> None:
-    """Print it; ends the command with the answer's exit code."""
-    from framebench.versions import bisected
+def show(answer: Bisection, as_json: bool) -> NoReturn:
+    """Print an answer, and end the command with its exit code."""
+    from framebench.versions.bisection_table import make_table
 
     if as_json:
         typer.echo(json.dumps(answer.model_dump(mode="json"), indent=1))
     else:
-        bisected.table(answer).terminal(out)
-    raise typer.Exit(CODES[answer.outcome])
+        make_table(answer).terminal(out)
+    raise typer.Exit(EXIT_CODES[answer.outcome])

@@ -44,7 +44,9 @@ def run(
     framework: Annotated[str, typer.Option(help="Such as jax.")],
     selectors: Annotated[list[str] | None, typer.Argument(help="Cases. Default: a few usual ones.")] = None,
     profile: Profile = None,
-    version: Annotated[list[str] | None, typer.Option(help="Any release; may be repeated. Default: all pinned ones.")] = None,
+    named_versions: Annotated[
+        list[str] | None, typer.Option("--version", help="Any release; may be repeated. Default: all pinned ones.")
+    ] = None,
     blocks: Annotated[int, typer.Option(min=1, help="Number of blocks per case.")] = versions.BLOCKS,
     rounds: Rounds = runner.Options.rounds,
     results: Results = runner.RESULTS,
@@ -66,18 +68,21 @@ def run(
     if device is not None:
         from framebench.versions import planned  # imports pandas
 
-        raise typer.Exit(planned.run(framework, version, selectors or [], device, results))
-    matrix, chosen = versions.matrix(framework, version), versions.selection(framework, selectors, profile)
+        raise typer.Exit(planned.run(framework, named_versions, selectors or [], device, results))
+    matrix = versions.choose_versions(framework, named_versions)
     options = runner.Options(profile=profile, threads=threads, rounds=rounds, time_limit_s=time_limit)
-    able = [c for c in chosen if not runner.unsupported(c)]
-    for case in chosen:
-        if why := runner.unsupported(case):
-            say(f"{case.id}: unsupported: {why}")
+    able = []
+    for case in versions.select_cases(framework, selectors, profile):
+        obstacle = runner.unsupported(case)
+        if obstacle:
+            say(f"{case.id}: unsupported: {obstacle}")
+        else:
+            able.append(case)
     if not able:
         fail("none of these cases can run here; framebench list --strategies has the reasons", 2)
-    asked = " ".join(["versions run", framework, *matrix, str(blocks), *(selectors or []), profile or "", str(options)])
-    with session(results, asked) as opened:
-        ready = {v: releases.beside(framework, v, "", (), say) for v in matrix}
+    title = " ".join(["versions run", framework, *matrix, str(blocks), *(selectors or []), profile or "", str(options)])
+    with session(results, title) as opened:
+        ready = {version: releases.beside(framework, version, "", (), say) for version in matrix}
         for environment in ready.values():
             environments.warm(environment, profile or "quick", say)
         with CaseProgress(able, results, err, blocks * len(matrix), opened.id) as progress:
@@ -111,51 +116,61 @@ def compare_(
 
     With --device: compare the plans of both releases for a device that is not here. Exit code 3: a case has no plan.
     """
-    file = next((Path(text) for text in selectors or () if text.endswith(".py")), None)
-    if file is not None:
-        if device is not None or len(selectors or ()) > 1:
+    named = selectors or []
+    files = [Path(name) for name in named if name.endswith(".py")]
+    if files:
+        file = files[0]
+        if device is not None or len(named) > 1:
             fail(f"compare takes {file} alone, and no --device: `framebench try {file} --device NAME` is for that", 2)
-        named = strategies.split(",") if strategies else []
-        records = own.measure(base, change, own.Asked(file, batch, scenario, named, blocks, rounds), results)
+        named_strategies = strategies.split(",") if strategies else []
+        request = own.FileRequest(file, batch, scenario, named_strategies, blocks, rounds)
+        records = own.measure(base, change, request, results)
         return judge(records, base, change, threshold, results, as_json)
     if device is not None:
         from framebench.versions import planned  # imports pandas
 
-        raise typer.Exit(planned.compare(base, change, selectors or [], device, results, fraction(threshold), as_json))
-    if selectors:
+        code = planned.compare(base, change, named, device, results, parse_share(threshold), as_json)
+        raise typer.Exit(code)
+    if named:
         fail("cases are named with --device; without it every case counts that both versions have records of", 2)
     from framebench.analysis.results import Results as Folder
 
     folder = Folder(results)
-    machines = machines_of(folder, machine, lambda name: {base, change} <= measured_releases(folder.of_machine(name)))
-    judge([r for r in folder.records if r.provenance.machine in machines], base, change, threshold, results, as_json)
+
+    def has_both(name: str) -> bool:
+        return {base, change} <= measured_releases(folder.of_machine(name))
+
+    machines = machines_of(folder, machine, has_both)
+    records = [record for record in folder.records if record.provenance.machine in machines]
+    judge(records, base, change, threshold, results, as_json)
 
 
-def judge(machine_records: list[Record], base: str, change: str, threshold: str | None, results: Path, as_json: bool) -> None:
+def judge(records: list[Record], base: str, change: str, threshold: str | None, results: Path, as_json: bool) -> None:
     """Print a verdict on each quantity; ends the command with the answer's exit code."""
     from framebench.explain.table import causes
     from framebench.versions import judge as rule
-    from framebench.versions import table as words
+    from framebench.versions import table
 
     try:
-        rows = rule.rows_of(machine_records, base, change, fraction(threshold))
+        rows = rule.compare_versions(records, base, change, parse_share(threshold))
     except rule.UnknownVersion as error:
         fail(str(error), 2)
     if not rows:
         fail(f"no case has records of both {base} and {change}; measure them in turn: framebench versions run", 2)
     if as_json:
-        typer.echo(json.dumps([r._asdict() | {"conditions": r.conditions._asdict()} for r in rows], indent=1))
+        typer.echo(json.dumps([row.as_dict() for row in rows], indent=1))
     else:
-        say(words.in_words(rows))
-        few = len({row.case for row in rows}) == 1  # then all that was read is shown
-        words.table(rows, causes(results), () if few else words.FOLDED).terminal(out)
-    worse = [r for r in rows if r.verdict == rule.REGRESSION]
-    for r in worse:
-        more = f" {r.ratio - 1:+.1%}" if r.ratio is not None else ""
-        say(f"regression: {r.case}, {r.quantity}{more} ({r.machine})")
-    if worse:
+        say(table.describe_changes(rows))
+        is_one_case = len({row.case for row in rows}) == 1  # then all that was read is shown
+        folded = () if is_one_case else table.FOLDED
+        table.make_table(rows, causes(results), folded).terminal(out)
+    regressions = [row for row in rows if row.verdict == rule.REGRESSION]
+    for row in regressions:
+        change_text = "" if row.ratio is None else f" {row.ratio - 1:+.1%}"
+        say(f"regression: {row.case}, {row.quantity}{change_text} ({row.machine})")
+    if regressions:
         raise typer.Exit(1)
-    if all(r.verdict == rule.FEW for r in rows):
+    if all(row.verdict == rule.FEW for row in rows):
         fail("too few blocks for any verdict; measure the versions in turn: framebench versions run", 3)
 
 
@@ -164,14 +179,16 @@ def measured_releases(records: list[Record]) -> set[str]:
     return {f"{record.parsed.framework}=={record.framework_version}" for record in records}
 
 
-def fraction(text: str | None) -> float | None:
-    """`5%` and `0.05` as 0.05. Raises typer.BadParameter."""
+def parse_share(text: str | None) -> float | None:
+    """Return `5%` and `0.05` as 0.05. Raises typer.BadParameter."""
     if text is None:
         return None
     try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        share = float(text.removesuffix("%"))
     except ValueError:
         share = -1.0
+    if text.endswith("%"):
+        share /= 100
     if not 0 <= share < 1:
         raise typer.BadParameter(f"{text!r} is no threshold; write for instance 5%")
     return share

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,8 +16,8 @@ from matplotlib.figure import Figure
 from framebench.analysis import rows
 from framebench.analysis.figures import Asked, page
 from framebench.analysis.results import Results
-from framebench.versions.judge import IMPROVEMENT, NONE, QUANTITIES, REGRESSION, successive
-from framebench.versions.table import held, title
+from framebench.versions.judge import IMPROVEMENT, NONE, QUANTITIES, REGRESSION, compare_successive
+from framebench.versions.table import describe_conditions, make_title
 
 NAMES = [quantity.name for quantity in QUANTITIES]
 DECIDED = (REGRESSION, IMPROVEMENT, NONE)
@@ -28,35 +29,66 @@ NOTE = (
 )
 
 
+def figures(results: Results, machines: Iterable[str]) -> Iterator[Asked]:
+    """Yield one for each version and the one before it, of the first of these machines that has both.
+
+    The last line of the figure names the machine.
+    """
+    rows_by_name: dict[str, pd.DataFrame] = {}
+    for machine in machines:
+        for comparisons in compare_successive(results.of_machine(machine)):
+            name = f"versions-{comparisons[0].change.replace('==', '-')}"
+            rows_by_name.setdefault(name, pd.DataFrame(comparisons))
+    for name, comparison_rows in rows_by_name.items():
+        yield name, draw_changes, comparison_rows
+
+
 @page.styled
-def changes(judged: pd.DataFrame) -> Figure | None:
-    """`judged`: the rows of one pair of versions on one machine, as `reports.versions.rows_of` gives them. Cases down,
-    quantities across; None where nothing is decided."""
-    cells = judged[judged["quantity"].isin(NAMES)]
+def draw_changes(comparison_rows: pd.DataFrame) -> Figure | None:
+    """Draw the rows of one pair of versions on one machine (`judge.compare_versions`): cases down, quantities across.
+
+    Returns None where nothing is decided.
+    """
+    cells = comparison_rows[comparison_rows["quantity"].isin(NAMES)]
     cells = cells.assign(value=cells["ratio"].where(cells["verdict"].isin(DECIDED)).astype(float))
     if cells["value"].isna().all():
         return None
     figure, axes = plt.subplots(figsize=(6.4, 0.8 + ROW_IN * cells["case"].nunique()))
-    _panel(axes, cells)
+    draw_cells(axes, cells)
     figure.tight_layout()
-    return page.explained(figure, _changes_title(cells), [NOTE, held([*rows.each(judged)])])
+    conditions = describe_conditions(list(rows.each(comparison_rows)))
+    return page.explained(figure, describe_regressions(cells), [NOTE, conditions])
 
 
-def _panel(axes: Axes, cells: pd.DataFrame) -> None:
-    """Colours on a logarithmic scale around 1, for what matters; the case with the largest ratio first."""
-    shade = np.log2(cells["value"]).mask(cells["verdict"] == NONE, 0)
-    wide = {
-        kind: cells.assign(shade=shade).pivot(index="case", columns="quantity", values=kind).reindex(columns=NAMES)
-        for kind in ("value", "shade", "verdict")
-    }
-    order = wide["value"].max(axis=1).sort_values(ascending=False, kind="stable").index
-    values, shades, verdicts = (table.loc[order] for table in wide.values())
-    drawn = {"ax": axes, "cbar": False, "linewidths": 1.2}
-    sns.heatmap(shades, annot=values, fmt=".2f", cmap="PuOr_r", vmin=-RANGE, vmax=RANGE, annot_kws={"size": 6.5}, **drawn)
+def draw_cells(axes: Axes, cells: pd.DataFrame) -> None:
+    """Draw colours on a logarithmic scale around 1, for what matters; the case with the largest ratio comes first."""
+    cells = cells.assign(shade=np.log2(cells["value"]).mask(cells["verdict"] == NONE, 0))
+    order = cells.groupby("case")["value"].max().sort_values(ascending=False, kind="stable").index
+
+    def arrange(column: str) -> pd.DataFrame:
+        return cells.pivot(index="case", columns="quantity", values=column).reindex(index=order, columns=NAMES)
+
+    values, shades, verdicts = arrange("value"), arrange("shade"), arrange("verdict")
+    common: dict[str, Any] = {"ax": axes, "cbar": False, "linewidths": 1.2}
+    sns.heatmap(
+        shades,
+        annot=values,
+        fmt=".2f",
+        cmap="PuOr_r",
+        vmin=-RANGE,
+        vmax=RANGE,
+        annot_kws={"size": 6.5},
+        **common,
+    )
     if values.isna().any(axis=None):
-        grey = {"size": 6.5, "color": "0.55"}
         sns.heatmap(
-            values.isna(), mask=values.notna(), annot=verdicts.fillna("-"), fmt="", cmap=["white"], annot_kws=grey, **drawn
+            values.isna(),
+            mask=values.notna(),
+            annot=verdicts.fillna("-"),
+            fmt="",
+            cmap=["white"],
+            annot_kws={"size": 6.5, "color": "0.55"},
+            **common,
         )
     axes.set(xlabel="", ylabel="")
     axes.grid(False)
@@ -64,23 +96,14 @@ def _panel(axes: Axes, cells: pd.DataFrame) -> None:
     axes.tick_params(axis="y", rotation=0)
 
 
-def _changes_title(cells: pd.DataFrame) -> str:
-    """In how many cases each quantity got worse, and by how much at most."""
-    phrases, compared = [], []
+def describe_regressions(cells: pd.DataFrame) -> str:
+    """Return in how many cases each quantity got worse, and by how much at most."""
+    regressions, compared = [], []
     for quantity, group in cells.dropna(subset="value").groupby("quantity", sort=False):
         worse = group["value"][group["verdict"] == REGRESSION]
         compared.append(f"{len(group)} of {quantity}")
         if len(worse):
-            phrases.append(f"worse {quantity} in {len(worse)} of {len(group)} cases, by at most {worse.max() - 1:.0%}")
-    found = rows.join_words(phrases) or f"no regression found ({rows.join_words(compared)} compared)"
-    return f"{title(cells['base'].iloc[0], cells['change'].iloc[0])}: {found}"
-
-
-def figures(results: Results, machines: Iterable[str]) -> Iterator[Asked]:
-    """One for each version and the one before it, of the first of these machines that has both; its last line names it."""
-    rows_by_name: dict[str, pd.DataFrame] = {}
-    for machine in machines:
-        for judged in successive(results.of_machine(machine)):
-            rows_by_name.setdefault(f"versions-{judged[0].change.replace('==', '-')}", pd.DataFrame(judged))
-    for name, judged_rows in rows_by_name.items():
-        yield name, changes, judged_rows
+            share = f"{len(worse)} of {len(group)} cases"
+            regressions.append(f"worse {quantity} in {share}, by at most {worse.max() - 1:.0%}")
+    finding = rows.join_words(regressions) or f"no regression found ({rows.join_words(compared)} compared)"
+    return f"{make_title(cells['base'].iloc[0], cells['change'].iloc[0])}: {finding}"

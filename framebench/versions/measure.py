@@ -1,5 +1,7 @@
-"""The same cases in several versions of one framework: in a block each version is an arm, so that what disturbs the machine
-disturbs every version alike. `framebench.versions.judge` judges the records.
+"""Measure the same cases in several versions of one framework.
+
+In a block each version is an arm, so that what disturbs the machine disturbs every version alike. `framebench.versions.judge`
+judges the records.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from packaging.version import Version
 
 from framebench.engine import releases
 from framebench.engine.blocks import NOBODY, Listener, Run
-from framebench.engine.blocks import measure as blocks_of
+from framebench.engine.blocks import measure as measure_blocks
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.groups import Group
 from framebench.engine.runner import Options
@@ -27,51 +29,64 @@ CANARY = "unet3d/*/train/amp_bf16"
 STANDING = (CANARY, "transformer/*/train/fp32", "transformer/*/train/checkpoint", "resnet50/*/eval/no_grad")
 
 
-def matrix(framework: str, wanted: list[str] | None = None) -> list[str]:
+def choose_versions(framework: str, named: list[str] | None = None) -> list[str]:
     """Return the versions to measure, oldest first: all that are pinned, unless some are named.
 
     A release that is not pinned may be named too. Raises UnknownName for an unknown framework, SetupError for a
     release that does not exist and where there are not two of them.
     """
-    available_versions = pinned_versions(framework)
-    for version in wanted or ():
-        if version not in available_versions:
+    pinned = pinned_versions(framework)
+    for version in named or ():
+        if version not in pinned:
             releases.check_listed(framework, version)
-    chosen_versions = sorted(set(wanted or available_versions), key=Version)
-    if len(chosen_versions) < 2:
+    versions = sorted(set(named or pinned), key=Version)
+    if len(versions) < 2:
         raise SetupError(
-            f"{framework} has one version to measure, {chosen_versions[0]}, and nothing to compare it with: name another by"
-            f" --version, or pin it: framebench versions add {framework}==VERSION (pinned: {', '.join(available_versions)})"
+            f"{framework} has one version to measure, {versions[0]}, and nothing to compare it with: name another by"
+            f" --version, or pin it: framebench versions add {framework}==VERSION (pinned: {', '.join(pinned)})"
         )
-    return chosen_versions
+    return versions
 
 
-def selection(framework: str, selectors: list[str] | None = None, profile: str | None = None) -> list[Case]:
-    """The framework's cases that are named, those of a profile, or STANDING at the base batch. Raises UnknownCase."""
-    among = profiles.profile(profile) if profile else None
-    if not selectors and among is not None:
-        named_cases = among
+def select_cases(framework: str, selectors: list[str] | None = None, profile: str | None = None) -> list[Case]:
+    """Return the framework's cases that are named, those of a profile, or STANDING at the base batch. Raises UnknownCase."""
+    cases: list[Case] = []
+    of_profile = profiles.profile(profile) if profile else None
+    if selectors:
+        for selector in selectors:
+            cases += select(selector, among=of_profile)
+    elif of_profile is not None:
+        cases += of_profile
     else:
-        named_cases = [c for s in selectors or STANDING for c in select(s, among=among)]
-        if not selectors:
-            named_cases = [c for c in named_cases if c.batch == c.spec.preset(c.size).base]
-    framework_cases = [c for c in dict.fromkeys(named_cases) if c.framework == framework]
-    if not framework_cases:
-        raise UnknownCase(f"none of the {len(named_cases)} cases named is one of {framework}: {', '.join(selectors or [])}")
-    return framework_cases
+        for selector in STANDING:
+            cases += [case for case in select(selector) if case.batch == case.spec.preset(case.size).base]
+    selected = [case for case in dict.fromkeys(cases) if case.framework == framework]  # each once, in their order
+    if not selected:
+        raise UnknownCase(f"none of the {len(cases)} cases named is one of {framework}: {', '.join(selectors or [])}")
+    return selected
 
 
 def measure(
-    chosen: list[Case], ready: dict[str, Environment], blocks: int, session: str, options: Options, results: Path,
-    told: Listener = NOBODY,
-) -> list[str]:  # fmt: skip
-    """So many blocks of each case, with the versions in `ready` as arms; the statuses of all records. What this session has
-    measured already is not repeated.
+    cases: list[Case],
+    ready: dict[str, Environment],
+    blocks: int,
+    session: str,
+    options: Options,
+    results: Path,
+    progress: Listener = NOBODY,
+) -> list[str]:
+    """Measure so many blocks of each case, with the versions in `ready` as arms; return the statuses of all records.
 
-    Raises OSError if a record cannot be written.
+    What this session has measured already is not repeated. Raises OSError if a record cannot be written.
     """
-    sets = [[Arm(case, environment) for environment in ready.values()] for case in chosen]
-    groups = [Group(f"versions/{arms[0].case.id}", tuple(arms[:1]), tuple(arms[1:])) for arms in sets]
-    with Run(session, options, results, told) as run:
-        blocks_of(groups, run, blocks)
-        return [r.status for arms in sets for arm in arms for r in run.records(arm)]
+    groups = []
+    for case in cases:
+        base, *others = [Arm(case, environment) for environment in ready.values()]
+        groups.append(Group(f"versions/{case.id}", (base,), tuple(others)))
+    statuses: list[str] = []
+    with Run(session, options, results, progress) as run:
+        measure_blocks(groups, run, blocks)
+        for case in cases:
+            for environment in ready.values():
+                statuses += [record.status for record in run.records(Arm(case, environment))]
+    return statuses

@@ -5,6 +5,7 @@ The records lie in a folder of their own: no table of the suite is to have a rel
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,20 +22,25 @@ from framebench.records.pins import pinned_version
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.versions import measure
-from framebench.versions.judge import REGRESSION, Row, rows_of
-from framebench.versions.table import FOLDED, summary
+from framebench.versions.judge import REGRESSION, QuantityComparison, compare_versions
+from framebench.versions.table import FOLDED, count_verdicts
 
 FOLDER = "newest"  # below the results
 FAILED = ("crashed", "timeout", "wrong", "oom")
 Outcome = Literal["current", "same", "regression", "broken", "cannot be installed", "undecided"]
 # A framework's outcome is the first of these that is true; the command's exit code is that of the worst framework.
-CODES: dict[Outcome, int] = {
-    "cannot be installed": 1, "broken": 1, "regression": 1, "undecided": 3, "same": 0, "current": 0,
-}  # fmt: skip
+EXIT_CODES: dict[Outcome, int] = {
+    "cannot be installed": 1,
+    "broken": 1,
+    "regression": 1,
+    "undecided": 3,
+    "same": 0,
+    "current": 0,
+}
 
 
 @dataclass(frozen=True)
-class Pair:
+class ReleasePair:
     """A framework's pinned version, and the newest release that the index lists."""
 
     framework: str
@@ -42,53 +48,57 @@ class Pair:
     newest: str
 
     @classmethod
-    def of(cls, framework: str) -> Pair:
-        """Raises UnknownName, and SetupError where the index cannot be asked."""
+    def of(cls, framework: str) -> ReleasePair:
+        """Ask the index. Raises UnknownName, and SetupError where it cannot be asked."""
         return cls(framework, pinned_version(framework), releases.newest(framework))
 
     @property
-    def current(self) -> bool:
-        """Whether the index has nothing newer than the pinned version."""
+    def is_current(self) -> bool:
+        """Return whether the index has nothing newer than the pinned version."""
         return Version(self.newest) <= Version(self.pinned)
 
     @property
-    def arms(self) -> tuple[str, str]:
-        """Such as `jax==0.10.2` and `jax==0.11.0`."""
+    def releases(self) -> tuple[str, str]:
+        """Return both, such as `jax==0.10.2` and `jax==0.11.0`."""
         return f"{self.framework}=={self.pinned}", f"{self.framework}=={self.newest}"
 
 
 @dataclass(frozen=True)
-class Answer:
+class NewestVerdict:
     """The verdict on one framework's newest release, and the rows that it rests on."""
 
-    pair: Pair
+    pair: ReleasePair
     outcome: Outcome
-    said: str
-    rows: tuple[Row, ...] = ()
+    answer: str
+    rows: tuple[QuantityComparison, ...] = ()
 
     @property
-    def code(self) -> int:
-        return CODES[self.outcome]
+    def exit_code(self) -> int:
+        """Return the exit code of the outcome."""
+        return EXIT_CODES[self.outcome]
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        rows = [row._asdict() | {"conditions": row.conditions._asdict()} for row in self.rows]
+        """Return the verdict for programs."""
         return {
-            "framework": self.pair.framework, "pinned": self.pair.pinned, "newest": self.pair.newest, "outcome": self.outcome,
-            "answer": self.said, "rows": rows,
-        }  # fmt: skip
+            "framework": self.pair.framework,
+            "pinned": self.pair.pinned,
+            "newest": self.pair.newest,
+            "outcome": self.outcome,
+            "answer": self.answer,
+            "rows": [row.as_dict() for row in self.rows],
+        }
 
 
-def current(pair: Pair) -> Answer:
-    """The answer where there is nothing to measure."""
+def describe_current(pair: ReleasePair) -> NewestVerdict:
+    """Return the verdict where there is nothing to measure."""
     name = f"{pair.framework} {pair.pinned}, the pinned version,"
     if pair.newest == pair.pinned:
-        return Answer(pair, "current", f"{name} is the newest release")
-    return Answer(pair, "current", f"{name} is newer than {pair.newest}, the last release in the index")
+        return NewestVerdict(pair, "current", f"{name} is the newest release")
+    return NewestVerdict(pair, "current", f"{name} is newer than {pair.newest}, the last release in the index")
 
 
 @dataclass(frozen=True)
-class Bench:
+class PairBench:
     """How a pair is measured; what the session has of it already is not repeated."""
 
     cases: list[Case]
@@ -99,8 +109,11 @@ class Bench:
     threshold: float | None = None
     keep: bool = False
 
-    def answer(self, pair: Pair, session: str, told: Listener) -> Answer:
-        """Raises SetupError if the pinned version cannot be installed, OSError if a record cannot be written."""
+    def measure(self, pair: ReleasePair, session: str, progress: Listener) -> NewestVerdict:
+        """Measure both releases, and judge the newest.
+
+        Raises SetupError if the pinned version cannot be installed, OSError if a record cannot be written.
+        """
         pinned = environments.ensure(pair.framework, pair.pinned, self.say)
         self.warm(pinned)
         with ExitStack() as stack:
@@ -108,36 +121,53 @@ class Bench:
                 newest = stack.enter_context(releases.environment(pair.framework, pair.newest, self.keep, self.say))
                 self.warm(newest)
             except SetupError as error:
-                return Answer(pair, "cannot be installed", f"{pair.framework} {pair.newest} cannot be installed: {error}")
+                answer = f"{pair.framework} {pair.newest} cannot be installed: {error}"
+                return NewestVerdict(pair, "cannot be installed", answer)
             ready = {pair.pinned: pinned, pair.newest: newest}
-            measure.measure(self.cases, ready, self.blocks, session, self.options, self.results, told)
-        return verdict(pair, self.records(pinned, session), self.records(newest, session), self.threshold)
+            measure.measure(self.cases, ready, self.blocks, session, self.options, self.results, progress)
+        return judge_newest(pair, self.read_records(pinned, session), self.read_records(newest, session), self.threshold)
 
     def warm(self, environment: Environment) -> None:
         """Compile kernels in both: where one alone finds them compiled, its first step is the faster one."""
         environments.warm(environment, self.options.profile or "quick", self.say)
 
-    def records(self, environment: Environment, session: str) -> list[Record]:
-        """The session's own: an earlier week's may be of another pinned version."""
+    def read_records(self, environment: Environment, session: str) -> list[Record]:
+        """Return the session's own: an earlier week's may be of another pinned version."""
         run = Run(session, self.options, self.results)
-        return [r for case in self.cases for r in run.records(Arm(case, environment))]
+        records = []
+        for case in self.cases:
+            records += run.records(Arm(case, environment))
+        return records
 
 
-def verdict(pair: Pair, pinned: list[Record], newest: list[Record], threshold: float | None = None) -> Answer:
-    """What both sides' records say. A case that fails under the pinned version too is no news of the newest one."""
+def judge_newest(
+    pair: ReleasePair, pinned: list[Record], newest: list[Record], threshold: float | None = None
+) -> NewestVerdict:
+    """Return what both sides' records say. A case that fails under the pinned version too does not count."""
     name = f"{pair.framework} {pair.newest} against {pair.pinned}"
+    rows: list[QuantityComparison] = []
     # a process that ended early could not tell its version, and a side of such processes alone cannot be compared
-    comparable = all(any(r.framework_version for r in side) for side in (pinned, newest))
-    rows = rows_of([*pinned, *newest], *pair.arms, threshold) if comparable else []
-    if broken := sorted(failed(newest) - failed(pinned)):
-        return Answer(pair, "broken", f"{name}: failed under the newest release alone: {', '.join(broken)}", tuple(rows))
-    if any(r.verdict == REGRESSION for r in rows):
-        return Answer(pair, "regression", f"{name}: {summary(rows)}", tuple(rows))
-    if all(r.verdict in FOLDED for r in rows):
-        return Answer(pair, "undecided", f"{name}: nothing could be judged", tuple(rows))
-    return Answer(pair, "same", f"{name}: no regression ({summary(rows)})", tuple(rows))
+    if has_version(pinned) and has_version(newest):
+        rows = compare_versions([*pinned, *newest], *pair.releases, threshold)
+
+    outcome: Outcome
+    broken = sorted(list_failed(newest) - list_failed(pinned))
+    if broken:
+        outcome, answer = "broken", f"failed under the newest release alone: {', '.join(broken)}"
+    elif any(row.verdict == REGRESSION for row in rows):
+        outcome, answer = "regression", count_verdicts(rows)
+    elif all(row.verdict in FOLDED for row in rows):
+        outcome, answer = "undecided", "nothing could be judged"
+    else:
+        outcome, answer = "same", f"no regression ({count_verdicts(rows)})"
+    return NewestVerdict(pair, outcome, f"{name}: {answer}", tuple(rows))
 
 
-def failed(records: list[Record]) -> set[str]:
-    """The cases that failed in some process."""
-    return {r.case for r in records if r.status in FAILED}
+def has_version(records: Iterable[Record]) -> bool:
+    """Return whether any process reported the version of its framework."""
+    return any(record.framework_version for record in records)
+
+
+def list_failed(records: Iterable[Record]) -> set[str]:
+    """Return the cases that failed in some process."""
+    return {record.case for record in records if record.status in FAILED}

@@ -13,7 +13,7 @@ from framebench.engine.progress import CaseProgress
 from framebench.engine.session import alone
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.versions import measure as versions
-from framebench.versions.command import Threshold, fraction, versions_app
+from framebench.versions.command import Threshold, parse_share, versions_app
 
 
 @versions_app.command()
@@ -34,33 +34,38 @@ def newest(
     are those of `versions run`. An interrupted comparison goes on where it stopped.
     """
     from framebench.versions import newest as search
-    from framebench.versions.table import table
+    from framebench.versions.table import make_table
 
-    pairs = [search.Pair.of(framework) for framework in dict.fromkeys(frameworks or FRAMEWORKS)]
-    least, folder = fraction(threshold), results / search.FOLDER
+    pairs = [search.ReleasePair.of(framework) for framework in dict.fromkeys(frameworks or FRAMEWORKS)]
+    minimum = parse_share(threshold)
+    folder = results / search.FOLDER
     options = runner.Options(profile=profile, rounds=rounds)
-    answers = []
+    verdicts = []
     for pair in pairs:
-        if pair.current:
-            answers.append(search.current(pair))
+        if pair.is_current:
+            verdict = search.describe_current(pair)
         else:
-            able = [c for c in versions.selection(pair.framework, None, profile) if not runner.unsupported(c)]
-            asked = " ".join(["versions newest", *pair.arms, str(blocks), str(options)])
-            bench = search.Bench(able, blocks, options, folder, say, least, keep)
+            cases = versions.select_cases(pair.framework, None, profile)
+            able = [case for case in cases if not runner.unsupported(case)]
+            title = " ".join(["versions newest", *pair.releases, str(blocks), str(options)])
+            bench = search.PairBench(able, blocks, options, folder, say, minimum, keep)
             with (
                 alone(results),
-                session(folder, asked) as opened,
+                session(folder, title) as opened,
                 CaseProgress(able, folder, err, 2 * blocks, opened.id) as progress,
             ):
-                answers.append(bench.answer(pair, opened.id, progress))
-        say(answers[-1].said)
+                verdict = bench.measure(pair, opened.id, progress)
+        say(verdict.answer)
+        verdicts.append(verdict)
     if as_json:
-        typer.echo(json.dumps([answer.as_dict() for answer in answers], indent=1))
-    for rows in (list(answer.rows) for answer in answers if answer.rows and not as_json):
-        table(rows).terminal(out)
-    raise typer.Exit(worst([answer.code for answer in answers]))
+        typer.echo(json.dumps([verdict.as_dict() for verdict in verdicts], indent=1))
+    else:
+        for verdict in verdicts:
+            if verdict.rows:
+                make_table(verdict.rows).terminal(out)
+    raise typer.Exit(worst([verdict.exit_code for verdict in verdicts]))
 
 
 def worst(codes: list[int]) -> int:
-    """A regression in one framework counts more than another that could not be judged."""
+    """Return the exit code of all frameworks: a regression counts more than what could not be judged."""
     return 1 if 1 in codes else max(codes)

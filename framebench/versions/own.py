@@ -1,11 +1,14 @@
-"""Two releases of a framework on a model of the user's own: measured in the same blocks, verified against the baseline as the
-older one computes it, and then judged as the suite's cases are."""
+"""Two releases of a framework on a user's own model.
+
+Both are measured in the same blocks and verified against the baseline as the older one computes it. They are judged as the
+suite's cases are.
+"""
 
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from framebench.cli.shared import err, fail, measuring, say
 from framebench.engine import releases, runner
@@ -17,8 +20,9 @@ from framebench.user_file.opening import open_model
 from framebench.versions import measure as versions
 
 
-class Asked(NamedTuple):
-    """What is measured of the file."""
+@dataclass(frozen=True)
+class FileRequest:
+    """What is measured of a user's file."""
 
     file: Path
     batch: int
@@ -28,19 +32,28 @@ class Asked(NamedTuple):
     rounds: int
 
 
-def measure(base: str, change: str, asked: Asked, results: Path) -> list[Record]:
-    """The records of both releases, such as jax==0.9.2. Ends the command for what is no two releases of one framework, and
-    where the file is at fault."""
-    (framework, older), (other, newer) = (release.split("==") if "==" in release else ("", "") for release in (base, change))
-    if not framework or framework != other:
+def measure(base: str, change: str, request: FileRequest, results: Path) -> list[Record]:
+    """Measure both releases, such as jax==0.9.2, and return their records.
+
+    Ends the command if they are not two releases of one framework, and if the file is at fault.
+    """
+    framework, _, older = base.partition("==")
+    other_framework, _, newer = change.partition("==")
+    if not framework or not older or not newer or framework != other_framework:
         fail(f"{base} and {change} are no two releases of one framework, such as torch==2.12.1 and torch==2.13.0", 2)
-    session, options = secrets.token_hex(6), runner.Options(rounds=asked.rounds)
+    session = secrets.token_hex(6)
+    options = runner.Options(rounds=request.rounds)
     try:
         with measuring(results):
             ready = {version: releases.beside(framework, version, "", (), say) for version in (older, newer)}
-            opened = open_model(asked.file, asked.scenario, asked.strategies, asked.batch, str(ready[older].python), results)
-            with opened as (cases, _, where), CaseProgress(cases, where, err, asked.blocks * len(ready)) as progress:
-                versions.measure(cases, ready, asked.blocks, session, options, where, progress)
-                return [record for record in store.read_all(where) if record.provenance.session == session]
+            reference = str(ready[older].python)
+            opened = open_model(request.file, request.scenario, request.strategies, request.batch, reference, results)
+            with (
+                opened as (cases, _, folder),
+                CaseProgress(cases, folder, err, request.blocks * len(ready)) as progress,
+            ):
+                versions.measure(cases, ready, request.blocks, session, options, folder, progress)
+                records = store.read_all(folder)
+                return [record for record in records if record.provenance.session == session]
     except Fault as error:
         fail(str(error), 2)

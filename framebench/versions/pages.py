@@ -7,19 +7,20 @@ from typing import Any
 
 from framebench.analysis.reports.page import Page
 from framebench.explain.table import causes
-from framebench.versions.judge import successive
-from framebench.versions.table import in_words, table
+from framebench.versions.judge import compare_successive
+from framebench.versions.table import describe_changes, make_table
 
 
 def pages(machine: Any) -> Iterator[Page]:
-    """Each version of a framework against the one before it, where both have a case."""
-    if pairs := list(successive(machine.records)):
-        cause = causes(machine.results.root)
-        tables = [table(rows, cause) for rows in pairs]
-        yield Page(
-            "versions",
-            "Versions",
-            "versions/page.html",
-            lambda: {"comparisons": tables},
-            tuple(in_words(rows) for rows in pairs),
-        )
+    """Yield the page of each version against the one before it, where both have a case."""
+    pairs = list(compare_successive(machine.records))
+    if not pairs:
+        return
+    find_cause = causes(machine.results.root)
+    context = {"comparisons": [make_table(rows, find_cause) for rows in pairs]}
+
+    def make_context() -> dict[str, Any]:
+        return context
+
+    sentences = tuple(describe_changes(rows) for rows in pairs)
+    yield Page("versions", "Versions", "versions/page.html", make_context, sentences)

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
+import pandas as pd
 import typer
 
-from framebench.analysis.comparison import ESSENTIAL, MIB, Comparison, Shown, mib, number
+from framebench.analysis.comparison import ESSENTIAL, MIB, Comparison, Shown
 from framebench.analysis.statistics import PEAK
 from framebench.cli.shared import err, fail, out, say
+from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.planning import planned_for
 from framebench.engine import releases
-from framebench.versions.bisected_record import Tried
+from framebench.versions.bisection_record import ReleaseResult
 
 REGRESSION, IMPROVEMENT, NONE, NO_PLAN = "regression", "improvement", "no difference", "no plan"
 LAST = 8  # releases
 ONE_CUDNN = "only one of the two releases is installed with cuDNN, which tells the workspaces of convolutions"
-TOLD = {"jax": "Planned by each release's own compiler, not measured.", "torch": "Simulated, in MiB reserved, not measured."}
+HOW = {
+    "jax": "Planned by each release's own compiler, not measured.",
+    "torch": "Simulated, in MiB reserved, not measured.",
+}
 
 
-class Row(NamedTuple):
-    """Bytes; None where a release has no plan, for which `why` has the reason."""
+@dataclass(frozen=True)
+class PlanComparison:
+    """The plans of one case in bytes; None where a release has no plan, for which `why` has the reason."""
 
     case: str
     base: int | None
@@ -32,102 +38,144 @@ class Row(NamedTuple):
     rules: str = ""  # of a simulation, what in it is not the release's own
 
     def verdict(self, minimum: float) -> str:
+        """Return whether the plan grew or shrank by more than a share."""
         if not self.base or self.change is None:
             return NO_PLAN
         grown = self.change / self.base - 1
-        return REGRESSION if grown > minimum else IMPROVEMENT if grown < -minimum else NONE
+        if grown > minimum:
+            return REGRESSION
+        return IMPROVEMENT if grown < -minimum else NONE
+
+
+@dataclass(frozen=True)
+class PlanBench:
+    """How a bisection asks for a release's plan of a case on a device that is not here."""
+
+    case: str
+    device: str
+    results: Path
+
+    def measure(self, release: str) -> ReleaseResult:
+        """Return the peak that a release plans, and say it."""
+        framework = self.case.split("/")[1]
+        with err.status(f"{self.device}: {framework} {release}"):
+            (plan,) = planned_for([self.case], self.device, self.results, say, f"{framework}=={release}")
+        if plan.peak_bytes is None:
+            values: tuple[float, ...] = ()
+            say(f"{framework} {release}: stepped over: {plan.reason}")
+        else:
+            values = (float(plan.peak_bytes),)
+            say(f"{framework} {release}: {plan.peak_bytes / MIB:,.2f} MiB")
+        return ReleaseResult(
+            release=release,
+            values=values,
+            instrument=plan.source,
+            reason=plan.reason,
+            versions=plan.origin.versions,
+        )
 
 
 def compare(
-    base: str, change: str, selectors: Sequence[str], device: str, results: Path, threshold: float | None, as_json: bool
-) -> int:  # fmt: skip
+    base: str,
+    change: str,
+    selectors: Sequence[str],
+    device: str,
+    results: Path,
+    threshold: float | None,
+    as_json: bool,
+) -> int:
     """Print both releases' plans of the cases. Returns the exit code."""
-    if (framework := _framework(base)) != _framework(change):
+    framework = check_release(base)
+    if check_release(change) != framework:
         fail(f"{base} and {change} are releases of two frameworks, and their plans have nothing in common", 2)
+    check_named(selectors)
     with err.status(f"{base} and {change}: {device}"):
-        before, after = (planned_for(_named(selectors), device, results, say, release) for release in (base, change))
-    rows = [_row(*pair) for pair in zip(before, after)]
+        base_plans = planned_for(selectors, device, results, say, base)
+        change_plans = planned_for(selectors, device, results, say, change)
+    comparisons = [compare_plans(*plans) for plans in zip(base_plans, change_plans)]
     minimum = PEAK.minimum if threshold is None else threshold
-    verdicts = [row.verdict(minimum) for row in rows]
+    verdicts = [comparison.verdict(minimum) for comparison in comparisons]
     if as_json:
-        judged = [row._asdict() | {"verdict": verdict} for row, verdict in zip(rows, verdicts)]
-        typer.echo(json.dumps({"base": base, "change": change, "device": device, "rows": judged}, indent=1))
+        rows = [{**asdict(comparison), "verdict": verdict} for comparison, verdict in zip(comparisons, verdicts)]
+        typer.echo(json.dumps({"base": base, "change": change, "device": device, "rows": rows}, indent=1))
     else:
-        told = dict.fromkeys([TOLD[framework], *(row.rules for row in rows if row.rules)])
-        table(base, change, device, rows, minimum, " ".join(told)).terminal(out)
-    return 1 if REGRESSION in verdicts else 3 if NO_PLAN in verdicts else 0
+        how = [HOW[framework]]
+        for comparison in comparisons:
+            if comparison.rules and comparison.rules not in how:
+                how.append(comparison.rules)
+        make_table(base, change, device, comparisons, minimum, " ".join(how)).terminal(out)
+    if REGRESSION in verdicts:
+        return 1
+    return 3 if NO_PLAN in verdicts else 0
 
 
-def run(framework: str, wanted: list[str] | None, selectors: Sequence[str], device: str, results: Path) -> int:
+def run(framework: str, versions: list[str] | None, selectors: Sequence[str], device: str, results: Path) -> int:
     """Print what releases plan, of JAX the newest LAST unless some are named. Returns the exit code."""
-    if framework != "jax" and not wanted:
+    if framework != "jax" and not versions:
         fail("which releases? name some by --version: without it JAX's last are planned, others take gigabytes each", 2)
-    chosen = [f"{framework}=={version}" for version in wanted or releases.listed(framework)[-LAST:]]
+    chosen = [f"{framework}=={version}" for version in versions or releases.listed(framework)[-LAST:]]
     for release in chosen:
-        _framework(release)
+        check_release(release)
+    check_named(selectors)
     from framebench.devices.releases.table import on_device
 
     with err.status(f"{device}: {', '.join(chosen)}"):
-        made = on_device(_named(selectors), device, chosen, results, say)
-    made.terminal(out)
-    return 3 if made.notes else 0
+        table = on_device(selectors, device, chosen, results, say)
+    table.terminal(out)
+    return 3 if table.notes else 0
 
 
-def measure(case: str, device: str, results: Path) -> Callable[[str], Tried]:
-    """What a bisection asks of a release: its plan, which is exact."""
-    framework = case.split("/")[1]
-
-    def tried(release: str) -> Tried:
-        with err.status(f"{device}: {framework} {release}"):
-            (told,) = planned_for([case], device, results, say, f"{framework}=={release}")
-        values = () if told.peak_bytes is None else (float(told.peak_bytes),)
-        say(f"{framework} {release}: " + (f"{values[0] / MIB:,.2f} MiB" if values else f"stepped over: {told.reason}"))
-        return Tried(release=release, values=values, instrument=told.source, reason=told.reason, versions=told.origin.versions)
-
-    return tried
-
-
-def _named(selectors: Sequence[str]) -> Sequence[str]:
+def check_named(selectors: Sequence[str]) -> None:
+    """End the command if no case is named."""
     if not selectors:
         fail("which cases? name some, such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'", 2)
-    return selectors
 
 
-def _framework(release: str) -> str:
-    """Of a release such as jax==0.9.2."""
+def check_release(release: str) -> str:
+    """Return the framework of a release such as jax==0.9.2, or end the command if it has no plans."""
     framework, _, version = release.partition("==")
-    if framework not in TOLD or not version:
-        fail(f"{release!r}: with --device releases of {' and '.join(TOLD)} are planned, such as jax==0.9.2", 2)
+    if framework not in HOW or not version:
+        fail(f"{release!r}: with --device releases of {' and '.join(HOW)} are planned, such as jax==0.9.2", 2)
     return framework
 
 
-def _row(base: Any, change: Any) -> Row:
-    """Of two predictions of one case."""
-    why = "; ".join(f"{p.framework_version}: {p.reason}" for p in (base, change) if p.reason)
-    if not why and len({"cudnn" in p.origin.versions for p in (base, change)}) > 1:
-        return Row(base.case, None, None, ONE_CUDNN)
-    rules = dict.fromkeys(note for p in (base, change) for note in p.notes) if base.framework == "torch" else ()
-    return Row(base.case, base.peak_bytes, change.peak_bytes, why, " ".join(rules))
+def compare_plans(base: Planned, change: Planned) -> PlanComparison:
+    """Compare two releases' plans of one case."""
+    both = (base, change)
+    why = "; ".join(f"{plan.framework_version}: {plan.reason}" for plan in both if plan.reason)
+    has_cudnn = {"cudnn" in plan.origin.versions for plan in both}
+    if not why and len(has_cudnn) > 1:
+        return PlanComparison(base.case, None, None, ONE_CUDNN)
+    rules: list[str] = []
+    if base.framework == "torch":
+        for note in (*base.notes, *change.notes):
+            if note not in rules:
+                rules.append(note)
+    return PlanComparison(base.case, base.peak_bytes, change.peak_bytes, why, " ".join(rules))
 
 
-def table(base: str, change: str, device: str, rows: Sequence[Row], minimum: float, told: str) -> Comparison:
-    """Plans to the byte, and their difference."""
-    lines = tuple(
-        (
-            row.case,
-            mib(row.base, ",.2f"),
-            mib(row.change, ",.2f"),
-            "-" if None in (row.base, row.change) else f"{(row.change or 0) - (row.base or 0):+,}",
-            number(None if row.base is None or row.change is None else row.change / row.base - 1, "+.2%"),
-            row.verdict(minimum),
-        )
-        for row in rows
-    )
-    return Comparison.of_text(
+def make_table(
+    base: str, change: str, device: str, comparisons: Sequence[PlanComparison], minimum: float, how: str
+) -> Comparison:
+    """Return the plans to the byte, and their difference."""
+    columns = {
+        "case": Shown("case"),
+        "base": Shown(f"{base} MiB", ",.2f", 1 / MIB),
+        "change": Shown(f"{change} MiB", ",.2f", 1 / MIB),
+        "difference": Shown("bytes", "+,.0f"),
+        "grown": Shown("change", "+.2%"),
+        "verdict": Shown("verdict", priority=ESSENTIAL),
+    }
+    data = pd.DataFrame([asdict(comparison) for comparison in comparisons])
+    data = data.astype({"base": "float", "change": "float"})
+    data["difference"] = data["change"] - data["base"]
+    data["grown"] = data["change"] / data["base"] - 1
+    data["verdict"] = [comparison.verdict(minimum) for comparison in comparisons]
+    return Comparison(
         f"What {change} plans for one {device} against {base}",
-        f"{told} A regression is {minimum:.0%} more or above.",
-        ("case", f"{base} MiB", f"{change} MiB", "bytes", "change", Shown("verdict", priority=ESSENTIAL)),
-        lines,
+        f"{how} A regression is {minimum:.0%} more or above.",
+        data,
+        columns,
         left=1,
-        notes=tuple(f"{row.case}: {row.why}" for row in rows if row.why),
+        notes=tuple(f"{comparison.case}: {comparison.why}" for comparison in comparisons if comparison.why),
     )

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, number
+import pandas as pd
+
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
 from framebench.analysis.reports import verdicts
-from framebench.analysis.statistics import FEW as BLOCKS
+from framebench.analysis.statistics import FEW as FEWEST_BLOCKS
 from framebench.analysis.statistics import NO_INTERVAL, PEAK
 from framebench.explain import table as explanations
 from framebench.records.record import Record
@@ -21,154 +23,202 @@ from framebench.versions.judge import (
     REGRESSION,
     UNDECIDED,
     VERDICTS,
-    Row,
-    parse,
-    successive,
-)  # fmt: skip
-
-FOLDED = (UNDECIDED, FEW)  # counted below a table, not shown
-HEAD = (
-    "case",
-    "quantity",
-    "base",
-    "change",
-    Shown("ratio", priority=ESSENTIAL),
-    Shown("95 % interval", priority=DETAIL),
-    Shown("minimum", priority=DETAIL),
-    Shown("p", priority=DETAIL),
-    Shown("blocks", priority=DETAIL),
-    Shown("verdict", priority=ESSENTIAL),
+    QuantityComparison,
+    compare_successive,
+    parse_release,
 )
+
+FOLDED = (UNDECIDED, FEW)  # verdicts that are counted below a table, not shown
+COLUMNS = {
+    "machine": Shown("machine"),
+    "case": Shown("case"),
+    "quantity": Shown("quantity"),
+    "base": Shown("base"),
+    "change": Shown("change"),
+    "ratio": Shown("ratio", ".3f", priority=ESSENTIAL),
+    "interval": Shown("95 % interval", priority=DETAIL),
+    "minimum": Shown("minimum", priority=DETAIL),
+    "p": Shown("p", ".3f", priority=DETAIL),
+    "blocks": Shown("blocks", priority=DETAIL),
+    "verdict": Shown("verdict", priority=ESSENTIAL),
+}
 RULE = (
     "Ratio: change over base; above 1 is worse. Ratios of times come from paired rounds of a block, so they can differ from "
     "the quotient of the columns. A difference is claimed if it exceeds the minimum and chance gives it in at most 5 %, "
-    f"corrected for the number of tests (Holm). Of times fewer than {BLOCKS} shared blocks are too few. How it is decided: "
-    "docs/versions.md. MiB = 2^20 bytes."
+    f"corrected for the number of tests (Holm). Of times fewer than {FEWEST_BLOCKS} shared blocks are too few. "
+    "How it is decided: docs/versions.md. MiB = 2^20 bytes."
 )
-
 
 Cause = Callable[[str, str, str], str | None]  # case, base and change, such as `jax==0.9.2`: why its peak changed
 
 
-def _unexplained(case: str, base: str, change: str) -> None:
-    """Where no step was explained."""
+def find_no_cause(case: str, base: str, change: str) -> None:
+    """Return no cause, where no step was explained."""
 
 
-def table(rows: list[Row], cause: Cause = _unexplained, folded: Sequence[str] = FOLDED) -> Comparison:
-    """The rows for people, of one pair of versions: regressions first, the largest ahead; what is undecided is counted below,
-    by these verdicts. Raises ValueError for no rows."""
+def make_table(
+    rows: Sequence[QuantityComparison], find_cause: Cause = find_no_cause, folded: Sequence[str] = FOLDED
+) -> Comparison:
+    """Return the rows of one pair of versions: regressions first, the largest ahead.
+
+    Rows with the verdicts `folded` are counted in the notes. Raises ValueError for no rows.
+    """
     if not rows:
         raise ValueError("no rows: no case has records of both versions")
-    machines = sorted({r.machine for r in rows})
-    several = len(machines) > 1
-    shown = sorted((r for r in rows if r.verdict not in folded), key=lambda r: (VERDICTS.index(r.verdict), -(r.ratio or 0)))
-    return Comparison.of_text(
-        title(rows[0].base, rows[0].change),
-        f"Memory and times together: {summary(rows)}. {read_by(rows)}{RULE} {held(rows)}",
-        (*(["machine"] if several else []), *HEAD),
-        tuple((*([r.machine] if several else []), *line(r)) for r in shown),
-        left=2 + several,
-        notes=tuple(dict.fromkeys([*reasons(rows), *causes(shown, cause), *_folded(rows, folded)])),
-        machine="" if several else machines[0],
+
+    def sort_key(row: QuantityComparison) -> tuple[int, float]:
+        return VERDICTS.index(row.verdict), -(row.ratio or 0)
+
+    machines = {row.machine for row in rows}
+    shown = sorted((row for row in rows if row.verdict not in folded), key=sort_key)
+    columns = dict(COLUMNS)
+    if len(machines) == 1:
+        del columns["machine"]
+    notes = [*list_reasons(rows), *list_causes(shown, find_cause), *count_folded(rows, folded)]
+    return Comparison(
+        make_title(rows[0].base, rows[0].change),
+        f"Memory and times together: {count_verdicts(rows)}. {list_instruments(rows)}{RULE} {describe_conditions(rows)}",
+        pd.DataFrame([make_row(row) for row in shown], columns=list(COLUMNS)),
+        columns,
+        left=2 if len(machines) == 1 else 3,
+        notes=tuple(dict.fromkeys(notes)),  # each once, in their order
+        machine=rows[0].machine if len(machines) == 1 else "",
     )
 
 
-def read_by(rows: list[Row]) -> str:
+def make_row(row: QuantityComparison) -> dict[str, object]:
+    """Return the values of a row by column."""
+    return {
+        "machine": row.machine,
+        "case": row.case,
+        "quantity": row.quantity,
+        "base": None if row.base_value is None else verdicts.format_value(row.base_value, row.unit),
+        "change": None if row.change_value is None else verdicts.format_value(row.change_value, row.unit),
+        "ratio": row.ratio,
+        "interval": verdicts.format_interval(row.low, row.high),
+        "minimum": None if row.minimum is None else f"{row.minimum * 100:g} %",
+        "p": row.p,
+        "blocks": row.blocks,
+        "verdict": row.verdict,
+    }
+
+
+def make_title(base: str, change: str) -> str:
+    """Return `jax 0.10.2 against 0.9.2`."""
+    framework, old = parse_release(base)
+    _, new = parse_release(change)
+    return f"{framework} {new} against {old}"
+
+
+def count_verdicts(rows: Iterable[QuantityComparison]) -> str:
+    """Return `1 regression, 30 no difference`, in the order of VERDICTS."""
+    counts = Counter(row.verdict for row in rows)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+
+
+def list_instruments(rows: Iterable[QuantityComparison]) -> str:
     """Return a sentence that names the instruments of the peaks, or nothing where no peak is compared."""
     instruments = sorted({row.instrument for row in rows if row.instrument})
     return f"Peaks by {', '.join(instruments)}. " if instruments else ""
 
 
-def reasons(rows: list[Row]) -> Iterator[str]:
-    """Where the caption does not tell them."""
-    for r in rows:
-        if r.reason and r.reason not in (APART, NO_INTERVAL):
-            yield f"{r.case}, {r.quantity}: {r.verdict}: {r.reason}"
+def list_reasons(rows: Iterable[QuantityComparison]) -> Iterator[str]:
+    """Yield why there is no better verdict, where the caption does not explain it."""
+    for row in rows:
+        if row.reason and row.reason not in (APART, NO_INTERVAL):
+            yield f"{row.case}, {row.quantity}: {row.verdict}: {row.reason}"
 
 
-def causes(shown: list[Row], cause: Cause) -> Iterator[str]:
-    """Of peaks that changed in cases that are explained in both versions."""
-    for r in shown:
-        changed = r.quantity == PEAK.name and r.verdict in (REGRESSION, IMPROVEMENT)
-        if changed and (explanation := cause(r.case, r.base, r.change)):
-            yield f"{r.case}, {r.quantity}, by framebench explain: {explanation}"
+def list_causes(rows: Iterable[QuantityComparison], find_cause: Cause) -> Iterator[str]:
+    """Yield why peaks changed, of cases that are explained in both versions."""
+    for row in rows:
+        if row.quantity == PEAK.name and row.verdict in (REGRESSION, IMPROVEMENT):
+            cause = find_cause(row.case, row.base, row.change)
+            if cause:
+                yield f"{row.case}, {row.quantity}, by framebench explain: {cause}"
 
 
-def _folded(rows: list[Row], folded: Sequence[str]) -> Iterator[str]:
-    """`too few, not shown: step time of 23, first step of 23`, with the reason."""
-    for folded_verdict in folded:
-        mine = [r for r in rows if r.verdict == folded_verdict]
-        if mine:
-            counts = Counter(r.quantity for r in mine)
-            why = sorted({r.reason for r in mine if r.reason in (APART, NO_INTERVAL)})
-            cases = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
-            yield f"{folded_verdict}, not shown: {cases}{' (' if why else ''}{'; '.join(why)}{')' if why else ''}"
+def count_folded(rows: Iterable[QuantityComparison], folded: Iterable[str]) -> Iterator[str]:
+    """Yield `too few, not shown: step time of 23, first step of 23`, with the reason."""
+    for verdict in folded:
+        same_verdict = [row for row in rows if row.verdict == verdict]
+        if same_verdict:
+            counts = Counter(row.quantity for row in same_verdict)
+            counted = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
+            reasons = sorted({row.reason for row in same_verdict if row.reason in (APART, NO_INTERVAL)})
+            why = f" ({'; '.join(reasons)})" if reasons else ""
+            yield f"{verdict}, not shown: {counted}{why}"
 
 
-def title(base: str, change: str) -> str:
-    """`jax 0.10.2 against 0.9.2`."""
-    (framework, old), (_, new) = parse(base), parse(change)
-    return f"{framework} {new} against {old}"
+def describe_changes(rows: Sequence[QuantityComparison]) -> str:
+    """Return how many cases each quantity is worse and better in, and its largest regression."""
+    decided = [row for row in rows if row.verdict in (REGRESSION, IMPROVEMENT, NONE) and row.ratio is not None]
+    counted = "; ".join(count_by_quantity(decided)) or "nothing was decided"
+    framework, old = parse_release(rows[0].base)
+    _, new = parse_release(rows[0].change)
+    text = f"{TITLES[framework]} {new} against {old}, on {rows[0].machine}: {counted}."
+    largest = "; ".join(list_largest_regressions(decided))
+    if largest:
+        text += f" Largest: {largest}."
+    return text
 
 
-def summary(rows: list[Row]) -> str:
-    """`1 regression, 30 no difference`; in the order of VERDICTS."""
-    counts = Counter(r.verdict for r in rows)
-    return ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
+def count_by_quantity(decided: Sequence[QuantityComparison]) -> Iterator[str]:
+    """Yield in how many cases each quantity is worse and better."""
+    for quantity in dict.fromkeys(row.quantity for row in decided):  # each once, in their order
+        counts = Counter(row.verdict for row in decided if row.quantity == quantity)
+        worse, better = counts[REGRESSION], counts[IMPROVEMENT]
+        yield f"{quantity} is worse in {worse} of {counts.total()} cases, better in {better}"
 
 
-def in_words(rows: list[Row]) -> str:
-    """What changed, in a few sentences: of each quantity how many cases are worse and better, and the largest regression."""
-    decided = [r for r in rows if r.verdict in (REGRESSION, IMPROVEMENT, NONE) and r.ratio is not None]
-    counted = [_counted(quantity, decided) for quantity in dict.fromkeys(r.quantity for r in decided)]
-    worst = {r.quantity: r for r in sorted(decided, key=lambda r: r.ratio or 0.0) if r.verdict == REGRESSION}
-    largest = "; ".join(f"{r.ratio:.2f} x the {name} of {r.case} ({_both(r)})" for name, r in worst.items())
-    (framework, old), (_, new) = parse(rows[0].base), parse(rows[0].change)
-    return (
-        f"{TITLES[framework]} {new} against {old}, on {rows[0].machine}: {'; '.join(counted) or 'nothing was decided'}."
-        f"{f' Largest: {largest}.' if largest else ''}"
-    )
+def list_largest_regressions(decided: Sequence[QuantityComparison]) -> Iterator[str]:
+    """Yield the largest regression of each quantity, the smallest of them first."""
+    regressions = [row for row in decided if row.verdict == REGRESSION]
+    largest = {row.quantity: row for row in sorted(regressions, key=lambda row: row.ratio or 0.0)}
+    for quantity, row in largest.items():
+        yield f"{row.ratio:.2f} x the {quantity} of {row.case} ({format_values(row)})"
 
 
-def _both(r: Row) -> str:
-    """`75.11 to 100.30 MiB by compiler.plan`."""
-    (base, unit), (change, _) = (verdicts.format_value(x or 0.0, r.unit).split() for x in (r.base_value, r.change_value))
-    instrument = f" by {r.instrument}" if r.instrument else ""
+def format_values(row: QuantityComparison) -> str:
+    """Return both values of a row: `75.11 to 100.30 MiB by compiler.plan`."""
+    base, unit = verdicts.format_value(row.base_value or 0.0, row.unit).split()
+    change, _ = verdicts.format_value(row.change_value or 0.0, row.unit).split()
+    instrument = f" by {row.instrument}" if row.instrument else ""
     return f"{base} to {change} {unit}{instrument}"
 
 
-def _counted(quantity: str, decided: list[Row]) -> str:
-    verdicts = Counter(r.verdict for r in decided if r.quantity == quantity)
-    return f"{quantity} is worse in {verdicts[REGRESSION]} of {verdicts.total()} cases, better in {verdicts[IMPROVEMENT]}"
-
-
-def held(rows: list[Row]) -> str:
-    """What was held constant, and what was not."""
-    all_conditions = [r.conditions for r in rows]
-    machines = ", ".join(sorted({f"{r.machine} ({r.conditions.cpu}, device {r.conditions.device})" for r in rows}))
-    loads = [load for c in all_conditions if c.load for load in c.load]
-    days = " to ".join(dict.fromkeys((min(c.first for c in all_conditions), max(c.last for c in all_conditions))))
-    packages = sorted({p for c in all_conditions for p in c.packages})
+def describe_conditions(rows: Iterable[QuantityComparison]) -> str:
+    """Return what was held constant, and what was not."""
+    machines: set[str] = set()
+    threads: set[str] = set()
+    commits: set[str] = set()
+    packages: set[str] = set()
+    loads: list[float] = []
+    days: list[str] = []
+    for row in rows:
+        conditions = row.conditions
+        machines.add(f"{row.machine} ({conditions.cpu}, device {conditions.device})")
+        threads.add(str(conditions.threads))
+        commits.update(commit[:10] for commit in conditions.commits)
+        packages.update(conditions.packages)
+        loads += conditions.load or ()
+        days += [conditions.first, conditions.last]
+    load = f"load {min(loads):.1f} to {max(loads):.1f}" if loads else "load unknown"
+    others = f"also different: {', '.join(sorted(packages))}; " if packages else ""
+    first, last = min(days), max(days)
+    measured = first if first == last else f"{first} to {last}"
     return (
-        f"Machine {machines}, threads {', '.join(sorted({str(c.threads) for c in all_conditions}))}; "
-        + (f"load {min(loads):.1f} to {max(loads):.1f}; " if loads else "load unknown; ")
-        + (f"also different: {', '.join(packages)}; " if packages else "")
-        + f"measured {days} at {', '.join(sorted({commit[:10] for c in all_conditions for commit in c.commits}))}."
+        f"Machine {', '.join(sorted(machines))}, threads {', '.join(sorted(threads))}; {load}; "
+        f"{others}measured {measured} at {', '.join(sorted(commits))}."
     )
 
 
-def line(r: Row) -> tuple[str, ...]:
-    values = ("-" if x is None else verdicts.format_value(x, r.unit) for x in (r.base_value, r.change_value))
-    minimum = "-" if r.minimum is None else f"{r.minimum * 100:g} %"
-    ratio, p = number(r.ratio, ".3f"), number(r.p, ".3f")
-    return r.case, r.quantity, *values, ratio, verdicts.format_interval(r.low, r.high), minimum, p, str(r.blocks), r.verdict
+def make_report_tables(records: Iterable[Record], results: Path) -> list[Comparison]:
+    """Return what a report shows of versions, from the records of single processes."""
+    single = [record for record in records if record.parsed.ranks == 1]
+    return make_tables(single, explanations.causes(results))
 
 
-def of_machine(records: Sequence[Record], results: Path) -> list[Comparison]:
-    """What a report shows of versions; of single processes."""
-    return comparisons([r for r in records if r.parsed.ranks == 1], explanations.causes(results))
-
-
-def comparisons(records: Iterable[Record], cause: Cause = _unexplained) -> list[Comparison]:
-    """A table for each version and the one before it, by machine and framework, where both have a case."""
-    return [table(rows, cause) for rows in successive(records)]
+def make_tables(records: Iterable[Record], find_cause: Cause = find_no_cause) -> list[Comparison]:
+    """Return a table for each version and the one before it, by machine and framework, where both have a case."""
+    return [make_table(rows, find_cause) for rows in compare_successive(records)]

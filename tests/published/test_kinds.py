@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
-from framebench.budget.max_batch.measure import Fit
 from framebench.claims.probed_record import Probed
 from framebench.devices.plans.planned import Planned
 from framebench.devices.releases.reported import Reported
 from framebench.explain.record import Explanation
 from framebench.ranks.prediction import Prediction
-from framebench.versions.bisected_record import Bisected
+from framebench.records.search import Fit
+from framebench.versions.bisection_record import Bisection
 from tests.processes import ROOT
 
 RESULTS = ROOT / "results"
@@ -25,7 +25,7 @@ KINDS: dict[str, type[BaseModel]] = {
     "explained": Explanation,
     "fits": Fit,
     "predicted": Prediction,
-    "bisected": Bisected,
+    "bisected": Bisection,
 }
 
 

@@ -14,7 +14,7 @@ from framebench.suite.case import UnknownCase
 from framebench.suite.hypothetical import named
 from framebench.suite.selectors import parse, select
 from framebench.versions import bisect
-from framebench.versions.bisected_record import Tried
+from framebench.versions.bisection_record import ReleaseResult
 from tests.processes import framebench
 from tests.user_model.small_file import written
 
@@ -95,11 +95,13 @@ def test_a_file_is_searched_for_the_release_that_changed_it(tmp_path: Path, monk
     """Its baseline is measured in each release, by records of its own."""
     measured = []
 
-    def tried(bench: bisect.Bench, release: str) -> Tried:
+    def tried(bench: bisect.ReleaseBench, release: str) -> ReleaseResult:
         measured.append((bench.case.id, bench.results.name))
-        return Tried(release=release, values=(100.0 if release < "2.13.0" else 150.0,) * 2, instrument="host.rss", versions={})
+        return ReleaseResult(
+            release=release, values=(100.0 if release < "2.13.0" else 150.0,) * 2, instrument="host.rss", versions={}
+        )
 
-    monkeypatch.setattr(bisect.Bench, "measure", tried)
+    monkeypatch.setattr(bisect.ReleaseBench, "measure", tried)
     monkeypatch.setattr(releases, "listed", lambda framework: ["2.12.0", "2.12.1", "2.13.0"])
     arguments = ["2.12.0", "2.13.0", str(written(tmp_path)), "--framework", "torch", "--results", str(tmp_path / "results")]
     done = framebench("versions", "bisect", *arguments, "--json")

@@ -9,9 +9,10 @@ import pytest
 
 from framebench.engine import releases
 from framebench.engine.environments import Environment, SetupError
+from framebench.records.pins import pinned_version
 from framebench.suite.selectors import parse
-from framebench.versions import bisect
-from framebench.versions.bisected_record import FLOOR, Bisected, Tried
+from framebench.versions import bisect, bisection_table
+from framebench.versions.bisection_record import FLOOR, Bisection, ReleaseResult
 from tests.handmade import made
 from tests.processes import framebench
 
@@ -20,20 +21,19 @@ JAX = ["0.9.0", "0.9.2", "0.10.0", "0.10.2"]
 CASE = "unet3d/jax/train/fp32/b4/tiny"
 
 
-def searched(values: Callable[[int], tuple[float, ...]], minimum: float = 0.01) -> tuple[Bisected, list[str]]:
+def searched(values: Callable[[int], tuple[float, ...]], minimum: float = 0.01) -> tuple[Bisection, list[str]]:
     """With the values that each release gives; none for one that cannot be measured."""
     asked: list[str] = []
 
-    def measure(release: str) -> Tried:
+    def measure(release: str) -> ReleaseResult:
         asked.append(release)
         found = values(RELEASES.index(release))
-        return Tried(release=release, values=found, instrument="host.rss", reason=None if found else "no such wheel")
+        return ReleaseResult(release=release, values=found, instrument="host.rss", reason=None if found else "no such wheel")
 
-    fields = bisect.search(RELEASES, measure, minimum)
-    return Bisected(framework="jax", case=CASE, quantity="peak", threshold=minimum, **fields), asked
+    return bisect.bisect_releases(parse(CASE), "peak", minimum, RELEASES, measure), asked
 
 
-@pytest.mark.parametrize("where", [1, 5, 11])
+@pytest.mark.parametrize("where", range(1, 12))
 @pytest.mark.parametrize("after", [129.0, 70.0])
 def test_the_first_release_that_changed_is_named_in_few_measurements(where: int, after: float) -> None:
     found, asked = searched(lambda i: (after,) * 2 if i >= where else (100.0,) * 2)
@@ -62,15 +62,18 @@ def test_a_noisy_release_before_the_change_is_not_named_and_not_ruled_out() -> N
     assert (found.first, found.last_unchanged, found.between) == ("1.7", "1.5", ("1.6",))
 
 
-def test_failed_releases_are_skipped_and_listed() -> None:
+def test_releases_that_fail_are_stepped_over_and_said() -> None:
     found, _ = searched(lambda i: () if i in (0, 1, 5, 6, 11) else (130.0,) if i >= 8 else (100.0,))
     assert (found.outcome, found.first, found.last_unchanged) == ("found", "1.8", "1.7")
     found, _ = searched(lambda i: () if i in (6, 7) else (130.0,) if i >= 7 else (100.0,))
     assert (found.outcome, found.between) == ("one of several", ("1.6", "1.7"))
     assert "1.6, 1.7 or 1.8" in found.answer
+    text = bisection_table.make_table(found).markdown()
+    assert text.count("| stepped over | no such wheel |") == 2
+    assert "+30.0%" in text
 
 
-def test_an_opposite_change_on_the_way_is_not_named() -> None:
+def test_a_change_to_the_other_side_on_the_way_is_not_the_one_looked_for() -> None:
     """As JAX 0.10.1 needs 2 % less for a small U-Net than 0.9.2, and 0.10.2 a third more."""
     found, _ = searched(lambda i: (136.0,) if i >= 9 else (97.7,) if i >= 3 else (100.0,))
     assert (found.first, found.last_unchanged) == ("1.9", "1.8")
@@ -86,25 +89,28 @@ def test_too_few_releases_that_run(alive: tuple[int, ...], said: str) -> None:
 
 
 def test_noise_has_a_floor_and_instruments_are_not_mixed() -> None:
-    one = Tried(release="1", values=(1000.0,), instrument="a")
-    near, other = Tried(release="2", values=(1000.9,), instrument="a"), Tried(release="3", values=(2000.0,), instrument="b")
+    one = ReleaseResult(release="1", values=(1000.0,), instrument="a")
+    near, other = (
+        ReleaseResult(release="2", values=(1000.9,), instrument="a"),
+        ReleaseResult(release="3", values=(2000.0,), instrument="b"),
+    )
     assert near.noise == FLOOR
     assert near.changed(one, FLOOR) is False
     assert other.changed(one, 0.01) is None
 
 
-def bench(folder: Path) -> bisect.Bench:
-    return bisect.Bench(parse(CASE), "peak", "s", folder, lambda _: None)
+def bench(folder: Path) -> bisect.ReleaseBench:
+    return bisect.ReleaseBench(parse(CASE), "peak", "s", folder, lambda _: None)
 
 
-def test_an_interrupted_search_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_interrupted_search_has_measured_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first search dies in its third release, the second begins there."""
     asked: list[str] = []
 
     class Interrupted(Exception):
         pass
 
-    def fill(self: bisect.Bench, arm: bisect.Arm, run: bisect.Run) -> None:
+    def fill(self: bisect.ReleaseBench, arm: bisect.Arm, run: bisect.Run) -> None:
         release = arm.environment.version
         asked.append(release)
         if len(asked) == 3:
@@ -119,11 +125,11 @@ def test_an_interrupted_search_resumes(tmp_path: Path, monkeypatch: pytest.Monke
 
         return provenance.machine_name()
 
-    monkeypatch.setattr(bisect.Bench, "fill", fill)
+    monkeypatch.setattr(bisect.ReleaseBench, "fill", fill)
     four = ["1.0", "1.1", "1.2", "1.3", "1.4"]
     with pytest.raises(Interrupted):
-        bisect.bisect(bench(tmp_path), four, 0.01)
-    found = bisect.bisect(bench(tmp_path), four, 0.01)
+        bench(tmp_path).bisect(four, 0.01)
+    found = bench(tmp_path).bisect(four, 0.01)
     assert (found.outcome, found.first) == ("found", "1.3")
     assert asked == ["1.0", "1.4", "1.2", "1.2", "1.3"]
 
@@ -132,16 +138,16 @@ def test_a_release_that_cannot_be_installed_has_its_reason(tmp_path: Path, monke
     def refused(*_: object) -> None:
         raise SetupError("pip ended with exit code 1; the end of log:\nERROR: No matching distribution")
 
-    monkeypatch.setattr(bisect.Bench, "fill", refused)
+    monkeypatch.setattr(bisect.ReleaseBench, "fill", refused)
     assert bench(tmp_path).measure("1.0").reason == "cannot be installed: ERROR: No matching distribution"
 
 
 def test_failed_records_are_no_values() -> None:
     fine = made("fp32", 100, 1.0)
     wrong = fine.model_copy(update={"status": "crashed", "reason": "AttributeError"})
-    assert bisect.tried("1", [fine, fine], "peak").values == (100.0, 100.0)
-    assert bisect.tried("1", [fine, wrong], "peak").reason == "crashed: AttributeError"
-    assert bisect.tried("1", [fine], "instructions").reason == "no instructions could be read here"
+    assert bisect.make_result("1", [fine, fine], "peak").values == (100.0, 100.0)
+    assert bisect.make_result("1", [fine, wrong], "peak").reason == "crashed: AttributeError"
+    assert bisect.make_result("1", [fine], "instructions").reason == "no instructions could be read here"
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -172,16 +178,27 @@ def test_an_environment_is_removed_unless_it_is_kept(
             releases.known("jax", "0.1.0")
 
 
+def test_a_pinned_release_is_the_environment_of_every_other_command() -> None:
+    found = releases.described("jax", pinned_version("jax"))
+    assert found == releases.environments.describe("jax")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["tensorflow", "0.9.2", "0.10.2", CASE], "frameworks: torch, jax, jittor"),
         (["jax", "0.10.2", "0.9.2", CASE], "the older release comes first"),
+        (["jax", "0.9.2", "0.9.2", CASE], "the older release comes first"),
         (["jax", "0.9.7", "0.10.2", CASE], "the nearest: 0.9.2, 0.10.0"),
+        (["jax", "0.9.0", "newest", CASE], "the nearest: 0.10.0, 0.10.2"),
+        (["jax", "0.1", "0.10.2", CASE], "the nearest: 0.9.0, 0.9.2"),
         (["torch", "0.9.0", "0.9.2", CASE], "a case of jax, not of torch"),
+        (["jax", "0.9.0", "0.9.2", "unet3d/jax/train/nothing/b4/tiny"], "fp32"),
+        (["jax", "0.9.0", "0.9.2", CASE, "--threshold", "0.01%"], "at least 0.1%"),
         (["torch", "0.9.0", "0.9.2", "transformer/torch/train/ddp/b4x2/tiny"], "a single process"),
     ],
 )
-def test_invalid_arguments_end_with_a_hint(
+def test_mistakes_are_answered_in_a_sentence(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(releases, "listed", lambda framework: JAX)
@@ -209,14 +226,16 @@ def test_the_list_of_pip_is_read_oldest_first(monkeypatch: pytest.MonkeyPatch) -
 def test_the_command_answers_by_json_and_exit_code(
     newest: float | None, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def measure(self: bisect.Bench, release: str) -> Tried:
+    def measure(self: bisect.ReleaseBench, release: str) -> ReleaseResult:
         value = newest if release == "0.10.2" else 100.0
-        return Tried(release=release, values=() if newest is None or value is None else (value, value), instrument="host.rss")
+        return ReleaseResult(
+            release=release, values=() if newest is None or value is None else (value, value), instrument="host.rss"
+        )
 
     monkeypatch.setattr(releases, "listed", lambda framework: JAX)
-    monkeypatch.setattr(bisect.Bench, "measure", measure)
+    monkeypatch.setattr(bisect.ReleaseBench, "measure", measure)
     done = framebench("versions", "bisect", "--framework", "jax", "0.9.0", "0.10.2", CASE, "--json", "--results", str(tmp_path))
     assert done.returncode == code, done.stderr
-    found = Bisected.model_validate_json(done.stdout)
+    found = Bisection.model_validate_json(done.stdout)
     assert found.first == ("0.10.2" if code == 0 else None)
     assert {t.release for t in found.tried} <= set(JAX)

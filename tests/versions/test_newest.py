@@ -17,11 +17,11 @@ from framebench.records.pins import pinned_version
 from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.versions import newest
-from framebench.versions.newest import Pair, verdict
+from framebench.versions.newest import ReleasePair, judge_newest
 from tests.processes import framebench
 from tests.rounds import Change, broken, changed, larger, originals, rounds, times, unchanged
 
-PAIR = Pair("jax", "0.9.2", "0.10.2")
+PAIR = ReleasePair("jax", "0.9.2", "0.10.2")
 NEXT = {"torch": "99.0.0", "jax": "99.0.1", "jittor": "99.0.2"}  # releases that no pin has
 
 
@@ -39,7 +39,7 @@ def sides(count: int = 5, change: Change = unchanged) -> tuple[list[Record], lis
         (["2.14.0+cpu", "2.14.0+cu130"], "2.14.0"),
     ],
 )
-def test_builds_of_a_release_are_ignored(listed: list[str], found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_release_is_none_of_its_builds(listed: list[str], found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releases, "listed", lambda framework: listed)
     assert releases.newest("torch") == found
 
@@ -49,7 +49,7 @@ def test_builds_of_a_release_are_ignored(listed: list[str], found: str, monkeypa
     [("0.9.2", "0.10.0", False), ("0.10.2", "0.10.2", True), ("0.10.2", "0.9.2", True), ("1.3.11.0", "1.3.9.14", True)],
 )
 def test_releases_are_ordered_by_version_and_not_by_letter(pinned: str, index: str, current: bool) -> None:
-    assert Pair("jax", pinned, index).current is current
+    assert ReleasePair("jax", pinned, index).is_current is current
 
 
 @pytest.mark.parametrize(
@@ -64,25 +64,31 @@ def test_releases_are_ordered_by_version_and_not_by_letter(pinned: str, index: s
         (lambda r, number: changed(broken(r, number), versions={}), "broken", 1),  # it died before it could tell its version
     ],
 )
-def test_verdicts_on_the_newest_release(change: Change, outcome: str, code: int) -> None:
-    found = verdict(PAIR, *sides(change=change))
-    assert (found.outcome, found.code) == (outcome, code), found.said
-    assert found.said.startswith("jax 0.10.2 against 0.9.2: ")
+def test_verdicts(change: Change, outcome: str, code: int) -> None:
+    found = judge_newest(PAIR, *sides(change=change))
+    assert (found.outcome, found.exit_code) == (outcome, code), found.answer
+    assert found.answer.startswith("jax 0.10.2 against 0.9.2: ")
 
 
-def test_a_case_that_failed_before_is_no_regression() -> None:
+def test_what_fails_under_the_pinned_release_too_is_no_news() -> None:
     pinned, now = sides()
     failed_before, fails_now = ([broken(r, 0) for r in side] for side in (pinned, now))
-    assert verdict(PAIR, failed_before, fails_now).code == 0
-    assert verdict(PAIR, pinned, fails_now).outcome == "broken"
-    assert verdict(PAIR, failed_before, now).code == 0, "repaired"
+    assert judge_newest(PAIR, failed_before, fails_now).exit_code == 0
+    assert judge_newest(PAIR, pinned, fails_now).outcome == "broken"
+    assert judge_newest(PAIR, failed_before, now).exit_code == 0, "repaired"
 
 
 def test_too_little_to_judge_is_undecided_and_does_not_pass() -> None:
     pinned, now = ([r.model_copy(update={"peaks": {}}) for r in side] for side in sides(2))
-    found = verdict(PAIR, pinned, now)
-    assert (found.outcome, found.code) == ("undecided", 3)
-    assert verdict(PAIR, [], []).outcome == "undecided"
+    found = judge_newest(PAIR, pinned, now)
+    assert (found.outcome, found.exit_code) == ("undecided", 3)
+    assert judge_newest(PAIR, [], []).outcome == "undecided"
+
+
+def test_a_threshold_is_the_least_that_matters() -> None:
+    found = sides(change=lambda r, number: larger(r, 1.05))
+    assert judge_newest(PAIR, *found, 0.04).outcome == "regression"
+    assert judge_newest(PAIR, *found, 0.3).outcome == "same"
 
 
 @pytest.fixture
@@ -171,6 +177,15 @@ def test_a_release_that_cannot_be_installed_fails_and_the_others_are_judged(
     assert done.returncode == 1
     assert [a["outcome"] for a in json.loads(done.stdout)] == ["cannot be installed", "same", "current"]
     assert "99.0.2 cannot be installed: pip ended with exit code 1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(["tensorflow"], "frameworks: torch, jax, jittor"), (["jax", "--threshold", "many"], "for instance 5%")]
+)
+def test_mistakes_are_answered_in_a_sentence(words: list[str], said: str, index: dict[str, str], tmp_path: Path) -> None:
+    done = framebench("versions", "newest", *words, "--results", str(tmp_path))
+    assert done.returncode == 2
+    assert said in done.stderr
 
 
 def test_an_index_that_does_not_answer_is_no_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,10 @@ import pytest
 from framebench.devices.plans import store
 from framebench.devices.releases import table
 from framebench.suite.case import Case
-from framebench.versions import bisect
+from framebench.versions import bisect, bisection_table
 from framebench.versions import planned as of_plans
-from tests.devices.made import CASE, planned
+from framebench.versions.bisection_record import ReleaseResult
+from tests.devices.made import CASE, MIB, planned
 from tests.devices.tables.test_table import H100, larger
 from tests.processes import framebench
 
@@ -34,7 +35,18 @@ def test_releases_stand_side_by_side_in_their_order() -> None:
     assert not list(table.of_releases([planned()], H100))
 
 
-def test_cached_predictions_of_releases_are_shown(kept: Path) -> None:
+def test_what_a_simulation_has_of_another_release_is_said() -> None:
+    case, rules = CASE.replace("/jax/", "/torch/"), "The allocator is PyTorch 2.13's."
+    simulated = {"case": case, "framework": "torch", "source": "allocator.simulated", "parts": {"allocated": 11 * MIB}}
+    pair = [planned(framework_version=v, notes=n, **simulated) for v, n in (("2.12.1", (rules,)), ("2.13.0", ()))]
+    (shown,) = table.of_releases(pair, H100)
+    assert shown.title.startswith("Releases of PyTorch")
+    assert rules in shown.caption
+    assert "compiler" not in shown.caption
+    assert [row[-1] for row in shown.rows] == ["+0.00%"]
+
+
+def test_what_releases_planned_is_shown_and_not_planned_again(kept: Path) -> None:
     asked = [word for version in ("0.9.0", "0.9.2") for word in ("--version", version)]
     told = framebench(
         "versions", "run", "--framework", "jax", CASE, "--device", "h100-80gb", *asked, "--results", str(kept)
@@ -46,15 +58,43 @@ def test_cached_predictions_of_releases_are_shown(kept: Path) -> None:
     assert "Releases of JAX by what they plan" in report.stdout
 
 
-def test_bisect_finds_the_release_by_predictions(kept: Path) -> None:
-    tried = of_plans.measure(CASE, "h100-80gb", kept)
-    answer = bisect.answer_of(Case.of(CASE), "peak", 0.01, list(SIZES), tried)
+def test_the_release_is_named_by_its_plan(kept: Path) -> None:
+    tried = of_plans.PlanBench(CASE, "h100-80gb", kept).measure
+    answer = bisect.bisect_releases(Case.of(CASE), "peak", 0.01, list(SIZES), tried)
     assert (answer.outcome, answer.first, answer.last_unchanged) == ("found", "0.9.2", "0.9.1")
     assert {one.instrument for one in answer.tried} == {"compiler.plan"}
 
 
-def test_bisect_skips_a_release_without_a_prediction(kept: Path) -> None:
+def test_a_bisection_by_plans_says_so() -> None:
+    answer = bisect.bisect_releases(
+        Case.of(CASE), "peak", 0.01, ["0.9.0"], lambda name: ReleaseResult(release=name), "h100-80gb"
+    )
+    shown = bisection_table.make_table(answer)
+    assert shown.title.endswith(f"{CASE} on one h100-80gb")
+    assert "planned, not measured" in shown.caption
+
+
+def test_a_release_without_a_plan_is_stepped_over(kept: Path) -> None:
     why = {"outcome": "not planned", "reason": "XLA cannot compile it", "peak_bytes": None, "parts": {}}
     store.write(kept, planned(framework_version="0.9.1", **why))
-    answer = bisect.answer_of(Case.of(CASE), "peak", 0.01, list(SIZES), of_plans.measure(CASE, "h100-80gb", kept))
+    answer = bisect.bisect_releases(
+        Case.of(CASE), "peak", 0.01, list(SIZES), of_plans.PlanBench(CASE, "h100-80gb", kept).measure
+    )
     assert (answer.outcome, answer.first, answer.between) == ("one of several", "0.9.2", ("0.9.1",))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("versions", "run", "--framework", "torch", CASE, "--device", "h100-80gb"), "name some by --version"),
+        (("versions", "run", "--framework", "jittor", CASE, "--device", "h100-80gb", "--version", "1"), "of jax and torch"),
+        (("versions", "run", "--framework", "jax", "--device", "h100-80gb", "--version", "0.9.2"), "which cases?"),
+        (("versions", "run", "--framework", "jax", CASE, "--device", "h100", "--version", "0.9.2"), "the nearest is h100-80gb"),
+        (("report", "--device", "tpu-v5e"), "predict first: framebench predict CASES --device tpu-v5e"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    told = framebench(*words, "--results", str(tmp_path))
+    assert told.returncode in (1, 2)
+    assert said in " ".join(told.stderr.split())
+    assert "Traceback" not in told.stderr

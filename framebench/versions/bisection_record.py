@@ -1,4 +1,4 @@
-"""What a bisection over the releases of a framework found, as `framebench versions bisect --json` says it."""
+"""What a bisection over the releases of a framework found, as `framebench versions bisect --json` prints it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pydantic import Field
 
 from framebench.records.record import Part
 
-# equal work repeats to this share in fresh processes: a smaller difference is none, however calm the processes were
+# Equal work repeats to this share in fresh processes: a smaller difference is none, however calm the processes were.
 FLOOR = 0.001
 
 
-class Tried(Part):
+class ReleaseResult(Part):
     """One release: a value (bytes, or instructions of a step) from each of its fresh processes, or why there is none."""
 
     release: str
@@ -24,23 +24,27 @@ class Tried(Part):
 
     @property
     def value(self) -> float | None:
+        """Return the median over the processes."""
         return median(self.values) if self.values else None
 
     @property
     def noise(self) -> float:
-        """How far its own processes lie apart, as a share of the smallest value; at least FLOOR."""
+        """Return how far its own processes lie apart, as a share of the smallest value; at least FLOOR."""
         least = min(self.values, default=0)
-        return max(FLOOR, (max(self.values) - least) / least if least else 0.0)
+        if not least:
+            return FLOOR
+        return max(FLOOR, (max(self.values) - least) / least)
 
-    def change(self, base: Tried) -> float | None:
-        """Relative to the base; None where either has no value, or two instruments read them."""
+    def change(self, base: ReleaseResult) -> float | None:
+        """Return the change relative to the base; None if either has no value, or two instruments read them."""
         if not self.value or not base.value or self.instrument != base.instrument:
             return None
         return self.value / base.value - 1
 
-    def changed(self, base: Tried, minimum: float) -> bool | None:
-        """Whether the value differs from the base's by more than `minimum`; None where noise is larger than what is asked."""
-        change, noise = self.change(base), max(self.noise, base.noise)
+    def changed(self, base: ReleaseResult, minimum: float) -> bool | None:
+        """Return whether the value differs by more than `minimum`; None if noise is larger than that."""
+        change = self.change(base)
+        noise = max(self.noise, base.noise)
         if change is None:
             return None
         if abs(change) > max(minimum, noise):
@@ -48,7 +52,7 @@ class Tried(Part):
         return False if noise <= minimum else None
 
 
-class Bisected(Part):
+class Bisection(Part):
     """`first` is the first release that changed against the oldest one tried that runs, unless `between` has others."""
 
     framework: str
@@ -61,4 +65,4 @@ class Bisected(Part):
     first: str | None = None
     last_unchanged: str | None = None
     between: tuple[str, ...] = ()  # stepped over, each of which may be the first
-    tried: tuple[Tried, ...]  # in the order of trying
+    tried: tuple[ReleaseResult, ...]  # in the order of trying
