@@ -24,18 +24,19 @@ def doctor(
     """Check this machine, and how wrong its measurements may be. Later records carry the result."""
     from framebench.doctor import measure as examine
 
-    findings = examine.findings(env)
+    findings = examine.check_machine(env)
     if calibrate:
         with measuring(results):
-            measured = examine.calibration(say=say, env=env)
+            measured = examine.calibrate(say=say, env=env)
             examine.save(measured, results)
         findings += measured
     if as_json:
-        typer.echo(json.dumps([f._asdict() for f in findings], indent=1))
+        typer.echo(json.dumps([finding._asdict() for finding in findings], indent=1))
     else:
         for finding in findings:
-            out.print(f"{'ok ' if finding.passed else 'NO '} {finding.check}: {finding.detail}", markup=False, highlight=False)
-    raise typer.Exit(0 if all(f.passed or f.optional for f in findings) else 1)
+            mark = "ok " if finding.passed else "NO "
+            out.print(f"{mark} {finding.check}: {finding.detail}", markup=False, highlight=False)
+    raise typer.Exit(any(not finding.passed and not finding.optional for finding in findings))
 
 
 @dev.command()

@@ -8,14 +8,14 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from framebench.engine import environments
 from framebench.instruments import nvml
 from framebench.strategies.strategy import FRAMEWORKS
 
 LOOK_S = 60.0
-# what an interpreter has, by its packages' files: torch's build says its CUDA, jax gets it from a plug-in
+# Prints what an interpreter has, by its packages' files: torch's build says its CUDA, jax gets it from a plug-in.
 LOOK = """
 import importlib.metadata, importlib.util, json, pathlib, re
 
@@ -44,17 +44,29 @@ class Need(NamedTuple):
     detail: str
 
 
-def needs(pythons: dict[str, Path]) -> list[Need]:
-    """Driver and device first; then what each framework's interpreter must have. Jittor compiles, and so needs a compiler."""
-    all_needs = [driver(), device()]
+class Packages(TypedDict, total=False):
+    """What LOOK prints: versions of packages, None for one that is not installed."""
+
+    torch: str | None
+    jax: str | None
+    jittor: str | None
+    nvml: str | None
+    torch_cuda: str | None
+    jax_plugins: list[str]
+
+
+def list_needs(pythons: dict[str, Path]) -> list[Need]:
+    """Return driver and device first; then what each framework's interpreter must have."""
+    needs = [check_driver(), check_device()]
+    checks = {"torch": check_torch, "jax": check_jax, "jittor": check_jittor}
     for framework in FRAMEWORKS:
         if framework in pythons:
-            all_needs += {"torch": torch, "jax": jax, "jittor": jittor}[framework](look(pythons[framework]))
-    return all_needs
+            needs += checks[framework](look(pythons[framework]))
+    return needs
 
 
-def look(python: Path) -> dict[str, object]:
-    """What LOOK prints there; empty where there is no such interpreter."""
+def look(python: Path) -> Packages:
+    """Return what LOOK prints there; nothing where there is no such interpreter."""
     try:
         done = subprocess.run([str(python), "-c", LOOK], capture_output=True, text=True, timeout=LOOK_S, check=True)
         return json.loads(done.stdout.splitlines()[-1])
@@ -62,8 +74,8 @@ def look(python: Path) -> dict[str, object]:
         return {}
 
 
-def driver() -> Need:
-    """By the error that NVML gives: no library, no driver loaded, or no permission."""
+def check_driver() -> Need:
+    """Check by the error that NVML gives: no library, no driver loaded, or no permission."""
     what = "CUDA: driver and NVML"
     try:
         import pynvml
@@ -77,56 +89,73 @@ def driver() -> Need:
         return Need(what, False, f"NVML says: {error}; install NVIDIA's driver, or give the container the card")
 
 
-def device() -> Need:
+def check_device() -> Need:
+    """Check whether there is a GPU that may be used."""
     what = "CUDA: device"
-    if not (names := nvml.gpus()):
+    names = nvml.gpus()
+    if not names:
         return Need(what, False, "no card: everything runs on the CPU, and cells that need a GPU become `unsupported`")
     if nvml.card() is None:
         return Need(what, False, f"{', '.join(names)}, but CUDA_VISIBLE_DEVICES names none of them")
     return Need(what, True, ", ".join(names))
 
 
-def torch(has: dict[str, object]) -> list[Need]:
+def check_torch(packages: Packages) -> list[Need]:
+    """Check whether PyTorch is a build for CUDA."""
     what = "CUDA: torch"
-    if not has.get("torch"):
+    version = packages.get("torch")
+    if not version:
         return [Need(what, False, "torch is not installed in this environment")]
-    if not has["torch_cuda"]:
-        return [Need(what, False, f"torch {has['torch']} is a build for the CPU; one for CUDA is needed")]
-    return [Need(what, True, f"torch {has['torch']}, built for CUDA {has['torch_cuda']}")]
+    cuda = packages.get("torch_cuda")
+    if not cuda:
+        return [Need(what, False, f"torch {version} is a build for the CPU; one for CUDA is needed")]
+    return [Need(what, True, f"torch {version}, built for CUDA {cuda}")]
 
 
-def jax(has: dict[str, object]) -> list[Need]:
+def check_jax(packages: Packages) -> list[Need]:
+    """Check whether JAX has a plug-in for CUDA."""
     what = "CUDA: jax"
-    if not has.get("jax"):
+    version = packages.get("jax")
+    if not version:
         return [Need(what, False, "jax is not installed in this environment")]
-    if not has["jax_plugins"]:
-        return [Need(what, False, f"jax {has['jax']} has no plug-in for CUDA (jax-cuda12-plugin or jax-cuda13-plugin)")]
-    return [Need(what, True, f"jax {has['jax']} with {has['jax_plugins'][0]}")]  # type: ignore[index]
+    plugins = packages.get("jax_plugins")
+    if not plugins:
+        return [Need(what, False, f"jax {version} has no plug-in for CUDA (jax-cuda12-plugin or jax-cuda13-plugin)")]
+    return [Need(what, True, f"jax {version} with {plugins[0]}")]
 
 
-def jittor(has: dict[str, object]) -> list[Need]:
-    if not has.get("jittor"):
+def check_jittor(packages: Packages) -> list[Need]:
+    """Check what Jittor needs: it compiles, and so needs a compiler."""
+    if not packages.get("jittor"):
         return [Need("CUDA: jittor", False, "jittor is not installed in this environment")]
-    return [compiler(), cudnn()]
+    return [check_compiler(), check_cudnn()]
 
 
-def compiler() -> Need:
-    """Jittor 1.3.11.0 is C++14; CUDA 13's headers need C++17, and it reads a device field that CUDA 13 no longer has."""
-    what, path = "CUDA: nvcc for jittor", environments.nvcc() or shutil.which("nvcc")
+def check_compiler() -> Need:
+    """Check the release of nvcc.
+
+    Jittor 1.3.11.0 is C++14; CUDA 13's headers need C++17, and it reads a device field that CUDA 13 no longer has.
+    """
+    what = "CUDA: nvcc for jittor"
+    path = environments.nvcc() or shutil.which("nvcc")
     if not path:
         return Need(what, False, "no nvcc on the path or in /usr/local/cuda: Jittor compiles its kernels with it (CUDA 12.2)")
     version_text = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
     release = re.search(r"release (\d+)\.(\d+)", version_text)
     if release is None:
         return Need(what, False, f"{path} does not say its release")
-    number = f"{path}, CUDA {release[1]}.{release[2]}"
-    return Need(what, int(release[1]) < 13, number + ("; Jittor 1.3.11.0 should not build with 13" * (int(release[1]) >= 13)))
+    detail = f"{path}, CUDA {release[1]}.{release[2]}"
+    if int(release[1]) >= 13:
+        return Need(what, False, f"{detail}; Jittor 1.3.11.0 should not build with 13")
+    return Need(what, True, detail)
 
 
-def cudnn() -> Need:
-    what, library = "CUDA: cuDNN 8 for jittor", ctypes.util.find_library("cudnn")
+def check_cudnn() -> Need:
+    """Check whether cuDNN 8 is among the system's libraries."""
+    what = "CUDA: cuDNN 8 for jittor"
+    library = ctypes.util.find_library("cudnn")
     if library is None:
         return Need(what, False, "no libcudnn among the system's libraries; Jittor links cuDNN 8")
-    return Need(
-        what, library.endswith(".so.8"), library if library.endswith(".8") else f"{library}: Jittor names cuDNN 8's files"
-    )
+    if library.endswith(".so.8"):
+        return Need(what, True, library)
+    return Need(what, False, f"{library}: Jittor names cuDNN 8's files")

@@ -12,7 +12,7 @@ import psutil
 
 from framebench.doctor import cuda_check
 from framebench.engine import environments, installed
-from framebench.engine.environments import SetupError
+from framebench.engine.environments import Environment, SetupError
 from framebench.instruments.host import MALLOC_ENV, HostPeak
 from framebench.records import provenance
 from framebench.records.store import calibration_file
@@ -33,88 +33,129 @@ class Finding(NamedTuple):
     optional: bool = False
 
 
-def findings(env: str | None = None) -> list[Finding]:
-    """What the machine has; with `env` (see installed.py) what that interpreter has."""
-    all_findings = [_hardware(), _host_peak(), git()]
+def check_machine(env: str | None = None) -> list[Finding]:
+    """Return what the machine has; with `env` (see installed.py) what that interpreter has."""
+    findings = [describe_hardware(), check_host_peak(), check_git()]
     if env is None:
-        all_findings += [*map(tools, FRAMEWORKS), *map(environment, FRAMEWORKS)]
-        pythons = {f: environments.describe(f).python for f in FRAMEWORKS}
+        findings += [check_tools(framework) for framework in FRAMEWORKS]
+        findings += [check_environment(framework) for framework in FRAMEWORKS]
+        pythons = {framework: environments.describe(framework).python for framework in FRAMEWORKS}
     else:
         pythons = dict.fromkeys(FRAMEWORKS, installed.interpreter(env))
-    return all_findings + [Finding(need.what, need.there, need.detail, optional=True) for need in cuda_check.needs(pythons)]
+    for need in cuda_check.list_needs(pythons):
+        findings.append(Finding(need.what, need.there, need.detail, optional=True))
+    return findings
 
 
-def calibration(say: environments.Say = lambda _: None, env: str | None = None) -> list[Finding]:
-    """How wrong measurements made here and now may be: known sizes and lengths through the whole harness, everywhere."""
-    all_findings = [*interference()]
-    built = [e for f in FRAMEWORKS if environments.built(e := environments.describe(f))]
-    for ready in installed.ready(FRAMEWORKS, env, say).values() if env else built:
-        framework = ready.framework
-        say(f"known sizes and lengths in {ready.name}")
-        try:
-            printed = environments.run_module(ready, WORKER, framework, OMP_NUM_THREADS="1", **MALLOC_ENV)
-        except SetupError as error:  # such as a Jittor that cannot be built for the card
-            all_findings.append(Finding(f"{framework}: calibration", False, str(error).splitlines()[-1]))
-            continue
-        for what, figure in json.loads(printed.splitlines()[-1]).items():
-            limit = LIMITS[what.split()[-1] if what.split()[-1] in LIMITS else "lost"]
-            detail = f"{figure:+.2%}, allowed {limit:.0%}"
-            all_findings.append(Finding(f"{framework}: {what}", abs(figure) <= limit, detail, figure, "relative"))
+def say_nothing(message: object) -> None:
+    """Show no progress."""
+
+
+def calibrate(say: environments.Say = say_nothing, env: str | None = None) -> list[Finding]:
+    """Return how wrong measurements made here and now may be: known sizes and lengths go through the whole harness."""
+    findings = measure_interference()  # before this command works itself
+    if env:
+        ready = list(installed.ready(FRAMEWORKS, env, say).values())
+    else:
+        described = [environments.describe(framework) for framework in FRAMEWORKS]
+        ready = [environment for environment in described if environments.built(environment)]
+    for environment in ready:
+        say(f"known sizes and lengths in {environment.name}")
+        findings += calibrate_in(environment)
     if env is None and environments.built(environments.describe("torch")):
         say("the harness's step against a loop written by hand")
-        all_findings.append(overhead())
-    return all_findings
+        findings.append(measure_overhead())
+    return findings
 
 
-def overhead() -> Finding:
+def calibrate_in(environment: Environment) -> list[Finding]:
+    """Return how wrong the instruments are in a framework's environment."""
+    framework = environment.framework
+    try:
+        printed = environments.run_module(environment, WORKER, framework, OMP_NUM_THREADS="1", **MALLOC_ENV)
+    except SetupError as error:  # such as a Jittor that cannot be built for the GPU
+        return [Finding(f"{framework}: calibration", False, str(error).splitlines()[-1])]
+    findings = []
+    for what, figure in json.loads(printed.splitlines()[-1]).items():
+        quantity = what.split()[-1]
+        limit = LIMITS[quantity if quantity in ("bias", "spread") else "lost"]
+        detail = f"{figure:+.2%}, allowed {limit:.0%}"
+        findings.append(Finding(f"{framework}: {what}", abs(figure) <= limit, detail, figure, "relative"))
+    return findings
+
+
+def measure_overhead() -> Finding:
+    """Return what the harness adds to a step."""
     printed = environments.run_module(environments.ensure("torch"), OVERHEAD, "15", OMP_NUM_THREADS="1")
-    c = json.loads(printed.splitlines()[-1])
-    detail = f"{c['ratio']:.3f} [{c['low']:.3f}, {c['high']:.3f}], allowed {LIMITS['overhead']}"
-    return Finding("harness / hand-written loop", c["low"] <= LIMITS["overhead"], detail, c["ratio"], "ratio")
+    comparison = json.loads(printed.splitlines()[-1])
+    ratio, low, high = comparison["ratio"], comparison["low"], comparison["high"]
+    limit = LIMITS["overhead"]
+    detail = f"{ratio:.3f} [{low:.3f}, {high:.3f}], allowed {limit}"
+    return Finding("harness / hand-written loop", low <= limit, detail, ratio, "ratio")
 
 
-def interference() -> list[Finding]:
-    """What else the machine is doing now, and how much time its host takes away; the load average would still tell of what has
-    ended."""
+def measure_interference() -> list[Finding]:
+    """Return what else the machine is doing now, and how much time its host takes away.
+
+    Not by the load average, which would still count what has ended.
+    """
     shares = psutil.cpu_times_percent(1.0)
-    shares_by_name = {"busy": 1 - shares.idle / 100, "steal": getattr(shares, "steal", 0.0) / 100}
-    names = {"busy": "cores busy with other things", "steal": "time stolen by the host"}
+    busy = 1 - shares.idle / 100
+    stolen = getattr(shares, "steal", 0.0) / 100  # which not every kernel tells
     return [
-        Finding(names[what], share <= LIMITS[what], f"{share:.1%}, allowed {LIMITS[what]:.0%}", share, "relative")
-        for what, share in shares_by_name.items()
+        judge_share("cores busy with other things", busy, LIMITS["busy"]),
+        judge_share("time stolen by the host", stolen, LIMITS["steal"]),
     ]
 
 
-def save(all_findings: list[Finding], results: Path) -> Path:
-    """Kept beside the records: every later record of this machine carries the summary."""
+def judge_share(check: str, share: float, limit: float) -> Finding:
+    """Return whether a share is within its limit."""
+    return Finding(check, share <= limit, f"{share:.1%}, allowed {limit:.0%}", share, "relative")
+
+
+def save(findings: list[Finding], results: Path) -> Path:
+    """Write the findings next to the records: every later record of this machine carries the summary."""
     path = calibration_file(results)
     path.parent.mkdir(parents=True, exist_ok=True)
-    failed = [f.check for f in all_findings if not f.passed]
-    summary = {"measured_at": datetime.now(UTC).isoformat(timespec="seconds"), "passed": not failed, "failed": failed}
-    figures = {f.check: f.figure for f in all_findings}
-    path.write_text(json.dumps(summary | {"figures": figures}, indent=1) + "\n")
+    failed = [finding.check for finding in findings if not finding.passed]
+    summary = {
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "passed": not failed,
+        "failed": failed,
+        "figures": {finding.check: finding.figure for finding in findings},
+    }
+    path.write_text(json.dumps(summary, indent=1) + "\n")
     return path
 
 
-def _hardware() -> Finding:
-    h = provenance.hardware()
-    return Finding("machine", True, f"{h['cpu']}, {h['cores']} cores, {h['memory_bytes'] / 2**20:,.0f} MiB, {h['system']}")
+def describe_hardware() -> Finding:
+    """Return what the machine is."""
+    hardware = provenance.hardware()
+    memory = f"{hardware['memory_bytes'] / 2**20:,.0f} MiB"
+    return Finding("machine", True, f"{hardware['cpu']}, {hardware['cores']} cores, {memory}, {hardware['system']}")
 
 
-def _host_peak() -> Finding:
-    ok = HostPeak.available()
-    return Finding(
-        "host.rss instrument", ok, "/proc/self/clear_refs can be written" if ok else "needs Linux's /proc/self/clear_refs"
-    )
+def check_host_peak() -> Finding:
+    """Return whether the kernel can reset a process's peak."""
+    is_available = HostPeak.available()
+    detail = "/proc/self/clear_refs can be written" if is_available else "needs Linux's /proc/self/clear_refs"
+    return Finding("host.rss instrument", is_available, detail)
 
 
-def git() -> Finding:
+def check_git() -> Finding:
+    """Return whether records can say which code measured them."""
     commit = provenance.commit()
-    detail = f"commit {commit[:10]}" if commit else "no git commit: records cannot say which code measured them"
-    return Finding("git", commit is not None, detail if shutil.which("git") else "git is not installed")
+    if not shutil.which("git"):
+        detail = "git is not installed"
+    elif commit:
+        detail = f"commit {commit[:10]}"
+    else:
+        detail = "no git commit: records cannot say which code measured them"
+    return Finding("git", commit is not None, detail)
 
 
-def tools(framework: str) -> Finding:
+def check_tools(framework: str) -> Finding:
+    """Return whether a framework's environment can be built."""
     try:
         environments.check_tools(framework)
     except SetupError as error:
@@ -122,10 +163,10 @@ def tools(framework: str) -> Finding:
     return Finding(f"tools for {framework}", True, "present")
 
 
-def environment(framework: str) -> Finding:
-    framework_environment = environments.describe(framework)
-    if environments.built(framework_environment):
-        return Finding(f"environment {framework_environment.name}", True, str(framework_environment.python.parent.parent))
-    return Finding(
-        f"environment {framework_environment.name}", False, f"not built yet: framebench setup {framework}", optional=True
-    )
+def check_environment(framework: str) -> Finding:
+    """Return whether a framework's environment is built."""
+    environment = environments.describe(framework)
+    check = f"environment {environment.name}"
+    if environments.built(environment):
+        return Finding(check, True, str(environment.python.parent.parent))
+    return Finding(check, False, f"not built yet: framebench setup {framework}", optional=True)

@@ -23,22 +23,23 @@ from framebench.suite.selectors import parse
 from framebench.worker.worker import timed_step
 
 CASE = "transformer/torch/train/fp32/b4/cpu"
+WARM_UP = 3  # rounds that do not count
 
 
-def _bare_loop(adapter: Adapter) -> Callable[[], float]:
-    """A training step as anyone writes it, and its seconds."""
+def make_bare_step(adapter: Adapter) -> Callable[[], float]:
+    """Return a training step as anyone writes it, which returns its seconds."""
     case, spec = adapter.case, workload(adapter.case.workload)
     model: nn.Module = spec.model("torch").build(adapter.config)
-    model.load_state_dict({k: torch.from_numpy(w) for k, w in case.weights.items()})
-    o = spec.optimizer
-    optimizer = torch.optim.AdamW(model.parameters(), o.lr, o.betas, o.eps, o.weight_decay)
-    x, y = map(torch.from_numpy, spec.batch(case.config, case.batch))
+    model.load_state_dict({name: torch.from_numpy(weight) for name, weight in case.weights.items()})
+    settings = spec.optimizer
+    optimizer = torch.optim.AdamW(model.parameters(), settings.lr, settings.betas, settings.eps, settings.weight_decay)
+    inputs, targets = map(torch.from_numpy, spec.batch(case.config, case.batch))
     model.train()
 
     def step() -> float:
         start = time.perf_counter()
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
+        loss = nn.functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
         loss.backward()
         optimizer.step()
         return time.perf_counter() - start
@@ -46,12 +47,13 @@ def _bare_loop(adapter: Adapter) -> Callable[[], float]:
     return step
 
 
-def _compare(rounds: int) -> dict[str, float]:
-    """Medians of both arms in seconds, and their ratio with its interval."""
+def compare(rounds: int) -> dict[str, float]:
+    """Return the median step of both in seconds, and their ratio with its interval."""
     adapter = adapters.load(parse(CASE))
     adapter.build()
-    arms = (lambda: timed_step(adapter)), _bare_loop(adapter)
-    seconds = np.array([[arm() for arm in arms] for _ in range(rounds + 3)])[3:]
+    bare_step = make_bare_step(adapter)
+    pairs = [(timed_step(adapter), bare_step()) for _ in range(WARM_UP + rounds)]
+    seconds = np.array(pairs[WARM_UP:])
     rng = np.random.default_rng(0)
     resampled = np.median(seconds[rng.integers(0, rounds, (2000, rounds))], axis=1)
     low, high = np.percentile(resampled[:, 0] / resampled[:, 1], [2.5, 97.5])
@@ -61,4 +63,4 @@ def _compare(rounds: int) -> dict[str, float]:
 
 if __name__ == "__main__":
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    print(json.dumps(_compare(int(sys.argv[1]))))
+    print(json.dumps(compare(int(sys.argv[1]))))

@@ -1,7 +1,7 @@
 """How wrong the instruments are in one framework's environment: `python -m framebench.doctor.worker FRAMEWORK`.
 
 Steps of known size and known length go through the same code as measured ones (`worker.peaks`, `worker.timed_step`): a tensor
-of KNOWN_BYTES that the framework allocates and drops again, and a wait for KNOWN_SECONDS by another clock than the timer's.
+of KNOWN_BYTES that the framework allocates and frees again, and a wait for KNOWN_SECONDS by another clock than the timer's.
 """
 
 from __future__ import annotations
@@ -23,31 +23,38 @@ KNOWN_SECONDS = 0.02
 REPEATS = 5
 
 
-def memory(adapter: Adapter) -> dict[str, float]:
-    """By instrument, relative to the known size: `bias` (median error) and `spread` (largest minus smallest)."""
+def measure_memory(adapter: Adapter) -> dict[str, float]:
+    """Return the errors of each instrument relative to the known size.
+
+    `bias` is the median error, `spread` the largest minus the smallest.
+    """
 
     def allocate() -> None:
-        held = adapter.allocate(KNOWN_BYTES)
+        tensor = adapter.allocate(KNOWN_BYTES)
         adapter.synchronize()
-        del held
+        del tensor
 
     adapter.one_step = allocate  # type: ignore[method-assign]
-    repeated_errors: list[dict[str, float]] = []
+    errors: dict[str, list[float]] = {}
     for _ in range(REPEATS + 1):
-        seen = peaks(adapter)
+        observed = peaks(adapter)
         live = adapter.live_bytes()
-        shown = {name: seen[name] for name in ("host.rss", "allocator.in_use") if name in seen}
-        repeated_errors.append({name: (value - live) / KNOWN_BYTES - 1 for name, value in shown.items()})
-    figures: dict[str, float] = {}
-    for name in repeated_errors[0]:
-        errors = [f[name] for f in repeated_errors[1:]]  # the first allocation sets up the allocator
-        figures |= {f"{name} bias": statistics.median(errors), f"{name} spread": max(errors) - min(errors)}
+        for name in ("host.rss", "allocator.in_use"):
+            if name in observed:
+                errors.setdefault(name, []).append((observed[name] - live) / KNOWN_BYTES - 1)
+    figures = {}
+    for name, all_errors in errors.items():
+        repeated = all_errors[1:]  # the first allocation sets up the allocator
+        figures[f"{name} bias"] = statistics.median(repeated)
+        figures[f"{name} spread"] = max(repeated) - min(repeated)
     return figures
 
 
-def timer(adapter: Adapter) -> dict[str, float]:
-    """Error of the least disturbed measurement of the known length, and the share of all of them that the processor was not
-    ours: being interrupted only ever adds."""
+def measure_timer(adapter: Adapter) -> dict[str, float]:
+    """Return the error of the timer, and the share of time that the processor worked for others.
+
+    The error is that of the least disturbed measurement: being interrupted only ever adds.
+    """
 
     def wait() -> None:
         end = time.clock_gettime(time.CLOCK_MONOTONIC_RAW) + KNOWN_SECONDS
@@ -55,21 +62,23 @@ def timer(adapter: Adapter) -> dict[str, float]:
             pass
 
     adapter.one_step = wait  # type: ignore[method-assign]
-    cpu, start = time.process_time(), time.perf_counter()
+    cpu_start, start = time.process_time(), time.perf_counter()
     seconds = [timed_step(adapter) for _ in range(10 * REPEATS)]
-    disturbed = 1 - (time.process_time() - cpu) / (time.perf_counter() - start)
-    return {"timer bias": min(seconds) / KNOWN_SECONDS - 1, "processor lost to others": max(0.0, disturbed)}
+    lost = 1 - (time.process_time() - cpu_start) / (time.perf_counter() - start)
+    return {"timer bias": min(seconds) / KNOWN_SECONDS - 1, "processor lost to others": max(0.0, lost)}
 
 
-def _calibrate(framework: str) -> dict[str, float]:
+def calibrate(framework: str) -> dict[str, float]:
+    """Return how wrong the instruments are."""
     adapter = adapters.load(Case("transformer", framework, "eval", "no_grad", 4, "tiny"))
     adapter.build()
     adapter.step()
     adapter.synchronize()
-    return (memory(adapter) if HostPeak.available() else {}) | timer(adapter)
+    figures = measure_memory(adapter) if HostPeak.available() else {}
+    return figures | measure_timer(adapter)
 
 
 if __name__ == "__main__":
     out = own_stdout()
-    print(json.dumps(_calibrate(sys.argv[1])), file=out)
+    print(json.dumps(calibrate(sys.argv[1])), file=out)
     os._exit(0)

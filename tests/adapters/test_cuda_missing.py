@@ -90,7 +90,7 @@ def test_what_is_missing_for_cuda_is_named(environment: dict[str, Environment], 
     monkeypatch.setitem(sys.modules, "pynvml", gone)  # type: ignore[arg-type]
     monkeypatch.setattr(nvml, "gpus", lambda: ())
     monkeypatch.setattr(cuda_check.shutil, "which", lambda name: None)
-    found = {n.what: n for n in cuda_check.needs({f: e.python for f, e in environment.items()})}
+    found = {n.what: n for n in cuda_check.list_needs({f: e.python for f, e in environment.items()})}
     said = {
         "CUDA: driver and NVML": "install NVIDIA's driver",
         "CUDA: device": "no card",
@@ -110,7 +110,7 @@ def test_what_is_missing_for_cuda_is_named(environment: dict[str, Environment], 
     ],
 )
 def test_torch_s_build(has: dict[str, Any], there: bool, said: str) -> None:
-    (need,) = cuda_check.torch(has)
+    (need,) = cuda_check.check_torch(has)
     assert (need.there, said in need.detail) == (there, True)
 
 
@@ -121,4 +121,4 @@ def test_jittor_s_compiler(release: str, there: bool, monkeypatch: pytest.Monkey
         stdout=f"nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release {release}, V{release}.9\n"
     )
     monkeypatch.setattr(cuda_check.subprocess, "run", lambda *_, **__: said)
-    assert cuda_check.compiler().there == there
+    assert cuda_check.check_compiler().there == there

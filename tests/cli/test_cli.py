@@ -226,7 +226,9 @@ def test_calibration_passes_and_is_recorded(
 ) -> None:
     """Sizes and the clock must be right on a busy machine too; the load is only told. The harness's own part of a step is
     measured in tests/engine/test_runner.py."""
-    monkeypatch.setattr(doctor, "overhead", lambda: doctor.Finding("harness / hand-written loop", True, "", 1.0, "ratio"))
+    monkeypatch.setattr(
+        doctor, "measure_overhead", lambda: doctor.Finding("harness / hand-written loop", True, "", 1.0, "ratio")
+    )
     exact = [
         f"{framework}: {check}" for framework in environment for check in ("host.rss bias", "host.rss spread", "timer bias")
     ]

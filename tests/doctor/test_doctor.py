@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from framebench.doctor.measure import interference
+from framebench.doctor.measure import measure_interference
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ def test_what_others_do_now_counts(shares: dict[str, float], failed: list[str], 
     """Not what they did before, and not what a kernel does not tell."""
     monkeypatch.setattr("psutil.cpu_times_percent", lambda _: SimpleNamespace(**shares))
     monkeypatch.setattr("psutil.getloadavg", lambda: (99.0, 99.0, 99.0))
-    assert [found.check for found in interference() if not found.passed] == failed
+    assert [found.check for found in measure_interference() if not found.passed] == failed

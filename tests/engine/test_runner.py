@@ -277,7 +277,7 @@ def test_the_harness_adds_at_most_two_percent_to_a_step(
     printed = next((told for told in tries if json.loads(told)["low"] <= 1.02), "")
     assert printed
     monkeypatch.setattr(doctor.environments, "run_module", lambda *_, **__: printed)
-    found = doctor.overhead()
+    found = doctor.measure_overhead()
     assert (found.passed, found.figure) == (True, json.loads(printed)["ratio"]), "doctor says so too"
 
 
