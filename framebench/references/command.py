@@ -25,27 +25,32 @@ def golden(
     from framebench.models.spec import names, workload
     from framebench.references import golden as references
 
-    makers = {name: _makers_of(workload(name), unconfirmed) for name in workloads or names()}
+    makers = {name: select_makers(workload(name), unconfirmed) for name in workloads or names()}
     for name, frameworks in makers.items():
         existing_keys = tuple(workload(name).golden) if missing else ()
-        made, *confirmed = (references.compute(name, environments.ensure(f, say=say), but=existing_keys) for f in frameworks)
+        computed = []
+        for framework in frameworks:
+            environment = environments.ensure(framework, say=say)
+            computed.append(references.compute(name, environment, but=existing_keys))
+        made = computed[0]
         if not made:
             typer.echo(f"{name}: no key is without values")
             continue
         try:
-            if confirmed:
-                path = references.write(name, made, confirmed[0], existing_keys)
-                by = f"the two frameworks differ by at most {references.difference(made, confirmed[0]):.1e}"
+            if len(computed) > 1:
+                path = references.write_confirmed(name, made, computed[1], existing_keys)
+                difference = references.measure_difference(made, computed[1])
+                how = f"the two frameworks differ by at most {difference:.1e}"
             else:
                 path = references.write_unconfirmed(name, frameworks[0], made, existing_keys)
-                by = f"by {TITLES[frameworks[0]]} alone, confirmed by no other framework"
+                how = f"by {TITLES[frameworks[0]]} alone, confirmed by no other framework"
         except ValueError as error:
             fail(str(error), 1)
-        typer.echo(f"{path}: {len(made)} keys, {by}")
+        typer.echo(f"{path}: {len(made)} keys, {how}")
 
 
-def _makers_of(workload: Workload, unconfirmed: bool) -> list[str]:
-    """The frameworks that compute its references. Ends the command where one alone may not."""
+def select_makers(workload: Workload, unconfirmed: bool) -> list[str]:
+    """Return the frameworks that compute a workload's references. Ends the command where one alone may not."""
     from framebench.references.golden import MAKERS
 
     able = [framework for framework in MAKERS if framework in workload.frameworks]

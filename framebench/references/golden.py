@@ -1,10 +1,12 @@
-"""Reference values in float64: torch makes them, JAX confirms them. `framebench dev golden` writes them to golden.json and
-tensors.json.gz. Where a workload is written for one of the two alone, its values are taken if that is asked for, and say so.
+"""GoldenValues values in float64: torch makes them, JAX confirms them.
+
+`framebench dev golden` writes them to golden.json and tensors.json.gz. If a workload is written for one of the two alone, its
+values are taken if that is asked for, and the file says so.
 
 Each key holds the loss before any update, the loss after one, the gradient norm, and for evaluation the loss and the norm
 of the logits; and of every tensor its norm and projections (`suite/tensors.py`). Where micro-batches change the mathematics
-(batch norm), they have values of their own. What was computed is kept in the cache until the models change: an interrupted run
-goes on.
+(batch norm), they have values of their own. What was computed is cached until the models change, so that an interrupted run
+resumes.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment
@@ -28,26 +30,41 @@ AGREEMENT = 1e-7  # between two independent float64 implementations, relative
 DIGITS = 12
 NOTHING = 1e-10  # of the largest gradient: in float64 far more than rounding, and far less than the smallest of these workloads
 
-Values = dict[str, dict[str, Any]]  # golden key -> {"values": ..., "tensors": ...}
+Tensors = dict[str, dict[str, tuple[float, ...]]]  # by kind and name: the norm, then projections
 
 
-def compute(name: str, environment: Environment, sizes: tuple[str, ...] | None = None, but: Collection[str] = ()) -> Values:
-    """All values of a workload `but` those of some keys, in the framework of `environment`. Raises SetupError if it fails
-    there."""
-    golden_values: Values = {}
+class GoldenValues(TypedDict):
+    """The values of one golden key, as the worker prints them."""
+
+    values: dict[str, float]
+    tensors: Tensors
+
+
+References = dict[str, GoldenValues]  # by golden key
+
+
+def compute(name: str, environment: Environment, sizes: tuple[str, ...] | None = None, but: Collection[str] = ()) -> References:
+    """Compute all values of a workload `but` those of some keys, in the framework of `environment`.
+
+    Raises SetupError if it fails there.
+    """
+    references: References = {}
     for size in workload(name).referenced if sizes is None else sizes:
-        done = kept(name, environment, size)
-        before = -1
-        while len(computed_values := {key: value for line in lines(done) for key, value in line.items()}) > before:
-            before = len(computed_values)
-            arguments = (name, environment.framework, size, str(done), *computed_values, *but)
+        file = make_cache_path(name, environment, size)
+        cached = read_cached(file)
+        while True:  # a worker makes a few keys, until none is left
+            count = len(cached)
+            arguments = (name, environment.framework, size, str(file), *cached, *but)
             environments.run_module(environment, "framebench.references.golden_worker", *arguments)
-        golden_values |= {key: value for key, value in computed_values.items() if key not in but}
-    return golden_values
+            cached = read_cached(file)
+            if len(cached) == count:
+                break
+        references |= {key: reference for key, reference in cached.items() if key not in but}
+    return references
 
 
-def kept(name: str, environment: Environment, size: str) -> Path:
-    """The file that grows by a line for each key."""
+def make_cache_path(name: str, environment: Environment, size: str) -> Path:
+    """Return the file that grows by a line for each key. Its name changes with the models."""
     sources = [*sorted(workload(name).folder.glob("*.py")), *sorted((PACKAGE / "models").glob("*.py"))]
     sources.append(PACKAGE / "suite/tensors.py")
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()[:12]
@@ -56,91 +73,134 @@ def kept(name: str, environment: Environment, size: str) -> Path:
     return file
 
 
-def lines(file: Path) -> Iterator[Values]:
-    """Whole lines; one that was cut off is left out."""
-    for line in file.read_text().splitlines(keepends=True) if file.exists() else ():
-        if line.endswith("\n"):
-            yield json.loads(line)
+def read_cached(file: Path) -> References:
+    """Return what the whole lines of a file hold; one that was cut off is left out."""
+    references: References = {}
+    if file.exists():
+        for line in file.read_text().splitlines(keepends=True):
+            if line.endswith("\n"):
+                references |= json.loads(line)
+    return references
 
 
-def difference(one: Values, other: Values) -> float:
-    """The largest relative difference of any value or tensor of keys that both have. Raises ValueError for other tensors."""
-    return max(largest(key, one[key], other[key]) for key in one if key in other)
+def measure_difference(one: References, other: References) -> float:
+    """Return the largest relative difference of any value or tensor of keys that both have.
+
+    Raises ValueError if they have other tensors.
+    """
+    return max(compare_references(key, one[key], other[key]) for key in one if key in other)
 
 
-def largest(key: str, one: dict[str, Any], other: dict[str, Any]) -> float:
-    values = [abs(one["values"][name] - value) / abs(value) for name, value in other["values"].items()]
+def compare_references(key: str, one: GoldenValues, other: GoldenValues) -> float:
+    """Return the largest relative difference of one key. Raises ValueError if the two have other tensors."""
+    differences = []
+    for name, value in other["values"].items():
+        differences.append(abs(one["values"][name] - value) / abs(value))
     for kind in one["tensors"].keys() | other["tensors"].keys():
-        here, there = (side["tensors"].get(kind, {}) for side in (one, other))
-        if here.keys() != there.keys():
-            raise ValueError(f"{key}: {kind} of {', '.join(sorted(here.keys() ^ there.keys()))} in one of the frameworks only")
-        values += [max(errors(here[name], there[name])) for name in here]
-    return max(values)
+        own, others = one["tensors"].get(kind, {}), other["tensors"].get(kind, {})
+        if own.keys() != others.keys():
+            names = ", ".join(sorted(own.keys() ^ others.keys()))
+            raise ValueError(f"{key}: {kind} of {names} in one of the frameworks only")
+        for name in own:
+            differences.append(max(errors(own[name], others[name])))
+    return max(differences)
 
 
-def write(name: str, made: Values, confirmed: Values, beside: Collection[str] = ()) -> Path:
-    """The values of all keys, or those of new ones `beside` the keys that are there. Raises ValueError if the two
-    implementations disagree: then one of them is wrong, and nothing is written."""
+def write_confirmed(name: str, made: References, confirmed: References, existing_keys: Collection[str] = ()) -> Path:
+    """Write the values of all keys, or of new ones in addition to the existing keys.
+
+    Raises ValueError if the two implementations disagree: then one of them is wrong, and nothing is written.
+    """
     if made.keys() != confirmed.keys():
-        raise ValueError(f"{name}: only one framework has values for {', '.join(sorted(made.keys() ^ confirmed.keys()))}")
-    if (off := difference(made, confirmed)) > AGREEMENT:
-        raise ValueError(f"{name}: torch and JAX differ by {off:.1e} in float64; one model is wrong")
-    if beside:
-        before = json.loads((workload(name).folder / "golden.json").read_text())
-        if before.get("confirmed_by", "") is None:
+        keys = ", ".join(sorted(made.keys() ^ confirmed.keys()))
+        raise ValueError(f"{name}: only one framework has values for {keys}")
+    difference = measure_difference(made, confirmed)
+    if difference > AGREEMENT:
+        raise ValueError(f"{name}: torch and JAX differ by {difference:.1e} in float64; one model is wrong")
+    if existing_keys:
+        existing = json.loads((workload(name).folder / "golden.json").read_text())
+        if existing.get("confirmed_by", "") is None:
             raise ValueError(f"{name}: the values that are there are confirmed by nobody; without --missing all are made anew")
-        off = max(off, float(before["largest_difference"]))
-    by = {who: made_by(framework) for who, framework in zip(("made_by", "confirmed_by"), MAKERS)}
-    return put(name, by | {"largest_difference": f"{off:.0e}"}, made, beside)
+        difference = max(difference, float(existing["largest_difference"]))
+    maker, confirmer = MAKERS
+    head = {
+        "made_by": describe_maker(maker),
+        "confirmed_by": describe_maker(confirmer),
+        "largest_difference": f"{difference:.0e}",
+    }
+    return write_files(name, head, made, existing_keys)
 
 
-def write_unconfirmed(name: str, framework: str, made: Values, beside: Collection[str] = ()) -> Path:
-    """The values of a single implementation. Records that are verified against them say so. Raises ValueError as `put` does."""
-    return put(name, {"made_by": made_by(framework), "confirmed_by": None}, made, beside)
+def write_unconfirmed(name: str, framework: str, made: References, existing_keys: Collection[str] = ()) -> Path:
+    """Write the values of a single implementation. Records that are verified against them say so.
+
+    Raises ValueError like `write_files`.
+    """
+    head = {"made_by": describe_maker(framework), "confirmed_by": None}
+    return write_files(name, head, made, existing_keys)
 
 
-def made_by(framework: str) -> str:
+def describe_maker(framework: str) -> str:
+    """Return what computed the values."""
     return f"{framework} {pinned_version(framework)}, float64"
 
 
-def rounding_alone(made: Values) -> list[str]:
-    """Tensors whose gradient is zero but for rounding, as of a bias that a norm subtracts: no two computations agree on it."""
-    tensor_names: dict[str, None] = {}
-    for gradients in (each["tensors"].get("gradient", {}) for each in made.values()):
-        largest = max((norm for norm, *_ in gradients.values()), default=0.0)
-        tensor_names |= {name: None for name, (norm, *_) in gradients.items() if 0 < norm < NOTHING * largest}
-    return list(tensor_names)
+def find_rounding(references: References) -> list[str]:
+    """Return the tensors whose gradient is zero but for rounding, as of a bias that a norm subtracts.
+
+    No two computations agree on such a gradient.
+    """
+    names: list[str] = []
+    for reference in references.values():
+        norms = {name: projections[0] for name, projections in reference["tensors"].get("gradient", {}).items()}
+        largest = max(norms.values(), default=0.0)
+        for name, norm in norms.items():
+            if 0 < norm < NOTHING * largest and name not in names:
+                names.append(name)
+    return names
 
 
-def put(name: str, head: Mapping[str, str | None], made: Values, beside: Collection[str]) -> Path:
-    """Raises ValueError where there is a tensor that the loss does not depend on."""
-    if vain := rounding_alone(made):
-        others = f" and {len(vain) - 1} more" if len(vain) > 1 else ""
+def write_files(name: str, head: Mapping[str, str | None], made: References, existing_keys: Collection[str]) -> Path:
+    """Write golden.json and tensors.json.gz, and return the former.
+
+    Raises ValueError if there is a tensor that the loss does not depend on.
+    """
+    undetermined = find_rounding(made)
+    if undetermined:
+        others = f" and {len(undetermined) - 1} more" if len(undetermined) > 1 else ""
         raise ValueError(
-            f"{name}: the loss does not depend on {vain[0]}{others}: its gradient is rounding, to which any result is right; "
-            "leave it out of the model"
+            f"{name}: the loss does not depend on {undetermined[0]}{others}: its gradient is rounding, to which any result "
+            "is right; leave it out of the model"
         )
     path = workload(name).folder / "golden.json"
-    values = {key: workload(name).golden[key] for key in beside} | {key: entry["values"] for key, entry in made.items()}
+    values = {key: workload(name).golden[key] for key in existing_keys}
+    values |= {key: reference["values"] for key, reference in made.items()}
     path.write_text(json.dumps({**head, "values": values}, indent=1) + "\n")
-    tensors: dict[str, Any] = {key: workload(name).golden_tensors[key] for key in beside}
-    tensors |= {key: _shortened(entry["tensors"]) for key, entry in made.items()}
-    (path.parent / "tensors.json.gz").write_bytes(
-        gzip.compress(json.dumps(tensors, separators=(",", ":")).encode(), 9, mtime=0)
-    )
+    tensors: dict[str, Tensors] = {key: workload(name).golden_tensors[key] for key in existing_keys}
+    tensors |= {key: shorten_tensors(reference["tensors"]) for key, reference in made.items()}
+    packed = gzip.compress(json.dumps(tensors, separators=(",", ":")).encode(), 9, mtime=0)
+    (path.parent / "tensors.json.gz").write_bytes(packed)
     return path
 
 
-def _shortened(tensors: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
-    """Projections to DIGITS places after the norm's first: what is far smaller than the norm needs no digits of its own."""
-    return {
-        kind: {
-            name: [float(f"{n:.{DIGITS}g}") if n == s[0] else _round_to(n, s[0]) for n in s] for name, s in projections.items()
-        }
-        for kind, projections in tensors.items()
-    }
+def shorten_tensors(tensors: Tensors) -> Tensors:
+    """Return tensors with as many digits as their norms have."""
+    shortened: Tensors = {}
+    for kind, tensors_of_kind in tensors.items():
+        shortened[kind] = {name: shorten(projections) for name, projections in tensors_of_kind.items()}
+    return shortened
 
 
-def _round_to(number: float, norm: float) -> float:
+def shorten(projections: tuple[float, ...]) -> tuple[float, ...]:
+    """Return projections to DIGITS places after the norm's first.
+
+    A number that is far smaller than the norm needs no digits of its own.
+    """
+    norm = projections[0]
     unit = norm * 10.0**-DIGITS
-    return float(f"{round(number / unit) * unit:.{DIGITS}g}") if unit else number
+    shortened = []
+    for number in projections:
+        if unit and number != norm:
+            number = round(number / unit) * unit
+        shortened.append(float(f"{number:.{DIGITS}g}") if norm else number)
+    return tuple(shortened)

@@ -107,12 +107,12 @@ def test_values_that_nobody_confirms_are_taken_only_if_asked_for(tmp_path: Path)
 def test_a_loss_that_does_not_depend_on_a_weight_has_no_references() -> None:
     """Any tolerance would be measured from rounding beside rounding."""
     kept = {"head.weight": [2.0, 1.0], "fc2.bias": [1e-17, 1e-18], "frozen": [0.0, 0.0]}
-    assert golden.rounding_alone({"tiny/train/b4": {"tensors": {"gradient": kept}}}) == ["fc2.bias"]
+    assert golden.find_rounding({"tiny/train/b4": {"tensors": {"gradient": kept}}}) == ["fc2.bias"]
     with pytest.raises(ValueError, match=r"does not depend on fc2\.bias: its gradient is rounding"):
         golden.write_unconfirmed("transformer", "torch", {"tiny/train/b4": {"tensors": {"gradient": kept}}})
     for name in spec.names():
         known = {key: {"tensors": tensors} for key, tensors in spec.workload(name).golden_tensors.items()}
-        assert golden.rounding_alone(known) == []
+        assert golden.find_rounding(known) == []
 
 
 @pytest.mark.slow
