@@ -50,10 +50,10 @@ LONGEST = [  # files below tests/
     "growth/test_growth.py", "devices/simulation/test_torch_plan.py", "compare/test_compare.py",
     "engine/test_environments.py", "devices/xla/test_jax_plan.py", "published/test_notebooks.py",
     "user_model/test_on_device.py", "budget/predict/test_predict.py",
-    "test_wheel.py", "instruments/test_memory.py", "user_model/test_look.py",
+    "test_wheel.py", "instruments/test_memory.py", "user_model/test_first_look.py",
     "ranks/test_predicted.py", "devices/simulation/test_convolutions.py",
-    "claims/test_snippets.py", "user_model/test_cases.py", "user_model/test_elsewhere.py",
-    "user_model/test_told.py",
+    "claims/test_snippets.py", "user_model/test_cases.py", "user_model/test_held_memory.py",
+    "user_model/test_errors.py",
 ]  # fmt: skip
 TESTS = Path(__file__).parent
 

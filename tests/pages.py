@@ -17,7 +17,7 @@ from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect, Verification
-from tests.handmade import provenance, record
+from tests.fake_records import provenance, record
 
 EVIL = """"'><script>window.harmed = 1</script><img src=x onerror="window.harmed = 1">{{ 7 * 7 }}"""
 EVIL_MACHINE = "evil-machine_1.x"  # no more than a name can be: the record refuses others

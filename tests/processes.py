@@ -63,8 +63,8 @@ def quickly() -> dict[str, str]:
     } | CHEAP_XLA
 
 
-LEAVING = ROOT / "tests" / "leaving.py"
-SERVING = ROOT / "tests" / "serving.py"
+RUN_AND_EXIT = ROOT / "tests" / "run_and_exit.py"
+FRAMEWORK_SERVER = ROOT / "tests" / "framework_server.py"
 # What may be set for a program that another one's process begins; the rest may count where a framework is imported
 THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 RUN = subprocess.run
@@ -77,7 +77,7 @@ def run_inside(environment: Environment, program: Path, *arguments: str, variabl
     if environment.framework in FORKS and variables in (None, quickly()):
         done = served(environment, [str(program), *arguments], asked, ROOT, variables or {})
     else:
-        python = [str(environment.python), "-P", str(LEAVING)]
+        python = [str(environment.python), "-P", str(RUN_AND_EXIT)]
         done = RUN([*python, str(program), *arguments], env=asked, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -128,14 +128,14 @@ def served(
 def serving(environment: Environment, first: tuple[tuple[str, str], ...]) -> subprocess.Popen[str]:
     variables = {**os.environ, **environment.variables(), **THREADS, "PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(
-        [str(environment.python), "-P", str(SERVING), environment.framework], env=variables | dict(first),
+        [str(environment.python), "-P", str(FRAMEWORK_SERVER), environment.framework], env=variables | dict(first),
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     atexit.register(server.communicate)  # the end of its orders is its end
     return server
 
 
-def acting(script: str, folder: Path) -> Environment:
+def fake_environment(script: str, folder: Path) -> Environment:
     """An environment whose interpreter is a script of ours that plays a framework's part; `--env` may name it too."""
     interpreter = folder / "python"
     has = json.dumps({"versions": dict.fromkeys(("torch", "jax", "jittor", "numpy"), "0"), "error": ""})

@@ -18,7 +18,7 @@ from framebench.worker.observe import Observed
 from framebench.worker.stepping import Timing
 from framebench.worker.tolerances import Tolerances, Verified
 from tests.adapters.fake_card import OnCard
-from tests.alone import alone
+from tests.single_case import alone
 
 
 def test_steps_are_timed_by_both_clocks() -> None:

@@ -9,8 +9,8 @@ from framebench.analysis.answers import rank_savings, select_comparable, select_
 from framebench.analysis.frames import Row
 from framebench.analysis.reports.answer import answer
 from framebench.budget.advise.advice import advise
-from tests.advised import MIB, PASSED, QUESTION, made
-from tests.handmade import provenance, record
+from tests.advice_records import MIB, PASSED, QUESTION, made
+from tests.fake_records import provenance, record
 
 LEND = [made("torch", s, 4, peak, step, "other") for s, peak, step in (("fp32", 400, 1.0), ("checkpoint", 200, 1.5),
                                                                        ("accumulate", 300, 1.2))]  # fmt: skip

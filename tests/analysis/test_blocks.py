@@ -29,7 +29,7 @@ from framebench.analysis.statistics import (
     pool_variances,
 )
 from framebench.suite.case import Case
-from tests.handmade import blocks, record
+from tests.fake_records import blocks, record
 
 BASE, CHECKPOINT, ACCUMULATE = (
     Case("transformer", "torch", "train", s, 4, "tiny") for s in ("fp32", "checkpoint", "accumulate")

@@ -17,9 +17,9 @@ from framebench.analysis import figures
 from framebench.analysis.figures import fronts
 from framebench.analysis.results import Results
 from framebench.publish import figures as published
-from tests.drawing import frame, made, named, origin, panels, places, texts
-from tests.material import MACHINE, RESULTS
+from tests.figure_records import frame, made, named, origin, panels, places, texts
 from tests.processes import ROOT
+from tests.sample_records import MACHINE, RESULTS
 
 
 @pytest.fixture(scope="module")

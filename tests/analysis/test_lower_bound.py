@@ -15,8 +15,8 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.suite.selectors import parse
-from tests.material import records
 from tests.processes import run_inside
+from tests.sample_records import records
 
 BASE = {w: spec.workload(w).preset("tiny").base for w in spec.names()}
 LAYERS: dict[str, Any] = {w: spec.workload(w).layers for w in spec.names() if spec.workload(w).layers}

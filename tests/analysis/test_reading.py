@@ -9,7 +9,7 @@ from pathlib import Path
 from framebench.analysis import frames
 from framebench.publish.tables import report_of
 from framebench.records import store
-from tests.material import RESULTS
+from tests.sample_records import RESULTS
 
 
 def copies(count: int, results: Path) -> Path:

@@ -20,9 +20,9 @@ from framebench.records import provenance as origin
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.protocol import VERSION
-from tests.handmade import died, made, provenance
-from tests.material import MACHINE, OTHER, RESULTS
+from tests.fake_records import died, made, provenance
 from tests.processes import ROOT
+from tests.sample_records import MACHINE, OTHER, RESULTS
 
 
 def planted(results: Path, machine: str, count: int, protocol: int = VERSION) -> Path:

@@ -11,7 +11,7 @@ from framebench.analysis.searches import Searches, Tried, read
 from framebench.records.search import Fit, Probe
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import Described
-from tests.handmade import provenance
+from tests.fake_records import provenance
 
 CASE = Case("transformer", "torch", "train", "fp32", 1, "cpu")
 

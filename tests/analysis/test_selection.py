@@ -13,7 +13,7 @@ from framebench.analysis.frames import rows
 from framebench.analysis.selection import Measured, counting, of_one_version, select_case, select_cases, select_version
 from framebench.records.pins import pinned_version
 from framebench.records.record import Record
-from tests.handmade import CASE, blocks, died, made, provenance, record
+from tests.fake_records import CASE, blocks, died, made, provenance, record
 
 
 def later(r: Record, **changes: Any) -> Record:

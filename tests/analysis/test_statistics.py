@@ -7,7 +7,7 @@ import pytest
 from framebench.analysis.reports import verdicts
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.handmade import arms, blocks
+from tests.fake_records import arms, blocks
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 CHANGE = Case("transformer", "torch", "train", "checkpoint", 4, "tiny")

@@ -14,7 +14,7 @@ from framebench.analysis.flops import step_flops
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
-from tests.handmade import CASE, blocks, frame, made, provenance, record
+from tests.fake_records import CASE, blocks, frame, made, provenance, record
 
 
 def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch() -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
 from framebench.analysis.results import Results
 from framebench.publish.tables import for_documents
-from tests.material import RESULTS
+from tests.sample_records import RESULTS
 
 HEAD = (
     "framework",

@@ -19,7 +19,7 @@ from tests.asv.clone import Clone
 from tests.processes import ROOT
 
 pytestmark = pytest.mark.slow
-MISBEHAVING = ROOT / "tests/engine/misbehaving.py"
+FAILING_WORKER = ROOT / "tests/engine/failing_worker.py"
 VENV = Path(sys.executable).parent.parent
 # two cases of PyTorch, and two of their metrics
 FEW = r"TransformerTorchTrainTiny\.track_(peak_memory|step_time)\('(fp32|checkpoint)'"
@@ -49,7 +49,7 @@ class Bench(Clone):
         python = folder / "bin/python"
         python.parent.mkdir(parents=True, exist_ok=True)
         python.unlink(missing_ok=True)
-        shutil.copy(MISBEHAVING, python)
+        shutil.copy(FAILING_WORKER, python)
         python.chmod(0o755)
         for mark in (".complete", ".warm-quick"):
             (folder / mark).touch()
@@ -91,7 +91,7 @@ def test_a_bench_without_failures_succeeds(clone: Bench) -> None:
 
 @pytest.mark.parametrize(("deed", "status"), [("wrong in the end", "wrong"), ("kill in turn", "crashed")])
 def test_a_bench_with_a_failed_case_succeeds_and_shows_the_cause(clone: Bench, deed: str, status: str) -> None:
-    done = clone.bench(MISBEHAVE=f"checkpoint: {deed}")
+    done = clone.bench(FAKE_FAILURE=f"checkpoint: {deed}")
     assert done.returncode == 0, done.stdout + done.stderr
     heading, line = done.stdout.strip().splitlines()[-2:]
     assert heading == "The last run has no numbers for 1 of its 2 cases:"
@@ -99,7 +99,7 @@ def test_a_bench_with_a_failed_case_succeeds_and_shows_the_cause(clone: Bench, d
 
 
 def test_a_strict_bench_with_a_failed_case_fails(clone: Bench) -> None:
-    done = clone.bench("STRICT=1", MISBEHAVE="checkpoint: wrong in the end")
+    done = clone.bench("STRICT=1", FAKE_FAILURE="checkpoint: wrong in the end")
     assert done.returncode != 0
     assert "asv run ended with status 2" in done.stdout
     assert f"  {CHECKPOINT}  wrong: " in done.stdout
@@ -107,7 +107,7 @@ def test_a_strict_bench_with_a_failed_case_fails(clone: Bench) -> None:
 
 def test_a_bench_of_which_nothing_came_out_right_fails(clone: Bench) -> None:
     clone.bench()  # an older answer does not make up for it
-    done = clone.bench(MISBEHAVE="exception")
+    done = clone.bench(FAKE_FAILURE="exception")
     assert done.returncode != 0
     assert "none of 2 cases came out right" in done.stdout + done.stderr
 

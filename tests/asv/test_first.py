@@ -20,7 +20,7 @@ from framebench.models import spec
 from framebench.strategies.registry import SCENARIOS
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.profiles import profile
-from tests.handmade import CASE, provenance, record
+from tests.fake_records import CASE, provenance, record
 
 
 def test_the_first_profile_is_a_small_part_of_the_quick_one() -> None:

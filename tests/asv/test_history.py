@@ -16,7 +16,7 @@ from framebench.suite.case import Case
 from framebench.versions import asv_history as history
 from framebench.versions.asv_history import Release
 from tests.discovery import listing
-from tests.handmade import RIGHT, provenance, record
+from tests.fake_records import RIGHT, provenance, record
 from tests.processes import ROOT
 
 MIB = 2**20

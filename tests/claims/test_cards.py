@@ -15,7 +15,7 @@ from framebench.claims.remarks import remarks
 from framebench.claims.samples import ADDED, PEAK, evidence
 from framebench.claims.store import Measured
 from framebench.suite.result import StrategyEffect
-from tests.claims.judged import MIB, made_up, one, put
+from tests.claims.claim_records import MIB, made_up, one, put
 
 
 def test_a_change_without_effect_has_no_verdict(results: Path) -> None:
@@ -83,9 +83,9 @@ def test_a_gpu_measurement_replaces_the_prediction(results: Path) -> None:
         assert [one.decides for one in lines] == [False, True, True]
         assert [one.value for one in lines] == [0.1, 0.5, change / 100]
         assert (lines[2].name, lines[2].sign, lines[2].device) == ("transformer/torch b4/full, m", sign, "gpu")
-        told = " ".join(remarks(claim, lines)[1])
-        assert f"On a card: transformer/torch b4/full, m: {change - 100:+.1f} %" in told
-        assert "Beside: transformer/torch planned b8/full, h100-80gb: -90.0 %" in told, "nor is the plan withheld"
+        result = " ".join(remarks(claim, lines)[1])
+        assert f"On a card: transformer/torch b4/full, m: {change - 100:+.1f} %" in result
+        assert "Beside: transformer/torch planned b8/full, h100-80gb: -90.0 %" in result, "nor is the plan withheld"
 
 
 def test_a_claim_about_one_gpu_needs_that_gpu() -> None:

@@ -20,8 +20,8 @@ from framebench.claims.store import Measured
 from framebench.records import store
 from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect
-from tests.claims.judged import compiled, made_up, one, probe, put, put_ranks
-from tests.handmade import provenance, record
+from tests.claims.claim_records import compiled, made_up, one, probe, put, put_ranks
+from tests.fake_records import provenance, record
 
 
 def test_two_instruments_give_no_verdict(results: Path) -> None:
@@ -81,9 +81,9 @@ def test_arms_that_disagree_are_mixed_and_named(results: Path) -> None:
     assert found.recommendation == NONE, "no advice rests on arms that disagree"
 
 
-@pytest.mark.parametrize(("peak", "said"), [(80, "Compile: -20.0 %."), (120, "Do not: +20.0 %."), (100, NONE)])
-def test_advice_follows_the_sign_of_its_arms(results: Path, peak: float, said: str) -> None:
-    assert compiled(results, peak).recommendation.startswith(said)
+@pytest.mark.parametrize(("peak", "message"), [(80, "Compile: -20.0 %."), (120, "Do not: +20.0 %."), (100, NONE)])
+def test_advice_follows_the_sign_of_its_arms(results: Path, peak: float, message: str) -> None:
+    assert compiled(results, peak).recommendation.startswith(message)
 
 
 def test_advice_is_withheld_if_an_arm_is_missing_or_disagrees(results: Path) -> None:
@@ -163,10 +163,10 @@ def test_one_process_and_the_fullest_of_two_ranks_are_compared_by_one_instrument
     assert [arm.verdict for arm in states.lines if arm.value] == ["contradicted", "no effect worth having"]
 
 
-@pytest.mark.parametrize(("transfers", "said"), [(True, ""), (False, "on a CPU")])
-def test_a_verdict_that_may_differ_on_a_gpu_is_qualified(results: Path, transfers: bool, said: str) -> None:
+@pytest.mark.parametrize(("transfers", "message"), [(True, ""), (False, "on a CPU")])
+def test_a_verdict_that_may_differ_on_a_gpu_is_qualified(results: Path, transfers: bool, message: str) -> None:
     compiled(results, 80)
-    assert one(results, replace(made_up(), transfers_to_gpu=transfers)).qualifier == said
+    assert one(results, replace(made_up(), transfers_to_gpu=transfers)).qualifier == message
 
 
 def test_a_size_with_another_verdict_is_named() -> None:
@@ -199,6 +199,6 @@ def test_compiler_options_on_one_side_are_reported(results: Path) -> None:
     for minute, strategy in enumerate(("compile", "fp32"), 1):
         effect = with_options(xla_disable_hlo_passes="a_pass")
         put(results, f"transformer/torch/train/{strategy}/b4/tiny", 80, minute=minute, effect=effect)
-        told = "Compiled with xla_disable_hlo_passes=a_pass on one side alone: transformer/torch b4/tiny."
+        result = "Compiled with xla_disable_hlo_passes=a_pass on one side alone: transformer/torch b4/tiny."
         newest = "compile" if minute == 1 else "both"
-        assert (told in one(results, made_up()).remark) == (newest == "compile")
+        assert (result in one(results, made_up()).remark) == (newest == "compile")

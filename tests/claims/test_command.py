@@ -21,7 +21,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.groups import pair
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
-from tests.claims.judged import compiled, made_up, one, put
+from tests.claims.claim_records import compiled, made_up, one, put
 
 
 def test_json_has_the_promised_fields(results: Path) -> None:
@@ -68,7 +68,7 @@ def test_the_command_prints_json(results: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["Z9"], "no claim Z9, and none with these words; claims: A1 to A"),
         (["b1-speed"], "claim B1 has no part 'speed'; its parts: memory, result"),
@@ -77,11 +77,11 @@ def test_the_command_prints_json(results: Path) -> None:
         (["--size", "huge"], "sizes: cpu, full, tiny"),
     ],
 )
-def test_invalid_arguments_list_the_valid_ones(results: Path, arguments: list[str], said: str) -> None:
+def test_invalid_arguments_list_the_valid_ones(results: Path, arguments: list[str], message: str) -> None:
     compiled(results, 80)
     found = run(*arguments, results=results)
     assert found.exit_code == 2
-    assert said in re.sub(r"\s+", " ", found.output)
+    assert message in re.sub(r"\s+", " ", found.output)
 
 
 def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

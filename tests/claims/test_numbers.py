@@ -22,7 +22,7 @@ from framebench.claims.store import Measured
 from framebench.claims.wanted import wanted
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect
-from tests.claims.judged import compiled, made_up, one, put, turns
+from tests.claims.claim_records import compiled, made_up, one, put, turns
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from framebench.claims.rule import Verdict
 from framebench.claims.store import Measured
 from framebench.claims.wanted import wanted
 from framebench.records import store
-from tests.claims.judged import MIB, one, probe
+from tests.claims.claim_records import MIB, one, probe
 
 
 @pytest.mark.parametrize(("claim", "name"), [("B13", "set_memory_limit"), ("B16", "VolumeBatchNorm3d"), ("B20", "attention")])

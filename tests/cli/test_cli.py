@@ -23,8 +23,8 @@ from framebench.engine.session import Busy, Session, alone
 from framebench.records import store
 from framebench.records.provenance import machine_name
 from framebench.suite.selectors import parse
-from tests.handmade import provenance, record
-from tests.processes import ROOT, acting, framebench, small_disk
+from tests.fake_records import provenance, record
+from tests.processes import ROOT, fake_environment, framebench, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 
@@ -143,9 +143,9 @@ def test_help_and_version_are_printed() -> None:
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt(), OSError(28, "No space left on device", "x")], ids=["interrupted", "full"])
-@pytest.mark.parametrize(("before", "said"), [(True, "what was measured is kept"), (False, "nothing was measured yet")])
+@pytest.mark.parametrize(("before", "message"), [(True, "what was measured is kept"), (False, "nothing was measured yet")])
 def test_an_interrupted_run_says_whether_records_were_written(
-    before: bool, said: str, end: BaseException, results: Path, monkeypatch: pytest.MonkeyPatch
+    before: bool, message: str, end: BaseException, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A record of an older session is there in both cases."""
     case = parse(CASE)
@@ -161,7 +161,7 @@ def test_an_interrupted_run_says_whether_records_were_written(
     monkeypatch.setattr(run, "measure_all", one)
     done = framebench("run", CASE, "--results", str(results))
     assert done.returncode == (130 if isinstance(end, KeyboardInterrupt) else 1)
-    assert said in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -169,16 +169,23 @@ def test_an_interrupted_run_is_resumed(results: Path, tmp_path: Path) -> None:
     """Ctrl-C in the second block: its workers die, the first one's record stays, and the next run measures only the rest,
     whatever another command measured in between."""
     selector = "transformer/torch/eval/no_grad/*/tiny"
-    options = ("--results", str(results), "--rounds", "3", "--env", str(acting("engine/misbehaving.py", tmp_path).python))
+    options = (
+        "--results",
+        str(results),
+        "--rounds",
+        "3",
+        "--env",
+        str(fake_environment("engine/failing_worker.py", tmp_path).python),
+    )
     command = [sys.executable, "-m", "framebench.cli", "run", selector, *options]
     slowly = {**os.environ, "LINGER": "0.3"}
     process = subprocess.Popen(command, cwd=ROOT, env=slowly, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while not list((results / "records").rglob("2*.json")) and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate()
-    assert process.returncode == 130, said
-    assert "goes on from there" in said
+    _, message = process.communicate()
+    assert process.returncode == 130, message
+    assert "goes on from there" in message
     (first,) = store.read_all(results)
     other = framebench("run", CASE, *options)
     assert other.returncode == 0, other.stderr

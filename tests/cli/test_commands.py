@@ -17,9 +17,9 @@ from framebench.cli.shared import Parts, parts
 from framebench.records import store
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.protocol import VERSION
-from tests.handmade import made, provenance
-from tests.material import MACHINE, RESULTS
+from tests.fake_records import made, provenance
 from tests.processes import ROOT, framebench
+from tests.sample_records import MACHINE, RESULTS
 
 ROW = re.compile(r"^\| (\d+) \| .* \| `framebench (.*)` \|$", re.M)
 PAGE = (ROOT / "docs" / "commands.md").read_text()
@@ -69,7 +69,7 @@ def test_two_releases_with_one_block_each_are_undecided(results: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("selector", "said"),
+    ("selector", "message"),
     [
         ("transformer/*/train/*/b4/cpu", Parts("transformer", None, "train", None, 4, "cpu")),
         ("unet3d//eval", Parts("unet3d", None, "eval")),
@@ -77,8 +77,8 @@ def test_two_releases_with_one_block_each_are_undecided(results: Path) -> None:
         ("resnet50/torch/train/fp32/*", Parts("resnet50", "torch", "train", "fp32")),
     ],
 )
-def test_missing_parts_of_a_selector_are_none(selector: str, said: Parts) -> None:
-    assert parts(selector) == said
+def test_missing_parts_of_a_selector_are_none(selector: str, message: Parts) -> None:
+    assert parts(selector) == message
 
 
 @pytest.mark.parametrize("selector", ["a/b/c/d/b1/f/g", "transformer/torch/train/fp32/4", "transformer/torch/train/fp32/b0"])
@@ -136,8 +136,8 @@ def test_this_machine_answers_before_the_published_one(results: Path, monkeypatc
     )
     assert framebench("show", TRAIN.id, "--machine", "here", "--results", str(results)).returncode == 1
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "elsewhere")
-    told = [framebench("show", case, "--results", str(results)).stderr for case in ("transformer/torch/train/fp32", TRAIN.id)]
-    assert sorted("has no such records" in one for one in told) == [False, True], "of one of them the first machine has none"
+    result = [framebench("show", case, "--results", str(results)).stderr for case in ("transformer/torch/train/fp32", TRAIN.id)]
+    assert sorted("has no such records" in one for one in result) == [False, True], "of one of them the first machine has none"
     everybody = framebench("show", "--machine", "all", "--results", str(results)).stdout
     assert "  here, 1\n" in everybody
     assert "  published, 2.13.0" in everybody
@@ -188,8 +188,8 @@ def test_comparing_two_cases_does_not_change_advice(results: Path, monkeypatch: 
         case = Case("transformer", "torch", "train", strategy, 4)
         published(results, "here", (case,))
         for path in store.folder(results, "here", "torch-2.13.0", case).iterdir():
-            told = json.loads(path.read_text())
-            path.write_text(json.dumps(told | {"step_s": [10 * s for s in told["step_s"]]}))
+            result = json.loads(path.read_text())
+            path.write_text(json.dumps(result | {"step_s": [10 * s for s in result["step_s"]]}))
     again = json.loads(framebench(*asked).stdout)
     names = ("case", "peak_bytes", "throughput", "fits", "judged_by")
     assert [[offer[n] for n in names] for offer in again["fitting"]] == [
@@ -197,10 +197,10 @@ def test_comparing_two_cases_does_not_change_advice(results: Path, monkeypatch: 
     ]
     assert again["machine"] == MACHINE
     assert {offer["machine"] for offer in again["fitting"]} == {"here", MACHINE}
-    said = framebench("answer", "--results", str(results)).stdout
-    column = [line.split("│")[1:6] for line in said.splitlines() if line.startswith("│")]
+    message = framebench("answer", "--results", str(results)).stdout
+    column = [line.split("│")[1:6] for line in message.splitlines() if line.startswith("│")]
     assert column == [line.split("│")[1:6] for line in answered.splitlines() if line.startswith("│")]
-    assert "with cases measured on here: transformer torch" in said
+    assert "with cases measured on here: transformer torch" in message
 
 
 def test_an_empty_selector_is_refused() -> None:

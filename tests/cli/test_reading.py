@@ -19,9 +19,9 @@ from framebench.records import store
 from framebench.records.provenance import machine_name
 from framebench.suite.case import Case
 from framebench.suite.selectors import select
-from tests.handmade import blocks
-from tests.material import RESULTS
-from tests.processes import acting, framebench, plain_user
+from tests.fake_records import blocks
+from tests.processes import fake_environment, framebench, plain_user
+from tests.sample_records import RESULTS
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 KEYS = {
@@ -35,7 +35,7 @@ KEYS = {
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of one measured and one unsupported case, by a worker that acts."""
     folder = tmp_path_factory.mktemp("cli")
-    results, env = folder / "results", str(acting("engine/misbehaving.py", folder).python)
+    results, env = folder / "results", str(fake_environment("engine/failing_worker.py", folder).python)
     cases = (CASE, "transformer/torch/train/rewrite/b4/tiny")
     done = framebench("run", *cases, "--results", str(results), "--rounds", "3", "--env", env)
     assert done.returncode == 0, done.stderr
@@ -65,8 +65,8 @@ def test_show_has_ratios_without_selecting_the_baseline(results: Path) -> None:
         "time_ratio_high": pytest.approx(1.5),
     }  # fmt: skip
     assert (row["cold_peak_bytes"], row["blocks"], row["instructions_per_step"]) == (200, 3, 7)
-    told = framebench("show", checkpoint.id, "--results", str(results)).stdout
-    assert "0.0 MiB (host.rss)" in told
+    result = framebench("show", checkpoint.id, "--results", str(results)).stdout
+    assert "0.0 MiB (host.rss)" in result
 
 
 def test_show_and_report_for_people(measured: Path) -> None:
@@ -74,8 +74,8 @@ def test_show_and_report_for_people(measured: Path) -> None:
     done = framebench("report", "--machine", machine_name(), "--results", str(measured))
     assert "transformer/*/train/*/*/tiny" in done.stdout, "a summary"
     assert len(done.stdout.splitlines()) < 40
-    said = framebench("report", CASE, "--results", str(measured)).stdout
-    assert "transformer train, batch 4, size tiny" in said
+    message = framebench("report", CASE, "--results", str(measured)).stdout
+    assert "transformer train, batch 4, size tiny" in message
     (target,) = (measured / "tables").iterdir()
     assert "| torch | fp32 |" in target.read_text()
 
@@ -185,16 +185,16 @@ def test_invalid_files_are_named_in_a_warning(measured: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("selector", "said"),
+    ("selector", "message"),
     [
         ("*/jittor/train/amp_bf16", "Jittor does not have | amp_bf16 | on a CPU Jittor's matrix products run in oneDNN"),
         ("*/torch/train/amp_bf16+checkpoint", "PyTorch has | amp_bf16+checkpoint | native: torch.autocast"),
     ],
 )
-def test_a_strategy_is_listed_with_its_support_or_the_reason(selector: str, said: str) -> None:
+def test_a_strategy_is_listed_with_its_support_or_the_reason(selector: str, message: str) -> None:
     printed = CliRunner().invoke(app, ["list", "--strategies", selector]).stdout
     text = re.sub(r"[\s│]+", " ", printed)
-    assert all(part in text for part in said.split(" | ")), text
+    assert all(part in text for part in message.split(" | ")), text
 
 
 def test_each_line_of_the_list_is_a_selector() -> None:

@@ -16,8 +16,8 @@ from framebench.cluster.checks import MOST_BYTES, CheckReport, check, list_files
 from framebench.models.spec import Workload
 from framebench.records import store
 from framebench.suite.protocol import VERSION
-from tests.material import MACHINE, RESULTS
 from tests.processes import framebench, plain_user
+from tests.sample_records import MACHINE, RESULTS
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -134,11 +134,11 @@ TAMPERED: dict[str, tuple[Change, str]] = {
 @pytest.mark.parametrize("name", TAMPERED)
 def test_tampered_records_are_named(name: str, sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Workload, "lengths")  # what a stranger's batch would make here may fill the memory
-    how, said = TAMPERED[name]
+    how, message = TAMPERED[name]
     assert not problems(sent)
     change(of_a_block(sent)[1], how)
     found = check(sent).problems
-    assert re.search(said, "\n".join(found)), found
+    assert re.search(message, "\n".join(found)), found
     assert all(sentence.isprintable() for sentence in found)
 
 
@@ -189,17 +189,17 @@ def test_links_pipes_and_large_files_are_not_opened(sent: Path) -> None:
     found = CheckReport()
     assert len(list(list_files(sent / "records", found))) == len(list(sent.rglob("2*.json"))) - 3
     assert len(found.problems) == 6
-    assert all("not opened" in said for said in found.problems)
-    assert len(said := check(sent).problems) == 6
-    assert all(sentence.isprintable() for sentence in said)
+    assert all("not opened" in message for message in found.problems)
+    assert len(message := check(sent).problems) == 6
+    assert all(sentence.isprintable() for sentence in message)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"schema_version": 1e999}', "\x00", "", '{"case": "\x1b[2J"}', "9" * 100_000])
 def test_damaged_files_are_reported_readably(text: str, sent: Path) -> None:
     of_a_block(sent)[0].write_text(text)
-    (said,) = check(sent).problems
-    assert "not a framebench record" in said
-    assert said.isprintable()
+    (message,) = check(sent).problems
+    assert "not a framebench record" in message
+    assert message.isprintable()
 
 
 def test_check_results_exits_with_the_verdict(sent: Path) -> None:

@@ -13,7 +13,7 @@ from framebench.cluster.collect import CONFLICTS, NODES, CollectionReport, colle
 from framebench.records import store
 from framebench.records.provenance import BadMachine, fingerprint
 from framebench.records.record import Record
-from tests.handmade import CASE, blocks, record
+from tests.fake_records import CASE, blocks, record
 from tests.processes import framebench
 
 HARDWARE: dict[str, Any] = {

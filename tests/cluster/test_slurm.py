@@ -21,7 +21,7 @@ from framebench.cluster.units import NODES, Asked, select_unfinished
 from framebench.engine.runner import Options
 from framebench.records import provenance, store
 from tests.cluster.own_slurm import OwnSlurm
-from tests.processes import COMMAND, acting
+from tests.processes import COMMAND, fake_environment
 
 CASES = ("transformer/torch/train/{fp32,checkpoint}/b4/tiny", "transformer/torch/eval/{grad,no_grad}/b4/tiny")
 BLOCKS = 3
@@ -74,7 +74,7 @@ def spans(log: str) -> list[tuple[datetime, datetime]]:
 def test_nothing_is_lost_by_a_killed_job_a_lost_node_a_drained_node_and_a_controller_restarted(
     own: OwnSlurm, tmp_path: Path, results: Path
 ) -> None:
-    process = start(results, acting("engine/misbehaving.py", tmp_path).python)
+    process = start(results, fake_environment("engine/failing_worker.py", tmp_path).python)
     until(lambda: len(own.running()) == 2 and len(began(results)) == 2)
     own.ask("scancel", next(iter(own.running())))  # a job is killed
     until(lambda: len(began(results)) >= 3)
@@ -89,9 +89,9 @@ def test_nothing_is_lost_by_a_killed_job_a_lost_node_a_drained_node_and_a_contro
     own.ask("scontrol", "update", "nodename=n1", "state=drain", "reason=test")  # a node takes no more jobs
     own.resume("n2")
     until(lambda: own.hasten() or process.poll() is not None, 600)
-    said = process.communicate()[0]
-    assert process.returncode == 0, said
-    assert f"{UNITS} of {UNITS} units are done" in said
+    message = process.communicate()[0]
+    assert process.returncode == 0, message
+    assert f"{UNITS} of {UNITS} units are done" in message
     assert len(list((results / NODES).glob("*/.done-*"))) == UNITS
 
     files = dict(store.read_files(results))
@@ -118,8 +118,8 @@ def test_real_frameworks_in_their_pinned_environments(own: OwnSlurm, results: Pa
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     until(lambda: own.hasten() or process.poll() is not None, 900)
-    said = process.communicate()[0]
-    assert process.returncode == 0, said
+    message = process.communicate()[0]
+    assert process.returncode == 0, message
     blocks: dict[str, list[str]] = defaultdict(list)
     for r in store.read_all(results):
         assert r.usable, "verified and proven"
@@ -134,7 +134,7 @@ def test_real_frameworks_in_their_pinned_environments(own: OwnSlurm, results: Pa
 def test_what_is_done_is_not_measured_again_and_what_is_queued_not_submitted_again(
     own: OwnSlurm, tmp_path: Path, results: Path
 ) -> None:
-    python = acting("engine/misbehaving.py", tmp_path).python
+    python = fake_environment("engine/failing_worker.py", tmp_path).python
     first = start(results, python, 1)
     until(lambda: len(began(results)) == 2)
     first.send_signal(signal.SIGINT)  # the command is gone, the jobs are not
@@ -142,15 +142,17 @@ def test_what_is_done_is_not_measured_again_and_what_is_queued_not_submitted_aga
     assert first.returncode == 130
     for _ in range(2):
         again = start(results, python, 1)
-        said, _ = again.communicate(timeout=600)
-        assert again.returncode == 0, said
+        message, _ = again.communicate(timeout=600)
+        assert again.returncode == 0, message
     assert len(began(results)) == 2
-    assert "0 records were added" in said
+    assert "0 records were added" in message
 
 
 @pytest.mark.slurm
 def test_units_wait_for_the_environments_of_each_kind_of_node(own: OwnSlurm, tmp_path: Path, results: Path) -> None:
-    unit = Asked((CASES[0],), None, Options(rounds=2), str(acting("engine/misbehaving.py", tmp_path).python), block=0)
+    unit = Asked(
+        (CASES[0],), None, Options(rounds=2), str(fake_environment("engine/failing_worker.py", tmp_path).python), block=0
+    )
     (results / NODES).mkdir(parents=True)
     jobs, code = slurm.Jobs(results, {"time": 10}, lambda _: None), provenance.code()
     (setup,) = slurm.prepare([unit], jobs, ["nothing"])  # both nodes are of one kind
@@ -184,23 +186,23 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pat
 
 
 def test_a_refused_job_is_reported(played: Callable[..., Path]) -> None:
-    results, said = played(sbatch="echo 'Invalid account' >&2; exit 1"), list[str]()
+    results, message = played(sbatch="echo 'Invalid account' >&2; exit 1"), list[str]()
     with pytest.raises(slurm.SetupError, match="Slurm took no job"):
-        slurm.measure([Asked((CASES[0],), None, block=0)], slurm.Jobs(results, say=said.append), ["torch"])
-    assert any("nothing is prepared on n1" in sentence for sentence in said)
+        slurm.measure([Asked((CASES[0],), None, block=0)], slurm.Jobs(results, say=message.append), ["torch"])
+    assert any("nothing is prepared on n1" in sentence for sentence in message)
 
 
 def test_a_controller_that_is_away_has_not_lost_its_jobs(played: Callable[..., Path], tmp_path: Path) -> None:
-    unit, said = Asked((CASES[0],), None, block=0), list[str]()
+    unit, message = Asked((CASES[0],), None, block=0), list[str]()
     mark = unit.mark(provenance.code())
     script = f"echo >> calls; case $(wc -l < calls) in 1) exit 1;; [23]) echo '7|None';; *) touch results/{mark};; esac"
     results = played(squeue=script, sbatch="touch submitted; exit 1")
-    jobs = slurm.Jobs(results, say=said.append, poll_s=0.01)
+    jobs = slurm.Jobs(results, say=message.append, poll_s=0.01)
     jobs.file.parent.mkdir()
     jobs.write_ids({mark: "7"})
     assert slurm.measure([unit], jobs, ["torch"]) == []
     assert not (tmp_path / "submitted").exists()
-    assert "does not answer" in said[0]
+    assert "does not answer" in message[0]
 
 
 def test_missing_slurm_is_reported_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:

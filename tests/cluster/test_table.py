@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from framebench.cluster.table import make_tables
 from framebench.suite.case import Case
-from tests.handmade import blocks
+from tests.fake_records import blocks
 
 TORCH = Case("transformer", "torch", "train", "fp32", 4)
 JAX = [Case("transformer", "jax", "train", strategy, 4) for strategy in ("fp32", "checkpoint")]

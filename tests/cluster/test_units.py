@@ -17,7 +17,7 @@ from framebench.engine.runner import Options, unsupported
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.profiles import profile
 from framebench.suite.selectors import select
-from tests.processes import COMMAND, acting, framebench
+from tests.processes import COMMAND, fake_environment, framebench
 
 EVERYTHING = Asked(
     ("transformer/*/eval/{grad,no_grad}/b4/tiny", "transformer/torch/train/fsdp/b4x2/tiny"), None,
@@ -27,7 +27,7 @@ EVERYTHING = Asked(
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
-    return acting("engine/misbehaving.py", tmp_path).python
+    return fake_environment("engine/failing_worker.py", tmp_path).python
 
 
 def test_the_units_of_a_block_have_each_case_once_and_the_same_arms_as_the_whole() -> None:

@@ -22,8 +22,8 @@ from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.versions import measure as versions
-from tests.handmade import arms
-from tests.processes import COMMAND, acting, framebench
+from tests.fake_records import arms
+from tests.processes import COMMAND, fake_environment, framebench
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 OTHER = replace(CASE, strategy="checkpoint")
@@ -32,7 +32,7 @@ OPTIONS = Options(rounds=3, peaks_each_block=True)
 
 @pytest.fixture
 def fake_worker(tmp_path: Path) -> Environment:
-    return acting("engine/misbehaving.py", tmp_path)
+    return fake_environment("engine/failing_worker.py", tmp_path)
 
 
 @pytest.mark.parametrize("other", [CASE, OTHER], ids=["itself", "another"])
@@ -52,7 +52,7 @@ def test_both_are_in_every_block(other: Case, fake_worker: Environment, results:
 def test_a_case_without_numbers_ends_the_comparison(
     fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MISBEHAVE", "checkpoint: refusal")
+    monkeypatch.setenv("FAKE_FAILURE", "checkpoint: refusal")
     with pytest.raises(compare.NotMeasured, match=r"checkpoint/b4/tiny gave no numbers: oom: .*memory ran out"):
         compare.measure((CASE, OTHER), 2, "s", {"torch": fake_worker}, OPTIONS, results)
     with pytest.raises(compare.NotMeasured, match="unsupported: no slow path"):

@@ -19,8 +19,8 @@ STRATEGIES = {"fp32": 8192, "checkpoint": 4096, "accumulate": 2048, "foreach": 8
 
 
 def predictions(**fields: str) -> list[Planned]:
-    told = [one for name, size in STRATEGIES.items() for one in (simulated(name, size), plan(name, 2 * size))]
-    return [one.model_copy(update=fields) for one in told]
+    result = [one for name, size in STRATEGIES.items() for one in (simulated(name, size), plan(name, 2 * size))]
+    return [one.model_copy(update=fields) for one in result]
 
 
 def test_each_bar_is_a_row_and_each_panel_a_device() -> None:
@@ -47,8 +47,8 @@ def test_a_picture_is_of_training_at_the_base_batch(tmp_path: Path) -> None:
 
 
 def test_a_line_is_a_case_over_releases_in_their_order() -> None:
-    told = [plan("checkpoint", size, version) for version, size in (("0.10.0", 90), ("0.9.2", 100), ("0.10.1", 95))]
-    drawn = plans(frame([*told, plan("fp32", 7, "0.9.2")]))
+    result = [plan("checkpoint", size, version) for version, size in (("0.10.0", 90), ("0.9.2", 100), ("0.10.1", 95))]
+    drawn = plans(frame([*result, plan("fp32", 7, "0.9.2")]))
     assert drawn
     (line,) = [one for one in drawn.axes[0].lines if len(one.get_ydata())]
     assert list(line.get_ydata()) == [1.0, 0.9, 0.95]

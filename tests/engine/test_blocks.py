@@ -81,7 +81,7 @@ def test_reference_matmul_without_an_answer_has_no_time_in_that_round(tmp_path: 
 def test_failed_arm_leaves_the_others_running(
     failure: str, status: str, reason: str | None, fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MISBEHAVE", f"checkpoint: {failure}")
+    monkeypatch.setenv("FAKE_FAILURE", f"checkpoint: {failure}")
     with run(results, Options(rounds=5, time_limit_s=3 if "hang" in failure else 60)) as opened:
         measure([group(fake_worker)], opened)
     found = by_strategy(results)
@@ -97,7 +97,7 @@ def test_failed_arm_leaves_the_others_running(
 
 def test_timeout_names_missing_bfloat16_units(fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("framebench.engine.runner.provenance.bfloat16_instructions", set)
-    monkeypatch.setenv("MISBEHAVE", "amp_bf16: slow, checkpoint: slow")
+    monkeypatch.setenv("FAKE_FAILURE", "amp_bf16: slow, checkpoint: slow")
     with run(results) as opened:
         measure([group(fake_worker)], opened)
     found = by_strategy(results)

@@ -51,7 +51,7 @@ def test_out_of_memory_next_to_others_is_retried_alone(
         start(live, reference, core)
 
     monkeypatch.setattr(TimedProcess, "start", counted)
-    monkeypatch.setenv("MISBEHAVE", "checkpoint: oom beside others")
+    monkeypatch.setenv("FAKE_FAILURE", "checkpoint: oom beside others")
     with run(results) as opened:
         measure([group(fake_worker, CASES[:3])], opened)
     found = by_strategy(results)

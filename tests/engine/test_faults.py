@@ -29,7 +29,7 @@ from framebench.publish.tables import report_of
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.handmade import provenance, record
+from tests.fake_records import provenance, record
 from tests.processes import ROOT, small_disk
 
 SWITCHES = "framebench/adapters/jittor/checkpoint.py"

@@ -11,8 +11,8 @@ from rich.console import Console
 from framebench.engine.progress import CaseProgress
 from framebench.records import provenance, store
 from framebench.suite.case import Case
-from tests.handmade import provenance as origin
-from tests.handmade import record
+from tests.fake_records import provenance as origin
+from tests.fake_records import record
 
 CASES = [Case("transformer", "torch", "train", strategy, 4, "tiny") for strategy in ("fp32", "checkpoint_every_2")]
 

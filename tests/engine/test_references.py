@@ -20,7 +20,7 @@ from framebench.suite.tensors import Summaries
 from framebench.worker.observe import Observed
 from framebench.worker.tolerances import tolerances_from
 from framebench.worker.verification import verify
-from tests.handmade import provenance
+from tests.fake_records import provenance
 
 BASE = parse("resnet50/torch/train/fp32/b64/full")
 SEEN = {"loss_0": 6.9, "grad_norm": 2.0, "loss_1": 6.8}

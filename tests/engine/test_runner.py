@@ -28,29 +28,29 @@ from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.result import Verification
-from tests import handmade
-from tests.alone import alone
-from tests.processes import ROOT, acting, framebench
+from tests import fake_records
+from tests.processes import ROOT, fake_environment, framebench
+from tests.single_case import alone
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 
 
 @pytest.fixture
 def fake_worker(tmp_path: Path) -> Environment:
-    return acting("engine/misbehaving.py", tmp_path)
+    return fake_environment("engine/failing_worker.py", tmp_path)
 
 
 def test_known_limits_of_the_machine_are_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     bf16, fp32 = replace(CASE, strategy="amp_bf16"), CASE
     monkeypatch.setattr(runner.provenance, "bfloat16_instructions", set)
-    assert runner.expected(handmade.record(bf16, status="timeout"))
-    assert not runner.expected(handmade.record(fp32, status="timeout"))
-    assert not runner.expected(handmade.record(bf16, status="crashed"))
+    assert runner.expected(fake_records.record(bf16, status="timeout"))
+    assert not runner.expected(fake_records.record(fp32, status="timeout"))
+    assert not runner.expected(fake_records.record(bf16, status="crashed"))
     monkeypatch.setattr(runner.provenance, "bfloat16_instructions", lambda: {"avx512_bf16"})
-    assert not runner.expected(handmade.record(bf16, status="timeout")), "this processor has the units"
+    assert not runner.expected(fake_records.record(bf16, status="timeout")), "this processor has the units"
     for known in (True, False):
         wrong = Verification(passed=False, reason="a kernel leaves it unwritten", known_fault=known)
-        assert runner.expected(handmade.record(bf16, status="wrong", verification=wrong)) == known
+        assert runner.expected(fake_records.record(bf16, status="wrong", verification=wrong)) == known
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_failures_are_classified(
     results: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("MISBEHAVE", failure)
-    monkeypatch.setenv("MISBEHAVES_HERE", str(results))
+    monkeypatch.setenv("FAKE_FAILURE", failure)
+    monkeypatch.setenv("FAKE_WORKER_RESULTS", str(results))
     record = alone(CASE, "s", fake_worker, Options(time_limit_s=3 if "hang" in failure else 600), results)
     assert (record.status, record.peaks, record.step_s) == (status, {}, [])
     assert record.reason is not None
@@ -88,7 +88,7 @@ def test_failures_are_classified(
 def started_here(process: psutil.Process, results: str) -> bool:
     """By this test, and not by one that runs beside it."""
     try:
-        return "misbehaving.py" in " ".join(process.cmdline()) and process.environ().get("MISBEHAVES_HERE") == results
+        return "failing_worker.py" in " ".join(process.cmdline()) and process.environ().get("FAKE_WORKER_RESULTS") == results
     except psutil.Error:
         return False
 
@@ -104,7 +104,7 @@ def started_here(process: psutil.Process, results: str) -> bool:
 def test_measurement_survives_a_process_that_dies_in_its_proof(
     failure: str, why: str, fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MISBEHAVE", failure)
+    monkeypatch.setenv("FAKE_FAILURE", failure)
     record = alone(CASE, "s", fake_worker, Options(time_limit_s=3, rounds=2), results)
     assert (record.status, len(record.step_s), record.peak_bytes) == ("ok", 2, 2**20)
     assert record.effect
@@ -137,7 +137,7 @@ def test_kill_by_the_kernel_is_out_of_memory(
     counts = count(2)  # one more whenever it is asked: when a worker starts, and when it is dead
     monkeypatch.setattr(supervisor, "oom_kills", lambda: next(counts))
     monkeypatch.setattr(blocks, "check_mathematics", lambda arms, run: None)
-    monkeypatch.setenv("MISBEHAVE", "kill")
+    monkeypatch.setenv("FAKE_FAILURE", "kill")
     record = alone(CASE, "s", fake_worker, Options(), results)
     assert record.status == "oom"
     assert "memory ran out" in (record.reason or "")
@@ -157,7 +157,7 @@ def test_unsupported_case_is_recorded_with_its_reason(fake_worker: Environment, 
 
 
 def test_a_session_measures_a_case_once(fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MISBEHAVE", "silent exit")
+    monkeypatch.setenv("FAKE_FAILURE", "silent exit")
     first = alone(CASE, "s", fake_worker, results=results)
     assert alone(CASE, "s", fake_worker, results=results) == first
     assert alone(CASE, "t", fake_worker, results=results) != first

@@ -59,7 +59,7 @@ def test_an_account_that_does_not_add_up_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "said"),
+    ("case", "message"),
     [
         ("transformer/torch/train/compile/b4/tiny", "no operators to follow"),
         ("transformer/torch/varlen/padded/b4/tiny", "covers train and eval"),
@@ -67,9 +67,9 @@ def test_an_account_that_does_not_add_up_is_refused() -> None:
         ("transformer/jittor/train/amp_bf16/b4/tiny", "bfloat16"),
     ],
 )
-def test_unsupported_cases_have_a_reason(case: str, said: str) -> None:
-    assert said in (obstacle(parse(case)) or "")
-    with pytest.raises(Unexplained, match=said):
+def test_unsupported_cases_have_a_reason(case: str, message: str) -> None:
+    assert message in (obstacle(parse(case)) or "")
+    with pytest.raises(Unexplained, match=message):
         explain(parse(case), environments.describe("torch"))
 
 
@@ -259,10 +259,10 @@ def test_two_cases_differ_by_the_sum_of_the_rows(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [("@0.1", "there are: 2.12.1, 2.13.0"), ("transformer/torch/train/compile/b4/tiny", "no operators"), ("resnet50", "as in")],
 )
-def test_an_invalid_other_case_is_refused_at_once(other: str, said: str) -> None:
+def test_an_invalid_other_case_is_refused_at_once(other: str, message: str) -> None:
     done = framebench("explain", "transformer/torch/train/fp32/b4/tiny", "--against", other)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr

@@ -170,30 +170,30 @@ def test_clean_workloads_are_not_accused(case: str, results: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("import sys\nsys.exit(1)", "leak.py:2: sys.exit(1) would end the process here"),
         ("def steps(adapter):\n    pass", "no function `step(adapter)`"),
         ("def step(adapter):\n    adapter.step()\n    raise ValueError('too much')", "leak.py:3: ValueError: too much"),
     ],
 )
-def test_errors_in_a_step_file_are_reported_with_their_line(code: str, said: str, tmp_path: Path, results: Path) -> None:
+def test_errors_in_a_step_file_are_reported_with_their_line(code: str, message: str, tmp_path: Path, results: Path) -> None:
     done = framebench("grow", TORCH, "--step", str(planted(code, tmp_path)), "--results", str(results))
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([TORCH, "--steps", "20"], "52"),
         ([TORCH, "--step", "nowhere.py"], "nowhere.py"),
     ],
 )
-def test_invalid_arguments_end_with_a_hint(arguments: list[str], said: str, results: Path) -> None:
+def test_invalid_arguments_end_with_a_hint(arguments: list[str], message: str, results: Path) -> None:
     done = framebench("grow", *arguments, "--results", str(results))
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_a_dead_worker_is_reported() -> None:

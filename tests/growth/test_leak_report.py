@@ -16,15 +16,15 @@ PROGRAM = Path(__file__).parent / "programs" / "leak_report_kept.py"
 def test_leaked_objects_are_named_with_size_line_and_holder() -> None:
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-P", str(PROGRAM)], env=variables, capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
-    (array,), (tensor,) = told["array"], told["tensor"]
+    result = json.loads(done.stdout)
+    (array,), (tensor,) = result["array"], result["tensor"]
     assert (array["kind"], array["what"]) == ("object", "numpy.ndarray float64[1250]")
     assert (array["per_step"], array["bytes_per_step"]) == (1, 10_000)
     assert array["note"] == f"held by `arrays`, list of {2 * HALF}, in __main__"
     assert array["made_at"].startswith(f"{PROGRAM.relative_to(ROOT)}:")
     assert tensor["what"].endswith(".Tensor")
     assert (tensor["per_step"], tensor["bytes_per_step"]) == (1, None), "its bytes are its storage's"
-    assert told["nothing"] == []
+    assert result["nothing"] == []
 
 
 def test_the_line_of_a_leak_is_the_innermost_of_the_user() -> None:

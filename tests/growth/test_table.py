@@ -61,14 +61,14 @@ def shifted(every: int, rises: Any) -> set[str]:
     return {verdict(FLAT + rises(np.arange(STEPS) + phase)) for phase in range(every)}
 
 
-@pytest.mark.parametrize(("every", "said"), [(10, "grows"), (15, "grows"), (30, "undecided"), (100, "does not grow")])
-def test_a_leak_at_some_steps_is_found_if_every_segment_has_one(every: int, said: str) -> None:
-    assert shifted(every, lambda steps: 2**11 * every * (steps // every)) == {said}
+@pytest.mark.parametrize(("every", "message"), [(10, "grows"), (15, "grows"), (30, "undecided"), (100, "does not grow")])
+def test_a_leak_at_some_steps_is_found_if_every_segment_has_one(every: int, message: str) -> None:
+    assert shifted(every, lambda steps: 2**11 * every * (steps // every)) == {message}
 
 
-@pytest.mark.parametrize(("until", "said"), [(0.2, "does not grow"), (0.5, "undecided"), (0.8, "grows")])
-def test_a_leak_that_stops(until: float, said: str) -> None:
-    assert verdict(FLAT + 2**13 * np.minimum(np.arange(STEPS), until * STEPS)) == said
+@pytest.mark.parametrize(("until", "message"), [(0.2, "does not grow"), (0.5, "undecided"), (0.8, "grows")])
+def test_a_leak_that_stops(until: float, message: str) -> None:
+    assert verdict(FLAT + 2**13 * np.minimum(np.arange(STEPS), until * STEPS)) == message
 
 
 @pytest.mark.parametrize(("period", "accused"), [(20, False), (50, False), (100, True)])
@@ -81,11 +81,11 @@ def test_the_stated_sensitivity_holds_under_the_noise_of_clean_workloads(instrum
     """Twice the least leak is always found; half of it, and none, are called clean."""
     for _ in range(100):
         clean = FLAT + noise(instrument)
-        said = [
+        message = [
             slope(clean + factor * SENSITIVITY[instrument] * np.arange(STEPS)).verdict(SENSITIVITY[instrument])
             for factor in (0, 0.5, 2)
         ]
-        assert said == ["does not grow", "does not grow", "grows"]
+        assert message == ["does not grow", "does not grow", "grows"]
 
 
 def test_the_slope_interval_has_its_stated_coverage() -> None:

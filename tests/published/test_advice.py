@@ -13,7 +13,7 @@ from framebench.budget.advise.advice import Candidate, Question, advise
 from framebench.records.record import case_of
 from framebench.records.search import Fit
 from framebench.suite.case import Case
-from tests.advised import everything
+from tests.advice_records import everything
 from tests.processes import ROOT
 
 MIB = 2**20

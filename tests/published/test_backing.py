@@ -12,7 +12,7 @@ import pytest
 
 from framebench.publish.readme.backing import read_lost_commits
 from tests.processes import ROOT
-from tests.published.committed import tracked
+from tests.published.committed_files import tracked
 
 
 @cache

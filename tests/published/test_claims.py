@@ -18,7 +18,7 @@ from framebench.claims.registry import REGISTRY
 from framebench.claims.rule import MEASURED, Verdict, decide
 from framebench.claims.samples import ADDED, PEAK
 from tests.processes import ROOT
-from tests.published.committed import records
+from tests.published.committed_files import records
 
 MACHINES = sorted(path.name for path in (ROOT / "results" / "records").iterdir())
 SHOWN = "xeon-2core"  # the machine of docs/claims.md

@@ -16,7 +16,7 @@ from framebench.cluster.checks import check
 from framebench.publish.tables import generated, of_records
 from framebench.records.record import ROUNDS
 from tests.processes import ROOT
-from tests.published.committed import records, tracked
+from tests.published.committed_files import records, tracked
 
 
 @cache

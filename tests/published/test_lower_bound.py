@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from framebench.analysis import lower_bound
 from framebench.records.record import Record
-from tests.published.committed import records
+from tests.published.committed_files import records
 
 
 def measured() -> list[Record]:

@@ -39,12 +39,12 @@ def test_notebooks_run_on_committed_results_without_a_framework(source: Path) ->
     outputs = [output for cell in made.cells[:-1] if cell.cell_type == "code" for output in cell.outputs]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert not any(output.output_type == "stream" for output in outputs), "nothing went wrong"
-    assert not any(" at 0x" in text for cell in made.cells for text in told(cell)[1]), "an address is another one every time"
+    assert not any(" at 0x" in text for cell in made.cells for text in result(cell)[1]), "an address is another one every time"
     committed = nbformat.read(notebook.EXECUTED / f"{source.stem}.ipynb", as_version=4)
-    assert list(map(told, committed.cells)) == list(map(told, made.cells[:-1])), "stale: make notebooks"
+    assert list(map(result, committed.cells)) == list(map(result, made.cells[:-1])), "stale: make notebooks"
 
 
-def told(cell: nbformat.NotebookNode) -> tuple[str, list[str]]:
+def result(cell: nbformat.NotebookNode) -> tuple[str, list[str]]:
     """What a cell is and says; pictures may differ in their last bits from machine to machine."""
     data = [output.get("data", {}) for output in cell.get("outputs", [])]
     return cell.source, [d[kind] for d in data for kind in ("text/markdown", "text/html", "text/plain") if kind in d]

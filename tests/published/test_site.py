@@ -11,7 +11,7 @@ import pytest
 
 from framebench.analysis.results import Results
 from framebench.publish.site.build import build
-from tests.audit import audited, dead_links, one_of_each_kind, violations
+from tests.accessibility import audited, dead_links, one_of_each_kind, violations
 from tests.pages import browser, in_a_browser, tab
 from tests.processes import ROOT
 

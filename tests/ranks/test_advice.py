@@ -1,4 +1,4 @@
-"""Advice about one rank of several: from predictions, which are handmade here; real ones are in `test_predicted_rank.py`."""
+"""Advice about one rank of several: from predictions, which are made up here; real ones are in `test_predicted.py`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_combinations_are_put_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "ranks", "said"),
+    ("case", "ranks", "message"),
     [
         (f"{FSDP}/b4", None, "--ranks 2, or b4x2"),
         (f"{FSDP}/b4x2", 4, "b4x2 says 2 ranks, and --ranks 4"),
@@ -42,10 +42,10 @@ def test_combinations_are_put_in_order() -> None:
         ("transformer/torch/train/ddp+fsdp/b4", 2, "alternatives"),
     ],
 )
-def test_invalid_rank_cases_are_refused_with_a_hint(case: str, ranks: int | None, said: str) -> None:
+def test_invalid_rank_cases_are_refused_with_a_hint(case: str, ranks: int | None, message: str) -> None:
     with pytest.raises(UnknownCase) as caught:
         over_ranks(case, ranks)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_rank_cases_are_recognized_by_strategy_or_batch() -> None:

@@ -162,8 +162,8 @@ ESTIMATED = PROGRAMS / "measure_estimated.py"
 @pytest.mark.all_cells
 def test_deepspeeds_own_estimates_are_the_formulas() -> None:
     case = parse("transformer/torch/train/deepspeed_zero3/b4x2/tiny")
-    said = run_inside(environments.of_case(case), ESTIMATED, variables=dict(case.support.env))
-    assert said == [formula.at(1_000_000, 8, 30_000) for formula in DEEPSPEED]
+    message = run_inside(environments.of_case(case), ESTIMATED, variables=dict(case.support.env))
+    assert message == [formula.at(1_000_000, 8, 30_000) for formula in DEEPSPEED]
 
 
 def test_the_first_error_of_several_ranks_is_the_cause(tmp_path: Path) -> None:

@@ -116,8 +116,8 @@ GONE = PROGRAMS / "predicted_gone.py"
 
 
 def test_a_missing_memory_tracker_is_reported() -> None:
-    said = run_inside(environments.ensure("torch"), GONE, "transformer/torch/train/fsdp/b4x2/tiny")
-    assert "has no torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker as framebench knows it" in str(said)
+    message = run_inside(environments.ensure("torch"), GONE, "transformer/torch/train/fsdp/b4x2/tiny")
+    assert "has no torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker as framebench knows it" in str(message)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from framebench.cluster.checks import check
 from framebench.publish.figures import draw_all
 from framebench.publish.site.build import build
 from framebench.records.record import case_of
-from tests.material import RESULTS
 from tests.processes import framebench as command
+from tests.sample_records import RESULTS
 
 MACHINE = "xeon-2core"
 GONE = [  # a strategy, a scenario, a workload, and a size that no version has

@@ -18,7 +18,7 @@ from framebench.records.store import BadRecord, RecordWarning
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
 from framebench.suite.result import StrategyEffect, Verification
-from tests.handmade import CASE, provenance, record, turns
+from tests.fake_records import CASE, provenance, record, turns
 
 SOME = tuple(c for c in every_case() if c.size == "tiny")
 finite = st.floats(allow_nan=False, allow_infinity=False)

@@ -63,15 +63,15 @@ def records(made: tuple[Path, str]) -> list[Record]:
 
 @pytest.mark.all_cells
 def test_every_case_of_the_list_has_its_record(records: list[Record]) -> None:
-    told = {(r.parsed.framework, r.parsed.scenario, r.parsed.strategy, bool(r.step_s)): r for r in records}
-    assert {key: r.status for key, r in told.items()} == {
+    result = {(r.parsed.framework, r.parsed.scenario, r.parsed.strategy, bool(r.step_s)): r for r in records}
+    assert {key: r.status for key, r in result.items()} == {
         ("torch", "train", "fp32", False): "ok",  # verification alone
         ("torch", "train", "fp32", True): "ok",
         ("torch", "train", "offload", False): "unsupported",
         ("torch", "eval", "no_grad", True): "ok",  # beside JAX's
         ("jax", "eval", "no_grad", True): "ok",
     }
-    assert "finds none it can use" in (told["torch", "train", "offload", False].reason or ""), "said by the worker"
+    assert "finds none it can use" in (result["torch", "train", "offload", False].reason or ""), "said by the worker"
 
 
 @pytest.mark.all_cells

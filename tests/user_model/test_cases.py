@@ -60,9 +60,9 @@ def found(
     names = asked(request)
     files = [str(HERE / "cases" / f"{name}.py") for name in CASES if name in names]
     variables = MALLOC_ENV | {"FRAMEBENCH_OWN": str(folder)}
-    told = run_inside(environment["torch"], HERE / "programs/try_cases.py", ",".join(STRATEGIES), *files, variables=variables)
-    assert isinstance(told, dict)
-    return told
+    result = run_inside(environment["torch"], HERE / "programs/try_cases.py", ",".join(STRATEGIES), *files, variables=variables)
+    assert isinstance(result, dict)
+    return result
 
 
 @pytest.mark.slow

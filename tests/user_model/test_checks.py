@@ -31,7 +31,7 @@ def test_gradients_differ_where_losses_do_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shares", "left", "said"),
+    ("shares", "left", "message"),
     [
         ((0.5, 0.5), 0.0, ""),
         ((1.0, 1.0), 0.0, "a sum over the batch, and accumulation divides it"),
@@ -39,10 +39,10 @@ def test_gradients_differ_where_losses_do_not() -> None:
         ((0.5, 0.5), 0.3, "samples look at each other"),
     ],
 )
-def test_micro_batches_of_another_loss_are_explained(shares: tuple[float, float], left: float, said: str) -> None:
+def test_micro_batches_of_another_loss_are_explained(shares: tuple[float, float], left: float, message: str) -> None:
     found = checks.in_words(np.array(shares), left, alike=True)
-    assert found.startswith(said) or said in found
-    assert bool(found) == bool(said)
+    assert found.startswith(message) or message in found
+    assert bool(found) == bool(message)
 
 
 @pytest.mark.parametrize(

@@ -179,9 +179,9 @@ def found(
         folders[name] = tmp_path_factory.mktemp("steps")
         (folders[name] / "mine.py").write_text(BEGINNING + "\n" + textwrap.dedent(FILES[name].more))
         files.append([str(folders[name] / "mine.py"), FILES[name].scenario, FILES[name].strategies])
-    told = run_inside(environment["jax"], PROGRAM, json.dumps(files), "jax")
-    assert isinstance(told, dict)
-    return {name: told[str(folder / "mine.py")] for name, folder in folders.items()}
+    result = run_inside(environment["jax"], PROGRAM, json.dumps(files), "jax")
+    assert isinstance(result, dict)
+    return {name: result[str(folder / "mine.py")] for name, folder in folders.items()}
 
 
 @pytest.mark.slow

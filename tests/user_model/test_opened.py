@@ -64,17 +64,17 @@ def test_a_file_is_predicted_without_being_run_and_tried_within_a_budget(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("changes", "options", "said"),
+    ("changes", "options", "message"),
     [
         ([("import torch\nfrom torch import nn", "import jittor")], [], "is in jittor, and only PyTorch has tensors without"),
         ([("torch.randn(n, 3)", "object()")], [], "mine.py:9: batch(n) must give tensors"),
     ],
 )
 def test_unpredictable_files_are_refused_with_a_reason(
-    changes: list[tuple[str, str]], options: list[str], said: str, tmp_path: Path
+    changes: list[tuple[str, str]], options: list[str], message: str, tmp_path: Path
 ) -> None:
     done = framebench("predict", str(written(tmp_path, *changes)), *options)
-    assert (done.returncode, said in " ".join(done.stderr.split())) == (2, True), done.stderr
+    assert (done.returncode, message in " ".join(done.stderr.split())) == (2, True), done.stderr
 
 
 @pytest.mark.slow

@@ -47,10 +47,10 @@ def tried(file: Path, *arguments: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("where", TOO_LARGE)
 def test_a_file_that_exceeds_the_budget_is_stopped(where: str, tmp_path: Path, environment: dict[str, Environment]) -> None:
-    file, (more, told) = tmp_path / "mine.py", TOO_LARGE[where]
+    file, (more, result) = tmp_path / "mine.py", TOO_LARGE[where]
     file.write_text(f"{BEGINNING}\n{more}\n")
-    code, said = tried(file, "--budget", "2MiB")
-    assert (code, told in said) == (2, True), said
+    code, message = tried(file, "--budget", "2MiB")
+    assert (code, result in message) == (2, True), message
 
 
 def test_a_file_that_exceeds_free_memory_is_stopped(
@@ -60,15 +60,15 @@ def test_a_file_that_exceeds_free_memory_is_stopped(
     monkeypatch.setattr(own, "free_memory", lambda: 2**30)
     file = tmp_path / "mine.py"
     file.write_text(f"{BEGINNING}\n{TOO_LARGE['in the model'][0]}\n")
-    code, said = tried(file)
-    assert (code, "does not fit: memory ran out during model()" in said) == (2, True), said
+    code, message = tried(file)
+    assert (code, "does not fit: memory ran out during model()" in message) == (2, True), message
 
 
 def test_a_file_that_hangs_is_stopped_at_the_time_limit(tmp_path: Path, environment: dict[str, Environment]) -> None:
     file = tmp_path / "mine.py"
     file.write_text(f"{BEGINNING}\ndef batch(n):\n    import time\n    time.sleep(1e9)\n")
-    code, said = tried(file, "--time-limit", "20")
-    assert (code, "no end after 20 s, during batch()" in said) == (2, True), said
+    code, message = tried(file, "--time-limit", "20")
+    assert (code, "no end after 20 s, during batch()" in message) == (2, True), message
 
 
 def test_too_few_rounds_are_refused(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_modules_of_the_user_shadow_those_of_framebench(on_path: bool, tmp_path:
 
 def test_import_errors_name_the_file_of_the_user(tmp_path: Path) -> None:
     done = tried("missing.py", tmp_path, REPOSITORY)
-    said = " ".join(done.stderr.split())
-    assert done.returncode == 2, said
-    assert re.search(r"missing\.py:\d: ImportError: cannot import name 'Absent' from 'models'", said), said
-    assert str(REPOSITORY / "models") in said
+    message = " ".join(done.stderr.split())
+    assert done.returncode == 2, message
+    assert re.search(r"missing\.py:\d: ImportError: cannot import name 'Absent' from 'models'", message), message
+    assert str(REPOSITORY / "models") in message

@@ -6,7 +6,7 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.result import Mathematics, StrategyEffect, Verification
 from framebench.user_model.table import checked_in_float64, unproven
-from tests.handmade import record
+from tests.fake_records import record
 
 
 def checked(strategy: str, reason: str = "") -> Record:

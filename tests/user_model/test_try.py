@@ -132,10 +132,10 @@ def rows_of(
 def test_a_flax_file_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """XLA:CPU widens what is bfloat16, which costs memory; the rounding stays."""
     strategies = ("checkpoint_linear", "amp_bf16")
-    rows, said = rows_of(ROOT / "examples/flax_mixer.py", tmp_path / "results", *strategies, unproven=("amp_bf16",))
+    rows, message = rows_of(ROOT / "examples/flax_mixer.py", tmp_path / "results", *strategies, unproven=("amp_bf16",))
     assert rows.keys() == {"fp32", "amp_bf16"}
     assert rows["amp_bf16"]["worst_error"] > 100 * rows["fp32"]["worst_error"]
-    assert "left out: checkpoint_linear: no products of matrices in batches" in said
+    assert "left out: checkpoint_linear: no products of matrices in batches" in message
 
 
 @pytest.mark.all_cells
@@ -159,10 +159,10 @@ def with_dropout(tmp_path: Path) -> Path:
 @pytest.mark.all_cells
 def test_a_jittor_file_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
     file = with_dropout(tmp_path)
-    rows, said = rows_of(file, tmp_path / "results", "checkpoint", "accumulate")
+    rows, message = rows_of(file, tmp_path / "results", "checkpoint", "accumulate")
     assert rows.keys() == {"fp32", "checkpoint", "accumulate"}
     assert rows["checkpoint"]["peak_bytes"] < rows["fp32"]["peak_bytes"]
-    assert "4 blocks (Block)" in said
+    assert "4 blocks (Block)" in message
 
 
 @pytest.mark.all_cells
@@ -178,10 +178,10 @@ def test_evaluation_is_measured(tmp_path: Path, environment: dict[str, Environme
 @pytest.mark.all_cells
 def test_a_hugging_face_model_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """In the environment that has what the file imports. The head has the embedding's weights."""
-    rows, said = rows_of(ROOT / "examples/hf_gpt2.py", tmp_path / "results", "checkpoint", "checkpoint_linear")
+    rows, message = rows_of(ROOT / "examples/hf_gpt2.py", tmp_path / "results", "checkpoint", "checkpoint_linear")
     assert rows.keys() == {"fp32", "checkpoint", "checkpoint_linear"}
     assert rows["checkpoint"]["peak_bytes"] < rows["fp32"]["peak_bytes"]
-    assert "4 blocks (GPT2Block)" in said
+    assert "4 blocks (GPT2Block)" in message
 
 
 @pytest.mark.slow
@@ -189,11 +189,11 @@ def test_a_hugging_face_model_is_measured(tmp_path: Path, environment: dict[str,
 def test_a_trainer_model_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """With its dropout, which stays on; without the schedule's steps, at the rate that it warms up to."""
     asked = ("amp_bf16", "checkpoint", "accumulate", "optimizer_in_backward")
-    rows, said = rows_of(PROGRAMS / "hf_trainer.py", tmp_path / "results", *asked, unproven=("amp_bf16",))
+    rows, message = rows_of(PROGRAMS / "hf_trainer.py", tmp_path / "results", *asked, unproven=("amp_bf16",))
     assert rows.keys() == {"fp32", *asked}
-    assert "amp_bf16: effect not proven: 18 of 78 products are still computed in float32" in said
+    assert "amp_bf16: effect not proven: 18 of 78 products are still computed in float32" in message
     assert rows["checkpoint"]["peak_bytes"] < rows["fp32"]["peak_bytes"]
-    assert "3 blocks (BertLayer), input 4 x 32, optimizer AdamW at its full rate of 5e-05, without its schedule" in said
+    assert "3 blocks (BertLayer), input 4 x 32, optimizer AdamW at its full rate of 5e-05, without its schedule" in message
 
 
 REPEATED = """

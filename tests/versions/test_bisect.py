@@ -13,7 +13,7 @@ from framebench.records.pins import pinned_version
 from framebench.suite.selectors import parse
 from framebench.versions import bisect, bisection_table
 from framebench.versions.bisection_record import FLOOR, Bisection, ReleaseResult
-from tests.handmade import made
+from tests.fake_records import made
 from tests.processes import framebench
 
 RELEASES = [f"1.{i}" for i in range(12)]

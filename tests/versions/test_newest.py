@@ -19,7 +19,7 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.versions import newest
 from framebench.versions.newest import ReleasePair, judge_newest
 from tests.processes import framebench
-from tests.rounds import Change, broken, changed, larger, originals, rounds, times, unchanged
+from tests.version_records import Change, broken, changed, larger, originals, rounds, times, unchanged
 
 PAIR = ReleasePair("jax", "0.9.2", "0.10.2")
 NEXT = {"torch": "99.0.0", "jax": "99.0.1", "jittor": "99.0.2"}  # releases that no pin has
@@ -122,7 +122,13 @@ def planted(change: Change) -> Callable[..., list[str]]:
     """In the place of a measurement, which must be of both versions in one call: records of this session, and of another."""
 
     def measure(
-        cases: object, ready: dict[str, Environment], blocks: int, session: str, options: object, results: Path, told: Listener
+        cases: object,
+        ready: dict[str, Environment],
+        blocks: int,
+        session: str,
+        options: object,
+        results: Path,
+        listener: Listener,
     ) -> list[str]:
         assert len(ready) == 2
         original = next(r for r in originals(99) if r.parsed in cases)  # type: ignore[operator]

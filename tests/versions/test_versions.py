@@ -37,7 +37,7 @@ from framebench.versions.judge import (
     UnknownVersion,
 )
 from tests.processes import framebench
-from tests.rounds import (
+from tests.version_records import (
     NEW,
     OLD,
     Change,

@@ -8,7 +8,7 @@ from framebench.analysis import frames
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from studies.batch_lines.held_out import comparisons, held_out
-from tests.handmade import RIGHT, frame, provenance, record
+from tests.fake_records import RIGHT, frame, provenance, record
 
 BATCHES = (1, 2, 4, 8, 16)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from framebench.suite.selectors import parse
 from studies.gpu_session import counters
-from tests.handmade import provenance, record
+from tests.fake_records import provenance, record
 
 H200 = {"cpu": "x", "device": "NVIDIA H200"}
 NVML = {"before": {"name": "NVIDIA H200"}, "after": {}}

@@ -14,8 +14,8 @@ from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.suite.selectors import parse
 from studies.gpu_session import predictions
-from tests.devices.made import MIB, origin, planned
-from tests.handmade import provenance, record
+from tests.devices.fake_predictions import MIB, origin, planned
+from tests.fake_records import provenance, record
 
 TORCH, JAX = "transformer/torch/train/fp32/b8/full", "transformer/jax/train/fp32/b8/full"
 SIMULATED = {

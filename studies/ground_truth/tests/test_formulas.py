@@ -10,8 +10,8 @@ from framebench.analysis import frames
 from framebench.records.record import case_of
 from framebench.suite.selectors import parse
 from studies.ground_truth import formulas
-from tests.handmade import provenance, record
-from tests.material import records
+from tests.fake_records import provenance, record
+from tests.sample_records import records
 
 H200 = {"cpu": "x", "device": "NVIDIA H200"}
 

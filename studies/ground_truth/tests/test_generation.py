@@ -8,7 +8,7 @@ from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect
 from framebench.suite.selectors import parse
 from studies.ground_truth.generation import bytes_of_a_token, comparison
-from tests.handmade import RIGHT, record
+from tests.fake_records import RIGHT, record
 
 CASE = parse("transformer/torch/generate/static_cache/b4/cpu")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from studies.noise.other_machine import comparisons
-from tests.handmade import blocks
+from tests.fake_records import blocks
 
 CASES = [
     Case("transformer", framework, "train", strategy, 4, "cpu")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from studies.noise.repeatability import comparison, find_repeated
-from tests.handmade import blocks
+from tests.fake_records import blocks
 
 MORNING = datetime(2026, 11, 22, 8, tzinfo=UTC)
 CASES = (("torch", "fp32"), ("torch", "checkpoint"), ("jax", "fp32"))

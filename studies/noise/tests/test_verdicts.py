@@ -12,7 +12,7 @@ from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from studies.noise import verdicts
-from tests.handmade import CASE, blocks
+from tests.fake_records import CASE, blocks
 
 MIB = 2**20
 SPINS, EXTRAS = (0.03, 0.05, 0.10, 0.20), (0.01, 0.02, 0.05)

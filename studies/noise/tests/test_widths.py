@@ -8,7 +8,7 @@ import pytest
 
 from framebench.suite.case import Case
 from studies.noise.widths import comparison
-from tests.handmade import blocks
+from tests.fake_records import blocks
 
 BASE, CHECKPOINT = (Case("transformer", "torch", "train", strategy, 4, "cpu") for strategy in ("fp32", "checkpoint"))
 JAX, ELSEWHERE = Case("transformer", "jax", "train", "fp32", 4, "cpu"), Case("transformer", "torch", "train", "fp32", 4, "tiny")

@@ -10,7 +10,7 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import Again, Verification
 from studies.planted_bugs import without_bugs
-from tests.handmade import provenance, record
+from tests.fake_records import provenance, record
 
 
 def made(strategy: str, status: str = "ok", margin: float = 0.25, hour: int = 0, size: str = "cpu", **more: Any) -> Record:

@@ -12,8 +12,8 @@ from framebench.analysis.figures.peaks import parts, train_eval
 from framebench.analysis.figures.strategies import heat, support
 from framebench.publish import figures as published
 from framebench.suite.result import StrategyEffect
-from tests.drawing import MIB, frame, lost, made, panels, places, texts
-from tests.handmade import in_blocks
+from tests.fake_records import in_blocks
+from tests.figure_records import MIB, frame, lost, made, panels, places, texts
 
 
 def crosses(axes: Axes) -> list[tuple[float, float]]:

@@ -21,9 +21,9 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect, Verification
-from tests.advised import ALMOST, MIB, PASSED, QUESTION, STRATEGIES, asked, everything, made, rows, several
-from tests.handmade import blocks, in_blocks, provenance, record
-from tests.material import MACHINE, RESULTS
+from tests.advice_records import ALMOST, MIB, PASSED, QUESTION, STRATEGIES, asked, everything, made, rows, several
+from tests.fake_records import blocks, in_blocks, provenance, record
+from tests.sample_records import MACHINE, RESULTS
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

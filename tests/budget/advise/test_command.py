@@ -25,9 +25,9 @@ from framebench.records import store
 from framebench.records.provenance import machine_name
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
-from tests.advised import MIB, STRATEGIES, asked, made
-from tests.material import IN_HERE, MACHINE, OTHER, RESULTS
+from tests.advice_records import MIB, STRATEGIES, asked, made
 from tests.processes import ROOT, framebench
+from tests.sample_records import IN_HERE, MACHINE, OTHER, RESULTS
 
 
 def test_json_of_everything() -> None:

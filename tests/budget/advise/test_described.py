@@ -12,9 +12,9 @@ from framebench.budget.advise.advice import Question, advise
 from framebench.models import spec
 from framebench.suite.hypothetical import Described
 from framebench.suite.selectors import parse
-from tests.advised import everything
+from tests.advice_records import everything
 from tests.budget.conftest import Predicted
-from tests.material import MACHINE, RESULTS
+from tests.sample_records import MACHINE, RESULTS
 
 DESCRIBED = Question("transformer", "train", 2**40, ("torch",), 8, "124M", spec.workload("transformer").described(124e6, 1024))
 

@@ -8,7 +8,7 @@ import pytest
 
 from framebench.budget.max_batch.figure import draw_largest, read_searches
 from framebench.records.search import Fit
-from tests.drawing import MIB, origin, panels, texts
+from tests.figure_records import MIB, origin, panels, texts
 
 
 def test_the_largest_batches_come_from_the_searches(tmp_path: Path) -> None:

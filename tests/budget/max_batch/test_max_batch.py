@@ -20,7 +20,7 @@ from framebench.engine.runner import Options
 from framebench.records.search import Fit, Probe
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case, UnknownCase
-from tests.processes import acting, framebench, run_inside
+from tests.processes import fake_environment, framebench, run_inside
 
 MIB = 2**20
 TRAIN = Case("transformer", "torch", "train", "fp32", 1, "tiny")
@@ -90,7 +90,7 @@ def test_a_kernel_s_failure_is_a_lack_of_memory_under_a_limit_only(environment: 
 
 @pytest.fixture
 def unchecked(tmp_path: Path) -> Environment:
-    return acting("engine/unchecked.py", tmp_path)
+    return fake_environment("engine/unchecked.py", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from framebench.records.provenance import machine_name
 from framebench.records.search import Fit
 from framebench.suite import protocol
 from framebench.suite.case import Case
-from tests.handmade import provenance
+from tests.fake_records import provenance
 from tests.processes import framebench
 
 MIB = 2**20

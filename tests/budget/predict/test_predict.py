@@ -23,9 +23,9 @@ from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import named, obstacle
 from tests.budget.conftest import Predicted
 from tests.conftest import Steady
-from tests.handmade import RIGHT, provenance, record
-from tests.material import MACHINE, RESULTS
+from tests.fake_records import RIGHT, provenance, record
 from tests.processes import framebench
+from tests.sample_records import MACHINE, RESULTS
 from tests.suite.cells import every, fewest
 
 pytestmark = pytest.mark.usefixtures("imported_once")

@@ -15,7 +15,7 @@ from framebench.cli.shared import app
 from framebench.devices.plans import planning
 from framebench.devices.plans.planned import Planned
 from framebench.suite.case import Case
-from tests.devices.made import origin
+from tests.devices.fake_predictions import origin
 from tests.processes import framebench
 
 GIB = 2**30
@@ -40,23 +40,23 @@ def predicted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Size], list[Case]]:
 
 
 def of(case: Case, size: int | None) -> Planned:
-    told: dict[str, Any] = {"outcome": "planned", "peak_bytes": size, "not_held": ("workspaces",)}
+    result: dict[str, Any] = {"outcome": "planned", "peak_bytes": size, "not_held": ("workspaces",)}
     if size is None:
-        told = {"outcome": "not planned", "reason": "a compiler decides"}
+        result = {"outcome": "not planned", "reason": "a compiler decides"}
     return Planned(
         case=case.id, device="a100-40gb", framework=case.framework, framework_version="0", source="allocator.simulated",
-        origin=origin(), **told,
+        origin=origin(), **result,
     )  # fmt: skip
 
 
-def told(*arguments: str) -> Result:
+def result(*arguments: str) -> Result:
     import framebench.cli.__main__  # noqa: F401  (all commands)
 
     return CliRunner().invoke(app, list(arguments))
 
 
 def offers(*arguments: str) -> list[dict[str, Any]]:
-    return json.loads(told(*arguments, "--json").stdout)["offers"]  # type: ignore[no-any-return]
+    return json.loads(result(*arguments, "--json").stdout)["offers"]  # type: ignore[no-any-return]
 
 
 def test_advise_without_a_batch_sorts_by_largest_batch(predicted: Callable[[Size], list[Case]]) -> None:
@@ -72,7 +72,7 @@ def test_advise_without_a_batch_sorts_by_largest_batch(predicted: Callable[[Size
 def test_advise_defaults_to_the_full_size_at_its_usual_batch(predicted: Callable[[Size], list[Case]]) -> None:
     """At its usual batch, which is planned already, and not the size for processors."""
     asked = predicted(lambda case: GIB)
-    assert told("advise", "resnet50/*/train", "--device", "a100-40gb").exit_code == 0
+    assert result("advise", "resnet50/*/train", "--device", "a100-40gb").exit_code == 0
     assert {(case.batch, case.size) for case in asked} == {(64, "full")}
     assert {case.framework for case in asked} == {"torch", "jax"}
 
@@ -97,7 +97,7 @@ def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(predicted: Call
 
 def test_the_smallest_peak_is_named_if_nothing_fits(predicted: Callable[[Size], list[Case]]) -> None:
     predicted(lambda case: (90 if case.strategy == "checkpoint" else 100) * GIB)
-    done = told("advise", "transformer/torch/train/*/b8/full", "--device", "a100-40gb")
+    done = result("advise", "transformer/torch/train/*/b8/full", "--device", "a100-40gb")
     assert done.exit_code == 1
     assert "PyTorch's checkpoint needs least: 92,160.0 MiB, which does not fit" in done.stdout.replace("\n", " ")
 

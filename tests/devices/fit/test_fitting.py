@@ -19,9 +19,9 @@ CASE = Case("transformer", "torch", "train", "fp32", 1, "full")
 
 def planned(case: Case, size: int | None, **fields: object) -> Planned:
     origin = Origin(planned_at=datetime.now(UTC), command="", commit=None, dirty=None, code="", wall_s=0)
-    told = {"outcome": "planned", "peak_bytes": size, "source": "allocator.simulated"} | fields
+    result = {"outcome": "planned", "peak_bytes": size, "source": "allocator.simulated"} | fields
     return Planned(
-        case=case.id, device=CARD.name, framework=case.framework, framework_version="0", origin=origin, **told,
+        case=case.id, device=CARD.name, framework=case.framework, framework_version="0", origin=origin, **result,
     )  # fmt: skip
 
 

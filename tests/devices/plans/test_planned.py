@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from tests.devices.made import PARTS, planned
+from tests.devices.fake_predictions import PARTS, planned
 
 
 def test_a_plan_is_its_parts() -> None:

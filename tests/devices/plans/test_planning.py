@@ -18,7 +18,7 @@ from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, SetupError
 from framebench.records.pins import pinned_version
 from framebench.suite.case import Case, UnknownCase
-from tests.devices.made import CASE, MIB, PARTS
+from tests.devices.fake_predictions import CASE, MIB, PARTS
 from tests.processes import framebench
 
 H100 = find("h100-80gb")
@@ -120,8 +120,8 @@ def test_flags_of_the_user_do_not_reach_the_planner(tmp_path: Path, playing: Pla
 
 
 def test_a_refusal_is_an_answer(tmp_path: Path, playing: Playing) -> None:
-    told = {"outcome": "refused", "reason": "needs 90.00 GiB at compile time, of 79.11 GiB", "needs_bytes": 90 * 2**30}
-    asked = playing(f"print({json.dumps(told)!r})")
+    result = {"outcome": "refused", "reason": "needs 90.00 GiB at compile time, of 79.11 GiB", "needs_bytes": 90 * 2**30}
+    asked = playing(f"print({json.dumps(result)!r})")
     (refused,) = plan(tmp_path)
     assert (refused.outcome, refused.needs_bytes) == ("refused", 90 * 2**30)
     plan(tmp_path)
@@ -137,10 +137,10 @@ def test_a_refusal_is_an_answer(tmp_path: Path, playing: Playing) -> None:
     ],
 )
 def test_unpredictable_cases_have_a_reason(tmp_path: Path, case: str, device: str, why: str) -> None:
-    (told,) = planning.plan_all([Case.of(case)], find(device), tmp_path, lambda _: None)
-    assert (told.outcome, told.peak_bytes) == ("not planned", None)
-    assert told.reason
-    assert why in told.reason
+    (result,) = planning.plan_all([Case.of(case)], find(device), tmp_path, lambda _: None)
+    assert (result.outcome, result.peak_bytes) == ("not planned", None)
+    assert result.reason
+    assert why in result.reason
 
 
 def test_selectors_name_many_cases_and_any_batch() -> None:
@@ -155,10 +155,10 @@ def test_selectors_name_many_cases_and_any_batch() -> None:
 def test_predict_lists_each_case_and_fails_if_one_failed(tmp_path: Path, playing: Playing) -> None:
     playing(f"print({json.dumps(ANSWER)!r})")
     asked = ["predict", CASE.replace("fp32", "{fp32,no_donate}"), "--device", "h100-80gb", "--results", str(tmp_path)]
-    told = framebench(*asked)
-    assert told.returncode == 0
-    assert "12.0" in told.stdout
-    assert "Not measured" in told.stdout
+    result = framebench(*asked)
+    assert result.returncode == 0
+    assert "12.0" in result.stdout
+    assert "Not measured" in result.stdout
     assert [one["outcome"] for one in json.loads(framebench(*asked, "--json").stdout)] == ["planned", "planned"]
     playing("sys.exit(1)")
     failing = framebench("predict", CASE.replace("fp32", "scan"), "--device", "h100-80gb", "--results", str(tmp_path))
@@ -173,10 +173,10 @@ def test_two_releases_are_compared_to_the_byte(tmp_path: Path, playing: Playing,
     playing(f"print({json.dumps(less)!r})")
     monkeypatch.setattr(releases, "beside", lambda framework, version, *_: environments.ensure(framework))
     asked = ("versions", "compare", "jax==0.9.2", "jax==0.10.2", CASE, "--device", "h100-80gb", "--results", str(tmp_path))
-    told = framebench(*asked, "--json")
-    (row,) = json.loads(told.stdout)["rows"]
+    result = framebench(*asked, "--json")
+    (row,) = json.loads(result.stdout)["rows"]
     assert (row["base"], row["change"], row["verdict"]) == (11 * MIB, 12 * MIB, "regression")
-    assert told.returncode == 1
+    assert result.returncode == 1
     shown = framebench(*asked)
     assert "+1,048,576" in shown.stdout
     assert "not measured" in shown.stdout
@@ -204,15 +204,15 @@ def test_a_release_with_cudnn_is_not_compared_with_one_without(
     ],
 )
 def test_invalid_comparisons_of_releases_are_refused(more: list[str], why: str) -> None:
-    told = framebench("versions", "compare", *more)
-    assert told.returncode == 2
-    assert why in told.stderr
+    result = framebench("versions", "compare", *more)
+    assert result.returncode == 2
+    assert why in result.stderr
 
 
 def test_releases_without_a_compiler_for_it_have_no_plan(tmp_path: Path) -> None:
-    (told,) = planning.plan_all([Case.of(CASE)], find("tpu-v5e"), tmp_path, lambda _: None, version="0.9.2")
-    assert told.outcome == "failed"
-    assert "releases are planned for GPUs alone: not jax 0.9.2" in str(told.reason)
+    (result,) = planning.plan_all([Case.of(CASE)], find("tpu-v5e"), tmp_path, lambda _: None, version="0.9.2")
+    assert result.outcome == "failed"
+    assert "releases are planned for GPUs alone: not jax 0.9.2" in str(result.reason)
 
 
 def test_a_release_of_pytorch_has_an_environment_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +229,7 @@ def test_a_release_of_pytorch_has_an_environment_of_its_own(monkeypatch: pytest.
 
 
 def test_pytorch_is_predicted_without_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+    message: list[str] = []
 
     def ensure(framework: str, say: object, package: str = "") -> Environment:
         if package:
@@ -237,25 +237,25 @@ def test_pytorch_is_predicted_without_cudnn(monkeypatch: pytest.MonkeyPatch) -> 
         return environments.describe(framework)
 
     monkeypatch.setattr(environments, "ensure", ensure)
-    assert planning.ensure_environment("torch", H100, pinned_version("torch"), said.append).package == ""
-    assert said == ["cuDNN cannot be had, so convolutions are planned without workspaces: pip found no such release"]
+    assert planning.ensure_environment("torch", H100, pinned_version("torch"), message.append).package == ""
+    assert message == ["cuDNN cannot be had, so convolutions are planned without workspaces: pip found no such release"]
 
 
 def test_only_cases_of_the_releases_framework_are_planned(tmp_path: Path, playing: Playing) -> None:
     playing(f"print({json.dumps(ANSWER)!r})")
     both = "transformer/{jax,torch}/train/fp32/b1/tiny"
-    told = planning.planned_for([both], "h100-80gb", tmp_path, lambda _: None, f"jax=={pinned_version('jax')}")
-    assert [one.case for one in told] == [CASE]
+    result = planning.planned_for([both], "h100-80gb", tmp_path, lambda _: None, f"jax=={pinned_version('jax')}")
+    assert [one.case for one in result] == [CASE]
 
 
 def test_one_peak_is_explained(tmp_path: Path, playing: Playing) -> None:
     largest = [{"bytes": 7 * MIB, "line": "models/transformer/flax_model.py:64", "shape": "f32[8,12]", "count": 2}]
     playing(f"print({json.dumps(ANSWER | {'largest': largest})!r})")
     asked = ("--device", "h100-80gb", "--results", str(tmp_path))
-    told = framebench("explain", CASE, *asked)
-    assert told.returncode == 0
-    assert "flax_model.py:64" in told.stdout
-    assert "temporaries" in told.stdout
+    result = framebench("explain", CASE, *asked)
+    assert result.returncode == 0
+    assert "flax_model.py:64" in result.stdout
+    assert "temporaries" in result.stdout
     assert json.loads(framebench("explain", CASE, *asked, "--json").stdout)["largest"][0]["count"] == 2
     many = framebench("explain", "transformer/jax/train/*/b4/tiny", *asked)
     assert (many.returncode, "explain is about one" in many.stderr) == (2, True)

@@ -12,18 +12,18 @@ import pytest
 from framebench.devices.plans import command, store
 from framebench.devices.plans.planned import Buffer, Planned
 from framebench.devices.plans.store import PlannedWarning
-from tests.devices.made import CASE, MIB, origin, planned
+from tests.devices.fake_predictions import CASE, MIB, origin, planned
 from tests.processes import framebench
 
 OTHERS = [CASE.replace("b1", f"b{batch}") for batch in range(2, 10)]
 
 
 def test_a_prediction_survives_the_round_trip(tmp_path: Path) -> None:
-    told = planned(largest=(Buffer(bytes=MIB, line="flax_model.py:12", shape="f32[8]"),), not_held=("the context",))
-    path = store.write(tmp_path, told)
+    result = planned(largest=(Buffer(bytes=MIB, line="flax_model.py:12", shape="f32[8]"),), not_held=("the context",))
+    path = store.write(tmp_path, result)
     assert path == tmp_path / "planned/h100-80gb/jax-0.10.2.jsonl"
-    assert store.read(path) == {CASE: told}
-    assert list(store.every(tmp_path)) == [told]
+    assert store.read(path) == {CASE: result}
+    assert list(store.every(tmp_path)) == [result]
 
 
 def test_own_predictions_are_published_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from framebench.suite.case import Case
 from framebench.versions import bisect, bisection_table
 from framebench.versions import planned as of_plans
 from framebench.versions.bisection_record import ReleaseResult
-from tests.devices.made import CASE, MIB, planned
+from tests.devices.fake_predictions import CASE, MIB, planned
 from tests.devices.tables.test_table import H100, larger
 from tests.processes import framebench
 

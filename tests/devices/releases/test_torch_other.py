@@ -17,9 +17,9 @@ BEFORE, LATER = "2.8.0+cu128", "2.12.1"
 def test_attention_kernels_follow_the_release(environment: dict[str, Environment]) -> None:
     """On an H100 PyTorch prefers cuDNN's kernel in half precision since 2.11, and not in 2.8."""
     case = "transformer/torch/train/amp_bf16/b4/tiny"
-    told = run_inside(environment["torch"], PROGRAM, case, "h100-80gb", BEFORE, LATER)
-    assert isinstance(told, dict)
-    assert {one["outcome"] for one in told.values()} == {"planned"}
-    before, later = (told[release]["flags"]["attention"] for release in (BEFORE, LATER))
+    result = run_inside(environment["torch"], PROGRAM, case, "h100-80gb", BEFORE, LATER)
+    assert isinstance(result, dict)
+    assert {one["outcome"] for one in result.values()} == {"planned"}
+    before, later = (result[release]["flags"]["attention"] for release in (BEFORE, LATER))
     assert (before, later) == ("flash_attention", "cudnn_attention")
-    assert all("those of PyTorch 2.13 for all" in " ".join(one["notes"]) for one in told.values())
+    assert all("those of PyTorch 2.13 for all" in " ".join(one["notes"]) for one in result.values())

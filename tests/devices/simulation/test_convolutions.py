@@ -24,18 +24,18 @@ WITH_CUDNN = environments.describe("torch", "2.12.1")  # a build for cards
 
 
 def test_convolution_shapes_and_strides_match_pytorch(environment: dict[str, Environment]) -> None:
-    told = run_inside(environment["torch"], PROGRAMS / "convolutions.py")
-    assert isinstance(told, dict)
-    assert len(told["pairs"]) == 15
-    assert all(ours == theirs for ours, theirs in told["pairs"])
+    result = run_inside(environment["torch"], PROGRAMS / "convolutions.py")
+    assert isinstance(result, dict)
+    assert len(result["pairs"]) == 15
+    assert all(ours == theirs for ours, theirs in result["pairs"])
 
 
 def test_each_gradient_has_its_workspace_before_the_next_is_there(environment: dict[str, Environment]) -> None:
     """The copy of the weight, 2304 bytes, is for the gradient of the input alone."""
-    told = run_inside(environment["torch"], PROGRAMS / "convolutions.py")
-    assert isinstance(told, dict)
+    result = run_inside(environment["torch"], PROGRAMS / "convolutions.py")
+    assert isinstance(result, dict)
     data, weight = ["input", "+2304", "+7000", "-7000", "-2304"], ["weight", "+9000", "-9000"]
-    assert told["orders"] == [[*data, *weight, "bias"], weight, data]
+    assert result["orders"] == [[*data, *weight, "bias"], weight, data]
 
 
 @pytest.mark.slow
@@ -52,6 +52,6 @@ def planned(case: str) -> int:
     command = [str(WITH_CUDNN.python), "-P", "-m", module, case, "h200-141gb"]
     variables = os.environ | WITH_CUDNN.variables() | {"PYTHONPATH": environments.import_path(), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600, check=True)
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["versions"]["cudnn"]
-    return int(told["peak_bytes"])
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["versions"]["cudnn"]
+    return int(result["peak_bytes"])

@@ -35,16 +35,16 @@ def plans(request: pytest.FixtureRequest, environment: dict[str, Environment]) -
     strategies = (f"{TRAIN}/{strategy}/b4/cpu@a100-40gb" for strategy in sorted({*COMPARED, *asked(request)}))
     found = run_inside(environment["torch"], PROGRAM, *strategies, *OTHERS)
     assert isinstance(found, dict)
-    return {where.replace("@a100-40gb", ""): kept(where, told) for where, told in found.items()}
+    return {where.replace("@a100-40gb", ""): kept(where, result) for where, result in found.items()}
 
 
-def kept(where: str, told: dict[str, Any]) -> Planned:
+def kept(where: str, result: dict[str, Any]) -> Planned:
     case, device = where.split("@")
-    versions = told.pop("versions")
+    versions = result.pop("versions")
     origin = Origin(planned_at=datetime.now(UTC), command="", commit=None, dirty=None, code="", versions=versions, wall_s=1.0)
     return Planned(
         case=case, device=device, framework="torch", framework_version=versions["torch"], source="allocator.simulated",
-        origin=origin, **told,
+        origin=origin, **result,
     )  # fmt: skip
 
 
@@ -57,9 +57,9 @@ def parts(plans: dict[str, Planned], strategy: str, size: str = "b4/cpu") -> dic
     "name", [pytest.param(name, marks=() if name in COMPARED else pytest.mark.all_cells) for name in EAGER]
 )
 def test_every_eager_strategy_is_planned(name: str, plans: dict[str, Planned]) -> None:
-    told = plans[f"{TRAIN}/{name}/b4/cpu"]
-    assert told.outcome == "planned"
-    assert told.peak_bytes == told.parts["reserved"] >= told.parts["allocated"] > told.parts["between_steps"] > 0
+    result = plans[f"{TRAIN}/{name}/b4/cpu"]
+    assert result.outcome == "planned"
+    assert result.peak_bytes == result.parts["reserved"] >= result.parts["allocated"] > result.parts["between_steps"] > 0
 
 
 @pytest.mark.slow
@@ -95,8 +95,8 @@ def test_unpredicted_cases_have_a_reason(plans: dict[str, Planned]) -> None:
 
 @pytest.mark.slow
 def test_a_refused_case_says_how_much_it_needs(plans: dict[str, Planned]) -> None:
-    told = plans[f"{TRAIN}/fp32/b512/cpu@rtx4060-8gb"]
-    assert told.outcome == "refused"
-    assert told.needs_bytes is not None
-    assert told.needs_bytes > 11 * 2**30
-    assert str(told.reason).startswith(f"does not fit: needs {told.needs_bytes / 2**30:.1f}")
+    result = plans[f"{TRAIN}/fp32/b512/cpu@rtx4060-8gb"]
+    assert result.outcome == "refused"
+    assert result.needs_bytes is not None
+    assert result.needs_bytes > 11 * 2**30
+    assert str(result.reason).startswith(f"does not fit: needs {result.needs_bytes / 2**30:.1f}")

@@ -6,7 +6,7 @@ from framebench.devices.catalog import GIB, find
 from framebench.devices.fit.fitting import context
 from framebench.devices.plans.planned import Planned
 from framebench.devices.tables.batches import CARDS, tables
-from tests.devices.made import MIB
+from tests.devices.fake_predictions import MIB
 from tests.devices.tables.test_strategies import simulated
 
 H100 = find("h100-80gb")

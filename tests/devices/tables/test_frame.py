@@ -8,7 +8,7 @@ import framebench
 from framebench.devices.plans import store
 from framebench.devices.tables.frame import COLUMNS, frame
 from framebench.records.pins import pinned_version
-from tests.devices.made import MIB
+from tests.devices.fake_predictions import MIB
 from tests.devices.tables.test_strategies import plan, simulated
 
 

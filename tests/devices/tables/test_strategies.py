@@ -6,7 +6,7 @@ from framebench.devices.catalog import find
 from framebench.devices.plans.planned import Planned
 from framebench.devices.tables.strategies import tables
 from framebench.records.pins import pinned_version
-from tests.devices.made import MIB, planned
+from tests.devices.fake_predictions import MIB, planned
 
 H100 = find("h100-80gb")
 
@@ -14,9 +14,9 @@ H100 = find("h100-80gb")
 def simulated(strategy: str, size: int | None, batch: int = 8, **fields: object) -> Planned:
     parts = {} if size is None else {"allocated": size * MIB}
     reserved = size and (size + 100) * MIB
-    told = {"outcome": "planned", "peak_bytes": reserved, "parts": parts, "source": "allocator.simulated"} | fields
+    result = {"outcome": "planned", "peak_bytes": reserved, "parts": parts, "source": "allocator.simulated"} | fields
     case = f"transformer/torch/train/{strategy}/b{batch}/full"
-    return planned(case=case, framework="torch", framework_version=pinned_version("torch"), **told)
+    return planned(case=case, framework="torch", framework_version=pinned_version("torch"), **result)
 
 
 def plan(strategy: str, size: int, version: str = "") -> Planned:

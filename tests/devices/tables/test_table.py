@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from framebench.devices.catalog import find
 from framebench.devices.tables import table
-from tests.devices.made import MIB, PARTS, planned
+from tests.devices.fake_predictions import MIB, PARTS, planned
 
 H100 = find("h100-80gb")
 

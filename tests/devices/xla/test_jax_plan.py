@@ -35,9 +35,9 @@ def plans(compiler: Environment, *asked: str) -> dict[str, Any]:
 def test_a_plan_is_made_of_its_parts_and_the_strategy_is_in_it(compiler: Environment) -> None:
     kept, donated = f"{TRAIN.format('no_donate')}@{H100}", f"{TRAIN.format('fp32')}@{H100}"
     found = plans(compiler, kept, donated)
-    for told in found.values():
-        parts = told["parts"]
-        assert told["peak_bytes"] == parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"] > 0
+    for result in found.values():
+        parts = result["parts"]
+        assert result["peak_bytes"] == parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"] > 0
     assert found[kept]["parts"]["aliased"] == 0 < found[donated]["parts"]["aliased"]
     assert found[donated]["peak_bytes"] < found[kept]["peak_bytes"]
     largest = found[donated]["largest"]
@@ -66,9 +66,9 @@ def test_the_device_decides_the_plan(compiler: Environment) -> None:
 def test_jax_cases_that_cannot_be_planned_have_a_reason(compiler: Environment) -> None:
     asked = [f"{TRAIN.format(name)}@{H100}" for name in ("no_jit", "pool_off", "sdpa_cudnn")]
     asked.append(f"transformer/jax/generate/static_cache/b4/tiny@{H100}")
-    for told in plans(compiler, *asked).values():
-        assert told["outcome"] == "not planned"
-        assert len(told["reason"]) > 20
+    for result in plans(compiler, *asked).values():
+        assert result["outcome"] == "not planned"
+        assert len(result["reason"]) > 20
 
 
 def test_xla_out_of_memory_is_a_refusal_and_other_errors_are_failures() -> None:
@@ -76,11 +76,11 @@ def test_xla_out_of_memory_is_a_refusal_and_other_errors_are_failures() -> None:
     single = "RESOURCE_EXHAUSTED: Allocation (size=85899345920) would exceed memory (size=17179869184) :: %s2"
     other = "UNIMPLEMENTED: Unsupported algorithm on the current device(s): ALG_DOT_BF16_BF16_F32"
     program = PROGRAMS / "refusals.py"
-    told = run_inside(environments.ensure("jax"), program, hbm, single, "RESOURCE_EXHAUSTED: x", other, "INTERNAL: y")
-    assert isinstance(told, list)
-    assert [one["outcome"] for one in told] == ["refused"] * 3 + ["not planned", "failed"]
-    assert told[0]["reason"] == "needs 20.50 GiB at compile time, of 15.75 GiB"
-    assert (told[0]["needs_bytes"], told[1]["needs_bytes"]) == (int(20.5 * 2**30), 80 * 2**30)
+    result = run_inside(environments.ensure("jax"), program, hbm, single, "RESOURCE_EXHAUSTED: x", other, "INTERNAL: y")
+    assert isinstance(result, list)
+    assert [one["outcome"] for one in result] == ["refused"] * 3 + ["not planned", "failed"]
+    assert result[0]["reason"] == "needs 20.50 GiB at compile time, of 15.75 GiB"
+    assert (result[0]["needs_bytes"], result[1]["needs_bytes"]) == (int(20.5 * 2**30), 80 * 2**30)
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from framebench.engine import blocks, environments
 from framebench.suite.selectors import parse
-from tests.alone import alone
+from tests.single_case import alone
 
 told = blocks.Listener()
 told.phase = lambda case, what: print(what, flush=True)

@@ -8,7 +8,7 @@ from framebench.publish.readme.backing import LOST_COMMITS, describe_backing
 from framebench.records.record import Record
 from framebench.records.reference import find_reference
 from framebench.suite.result import Verification
-from tests.handmade import provenance, record
+from tests.fake_records import provenance, record
 
 GONE = "d" * 40
 

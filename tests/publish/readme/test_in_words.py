@@ -7,14 +7,14 @@ import re
 from framebench.analysis import frames
 from framebench.publish.readme.in_words import describe_training
 from framebench.suite.case import Case
-from tests.handmade import blocks
+from tests.fake_records import blocks
 
 FP32, CHECKPOINT, ACCUMULATE = (
     Case("transformer", "torch", "train", strategy, 4, "cpu") for strategy in ("fp32", "checkpoint", "accumulate")
 )
 
 
-def said(times: list[list[list[float]]], peaks: list[int]) -> tuple[str, ...]:
+def message(times: list[list[list[float]]], peaks: list[int]) -> tuple[str, ...]:
     """Of three strategies with these seconds, by block and round, and peaks."""
     found = blocks(list(zip((FP32, CHECKPOINT, ACCUMULATE), times)), peaks=peaks)
     return describe_training(frames.frame(found), "m").lines
@@ -29,20 +29,20 @@ def steady(seconds: float) -> list[list[float]]:
 
 
 def test_the_least_memory_and_what_it_costs() -> None:
-    lines = said([steady(1.0), steady(1.3), steady(1.1)], sizes(200, 100, 150))
+    lines = message([steady(1.0), steady(1.3), steady(1.1)], sizes(200, 100, 150))
     start = "**Transformer**, training at batch 4. PyTorch: 100 MiB with `checkpoint` (50% of `fp32`, "
     assert lines == (f"{start}1.30 x the time).",)
     wild = [[0.8 + 0.4 * ((block * 7 + turn) % 3)] * 8 for turn, block in enumerate(range(5))]
-    (line,) = said([steady(1.0), wild, steady(1.1)], sizes(200, 100, 150))
+    (line,) = message([steady(1.0), wild, steady(1.1)], sizes(200, 100, 150))
     assert re.fullmatch(re.escape(start) + r"0\.\d\d to 1\.\d\d x the time\)\.", line)
 
 
 def test_the_least_memory_is_of_all_proven_strategies_and_says_that_it_was_not_timed() -> None:
     never: list[list[float]] = [[float("nan")] * 8] * 5
     first = "PyTorch: 100 MiB with `accumulate` (50% of `fp32`, not timed)"
-    (line,) = said([steady(1.0), never, never], sizes(200, 150, 100))
+    (line,) = message([steady(1.0), never, never], sizes(200, 150, 100))
     assert line.endswith(f"{first}.")
-    (line,) = said([steady(1.0), steady(1.3), never], sizes(200, 150, 100))
+    (line,) = message([steady(1.0), steady(1.3), never], sizes(200, 150, 100))
     assert line.endswith(f"{first}, or 150 MiB with `checkpoint` (75% of `fp32`, 1.30 x the time).")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from framebench.analysis.results import Results
 from framebench.publish.site.build import build
-from tests.handmade import in_blocks
+from tests.fake_records import in_blocks
 from tests.pages import browser, everything, keep, tab
 
 __all__ = ["browser", "tab"]

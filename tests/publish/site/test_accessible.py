@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.audit import audited, one_of_each_kind, violations
+from tests.accessibility import audited, one_of_each_kind, violations
 from tests.pages import in_a_browser
 
 __all__ = ["audited"]  # a fixture

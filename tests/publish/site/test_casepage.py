@@ -6,7 +6,7 @@ import pytest
 
 from framebench.publish.site.casepage import verification
 from framebench.suite.result import Verification
-from tests.handmade import record
+from tests.fake_records import record
 
 
 @pytest.mark.parametrize(

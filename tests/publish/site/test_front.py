@@ -18,9 +18,9 @@ from framebench.publish.site.links import case_page
 from framebench.publish.site.machine import machines
 from framebench.publish.site.titles import title
 from framebench.records.record import Record
-from tests.handmade import in_blocks
-from tests.material import RESULTS
+from tests.fake_records import in_blocks
 from tests.pages import EVIL, browser, in_a_browser, keep, made, tab
+from tests.sample_records import RESULTS
 
 __all__ = ["browser", "tab"]
 MIB = 2**20
@@ -46,25 +46,25 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site" / "index.html"
 
 
-def said(tab: Any) -> str:
+def message(tab: Any) -> str:
     return str(tab.locator("#said").inner_text())
 
 
 @in_a_browser
 def test_the_answer_follows_the_budget(first: Path, tab: Any) -> None:
     tab.goto(first.as_uri())
-    assert said(tab).startswith("Without a limit, PyTorch with amp_bf16 is the fastest measured: ")
-    assert said(tab).endswith("The least memory is 80 MiB: PyTorch with checkpoint+accumulate, not timed.")
+    assert message(tab).startswith("Without a limit, PyTorch with amp_bf16 is the fastest measured: ")
+    assert message(tab).endswith("The least memory is 80 MiB: PyTorch with checkpoint+accumulate, not timed.")
     for budget, strategy in ((400, "amp_bf16"), (399, "fp32"), (199, "checkpoint")):
         tab.get_by_label("memory budget").fill(str(budget))
-        assert said(tab).startswith(f"Within {budget} MiB, PyTorch with {strategy} is the fastest measured: ")
+        assert message(tab).startswith(f"Within {budget} MiB, PyTorch with {strategy} is the fastest measured: ")
         assert tab.locator("#rows td").nth(1).locator("a").inner_text() == strategy
         assert tab.locator("#chart line.budget").count() == 1
     tab.get_by_label("memory budget").fill("90")
-    assert said(tab).startswith("Within 90 MiB, 1 of 4 measured cases fit. None of them was timed.")
+    assert message(tab).startswith("Within 90 MiB, 1 of 4 measured cases fit. None of them was timed.")
     assert tab.locator("#chart a.over").count() == 3
     tab.get_by_label("memory budget").fill("7")
-    assert said(tab).startswith("Nothing that was measured needs 7 MiB or less.")
+    assert message(tab).startswith("Nothing that was measured needs 7 MiB or less.")
     assert not tab.trouble
 
 
@@ -79,7 +79,7 @@ def test_a_question_is_kept_in_the_url(first: Path, tab: Any) -> None:
     tab.goto("about:blank")
     tab.goto(address)
     assert (batch.input_value(), tab.get_by_label("memory budget").input_value()) == ("8, size tiny", "310")
-    assert said(tab).startswith("Within 310 MiB, PyTorch with fp32 is the fastest measured")
+    assert message(tab).startswith("Within 310 MiB, PyTorch with fp32 is the fastest measured")
 
 
 @in_a_browser

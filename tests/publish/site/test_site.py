@@ -22,12 +22,12 @@ from framebench.records import provenance as origin
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.result import StrategyEffect
-from tests import handmade
-from tests.audit import dead_links
-from tests.handmade import in_blocks
-from tests.material import RESULTS
+from tests import fake_records
+from tests.accessibility import dead_links
+from tests.fake_records import in_blocks
 from tests.pages import EVIL, EVIL_MACHINE, Page, everything, keep, made
 from tests.processes import ROOT
+from tests.sample_records import RESULTS
 
 
 def test_every_link_leads_somewhere_inside(site: Path) -> None:
@@ -222,8 +222,8 @@ def test_asv_publishes_without_its_page(tmp_path: Path) -> None:
 def test_releases_are_a_page_of_their_own(tmp_path: Path) -> None:
     records = []
     for version, peak in (("2.12.1", 100), ("2.13.0", 130)):
-        record = handmade.made("fp32", peak * 2**20, 1.0)
-        records.append(record.model_copy(update={"provenance": handmade.provenance(versions={"torch": version})}))
+        record = fake_records.made("fp32", peak * 2**20, 1.0)
+        records.append(record.model_copy(update={"provenance": fake_records.provenance(versions={"torch": version})}))
     (peak,) = [b for b in asv.releases(records, []) if b.name == "transformer.TransformerTorchTrainTiny.track_peak_memory"]
     (series,) = peak.series
     assert (series.parameters, series.where) == ("strategy fp32, batch 4", "m")

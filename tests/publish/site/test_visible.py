@@ -15,7 +15,7 @@ from framebench.publish.site.build import build
 from framebench.publish.site.casepage import dots, ticks
 from framebench.publish.site.drawn import Drawn, drawn
 from framebench.records.record import Calibration, Record
-from tests.handmade import in_blocks
+from tests.fake_records import in_blocks
 from tests.pages import browser, in_a_browser, keep, made, tab
 
 __all__ = ["browser", "tab"]
@@ -63,7 +63,7 @@ def undecided() -> list[Record]:
 
 
 @pytest.mark.parametrize(
-    ("found", "said", "time"),
+    ("found", "message", "time"),
     [
         (list(in_blocks(lab())), "50% of the peak, 1.50 x the time, with", "1.50"),
         (undecided(), "50% of the peak, 0.70 to 5.11 x the time, with", "undecided"),
@@ -71,9 +71,9 @@ def undecided() -> list[Record]:
         (list(lab()), "50% of the peak, not timed, with", "-"),
     ],
 )  # fmt: skip
-def test_the_answer_shows_how_sure_its_times_are(found: list[Record], said: str, time: str) -> None:
+def test_the_answer_shows_how_sure_its_times_are(found: list[Record], message: str, time: str) -> None:
     mine = pictures(*(r for r in found if r.parsed.batch == 4))
-    assert mine.answer == [("PyTorch", said, "checkpoint", CHECKPOINT)]
+    assert mine.answer == [("PyTorch", message, "checkpoint", CHECKPOINT)]
     (first, cells), *_ = mine.map
     assert (first, [cell.text for cell in cells]) == ("checkpoint", ["0.50", time])
     assert mine.timed == (time in ("1.50", "undecided"))

@@ -96,16 +96,16 @@ def in_a_child(work: Callable[..., object], *arguments: object) -> Any:
     ours, theirs = os.pipe()
     if not (child := os.fork()):
         try:
-            told: object = work(*arguments)
+            result: object = work(*arguments)
         except BaseException as error:
-            told = {"fault": failure(error)["blamed"] or repr(error)}  # type: ignore[arg-type]
-        os.write(theirs, json.dumps(told).encode())
+            result = {"fault": failure(error)["blamed"] or repr(error)}  # type: ignore[arg-type]
+        os.write(theirs, json.dumps(result).encode())
         os._exit(0)
     os.close(theirs)
     with os.fdopen(ours) as pipe:
-        told = json.load(pipe)
+        result = json.load(pipe)
     os.waitpid(child, 0)
-    return told
+    return result
 
 
 gc.freeze()  # what is imported is no file's: it need not be looked through for tensors after every step

@@ -10,8 +10,8 @@ from framebench.suite.case import Case
 
 file = Path(sys.argv[1])
 os.environ["FRAMEBENCH_OWN"] = str(file.parent)
-told = {"file": str(file), "framework": "jax", "batch": 4, "defined": ["optimizer"], "params": []}
-(file.parent / "own.json").write_text(json.dumps(told))
+result = {"file": str(file), "framework": "jax", "batch": 4, "defined": ["optimizer"], "params": []}
+(file.parent / "own.json").write_text(json.dumps(result))
 adapter = adapters.load(Case.of(f"own/jax/train/fp32/b4/{file.stem}"))
 adapter.build()
 adapter.step()

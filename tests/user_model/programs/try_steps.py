@@ -76,8 +76,8 @@ def all_of(file: Path, scenario: str, strategies: list[str]) -> dict[str, object
         for name in (BASE[scenario], *strategies):
             found[name] = tried(Case.of(f"own/{FRAMEWORK}/{scenario}/{name}/b4/mine"), baseline)
     except (Exception, SystemExit) as error:
-        told = failure(error)
-        found["fault"] = told["blamed"] or told["message"]
+        result = failure(error)
+        found["fault"] = result["blamed"] or result["message"]
         if "-v" in sys.argv:
             raise
     return found

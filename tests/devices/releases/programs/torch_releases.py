@@ -9,9 +9,9 @@ from framebench.devices.catalog import find
 from framebench.devices.releases import torch_other
 from framebench.suite.case import Case
 
-told = {}
+result = {}
 case, device, *releases = sys.argv[1:]
 for release in releases:
     torch.__version__ = release
-    told[release] = torch_other.plan(Case.of(case), find(device))
-print(json.dumps(told))
+    result[release] = torch_other.plan(Case.of(case), find(device))
+print(json.dumps(result))

@@ -17,15 +17,15 @@ ASKED = (  # x, weight, stride, padding, dilation, transposed, output padding, g
 )
 LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
-told = []
+result = []
 for x, weight, stride, padding, dilation, transposed, more, groups in ASKED:
     values, filters = torch.empty(x, device="meta"), torch.empty(weight, device="meta")
     made = torch.ops.aten.convolution(values, filters, None, stride, padding, dilation, transposed, more, groups)
     ours = _shape(values, filters, stride, padding, dilation, more, transposed, groups)
     last = LAST[values.dim()]
-    told.append([ours, made.shape])
-    told.append([strides(x, torch.contiguous_format), values.stride()])
-    told.append([strides(x, last), values.contiguous(memory_format=last).stride()])
+    result.append([ours, made.shape])
+    result.append([strides(x, torch.contiguous_format), values.stride()])
+    result.append([strides(x, last), values.contiguous(memory_format=last).stride()])
 
 
 def backward(*wanted: bool) -> list[str]:
@@ -45,4 +45,4 @@ def backward(*wanted: bool) -> list[str]:
 
 
 orders = [backward(True, True, True), backward(False, True, False), backward(True, False, False)]
-print(json.dumps({"pairs": told, "cudnn": cudnn.version(), "orders": orders}))
+print(json.dumps({"pairs": result, "cudnn": cudnn.version(), "orders": orders}))

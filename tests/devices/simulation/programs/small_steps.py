@@ -37,7 +37,7 @@ def found(function: Callable[[], Any]) -> Callable[[], Any]:
     return function
 
 
-def told(simulation: Simulation) -> dict[str, Any]:
+def result(simulation: Simulation) -> dict[str, Any]:
     fields = ("allocated", "reserved", "between_steps", "by_step", "kinds", "peak_phase", "kernels")
     return {name: getattr(simulation, name) for name in fields}
 
@@ -63,39 +63,39 @@ def mlp(optimizer: str = "Adam", wrong: bool = False, **options: Any) -> Made:
 
 @found
 def adam() -> Any:
-    return told(simulate(mlp(), A100))
+    return result(simulate(mlp(), A100))
 
 
 @found
 def adam_without_lists() -> Any:
     """As if the choice of CUDA had been forgotten."""
     with replaced(optimizers, "_get_foreach_kernels_supported_devices", lambda: []):
-        return told(simulate(mlp(), A100))
+        return result(simulate(mlp(), A100))
 
 
 @found
 def adam_fused() -> Any:
-    return told(simulate(mlp(fused=True), A100))
+    return result(simulate(mlp(fused=True), A100))
 
 
 @found
 def adam_on_hopper() -> Any:
-    return told(simulate(mlp(), H100))
+    return result(simulate(mlp(), H100))
 
 
 @found
 def adam_without_workspaces() -> Any:
-    return told(simulate(mlp(), A100, blas_takes=False))
+    return result(simulate(mlp(), A100, blas_takes=False))
 
 
 @found
 def momentum() -> Any:
-    return told(simulate(mlp("SGD", momentum=0.9, lr=0.1), A100))
+    return result(simulate(mlp("SGD", momentum=0.9, lr=0.1), A100))
 
 
 @found
 def grown() -> Any:
-    return told(simulate(mlp(), A100, settings=Settings(expandable_segments=True)))
+    return result(simulate(mlp(), A100, settings=Settings(expandable_segments=True)))
 
 
 BATCH, HEADS, LENGTH, WIDTH = 2, 4, 256, 64
@@ -121,24 +121,24 @@ def attention(dtype: torch.dtype, dropout: float = 0.0, trains: bool = True) -> 
 
 @found
 def attention_single() -> Any:
-    return told(simulate(attention(torch.float32), A100))
+    return result(simulate(attention(torch.float32), A100))
 
 
 @found
 def attention_half() -> Any:
-    return told(simulate(attention(torch.bfloat16), A100))
+    return result(simulate(attention(torch.bfloat16), A100))
 
 
 @found
 def attention_hopper() -> Any:
-    return told(simulate(attention(torch.bfloat16), H100))
+    return result(simulate(attention(torch.bfloat16), H100))
 
 
 @found
 def attention_wrong() -> Any:
     """As if the kernel of a CPU had been taken."""
     with replaced(torch_attention, "kernel", lambda call, card: "math"):
-        return told(simulate(attention(torch.float32), A100))
+        return result(simulate(attention(torch.float32), A100))
 
 
 @found
@@ -147,7 +147,7 @@ def attention_in_inference() -> Any:
         step = attention(torch.bfloat16, trains=False)(device)
         return torch.inference_mode()(step)
 
-    return told(simulate(make, A100))
+    return result(simulate(make, A100))
 
 
 def layers(run: Callable[[nn.Module, Tensor], Tensor], context: Callable[[], Any] = ExitStack) -> Made:
@@ -170,13 +170,13 @@ def layers(run: Callable[[nn.Module, Tensor], Tensor], context: Callable[[], Any
 
 @found
 def twice() -> Any:
-    return told(simulate(layers(lambda layer, x: layer(layer(x))), A100))
+    return result(simulate(layers(lambda layer, x: layer(layer(x))), A100))
 
 
 @found
 def twice_in_autocast() -> Any:
     context = lambda: torch.autocast("cuda", torch.bfloat16)  # noqa: E731
-    return told(simulate(layers(lambda layer, x: layer(layer(x)), context), A100))
+    return result(simulate(layers(lambda layer, x: layer(layer(x)), context), A100))
 
 
 @found
@@ -204,7 +204,7 @@ def dropped() -> Any:
 
         return step
 
-    return told(simulate(make, A100))
+    return result(simulate(make, A100))
 
 
 def branches(recomputes: bool) -> Made:
@@ -229,18 +229,18 @@ def branches(recomputes: bool) -> Made:
 
 @found
 def summed() -> Any:
-    return told(simulate(branches(False), A100))
+    return result(simulate(branches(False), A100))
 
 
 @found
 def summed_apart() -> Any:
     with replaced(Watch, "may_overwrite", lambda *_: False):
-        return told(simulate(branches(False), A100))
+        return result(simulate(branches(False), A100))
 
 
 @found
 def summed_again() -> Any:
-    return told(simulate(branches(True), A100))
+    return result(simulate(branches(True), A100))
 
 
 @found
@@ -274,7 +274,7 @@ def recomputed() -> Any:
     def run(layer: nn.Module, x: Tensor) -> Tensor:
         return checkpoint(lambda y: layer(layer(y)).relu(), layer(x), use_reentrant=False)
 
-    return told(simulate(layers(run), A100))
+    return result(simulate(layers(run), A100))
 
 
 @found
@@ -294,7 +294,7 @@ def scaled() -> Any:
 
         return step
 
-    return told(simulate(make, A100))
+    return result(simulate(make, A100))
 
 
 @found
@@ -312,7 +312,7 @@ def on_the_host() -> Any:
 
         return step
 
-    return told(simulate(make, A100))
+    return result(simulate(make, A100))
 
 
 @found

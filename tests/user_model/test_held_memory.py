@@ -14,7 +14,7 @@ from framebench.instruments.host import MALLOC_ENV
 from tests.conftest import asked
 from tests.processes import run_inside
 
-PROGRAM = Path(__file__).parent / "programs" / "try_elsewhere.py"
+PROGRAM = Path(__file__).parent / "programs" / "try_held_memory.py"
 KERNELS = PROGRAM.with_name("try_kernels.py")
 GRAPHS = PROGRAM.with_name("try_graphs.py")
 MIB = 2**20

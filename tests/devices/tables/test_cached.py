@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from framebench.devices.tables.kept import kept
-from tests.devices.made import CASE, origin, planned
+from tests.devices.fake_predictions import CASE, origin, planned
 
 OTHER = CASE.replace("fp32", "checkpoint")
 OLDER = origin(code="0")

@@ -18,7 +18,7 @@ from framebench.suite.case import Case
 from framebench.user_model import command
 from framebench.user_model import look as looks
 from framebench.user_model.look import SHOWN_S, FirstLook
-from tests.handmade import provenance, record
+from tests.fake_records import provenance, record
 
 NAMES = ["fp32", "compile", "checkpoint", "amp_bf16", "keep_grads"]
 
@@ -52,22 +52,22 @@ class Told:
 
 def test_the_table_is_shown_in_time_and_without_what_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes a minute to compile is not in it; a slow strategy does not keep the others back."""
-    told = Told(monkeypatch, SHOWN_S + 1)
-    assert [name for name, _ in told.take()] == ["fp32", "checkpoint", "amp_bf16", "keep_grads"]
-    assert told.shown == [["fp32", "checkpoint"]]
+    result = Told(monkeypatch, SHOWN_S + 1)
+    assert [name for name, _ in result.take()] == ["fp32", "checkpoint", "amp_bf16", "keep_grads"]
+    assert result.shown == [["fp32", "checkpoint"]]
 
 
 def test_compiled_strategies_are_measured_as_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    told, groups = Told(monkeypatch), list[tuple[int, list[str]]]()
+    result, groups = Told(monkeypatch), list[tuple[int, list[str]]]()
 
     def measured(group: Any, run: Any) -> None:
         groups.append((run.options.rounds, [arm.case.strategy for arm in group.always]))
 
     monkeypatch.setattr(looks, "eager", lambda arm: arm.case.strategy == "fp32")
     monkeypatch.setattr(looks.blocks, "measure_group", measured)
-    told.look.run.records = lambda arm: [SimpleNamespace(case=arm.case.strategy)]  # type: ignore[method-assign,assignment,return-value]
-    told.take()
-    assert told.asked == ["fp32"]
+    result.look.run.records = lambda arm: [SimpleNamespace(case=arm.case.strategy)]  # type: ignore[method-assign,assignment,return-value]
+    result.take()
+    assert result.asked == ["fp32"]
     assert groups == [(0, ["checkpoint", "amp_bf16"]), (0, ["keep_grads"])]
 
 

@@ -21,7 +21,7 @@ from framebench.records import store
 from framebench.records.record import Rank
 from framebench.suite.result import StrategyEffect, Verification
 from framebench.suite.selectors import parse
-from tests.handmade import blocks, provenance, record
+from tests.fake_records import blocks, provenance, record
 
 MIB = 2**20
 ADVICE = (Advice("Compile: {range}.", "less"), Advice("Do not: {range}.", "more"))

@@ -1,6 +1,6 @@
 """Run a program and leave at once, as the worker does: Jittor's clean-up at exit sometimes crashes.
 
-`python leaving.py PROGRAM ARGUMENTS`
+`python run_and_exit.py PROGRAM ARGUMENTS`
 """
 
 from __future__ import annotations

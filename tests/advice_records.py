@@ -13,7 +13,7 @@ from framebench.budget.advise.advice import BudgetAdvice, Candidate, Question, a
 from framebench.records.record import Calibration, Record
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
-from tests.handmade import RIGHT, provenance, record
+from tests.fake_records import RIGHT, provenance, record
 
 MIB = 2**20
 STRATEGIES = ("fp32", "amp_bf16", "checkpoint", "accumulate", "keep_grads", "width_half", "student", "amp_bf16+checkpoint")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Stands in for a framework's interpreter: `misbehaving.py -m framebench.worker.worker TASK` fails as $MISBEHAVE says.
+"""Stands in for a framework's interpreter: `failing_worker.py -m framebench.worker.worker TASK` fails as $FAKE_FAILURE says.
 
-$MISBEHAVE is one failure for all, or one by strategy, for instance `checkpoint: kill in turn, fp32: work`; what is not
+$FAKE_FAILURE is one failure for all, or one by strategy, for instance `checkpoint: kill in turn, fp32: work`; what is not
 named works as it should. Each event is a line of $EVENT_LOG, and each turn takes $LINGER seconds longer.
 """
 
@@ -15,7 +15,7 @@ import time
 
 task = json.loads(sys.argv[-1])
 strategy = task["case"].split("/")[3]
-said = os.environ.get("MISBEHAVE", "work")
+said = os.environ.get("FAKE_FAILURE", "work")
 failures = dict(pair.split(": ") for pair in said.split(", ")) if ": " in said else {strategy: said}
 failure = failures.get(strategy, "work")
 seen = {"loss": 1.0}
@@ -32,7 +32,7 @@ def write(what: str, core: int | None = None) -> None:
             file.write(f"{what} {strategy} {os.getpid()} {core}\n")
 
 
-def misbehave(failure: str) -> None:
+def fail_as_asked(failure: str) -> None:
     match failure:
         case "exception":
             say({"error": {"type": "ValueError", "message": "planted", "oom": False}})
@@ -75,25 +75,25 @@ def time_part() -> dict[str, object]:
             if "at its proof" in failure:
                 say({"measured": {"verification": VERIFIED, "times": times}})
                 say({"phase": "effect"})
-                misbehave(failure.removesuffix(" at its proof"))
+                fail_as_asked(failure.removesuffix(" at its proof"))
             return {"verification": verification, "effect": effect, "times": times}
         write("turn")
         time.sleep(float(os.environ.get("LINGER", "0")))
         if number == 2 and failure.endswith(" in turn"):
-            misbehave(failure.removesuffix(" in turn"))
+            fail_as_asked(failure.removesuffix(" in turn"))
         say({"turn": {"wall_s": 0.01, "cpu_s": 0.01, "instructions": 1000, "device_s": None}})
     sys.exit(0)
 
 
 say({"phase": "timing" if task["part"] == "time" else "memory"})
 write("start" if task["part"] == "time" else "memory", task["core"] if task["built_on"] is None else task["built_on"])
-misbehave(failure)
+fail_as_asked(failure)
 if failure == "oom beside others" and int(os.environ["ALIVE"]) > 1:
-    misbehave("refusal")
+    fail_as_asked("refusal")
 if task["part"] == "time":
     result = time_part()
 else:
-    misbehave(failure.removesuffix(" in memory"))
+    fail_as_asked(failure.removesuffix(" in memory"))
     result = {"memory": {"peaks": {"host.rss": 2**20}, "cold_peaks": {"host.rss": 2**21}, "live_bytes": 2**19}}
 versions = {"torch": "0"}
 origin = {"versions": versions, "device": "cpu", "python": "3", "core": task["core"], "import_s": 0, "build_s": 0}

@@ -1,5 +1,7 @@
-"""Runs inside a framework's environment: `python serving.py FRAMEWORK` imports the framework once. Each line on its standard
-input is a program to run, in a child that begins with the framework imported and no thread started.
+"""Serve programs in a framework's environment: `python framework_server.py FRAMEWORK`.
+
+The framework is imported once. Each line on standard input names a program, which runs in a child that begins with the
+framework imported and no thread started.
 
 An order is one line of JSON, `{"program": [FILE or "-m", *ARGUMENTS], "variables": {...}, "folder": FOLDER, "out": FILE, "log":
 FILE}`, where the program finds itself in the folder. The answer is one line with its exit code, negative if a signal ended it.

@@ -111,7 +111,7 @@ BROKEN = {
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> dict[str, str]:
+def message(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> dict[str, str]:
     files = {}
     for name, (change, _) in BROKEN.items():
         steps = ("import sys\n", "import sys\nsteps = []\n") if "steps" in change[1] else ("import sys", "import sys")
@@ -122,13 +122,13 @@ def said(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Enviro
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_errors_in_a_file_are_reported_with_their_line(name: str, said: dict[str, str]) -> None:
-    assert re.search(BROKEN[name][1], said[name]), said[name]
-    assert "\n" not in said[name].strip()
+def test_errors_in_a_file_are_reported_with_their_line(name: str, message: dict[str, str]) -> None:
+    assert re.search(BROKEN[name][1], message[name]), message[name]
+    assert "\n" not in message[name].strip()
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "result"),
     [
         (("def batch", "def batches"), "has no `batch`; it needs model, batch, loss"),
         (("def model():", "def model(:"), "mine.py:6: SyntaxError"),
@@ -136,8 +136,8 @@ def test_errors_in_a_file_are_reported_with_their_line(name: str, said: dict[str
         (("import sys", "import jax"), "imports torch and jax: say with --framework"),
     ],
 )
-def test_errors_are_found_without_running_the_file(change: tuple[str, str], told: str, tmp_path: Path) -> None:
-    with pytest.raises(Fault, match=re.escape(told)):
+def test_errors_are_found_without_running_the_file(change: tuple[str, str], result: str, tmp_path: Path) -> None:
+    with pytest.raises(Fault, match=re.escape(result)):
         own.look(written(tmp_path, change), 4)
 
 

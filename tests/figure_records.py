@@ -14,7 +14,7 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect, Verification
-from tests.handmade import in_blocks, provenance, record
+from tests.fake_records import in_blocks, provenance, record
 
 MIB = 2**20
 RIGHT = Verification(passed=True, relative_error={"loss": 1e-8})

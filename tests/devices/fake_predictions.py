@@ -14,7 +14,7 @@ PARTS = {"arguments": 5 * MIB, "outputs": 4 * MIB, "temporaries": 7 * MIB, "alia
 
 
 def origin(**changes: Any) -> Origin:
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "planned_at": datetime(2026, 11, 26, tzinfo=UTC),
         "command": "by hand",
         "commit": None,
@@ -22,12 +22,12 @@ def origin(**changes: Any) -> Origin:
         "code": str(PLANNER_VERSION),
         "wall_s": 1.0,
     }
-    return Origin(**(told | changes))
+    return Origin(**(result | changes))
 
 
 def planned(**changes: Any) -> Planned:
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "case": CASE, "device": "h100-80gb", "framework": "jax", "framework_version": "0.10.2", "source": "compiler.plan",
         "outcome": "planned", "peak_bytes": 12 * MIB, "parts": PARTS, "origin": origin(),
     }  # fmt: skip
-    return Planned(**(told | changes))
+    return Planned(**(result | changes))

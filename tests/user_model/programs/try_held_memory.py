@@ -76,21 +76,21 @@ def ours(file: Path) -> dict[str, object]:
     adapter = adapters.load(Case.of("own/torch/train/fp32/b64/mine"))
     adapter.build()
     read = [peaks(adapter)["host.rss"] for _ in range(3)]
-    told = {"peak": read[-1], "holders": adapter.elsewhere(), "libraries": adapter.library_bytes()}
-    return told | {"saved": adapter.observe()["activation_bytes"]}
+    result = {"peak": read[-1], "holders": adapter.elsewhere(), "libraries": adapter.library_bytes()}
+    return result | {"saved": adapter.observe()["activation_bytes"]}
 
 
 def in_a_child(work: object, file: Path) -> object:
     ours_, theirs = os.pipe()
     if not (child := os.fork()):
-        told = json.dumps(work(file))  # type: ignore[operator]
-        os.write(theirs, told.encode())
+        result = json.dumps(work(file))  # type: ignore[operator]
+        os.write(theirs, result.encode())
         os._exit(0)
     os.close(theirs)
     with os.fdopen(ours_) as pipe:
-        told = json.loads(pipe.read())
+        result = json.loads(pipe.read())
     os.waitpid(child, 0)
-    return told
+    return result
 
 
 sys.path.append(sys.argv[2])  # where packages lie

@@ -12,7 +12,7 @@ import numpy as np
 
 from framebench.records import store
 from framebench.records.record import Record, Turns
-from tests.material import records
+from tests.sample_records import records
 
 OLD, NEW = "jax==0.9.2", "jax==0.10.2"
 BLOCKS = 5
