@@ -78,10 +78,11 @@ def test_what_it_does_not_declare_it_has_not(folder: Path) -> None:
 PUBLISHED = """
 from framebench.analysis.reports import support
 from framebench.claims.registry import REGISTRY
+from framebench.strategies.registry import SCENARIOS
 for claim in REGISTRY.claims:
     print(claim.id, [arm.name for arm in claim.arms])
-for table in support.support():
-    print([row[2] for row in table.rows])
+for scenario in SCENARIOS:
+    print([row[2] for row in support.make_matrix(scenario).rows])
 """
 
 
