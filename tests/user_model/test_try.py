@@ -70,7 +70,7 @@ def test_a_search_begins_at_the_smallest_batch(
 ) -> None:
     asked = []
     find = lambda case, *_, **__: asked.append(case.id) or SimpleNamespace(answer="")  # noqa: E731
-    monkeypatch.setattr(cli, "find", find)
+    monkeypatch.setattr(cli, "search_largest_batch", find)
     cli.largest([r for r in tried[1] if r.parsed.strategy == "checkpoint"], 1, environment["torch"], Options(), tmp_path)
     assert asked == ["own/torch/train/checkpoint/b1/cnn"]
     done = framebench("try", str(ROOT / "examples/cnn.py"), "--max-batch")
