@@ -13,6 +13,7 @@ from framebench.engine.runner import Options
 from framebench.instruments import nvml
 from framebench.suite.case import Case
 from framebench.suite.protocol import Task, turns
+from framebench.suite.result import Again, Result, TimeResult, Verification
 from framebench.worker import worker
 from framebench.worker.observe import Observed
 from framebench.worker.stepping import Timing
@@ -27,7 +28,7 @@ def test_steps_are_timed_by_both_clocks() -> None:
     assert found["device_s"] == 0.0015
     assert found["wall_s"] > 0
     assert timing.turn(3)["device_s"] == 0.0005, "three steps are queued, and waited for once"
-    assert timing.summary()["timed_steps"] == 4
+    assert timing.summarize(TimeResult()).timed_steps == 4
 
 
 def test_queued_steps_and_those_that_are_waited_for_one_by_one() -> None:
@@ -38,7 +39,7 @@ def test_queued_steps_and_those_that_are_waited_for_one_by_one() -> None:
     card.one_step = lambda: time.sleep(0.005)  # type: ignore[method-assign]
     timing = Timing(card)
     assert 0.010 <= timing.turn(4)["wall_s"] < 0.02 < 0.025 <= timing.synced(4)
-    assert timing.summary()["timed_steps"] == 4
+    assert timing.summarize(TimeResult()).timed_steps == 4
 
 
 def test_shares_are_of_the_steps_of_turns_alone() -> None:
@@ -54,22 +55,24 @@ def test_shares_are_of_the_steps_of_turns_alone() -> None:
     for _ in range(4):
         timing.turn(4)
         timing.synced(4)
-    assert 0 < timing.summary()["shares"]["wait"] <= 0.5
+    assert 0 < timing.summarize(TimeResult()).shares["wait"] <= 0.5
 
 
 def test_host_memory_says_nothing_about_tensors_on_a_card() -> None:
     found = worker.measure_memory(OnCard(), Task("", "memory"), lambda message: None)
-    assert found["peaks"] == {"allocator.in_use": 5, "compiler.plan": 4}
-    assert found["allocator"] == {"ooms": 0}
+    assert found.peaks == {"allocator.in_use": 5, "compiler.plan": 4}
+    assert found.allocator == {"ooms": 0}
 
 
 def test_the_first_step_that_compiles_has_the_cold_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     verified = Verified([0.1], Observed({}), Tolerances({}, {}, 0.0))
     monkeypatch.setattr(worker, "observe_steps", lambda adapter: verified)
-    monkeypatch.setattr(worker, "verify", lambda *_: {"passed": True})
-    monkeypatch.setattr(worker, "verify_again", lambda *_: {"passed": True})
-    found = worker.measure_time(OnCard(), Task("", "time"), lambda message: None, map(json.loads, turns(3).splitlines()))
-    assert found["cold_peaks"] == {"allocator.in_use": 5}
+    monkeypatch.setattr(worker, "verify", lambda *_: Verification(passed=True))
+    monkeypatch.setattr(worker, "verify_again", lambda *_: Again(passed=True))
+    commands = map(json.loads, turns(3).splitlines())
+    result = worker.measure_time(OnCard(), Task("", "time"), Result(), lambda message: None, commands)
+    assert result.times is not None
+    assert result.times.cold_peaks == {"allocator.in_use": 5}
 
 
 @pytest.mark.gpu

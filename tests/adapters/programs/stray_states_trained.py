@@ -4,6 +4,7 @@ import sys
 import torch
 
 from framebench import adapters
+from framebench.suite.result import to_json
 from framebench.suite.selectors import parse
 from framebench.worker import worker
 
@@ -13,4 +14,4 @@ more = list(adapter.held[1].parameters()) if sys.argv[1] == "teacher" else [torc
 adapter.optimizer.add_param_group({"params": [p.requires_grad_(True) for p in more]})
 adapter.optimizer.register_step_pre_hook(lambda *_: [setattr(p, "grad", torch.ones_like(p)) for p in more] and None)
 verified = worker.observe_steps(adapter)
-print(json.dumps(worker.verify(adapter, verified.observed, verified.tolerances)))
+print(json.dumps(to_json(worker.verify(adapter, verified.observed, verified.tolerances))))
