@@ -34,6 +34,7 @@ class UserFile:
     def __init__(self, file: str, seed: Callable[[int], object]) -> None:
         self.file, self.seed = file, seed
         announce("import of the file")
+        self.seed_all()  # a teacher, say, is made when the file is imported, and must be the same in each process
         self.module = loaded(file)
 
     def __contains__(self, name: str) -> bool:
@@ -52,10 +53,14 @@ class UserFile:
     def made(self, name: str, *arguments: Any) -> Any:
         """What the function of this name makes, from the same seeds each time."""
         announce(f"{name}()")
+        self.seed_all()
+        return self.get(name)(*arguments)
+
+    def seed_all(self) -> None:
+        """Seed Python, NumPy and the framework."""
         random.seed(SEED)
         np.random.seed(SEED)
         self.seed(SEED)
-        return self.get(name)(*arguments)
 
     def model(self, modules: type | tuple[type, ...]) -> Any:
         """What `model` makes. Raises Fault where it is a module itself."""

@@ -65,6 +65,17 @@ def test_strategies_are_verified_and_proven(tried: Tried) -> None:
     assert all(row["peak_bytes"] > row["activation_bytes"] for row in rows)
 
 
+def test_what_a_file_draws_when_it_is_imported_is_the_same_in_each_process(tmp_path: Path) -> None:
+    """A teacher that the loss calls, as users keep it: in a global, without a seed."""
+    file = ROOT / "tests/user_model/cases/distillation.py"
+    arguments = ["--strategies", "fp32,checkpoint", "--blocks", "1", "--rounds", "0", "--batch", "8"]
+
+    done = framebench("try", str(file), *arguments, "--results", str(tmp_path))
+
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 strategies compute the same" in done.stderr
+
+
 def test_a_search_begins_at_the_smallest_batch(
     tried: Tried, environment: dict[str, Environment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
+from framebench.worker import tolerances
 from framebench.worker.observe import Observed
 from framebench.worker.tolerances import DIGITS_LOST, FACTOR, PERTURBATION, PerturbedCase, rounding_precision, tolerances_from
 
@@ -38,9 +39,9 @@ def test_the_same_weight_of_each_block_shares_its_tolerance() -> None:
     plain = Observed({}, {"gradient": dict.fromkeys(names, (1.0, 1.0, 0.0, 0.0))})
     moved = Observed({}, {"gradient": dict.fromkeys(names, (1.0, 1.0, 0.0, 0.0))})
     moved.tensors["gradient"]["blocks.1.bias"] = (1.01, 1.01, 0.0, 0.0)
-    tolerances = tolerances_from(plain, [moved], LEAST)
-    shared = tolerances.of_tensor("gradient", "blocks.0.bias")
-    assert shared == tolerances.of_tensor("gradient", "blocks.1.bias") == pytest.approx(FACTOR * 0.01)
+    found = tolerances_from(plain, [moved], LEAST)
+    shared = found.of_tensor("gradient", "blocks.0.bias")
+    assert shared == found.of_tensor("gradient", "blocks.1.bias") == pytest.approx(FACTOR * 0.01)
 
 
 def test_a_tensor_that_stayed_by_luck_has_the_usual_tolerance_of_its_kind() -> None:
@@ -49,22 +50,52 @@ def test_a_tensor_that_stayed_by_luck_has_the_usual_tolerance_of_its_kind() -> N
     assert tolerances_from(plain, [moved], LEAST).of_tensor("gradient", "lucky") == pytest.approx(FACTOR * 0.02)
 
 
+def test_a_loss_that_two_repetitions_left_alone_is_perturbed_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def observe_perturbed(adapter: object, seed: int, perturbation: float) -> tuple[list[float], Observed]:
+        asked.append(seed)
+        return [0.0], observed({"loss_0": 2.0 + 0.1 * (seed == 5)}, weight=1.0 + 0.1 * (seed == 5))
+
+    monkeypatch.setattr(tolerances, "observe_perturbed", observe_perturbed)
+    plain = observed({"loss_0": 2.0}, weight=1.0)
+
+    seconds, values = tolerances.observe_values(SimpleNamespace(), LEAST)  # type: ignore[arg-type]
+    found = tolerances_from(plain, [plain, *values], LEAST)
+
+    assert asked == [2, 3, 4, 5, 6, 7]
+    assert len(seconds) == 6
+    assert found.of_value("loss_0") == pytest.approx(FACTOR * 0.05)
+    assert found.of_tensor("gradient", "weight") == LEAST, "a tensor has many numbers: two repetitions are enough"
+
+
+def test_slow_steps_are_perturbed_no_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    clock = iter(range(100))
+    monkeypatch.setattr(tolerances.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(tolerances, "observe_perturbed", lambda *rest: asked.append(rest[1]) or ([1.0], observed({})))
+
+    tolerances.observe_values(SimpleNamespace(), LEAST)  # type: ignore[arg-type]
+
+    assert asked == [2], "one more second has gone by when the next one would begin"
+
+
 def test_of_a_tensor_whose_digits_are_lost_only_the_size_is_compared() -> None:
     plain = observed({}, weight=1.0, bias=1.0)
     moved = observed({}, weight=1.01, bias=1.1)
 
-    tolerances = tolerances_from(plain, [moved], LEAST)
+    found = tolerances_from(plain, [moved], LEAST)
 
-    assert tolerances.of_tensor("gradient", "weight") < DIGITS_LOST
-    assert 0.5 < tolerances.of_tensor("gradient", "bias") < 1, "a gradient that is missing is off by 1"
+    assert found.of_tensor("gradient", "weight") < DIGITS_LOST
+    assert 0.5 < found.of_tensor("gradient", "bias") < 1, "a gradient that is missing is off by 1"
 
 
 def test_losses_share_their_tolerance_and_a_norm_has_its_own() -> None:
     plain = observed({"loss_0": 1.0, "loss_1": 1.0, "grad_norm": 1.0})
     moved = observed({"loss_0": 1.0, "loss_1": 1.001, "grad_norm": 1.01})
-    tolerances = tolerances_from(plain, [moved], LEAST)
-    assert tolerances.of_value("loss_0") == tolerances.of_value("loss_1") == pytest.approx(FACTOR * 0.001)
-    assert tolerances.of_value("grad_norm") == pytest.approx(FACTOR * 0.01)
+    found = tolerances_from(plain, [moved], LEAST)
+    assert found.of_value("loss_0") == found.of_value("loss_1") == pytest.approx(FACTOR * 0.001)
+    assert found.of_value("grad_norm") == pytest.approx(FACTOR * 0.01)
 
 
 def test_what_must_not_move_has_the_least_tolerance() -> None:
@@ -76,8 +107,8 @@ def test_what_must_not_move_has_the_least_tolerance() -> None:
 def test_infinite_responses_explain_nothing() -> None:
     plain = observed({"loss_0": 1.0}, weight=1.0)
     broken = observed({"loss_0": float("nan")}, weight=float("inf"))
-    tolerances = tolerances_from(plain, [broken], LEAST)
-    assert tolerances.of_value("loss_0") == tolerances.of_tensor("gradient", "weight") == LEAST
+    found = tolerances_from(plain, [broken], LEAST)
+    assert found.of_value("loss_0") == found.of_tensor("gradient", "weight") == LEAST
 
 
 @pytest.mark.parametrize("perturbation", [PERTURBATION["fp32"], PERTURBATION["bf16"], 2.0**-36])
