@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -28,7 +30,7 @@ from framebench.suite.result import Mathematics
 
 WORKER = "framebench.worker.mathematics"
 SMALLEST = "tiny"
-AT_ONCE = 8  # cases of one process: what they leave in memory adds up
+AT_ONCE = 12  # cases of one process: what they leave in memory adds up
 # What limits the instructions that libraries use: their kernels are others then.
 LIMITING = ("ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "XLA_FLAGS")
 
@@ -48,7 +50,8 @@ def check(arms: list[Arm], options: Options, on_phase: Callable[[Case, str], Non
         cases = list(dict.fromkeys(representatives[arm] for arm in several))
         # progress names the case that is asked for, and not the one that stands for it
         on_phase_of_first = partial(on_phase, several[0].case)
-        lines = compute_missing(file, cases, several[0].environment, options, on_phase_of_first)
+        at_once = len(options.cores())
+        lines = compute_missing(file, cases, several[0].environment, options, on_phase_of_first, at_once=at_once)
         for arm in several:
             outcomes[arm] = lines[representatives[arm].id]
     return outcomes
@@ -118,10 +121,11 @@ def compute_missing(
     options: Options,
     on_phase: Callable[[str], None],
     baseline: Case | None = None,
+    at_once: int = 1,
 ) -> dict[str, Mathematics]:
-    """Have the cases computed that the file lacks, and return all of its lines.
+    """Have the cases computed that the file lacks, by so many processes at once, and return all of its lines.
 
-    Cases of a user's model are compared with their `baseline`, computed in the same process. A case whose process
+    Cases of a user's model are compared with their `baseline`, computed in each process. A case whose process
     dies is not computed, with the reason; those after it go on in another process.
     """
     outcomes = read_lines(file)
@@ -130,30 +134,45 @@ def compute_missing(
         missing = [case for case in cases if case.id not in outcomes and case.id not in died]
         if not missing:
             return outcomes | died
-        batch = missing[:AT_ONCE]
-        outcome = run_worker(file, batch, environment, options, on_phase, baseline)
+        batches = split(missing, at_once)
+        ends = run_workers(file, batches, environment, options, on_phase, baseline)
         outcomes = read_lines(file)
-        lost = [case for case in batch if case.id not in outcomes]
-        if lost:  # the process died at the first of these, and did not come to the others
-            reason = f"the step does not run in float64: {outcome.reason or outcome.status}"
-            died[lost[0].id] = Mathematics(lost[0].id, computed=False, passed=True, reason=reason)
+        for batch, end in zip(batches, ends, strict=True):
+            lost = [case for case in batch if case.id not in outcomes]
+            if lost:  # the process died at the first of these, and did not come to the others
+                reason = f"the step does not run in float64: {end.reason or end.status}"
+                died[lost[0].id] = Mathematics(lost[0].id, computed=False, passed=True, reason=reason)
 
 
-def run_worker(
+def split(cases: list[Case], at_once: int) -> list[list[Case]]:
+    """Share the first cases out among so many processes, in order and none with more than `AT_ONCE`."""
+    size = min(AT_ONCE, math.ceil(len(cases) / at_once))
+    batches = [cases[start : start + size] for start in range(0, len(cases), size)]
+    return batches[:at_once]
+
+
+def run_workers(
     file: Path,
-    cases: list[Case],
+    batches: list[list[Case]],
     environment: Environment,
     options: Options,
     on_phase: Callable[[str], None],
     baseline: Case | None,
-) -> Outcome:
-    """Have a process append a line for each case to the file, and say how it ended."""
-    orders: dict[str, object] = {"cases": [case.id for case in cases], "file": str(file)}
+) -> list[Outcome]:
+    """Have a process for each batch append a line for each case to the file, and say how each ended."""
+    orders: dict[str, object] = {"file": str(file)}
     if baseline is not None:
         orders["baseline"] = baseline.id
-    variables = runner.worker_variables(environment, cases[0], "time", options)
-    log = file.with_suffix(f".{os.getpid()}.log")
-    try:
-        return Worker(environment, WORKER, orders, variables, log).end(on_phase, options.time_limit_s)
-    finally:
-        log.unlink(missing_ok=True)
+    outcomes = []
+    with ExitStack() as stack:
+        workers = []
+        for number, batch in enumerate(batches):
+            variables = runner.worker_variables(environment, batch[0], "time", options)
+            log = file.with_suffix(f".{os.getpid()}.{number}.log")
+            stack.callback(log.unlink, missing_ok=True)
+            worker = Worker(environment, WORKER, orders | {"cases": [case.id for case in batch]}, variables, log)
+            stack.callback(worker.kill)
+            workers.append(worker)
+        for worker in workers:  # the others go on while one is listened to
+            outcomes.append(worker.end(on_phase, options.time_limit_s))
+    return outcomes

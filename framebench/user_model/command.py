@@ -154,7 +154,7 @@ def measure(
     records = lambda: [record for case in cases for record in run.records(Arm(case, environment))]  # noqa: E731
     try:
         with expected(cases, where, blocks, options, time.monotonic() - began) as run.listener, run:
-            run.check_mathematics = Float64Checks(model, [Arm(case, environment) for case in cases])
+            run.check_mathematics = Float64Checks(model, [Arm(case, environment) for case in cases], seen["held"])
             look = FirstLook(run, began, seen["held"], looked)
             look.take([Arm(case, environment) for case in cases])
             if options.rounds:

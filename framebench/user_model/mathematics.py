@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from framebench.engine import mathematics
+from framebench.engine.capacity import fits, free_memory
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Arm
@@ -18,18 +19,19 @@ from framebench.suite.result import Mathematics
 from framebench.user_file.trial import UserModel
 from framebench.user_model.look import compiles
 
+FLOAT64_BY_FLOAT32 = 2  # bytes of a number
 SMALLEST = 2  # samples, where the batch has as many: with one alone nothing shows that samples are mixed up
 
 
 class Float64Checks:
     """Checks arms of one session when a run asks for them.
 
-    All that compile nothing are checked by one process when the first of them is asked for; what compiles for
-    minutes is checked when its turn comes.
+    All that compile nothing are checked when the first of them is asked for; what compiles for minutes is checked
+    when its turn comes. `held` is what a process of the baseline took, in bytes: it decides how many run at once.
     """
 
-    def __init__(self, model: UserModel, arms: list[Arm]) -> None:
-        self.model, self.arms = model, arms
+    def __init__(self, model: UserModel, arms: list[Arm], held: int) -> None:
+        self.model, self.arms, self.held = model, arms, held
         self.batch = small_batch([arm.case for arm in arms])
 
     def __call__(self, arms: list[Arm], options: Options, on_phase: Callable[[Case, str], None]) -> dict[Arm, Mathematics]:
@@ -46,7 +48,10 @@ class Float64Checks:
             small = {arm: replace(arm.case, batch=self.batch) for arm in several}
             baseline = replace(self.model.baseline, batch=self.batch)
             told = partial(on_phase, several[0].case)
-            lines = mathematics.compute_missing(file, list(small.values()), environment, options, told, baseline)
+            at_once = len(options.cores())
+            if not fits([FLOAT64_BY_FLOAT32 * self.held], free_memory(), at_once - 1):
+                at_once = 1
+            lines = mathematics.compute_missing(file, list(small.values()), environment, options, told, baseline, at_once)
             for arm, case in small.items():
                 outcomes[arm] = lines[case.id]
         return outcomes

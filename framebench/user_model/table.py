@@ -31,7 +31,7 @@ LIBRARIES = {"library_bytes": Shown("libraries MiB", ",.1f", 1 / 2**20, priority
 SHOWN_FROM = 2**20 / 20  # bytes: what is less is 0.0 MiB in a table
 TIMES = ("step_time_s", "range", "relative", "first_step_s")
 NAMED = 5  # holders in a note
-INSTRUMENT = {"peak_instrument": Shown("instrument")}
+INSTRUMENT = {"peak_instrument": Shown("instrument", priority=DETAIL)}
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,7 @@ class Baseline:
 
     def compute(self, still: bool) -> tuple[Reference, Tolerances]:
         """Observe the baseline, and again from perturbed weights. Raises NarrowResults."""
-        adapter = adapters.load(self.case)
-        adapter.float64 = True
+        adapter = load(self.case)
         adapter.still = still
         adapter.build()
         if narrow := adapter.narrow_results():
@@ -103,8 +102,7 @@ def check(
         reference_and_tolerances = baseline.find(case.still) if baseline else stored_reference(case)
         if reference_and_tolerances is None:
             return not_computed(case, f"there are no float64 references for {case.golden_key}")
-        adapter = adapters.load(case)
-        adapter.float64 = True
+        adapter = load(case)
         adapter.build()
         prepare(adapter)
         observed = first_steps(adapter)[1]
@@ -119,6 +117,18 @@ def check(
         cause = adapter.model_module.cause(adapter, wrong_gradients(observed, reference, tolerances))
         outcome = replace(outcome, reason=cause or outcome.reason)
     return outcome
+
+
+def load(case: Case) -> Adapter:
+    """Return an adapter that computes in float64.
+
+    What was imported and made before is frozen, so that Python's collector need not look through a framework's
+    hundred thousand objects again and again.
+    """
+    adapter = adapters.load(case)
+    adapter.float64 = True
+    gc.freeze()
+    return adapter
 
 
 def stored_reference(case: Case) -> tuple[Reference, Tolerances | None] | None:

@@ -16,9 +16,8 @@ from __future__ import annotations
 import gc
 import math
 import statistics
-import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -62,10 +61,9 @@ LEAST_OF_CODED_MOMENTS = 2.0**-4
 RUNS = 2  # perturbed repetitions; one alone where a step is slow
 SLOW_S = 2.0
 # A tensor has many numbers, which do not all stay close by luck. A loss is a single one, and two repetitions may both
-# leave it where it was: the divergence of a student from its teacher, say, is a small difference of large terms. So
-# more repetitions follow that only losses and norms are read from, where they are quick.
-RUNS_OF_VALUES = 8
-MORE_S = 1.0  # after so many seconds of them the last one has begun
+# leave it where it was: the divergence of a student from its teacher, say, is a small difference of large terms. A
+# number that is beyond its tolerance is judged by so many repetitions in all.
+RUNS_OF_NUMBERS = 8
 
 
 @dataclass(frozen=True)
@@ -144,9 +142,6 @@ def observe_steps(adapter: Adapter) -> Verified:
             responses.append(response)
             if more[-1] > SLOW_S:
                 break
-        more, values = observe_values(adapter, perturbation)
-        seconds += more
-        responses += values
         begin_again(adapter)
         more, observed = first_steps(adapter)
         seconds += more
@@ -174,18 +169,19 @@ def observe_perturbed(adapter: Adapter, seed: int, perturbation: float) -> tuple
         adapter.case = case
 
 
-def observe_values(adapter: Adapter, perturbation: float) -> tuple[list[float], list[Observed]]:
-    """Make the first steps from other perturbed weights while that is quick. Return their seconds, and losses and norms."""
-    seconds: list[float] = []
-    values = []
-    begun = time.perf_counter()
-    for seed in range(RUNS, RUNS_OF_VALUES):
-        if time.perf_counter() - begun > MORE_S:
-            break
-        more, response = observe_perturbed(adapter, seed, perturbation)
-        seconds += more
-        values.append(Observed(response.values))
-    return seconds, values
+def observe_numbers_again(adapter: Adapter, first: Verified) -> Verified:
+    """Perturb the steps more often, and widen the tolerances of losses and norms by what they give.
+
+    The adapter must be one that can go back to its first weights. It makes its canonical steps again afterwards.
+    """
+    perturbation = PERTURBATION[rounding_precision(adapter.case)]
+    responses = [observe_perturbed(adapter, seed, perturbation)[1] for seed in range(RUNS, RUNS_OF_NUMBERS)]
+    begin_again(adapter)
+    seconds, observed = first_steps(adapter)
+    wider = dict(first.tolerances.values)
+    for name, tolerance in value_tolerances(observed, responses, perturbation).items():
+        wider[name] = max(wider[name], tolerance)
+    return Verified([*first.seconds, *seconds], observed, replace(first.tolerances, values=wider))
 
 
 def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:

@@ -22,7 +22,7 @@ from framebench.suite.tensors import Summaries, Summary, errors
 from framebench.worker.laziness_check import remembered, unfinished, unrepeated
 from framebench.worker.observe import Observed, begin_again, first_steps, output
 from framebench.worker.stepping import timed_step
-from framebench.worker.tolerances import FACTOR, FLOAT32_ROUNDOFF, Tolerances
+from framebench.worker.tolerances import FACTOR, FLOAT32_ROUNDOFF, Tolerances, Verified, observe_numbers_again, observe_steps
 
 # A gradient below this share of all gradients together is nothing but rounding in float32, as that of a bias before a norm
 # is. Its size says nothing, and that of its moments neither.
@@ -45,6 +45,22 @@ def comparable(case: Case, tensors: Summaries) -> Summaries:
     if not case.normalises_alone:
         return tensors
     return {kind: summaries for kind, summaries in tensors.items() if kind != "buffer"}
+
+
+def make_verified_steps(adapter: Adapter, other: Reference | None = None) -> tuple[Verified, Verification]:
+    """Make the first steps and compare them with the reference. `other` is as for `verify`."""
+    first = observe_steps(adapter)
+    verification = verify(adapter, first.observed, first.tolerances, other)
+    if adapter.can_restore and number_is_off(verification):
+        first = observe_numbers_again(adapter, first)
+        verification = verify(adapter, first.observed, first.tolerances, other)
+    return first, verification
+
+
+def number_is_off(verification: Verification) -> bool:
+    """Say whether a loss or a norm is beyond its tolerance."""
+    tolerance = verification.tolerance
+    return any(error is not None and error > tolerance[name] for name, error in verification.relative_error.items())
 
 
 def verify(adapter: Adapter, observed: Observed, tolerances: Tolerances, other: Reference | None = None) -> Verification:

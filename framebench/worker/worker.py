@@ -38,8 +38,7 @@ from framebench.suite.result import MemoryResult, Origin, Result, TimeResult, to
 from framebench.suite.selectors import parse
 from framebench.suite.user_file import DoesNotApply, Fault, blamed, line_of
 from framebench.worker.stepping import OverBudget, Timing, timed_step
-from framebench.worker.tolerances import observe_steps
-from framebench.worker.verification import verify, verify_again
+from framebench.worker.verification import make_verified_steps, verify_again
 
 Emit = Callable[[Message], None]
 Commands = Iterable[Command]
@@ -82,6 +81,8 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
     emit({"phase": "import"})
     adapter = adapters.load(case)
     imported = time.perf_counter()
+    if task.part == "look" and not any(part.how == "collector" for part in case.parts):
+        gc.freeze()  # the collector need not look through what was imported, at every step
     limit_memory(task)
     check_device(adapter, case)
     if task.part == "time":
@@ -132,8 +133,7 @@ def measure_time(
     not stay finite.
     """
     emit({"phase": "first step"})
-    first = observe_steps(adapter)
-    verification = verify(adapter, first.observed, first.tolerances, task.reference)
+    first, verification = make_verified_steps(adapter, task.reference)
     times = TimeResult(first_step_s=first.seconds[0], cold_peaks=read_cold_peaks(adapter))
     result = replace(result, verification=verification, times=times)
     if not verification.passed:
@@ -231,8 +231,7 @@ def measure_memory_and_verify(adapter: Adapter, task: Task, result: Result, emit
     """Read the peaks first, as in a process that does nothing else; then verify the steps from the first weights."""
     memory = measure_memory(adapter, task, emit)
     emit({"phase": "verification"})
-    first = observe_steps(adapter)
-    verification = verify(adapter, first.observed, first.tolerances, task.reference)
+    verification = make_verified_steps(adapter, task.reference)[1]
     result = replace(result, verification=verification)
     if not verification.passed:
         return result

@@ -29,8 +29,7 @@ from framebench.suite.user_file import defined
 from framebench.user_file import strategies as applicable
 from framebench.user_file.reference import survey
 from framebench.worker import mathematics
-from framebench.worker.tolerances import observe_steps
-from framebench.worker.verification import verify
+from framebench.worker.verification import make_verified_steps
 from studies.user_models.bugs import BUGS
 
 BATCH = 8
@@ -104,8 +103,7 @@ def verdict(case: Case, file: Path, seed: int, bug: str, baseline: mathematics.B
         adapter.build()
         if not plant(adapter):
             return
-        verified = observe_steps(adapter)
-        verification = verify(adapter, verified.observed, verified.tolerances)
+        verification = make_verified_steps(adapter)[1]
     except Exception as error:
         say(file, seed, case.strategy, bug=bug, status=f"{type(error).__name__}: {error}"[:300])
         return

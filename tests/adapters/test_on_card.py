@@ -66,8 +66,7 @@ def test_host_memory_says_nothing_about_tensors_on_a_card() -> None:
 
 def test_the_first_step_that_compiles_has_the_cold_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     verified = Verified([0.1], Observed({}), Tolerances({}, {}, 0.0))
-    monkeypatch.setattr(worker, "observe_steps", lambda adapter: verified)
-    monkeypatch.setattr(worker, "verify", lambda *_: Verification(passed=True))
+    monkeypatch.setattr(worker, "make_verified_steps", lambda *_: (verified, Verification(passed=True)))
     monkeypatch.setattr(worker, "verify_again", lambda *_: Again(passed=True))
     commands = map(json.loads, turns(3).splitlines())
     result = worker.measure_time(OnCard(), Task("", "time"), Result(), lambda message: None, commands)

@@ -45,11 +45,15 @@ class Process:
                 file.write(json.dumps({name: to_json(replace(RIGHT, case=name))}) + "\n")
         return Outcome()
 
+    def kill(self) -> None:
+        """Nothing is left of it."""
+
 
 @pytest.fixture
 def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Process]:
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(mathematics, "Worker", Process)
+    monkeypatch.setattr(Options, "cores", lambda _: (0, 1))
     Process.started, Process.deadly = [], set()
     return Process
 
@@ -62,11 +66,17 @@ def check(some: list[Arm]) -> dict[Arm, Mathematics]:
     return mathematics.check(some, Options(), lambda case, phase: None)
 
 
-def test_one_process_checks_all_cases_and_the_cache_keeps_the_outcomes(process: type[Process]) -> None:
+def test_a_process_for_each_core_checks_its_part_and_the_cache_keeps_the_outcomes(process: type[Process]) -> None:
     first = check(arms())
-    assert process.started == [[case.id for case in CASES]]
+    fp32, checkpoint, accumulate = [case.id for case in CASES]
+    assert process.started == [[fp32, checkpoint], [accumulate]]
     assert check(arms()) == first
-    assert len(process.started) == 1
+    assert len(process.started) == 2
+
+
+def test_no_process_has_more_cases_than_memory_should_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mathematics, "AT_ONCE", 2)
+    assert mathematics.split(CASES, 1) == [CASES[:2]], "the third follows in another process"
 
 
 def test_every_batch_and_size_of_a_strategy_has_the_answer_of_the_smallest(process: type[Process]) -> None:
@@ -83,16 +93,16 @@ def test_progress_names_the_requested_case(process: type[Process]) -> None:
 
 
 def test_changed_code_is_checked_again(process: type[Process], monkeypatch: pytest.MonkeyPatch) -> None:
-    check(arms())
+    check(arms(CASES[:1]))
     monkeypatch.setattr(mathematics, "source_digest", lambda: "other")
-    check(arms())
+    check(arms(CASES[:1]))
     assert len(process.started) == 2
 
 
 def test_limited_instructions_are_checked_again(process: type[Process], monkeypatch: pytest.MonkeyPatch) -> None:
-    check(arms())
+    check(arms(CASES[:1]))
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
-    check(arms())
+    check(arms(CASES[:1]))
     assert len(process.started) == 2
 
 

@@ -26,8 +26,7 @@ def outcome(case_id: str) -> dict[str, Any]:
             adapter.build()
         except IncompatibleStrategies as error:
             return {"refused": str(error)}
-        verified = worker.observe_steps(adapter)
-        verification = worker.verify(adapter, verified.observed, verified.tolerances)
+        verification = worker.make_verified_steps(adapter)[1]
         effect = adapter.effect()
         found = {"proven": effect.proven, "evidence": str(effect.evidence), "on_cpu": adapter.device() == "cpu"}
         return {"right": verification.passed, "verification": str(verification)[:2000]} | found

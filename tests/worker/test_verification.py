@@ -6,6 +6,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,9 +18,10 @@ from framebench.suite.protocol import Reference
 from framebench.suite.result import Verification
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import errors
+from framebench.worker import verification
 from framebench.worker.observe import Observed, corrected
 from framebench.worker.stepping import timed_step
-from framebench.worker.tolerances import Tolerances, tolerances_from
+from framebench.worker.tolerances import Tolerances, Verified, tolerances_from
 from framebench.worker.verification import compare, find_reference, idle, state_bytes, verify, verify_again
 
 TRAIN = parse("transformer/torch/train/fp32/b4/tiny")
@@ -228,3 +230,30 @@ def test_biased_variances_are_compared_as_unbiased_ones() -> None:
 
 def test_relative_errors_are_of_the_norm_that_is_wanted() -> None:
     assert errors((2.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))[0] == 1
+
+
+@pytest.mark.parametrize(("off", "asked"), [("nothing", 0), ("loss_1", 1), ("weight", 0)])
+def test_only_numbers_beyond_their_tolerance_are_perturbed_more_often(
+    off: str, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed = right(TRAIN)
+    if off == "loss_1":
+        observed.values["loss_1"] *= 1 + 2 * ALLOWED
+    elif off == "weight":
+        name, (norm, *projections) = next(iter(observed.tensors["gradient"].items()))
+        observed.tensors["gradient"][name] = (norm * (1 + 2 * ALLOWED), *projections)
+    narrow = Verified([0.0], observed, tolerances(TRAIN))
+    wide = replace(narrow.tolerances, values={name: 4 * ALLOWED for name in observed.values})
+    again: list[Verified] = []
+
+    def observe_numbers_again(_: object, first: Verified) -> Verified:
+        again.append(first)
+        return replace(first, tolerances=wide)
+
+    monkeypatch.setattr(verification, "observe_steps", lambda _: narrow)
+    monkeypatch.setattr(verification, "observe_numbers_again", observe_numbers_again)
+
+    found = verification.make_verified_steps(adapter(TRAIN, can_restore=True))[1]
+
+    assert len(again) == asked
+    assert found.passed == (off != "weight"), "what eight repetitions explain is right, and a tensor has two"

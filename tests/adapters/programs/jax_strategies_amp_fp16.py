@@ -8,7 +8,6 @@ from framebench.worker import worker
 
 adapter = adapters.load(parse(sys.argv[1]))
 adapter.build()
-verified = worker.observe_steps(adapter)
-verification = worker.verify(adapter, verified.observed, verified.tolerances)
+verification = worker.make_verified_steps(adapter)[1]
 effect = adapter.effect()
 print(json.dumps({"verification": to_json(verification), "proven": effect.proven, "evidence": effect.evidence}))

@@ -9,8 +9,7 @@ from framebench.suite.case import Case
 from framebench.suite.result import to_json
 from framebench.suite.selectors import parse
 from framebench.worker.mathematics import check
-from framebench.worker.tolerances import observe_steps
-from framebench.worker.verification import verify
+from framebench.worker.verification import make_verified_steps
 
 
 def outcome_of(case: Case) -> dict[str, object]:
@@ -18,8 +17,7 @@ def outcome_of(case: Case) -> dict[str, object]:
     gc.collect()
     adapter = adapters.load(case)
     adapter.build()
-    verified = observe_steps(adapter)
-    verification = verify(adapter, verified.observed, verified.tolerances)
+    verification = make_verified_steps(adapter)[1]
     reasons = []
     if mathematics and not mathematics.passed:
         reasons.append(mathematics.reason)

@@ -20,8 +20,7 @@ for case_id in sorted(sys.argv[1:], key=lambda case_id: "gc_frozen" in case_id):
             unfreeze()
         adapter = adapters.load(parse(case_id))
         adapter.build()
-        verified = worker.observe_steps(adapter)
-        verification = worker.verify(adapter, verified.observed, verified.tolerances)
+        verified, verification = worker.make_verified_steps(adapter)
         losses = []
         for _ in range(3 if adapter.case.stage.trains else 0):
             worker.timed_step(adapter)

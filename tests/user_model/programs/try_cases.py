@@ -20,8 +20,7 @@ from framebench.suite.trees import called
 from framebench.suite.user_file import NAME, defined, loaded
 from framebench.user_file import reference
 from framebench.worker.mathematics import Baseline, check
-from framebench.worker.tolerances import observe_steps
-from framebench.worker.verification import verify
+from framebench.worker.verification import make_verified_steps
 from framebench.worker.worker import failure, peaks
 
 BATCH = 8
@@ -87,8 +86,7 @@ def verdict(case: Case, baseline: Baseline) -> str:
         return f"wrong: {mathematics['reason']}"
     adapter = adapters.load(case)
     adapter.build()
-    verified = observe_steps(adapter)
-    outcome = verify(adapter, verified.observed, verified.tolerances)
+    outcome = make_verified_steps(adapter)[1]
     return "right" if outcome.passed else f"wrong: {outcome.reason} {outcome.margin}"
 
 

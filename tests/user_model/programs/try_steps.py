@@ -14,8 +14,7 @@ from framebench.suite.user_file import DoesNotApply
 from framebench.user_file.reference import survey
 from framebench.worker.mathematics import Baseline, check
 from framebench.worker.stepping import timed_step
-from framebench.worker.tolerances import observe_steps
-from framebench.worker.verification import verify, verify_again
+from framebench.worker.verification import make_verified_steps, verify_again
 from framebench.worker.worker import failure
 
 BASE = {"train": "fp32", "eval": "no_grad"}
@@ -36,8 +35,7 @@ def verified(case: Case, baseline: Baseline) -> dict[str, object]:
     mathematics = check(case, baseline)
     adapter = adapters.load(case)
     adapter.build()
-    first = observe_steps(adapter)
-    verification = verify(adapter, first.observed, first.tolerances)
+    first, verification = make_verified_steps(adapter)
     losses = []
     for _ in range(4):
         timed_step(adapter)
