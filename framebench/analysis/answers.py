@@ -36,7 +36,7 @@ def select_rows(of_machines: Sequence[Sequence[Row]]) -> list[Row]:
 
 def lacks_baseline(row: Row) -> bool:
     """Return whether a row has numbers, but none of its baseline to compare them with."""
-    return row.status == "ok" and row.step_ratio is None
+    return row.status == "ok" and row.relative_peak is None
 
 
 def select_comparable(group: pd.DataFrame) -> pd.DataFrame:
@@ -47,7 +47,7 @@ def select_comparable(group: pd.DataFrame) -> pd.DataFrame:
     """
     is_usual = group["batch"] == rows.usual_batch(group)
     is_proven = group["usable"] & group["same_mathematics"]
-    return group[is_proven & group["step_ratio"].notna() & is_usual]
+    return group[is_proven & group["relative_peak"].notna() & is_usual]
 
 
 def rank_savings(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, list[Any]]]:
@@ -59,8 +59,8 @@ def rank_savings(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, list[Any]
 
 def select_savings(framework_rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that need less than the baseline, least first."""
-    needs_less = ~framework_rows["baseline"] & (framework_rows["step_ratio"] < 1 - PEAK.minimum)
-    return framework_rows[needs_less].sort_values("step_ratio", kind="stable")
+    needs_less = ~framework_rows["baseline"] & (framework_rows["relative_peak"] < 1 - PEAK.minimum)
+    return framework_rows[needs_less].sort_values("relative_peak", kind="stable")
 
 
 def select_with_price(ranked: Sequence[Any]) -> list[Any]:

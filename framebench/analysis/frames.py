@@ -13,19 +13,22 @@ from statistics import median
 from typing import Any, NamedTuple, get_type_hints
 
 import pandas as pd
+from packaging.version import InvalidVersion, Version
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.flops import step_flops
 from framebench.analysis.selection import Measured, measured_at, select_cases
 from framebench.analysis.statistics import Ratio
 from framebench.records.record import Calibration, Record, work_of
+from framebench.strategies.purposes import purpose_of
 from framebench.strategies.registry import names
 from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite.case import Case
 
 
-def column(unit: str, meaning: str) -> Any:
-    """Return a field of a row, with its unit and meaning."""
-    return field(metadata={"unit": unit, "meaning": meaning})
+def column(unit: str, meaning: str, dtype: str = "") -> Any:
+    """Return a field of a row, with its unit and meaning, and its dtype if the type does not tell."""
+    return field(metadata={"unit": unit, "meaning": meaning, "dtype": dtype})
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,13 @@ class Row:
         "",
         "how memory is saved, such as checkpoint; fp32 is the baseline of training",
     )
+    kind: str = column(
+        "",
+        "what the strategy is for: baseline, memory, speed, control (it undoes what the framework does by itself), "
+        "other mathematics, or claim (it only tests an article's sentence)",
+    )
     batch: int = column("samples", "in one step")
+    base_batch: bool = column("", "whether strategies are compared at this batch where only one is measured")
     size: str = column("", "of model and input: tiny, cpu, full")
     ranks: int = column("", "processes or devices that share the step")
     status: str = column("", "ok, oom, timeout, crashed, unsupported or wrong; only ok has numbers")
@@ -130,7 +139,8 @@ class Row:
     core: int | None = column("", "that it was pinned to")
     framework_version: str | None = column(
         "",
-        "release; missing where a process died before it could tell",
+        "release, in the order of releases: 0.9.2 is before 0.10.2; missing where a process died before it could tell",
+        dtype="category",
     )
     calibration: str = column("", "of the machine's instruments: passed, not done, or what failed")
     commit: str | None = column("", "of framebench")
@@ -160,9 +170,13 @@ class Row:
         "",
         "`shared_bytes` over the baseline's; missing where two instruments read them",
     )
-    step_ratio: float | None = column(
+    relative_peak: float | None = column(
         "",
-        "`step_bytes` over the baseline's: to compare strategies of one framework",
+        "`step_bytes` over that of the baseline at the same batch: to compare strategies of one framework",
+    )
+    relative_throughput: float | None = column(
+        "",
+        "throughput over that of the baseline at the same batch, from the blocks that both were in: 1 / `time_ratio`",
     )
     eager_ratio: float | None = column(
         "",
@@ -222,7 +236,7 @@ def describe_columns(row_type: type) -> tuple[Column, ...]:
     for one in fields(row_type):
         unit = one.metadata["unit"]
         # bytes are exact in a float up to 2**53, and can be drawn where some are missing
-        dtype = "float64" if unit == "bytes" else DTYPES[kinds[one.name]]
+        dtype = one.metadata["dtype"] or ("float64" if unit == "bytes" else DTYPES[kinds[one.name]])
         columns.append(Column(one.name, dtype, unit, one.metadata["meaning"]))
     return tuple(columns)
 
@@ -309,7 +323,9 @@ def make_row(
         framework=case.framework,
         scenario=case.scenario,
         strategy=case.strategy,
+        kind=purpose_of(case.plan, case.stage.baseline),
         batch=case.batch,
+        base_batch=is_base_batch(case),
         size=case.size,
         ranks=case.ranks,
         status=newest.status,
@@ -363,7 +379,8 @@ def make_row(
         usable=newest.usable,
         peak_ratio=peak_ratio(measured, base, "peak_instrument"),
         shared_ratio=peak_ratio(measured, base, "shared_instrument"),
-        step_ratio=peak_ratio(measured, base, "step_instrument"),
+        relative_peak=peak_ratio(measured, base, "step_instrument"),
+        relative_throughput=1 / over_base.value if over_base else None,
         eager_ratio=peak_ratio(measured, eager, "peak_instrument"),
         time_ratio=over_base.value if over_base else None,
         time_ratio_low=over_base.low if over_base else None,
@@ -373,6 +390,12 @@ def make_row(
         torch_ratio_low=over_torch.low if over_torch else None,
         torch_ratio_high=over_torch.high if over_torch else None,
     )
+
+
+def is_base_batch(case: Case) -> bool:
+    """Return whether strategies are compared at the case's batch; a workload or size that is gone has no such batch."""
+    sizes = case.spec.sizes if case.known else {}
+    return case.size in sizes and case.batch == sizes[case.size].base
 
 
 def worst_error(record: Record) -> float | None:
@@ -463,7 +486,25 @@ def frame_of_rows(every: Sequence[Row]) -> pd.DataFrame:
     """Return rows as a table, in the order of the published tables."""
     table = pd.DataFrame([vars(row) for row in every], columns=[column.name for column in COLUMNS])
     table["measured_at"] = pd.to_datetime(table["measured_at"], utc=True)
+    table["framework_version"] = in_order_of_releases(table["framework_version"])
     return sort_rows(table.astype({column.name: column.dtype for column in COLUMNS}))
+
+
+def in_order_of_releases(versions: pd.Series) -> pd.Series:
+    """Return the versions as an ordered categorical, so that plots and sorting have 0.9.2 before 0.10.2.
+
+    What is no version by the common rules comes first: a record may have been written by anybody.
+    """
+    releases = sorted(versions.dropna().unique(), key=place_of_release)
+    return versions.astype(pd.CategoricalDtype(releases, ordered=True))
+
+
+def place_of_release(version: str) -> tuple[Version, str]:
+    """Return what releases are sorted by."""
+    try:
+        return Version(version), version
+    except InvalidVersion:
+        return Version("0.dev0"), version
 
 
 def ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[Ratio | None]:

@@ -66,7 +66,7 @@ SHORT = {
         meaning="by the instrument that all frameworks share",
         priority=ESSENTIAL,
     ),
-    "step_ratio": Shown("peak x base", ".2f", meaning="peak over the baseline's", priority=ESSENTIAL),
+    "relative_peak": Shown("peak x base", ".2f", meaning="peak over the baseline's", priority=ESSENTIAL),
     "relative": Shown("step x base", meaning="step time over the baseline's", priority=ESSENTIAL),
     "throughput": Shown("throughput"),
 }
@@ -99,7 +99,7 @@ SHOWN = SHORT | DETAILS
 # matmul on the host is no reference.
 ON_GPU = {
     "shared_bytes": Shown("card", ",.1f", 1 / MIB, unit="MiB", meaning="memory of the process", priority=ESSENTIAL),
-    "step_ratio": Shown("in use x base", ".2f", meaning="by the framework's own counter", priority=ESSENTIAL),
+    "relative_peak": Shown("in use x base", ".2f", meaning="by the framework's own counter", priority=ESSENTIAL),
 }
 NOT_ON_GPU = ("reference_share",)
 SHARES = {
@@ -290,7 +290,7 @@ def conditions(df: pd.DataFrame) -> str:
         return ", ".join(sorted(df[column].dropna().astype(str).unique())) or "unknown"
 
     releases = df[["framework", "framework_version"]].dropna().drop_duplicates()
-    versions = sorted(releases["framework"].astype(str) + " " + releases["framework_version"])
+    versions = sorted(releases["framework"].astype(str) + " " + releases["framework_version"].astype(str))
     first_day, last_day = (f"{day:%Y-%m-%d}" for day in (df["measured_at"].min(), df["measured_at"].max()))
     days = first_day if first_day == last_day else f"{first_day} to {last_day}"
     commits = sorted(df["commit"].fillna("unknown").str[:10].unique())

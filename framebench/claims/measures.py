@@ -131,12 +131,12 @@ class Ratio(_OfTwo):
 
 def in_blocks(store: Store, base: Case, change: Case) -> Effect:
     """The ratio of step times, change / base. Raises Unpaired."""
-    step_ratio = store.time_ratio(base, change)
-    if step_ratio is None:
+    relative_peak = store.time_ratio(base, change)
+    if relative_peak is None:
         raise Unpaired(f"{base.id} and {change.id} share no block, so their times have no ratio")
-    if step_ratio.low is None or step_ratio.high is None:  # fewer blocks than an interval takes
-        return Effect(step_ratio.value, -math.inf, math.inf)
-    return Effect(step_ratio.value, step_ratio.low, step_ratio.high)
+    if relative_peak.low is None or relative_peak.high is None:  # fewer blocks than an interval takes
+        return Effect(relative_peak.value, -math.inf, math.inf)
+    return Effect(relative_peak.value, relative_peak.low, relative_peak.high)
 
 
 def quotient(change: Estimate, base: Estimate) -> Effect:

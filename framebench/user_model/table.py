@@ -256,7 +256,7 @@ def by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:
 
 def named(df: pd.DataFrame) -> pd.DataFrame:
     """For figures: the model by the name of its file, and peaks by the framework's own counter, as in the table."""
-    return df.assign(workload=df["size"], step_ratio=df["peak_ratio"])
+    return df.assign(workload=df["size"], relative_peak=df["peak_ratio"])
 
 
 def within(df: pd.DataFrame, room: int) -> str:

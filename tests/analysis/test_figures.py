@@ -34,7 +34,7 @@ def dominated(point: tuple[float, float], others: list[tuple[float, float]]) -> 
 
 @given(st.lists(st.tuples(*[st.integers(1, 6).map(float)] * 2), max_size=12))
 def test_the_front_is_what_no_other_point_beats(points: list[tuple[float, float]]) -> None:
-    best = fronts.find_front(pd.DataFrame(points, columns=["step_ratio", "speed"], dtype=float))
+    best = fronts.find_front(pd.DataFrame(points, columns=["relative_peak", "speed"], dtype=float))
     assert [*best.itertuples(index=False, name=None)] == sorted({p for p in points if not dominated(p, points)})
 
 

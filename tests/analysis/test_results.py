@@ -42,6 +42,34 @@ def test_the_table_has_the_columns_and_dtypes_that_are_documented() -> None:
     assert all(c.meaning for c in frames.COLUMNS)
 
 
+def test_releases_are_in_the_order_of_releases(tmp_path: Path) -> None:
+    """As text 0.10.2 would be before 0.9.2, and a plot would draw a rise as a fall."""
+    for version in ("0.10.2", "0.9.2"):
+        origin = provenance(machine="m", versions={"torch": version})
+        record = made("fp32", 100, 1.0).model_copy(update={"provenance": origin})
+        store.write(record, store.folder(tmp_path, "m", f"torch-{version}", record.parsed))
+
+    versions = framebench.load(tmp_path, versions="all")["framework_version"]
+
+    assert versions.tolist() == ["0.9.2", "0.10.2"]
+    assert versions.max() == "0.10.2"
+    assert versions.cat.categories.tolist() == ["0.9.2", "0.10.2"]
+
+
+def test_relative_numbers_refer_to_the_baseline_of_the_same_batch() -> None:
+    table = framebench.load(RESULTS, MACHINE)
+    timed = table[table["relative_throughput"].notna()]
+    assert len(timed) > 10
+    assert timed["relative_throughput"].tolist() == pytest.approx((1 / timed["time_ratio"]).tolist())
+    baselines = table[table["baseline"] & table["step_bytes"].notna()]
+    peaks = {(row.framework, row.workload, row.scenario, row.size, row.batch): row.step_bytes for row in baselines.itertuples()}
+    compared = table[table["relative_peak"].notna()]
+    assert len(compared) > 20
+    for row in compared.itertuples():
+        base = peaks[row.framework, row.workload, row.scenario, row.size, row.batch]
+        assert row.relative_peak == pytest.approx(row.step_bytes / base)
+
+
 def test_by_default_a_case_has_one_row_of_one_version() -> None:
     for machine in Results(RESULTS).machines:
         table = framebench.load(RESULTS, machine)

@@ -68,7 +68,7 @@ def select_timed(group: pd.DataFrame) -> pd.DataFrame:
 
 def name_points(axes: Axes, points: pd.DataFrame) -> None:
     """Name the baselines and each framework's front."""
-    of_frameworks = points.dropna(subset="step_ratio").groupby("framework", observed=True)
+    of_frameworks = points.dropna(subset="relative_peak").groupby("framework", observed=True)
     best = pd.concat([find_front(mine) for _, mine in of_frameworks])
     named = pd.concat([best, points[points["baseline"]]]).drop_duplicates("case")
     texts = []

@@ -31,12 +31,12 @@ def pareto(df: pd.DataFrame) -> Figure | None:
     """
     group = rows.select_shown(df)
     rated = rate(group)
-    points = drop_lone_baselines(rated[rated["step_ratio"] < BEYOND])
+    points = drop_lone_baselines(rated[rated["relative_peak"] < BEYOND])
     if points.empty:
         return None
     grid = sns.relplot(
         points[~points["baseline"]],
-        x="step_ratio",
+        x="relative_peak",
         y="speed",
         col="framework",
         hue="framework",
@@ -52,14 +52,14 @@ def pareto(df: pd.DataFrame) -> Figure | None:
     grid.set_axis_labels("peak memory / baseline's", "throughput / baseline's")
     first = grid.axes.flat[0]
     speeds = pd.concat([points["slowest"], points["fastest"]])
-    page.set_logarithmic(first.xaxis, min(points["step_ratio"].min(), 0.8), max(points["step_ratio"].max(), 1.25))
+    page.set_logarithmic(first.xaxis, min(points["relative_peak"].min(), 0.8), max(points["relative_peak"].max(), 1.25))
     page.set_logarithmic(first.yaxis, min(speeds.min(), 0.8), max(speeds.max(), 1.25))
     grid.tight_layout()
     for framework, axes in grid.axes_dict.items():
         mine = points[points["framework"] == framework]
         colour = page.COLOURS[framework]
         axes.set_title(rows.panel_title(framework, points), color=colour)
-        axes.vlines(mine["step_ratio"], mine["slowest"], mine["fastest"], color=colour, linewidth=0.9, zorder=1)
+        axes.vlines(mine["relative_peak"], mine["slowest"], mine["fastest"], color=colour, linewidth=0.9, zorder=1)
         name_front(axes, find_front(mine))
     return page.explained(grid.figure, make_title(group), rows.make_footer(group, *make_notes(group, rated)))
 
@@ -82,7 +82,7 @@ def rate(group: pd.DataFrame) -> pd.DataFrame:
         fastest=1 / group["time_ratio_low"],
         changes=[find_family(scenario, strategy) for scenario, strategy in places],
     )
-    has_both = rated["step_ratio"].notna() & rated["slowest"].notna()
+    has_both = rated["relative_peak"].notna() & rated["slowest"].notna()
     return rated[rated["usable"] & rated["same_mathematics"] & has_both]
 
 
@@ -95,8 +95,8 @@ def drop_lone_baselines(points: pd.DataFrame) -> pd.DataFrame:
 def make_notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
     """Return how to read the figure, and what is not drawn."""
     beyond = []
-    for row in rows.each(rated[rated["step_ratio"] >= BEYOND]):
-        place = f"{rows.format_times(row.step_ratio)} at {rows.format_times(row.speed)}"
+    for row in rows.each(rated[rated["relative_peak"] >= BEYOND]):
+        place = f"{rows.format_times(row.relative_peak)} at {rows.format_times(row.speed)}"
         beyond.append(f"{row.framework} {row.strategy} {place}")
     not_rated = group[group["usable"] & ~group.index.isin(rated.index)]
     others = [f"{row.framework} {row.strategy}" for row in rows.each(not_rated)]
@@ -113,7 +113,7 @@ def find_front(points: pd.DataFrame) -> pd.DataFrame:
 
     One is beaten by less memory and no less speed, or by more speed and no more memory.
     """
-    ranked = points.sort_values(["step_ratio", "speed"], ascending=[True, False], kind="stable")
+    ranked = points.sort_values(["relative_peak", "speed"], ascending=[True, False], kind="stable")
     return ranked[ranked["speed"] > ranked["speed"].cummax().shift(fill_value=-1)]
 
 
@@ -121,7 +121,7 @@ def name_front(axes: Axes, best: pd.DataFrame) -> None:
     """Draw a line through the front, and the names of its strategies where they cover neither points nor each other."""
     sns.lineplot(
         best,
-        x="step_ratio",
+        x="relative_peak",
         y="speed",
         drawstyle="steps-post",
         color="0.5",
@@ -132,7 +132,7 @@ def name_front(axes: Axes, best: pd.DataFrame) -> None:
     )
     texts = []
     for row in rows.each(best[~best["baseline"]]):
-        texts.append(axes.text(row.step_ratio, row.speed, str(row.strategy), size=6.5, zorder=6))
+        texts.append(axes.text(row.relative_peak, row.speed, str(row.strategy), size=6.5, zorder=6))
     if texts:  # otherwise there may be no points either
         place_names(axes, texts)
 
@@ -155,7 +155,7 @@ def make_title(group: pd.DataFrame) -> str:
     for framework, ranked in rank_savings(select_comparable(group)):
         if ranked:
             least = ranked[0]
-            price = f"{rows.format_times(least.step_ratio)} the peak, {describe_cost(least)}"
+            price = f"{rows.format_times(least.relative_peak)} the peak, {describe_cost(least)}"
             parts.append(f"{framework} {least.strategy} ({price})")
         else:
             parts.append(f"{framework} none")

@@ -29,7 +29,7 @@ HEAT = (
     "Italic: other mathematics."
 )
 CHANGE = LinearSegmentedColormap.from_list("change", ["#01487a", "#0173b2", "#f7f7f7", "#de8f05", "#8a5700"])
-QUANTITIES = {"step_ratio": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
+QUANTITIES = {"relative_peak": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
 
 
 @page.styled
@@ -121,7 +121,7 @@ def title_of_heat(group: pd.DataFrame) -> str:
     """Return how many strategies save memory, and how many of them are known to cost hardly any time."""
     is_comparable = group["usable"] & ~group["baseline"] & group["same_mathematics"]
     comparable = group[is_comparable]
-    saving = comparable["step_ratio"] < 1 - WORTH
+    saving = comparable["relative_peak"] < 1 - WORTH
     counted = comparable.assign(saving=saving, free=saving & (comparable["time_ratio_high"] < 1 + WORTH))
     counts = counted.groupby("framework", observed=True).agg(
         all=("case", "size"),

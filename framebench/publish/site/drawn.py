@@ -128,16 +128,16 @@ class Drawn:
 
     def panel(self, framework: str, framework_rows: pd.DataFrame) -> Panel:
         across = Scale(
-            min(framework_rows["step_ratio"].min(), 0.7) / 1.1,
-            min(max(framework_rows["step_ratio"].max(), 1.4), fronts.BEYOND),
+            min(framework_rows["relative_peak"].min(), 0.7) / 1.1,
+            min(max(framework_rows["relative_peak"].max(), 1.4), fronts.BEYOND),
             LEFT + 8,
             WIDTH - RIGHT - 8,
         )
         if not self.timed:
-            ranked = framework_rows.sort_values("step_ratio", kind="stable")
+            ranked = framework_rows.sort_values("relative_peak", kind="stable")
             gap = (HEIGHT - TOP - BOTTOM - 12) / max(len(ranked) - 1, 1)
             points = [
-                self.point(r, across.at(r.step_ratio), TOP + 6 + gap * i, i == 0) for i, r in enumerate(rows.each(ranked))
+                self.point(r, across.at(r.relative_peak), TOP + 6 + gap * i, i == 0) for i, r in enumerate(rows.each(ranked))
             ]
             return Panel(framework, _labelled(points), across.ticks, (), "")
         up = Scale(
@@ -145,10 +145,10 @@ class Drawn:
         )
         best = fronts.find_front(framework_rows)
         points = [
-            self.point(r, across.at(r.step_ratio), up.at(r.speed), r.case in set(best["case"]))
+            self.point(r, across.at(r.relative_peak), up.at(r.speed), r.case in set(best["case"]))
             for r in rows.each(framework_rows)
         ]
-        line = _staircase([(across.at(r.step_ratio), up.at(r.speed)) for r in rows.each(best)])
+        line = _staircase([(across.at(r.relative_peak), up.at(r.speed)) for r in rows.each(best)])
         return Panel(framework, _labelled(points), across.ticks, up.ticks, line)
 
     def point(self, r: Any, x: float, y: float, best: bool) -> Point:
@@ -169,7 +169,7 @@ class Drawn:
         """Strategies, those that need least memory first; of each a cell for peak and one for time in each framework."""
         used = self.group[self.group["strategy"].isin(self.group["strategy"][self.group["usable"]])]
         order = (
-            used["step_ratio"]
+            used["relative_peak"]
             .where(used["usable"])
             .groupby(used["strategy"].astype(str))
             .min()
@@ -195,7 +195,7 @@ class Drawn:
         elif not r.usable:
             yield from (Cell(r.status if r.status != "ok" else "not proven", self.tips[r.case], "none", r.case), Cell("-", ""))
         else:
-            yield Cell(number(r.step_ratio, ".2f"), self.tips[r.case], shade(r.step_ratio), r.case)
+            yield Cell(number(r.relative_peak, ".2f"), self.tips[r.case], shade(r.relative_peak), r.case)
             clear = ratio[0].isdigit()
             yield Cell(ratio, self.tips[r.case], shade(r.time_ratio) if clear else "", r.case if ratio != "-" else "")
 
@@ -203,7 +203,7 @@ class Drawn:
     def answer(self) -> list[tuple[str, str, str, str]]:
         """Framework, what it says of the least memory, the strategy and its case; the last two empty where nothing saves."""
         return [
-            (f, f"{found[0].step_ratio:.0%} of the peak, {describe_cost(found[0])}, with", found[0].strategy, found[0].case)
+            (f, f"{found[0].relative_peak:.0%} of the peak, {describe_cost(found[0])}, with", found[0].strategy, found[0].case)
             if found
             else (f, "no strategy saves", "", "")
             for f, found in rank_savings(self.compared)
@@ -220,7 +220,7 @@ def tip(r: Any, ratio: str) -> str:
     who = f"{r.framework}, {r.strategy}, batch {r.batch}"
     if r.status != "ok":
         return f"{who}: {r.status}: {r.reason}"
-    peak = f"peak {mib(r.step_bytes)} MiB by {r.step_instrument}, {number(r.step_ratio, '.2f')} of the baseline's"
+    peak = f"peak {mib(r.step_bytes)} MiB by {r.step_instrument}, {number(r.relative_peak, '.2f')} of the baseline's"
     compared = f"{ratio} of the baseline’s" if ratio != "-" else "no ratio of times"
     time = "not timed" if missing(r.step_time_s) else f"step {number(r.step_time_s, ',.1f', 1e3)} ms, {compared}"
     return f"{who}: {peak}; {time}{'' if r.usable else '; not verified or effect not seen'}"

@@ -63,7 +63,7 @@ def _points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
         axis = look_up(r.scenario, r.strategy).axis
         point = {
             "framework": r.framework, "strategy": r.strategy, "family": axis if axis in page.MARKERS else "other settings",
-            "mib": round(r.shared_bytes / MIB, 1), "share": round(r.step_ratio, 3), "base": bool(r.baseline),
+            "mib": round(r.shared_bytes / MIB, 1), "share": round(r.relative_peak, 3), "base": bool(r.baseline),
             "least": r.case in smallest, "href": case_page(machine, r.case),
         }  # fmt: skip
         yield point | _speed(r)

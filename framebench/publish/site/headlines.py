@@ -25,13 +25,13 @@ BASE = {
 }
 LEAN = {
     "strategy": Shown("lowest peak"),
-    "step_ratio": Shown("peak x base", ".2f"),
+    "relative_peak": Shown("peak x base", ".2f"),
     "relative": Shown("step x base"),
 }
 FAST = {
     "strategy": Shown("shortest step"),
     "relative": Shown("step x base"),
-    "step_ratio": Shown("peak x base", ".2f"),
+    "relative_peak": Shown("peak x base", ".2f"),
 }
 
 

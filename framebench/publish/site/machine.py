@@ -154,9 +154,9 @@ def all_cases(machine: Machine) -> Comparison:
     )
 
 
-OF_ALL = ("shared_bytes", "step_ratio", "step_time_s", "relative", "effect_proven")
+OF_ALL = ("shared_bytes", "relative_peak", "step_time_s", "relative", "effect_proven")
 CHOSEN = ("scenario", "batch")  # what a reader chooses of a workload's table
-WORKLOAD = ("shared_bytes", "step_ratio", "step_time_s", "range", "relative", "throughput", "worst_error", "effect_proven")
+WORKLOAD = ("shared_bytes", "relative_peak", "step_time_s", "range", "relative", "throughput", "worst_error", "effect_proven")
 
 
 def of_workload(machine: Machine, workload: str) -> Comparison:

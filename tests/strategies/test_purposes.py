@@ -1,0 +1,39 @@
+"""What each strategy is for: every name of the lists exists, and the kinds exclude each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from framebench.strategies import purposes
+from framebench.strategies.registry import SCENARIOS, STRATEGIES, find
+
+
+def test_every_name_is_a_strategy() -> None:
+    names = {name for _, name in STRATEGIES}
+    assert names >= purposes.SPEED | purposes.CONTROL
+    assert not purposes.SPEED & purposes.CONTROL
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("fp32", "baseline"),
+        ("checkpoint", "memory"),
+        ("compile", "speed"),
+        ("no_donate", "control"),
+        ("adafactor", "other mathematics"),
+        ("width_half", "claim"),
+        ("foreach+compile", "speed"),
+        ("checkpoint+compile", "memory"),
+        ("checkpoint+keep_grads", "control"),
+        ("checkpoint+depth_4", "claim"),
+    ],
+)
+def test_a_strategy_has_one_kind(name: str, kind: str) -> None:
+    assert purposes.purpose_of(find("train", name), SCENARIOS["train"].baseline) == kind
+
+
+def test_a_strategy_that_gives_no_graph_saves_memory_and_the_baseline_of_evaluation_is_no_grad() -> None:
+    assert purposes.purpose_of(find("eval", "no_grad"), "no_grad") == "baseline"
+    assert purposes.purpose_of(find("eval", "inference_mode"), "no_grad") == "memory"
+    assert purposes.purpose_of(find("eval", "grad"), "no_grad") == "control"
