@@ -121,8 +121,10 @@ class Run:
         self.listener.done(record)
 
     def scratch_of(self, arm: Arm) -> Path:
-        """Return where the arm's programs lie once they are compiled."""
-        return self.scratch / arm.environment.name / arm.case.id.replace("/", ".")
+        """Return where the arm's programs lie once they are compiled. Each of the first blocks compiles anew."""
+        last = self.options.cold_blocks - 1
+        block = min(len(self.records(arm)), last) if last else 0
+        return self.scratch / arm.environment.name / arm.case.id.replace("/", ".") / f"compiled-{block}"
 
     def can_share(self, arm: Arm) -> bool:
         """Say whether it may be built next to another: it has been compiled, or may compile there."""

@@ -45,6 +45,7 @@ class Options:
     profile: str | None = None  # that the case is measured as part of
     peaks_each_block: bool = False  # else once in a session: peaks do not drift
     memory: bool = True  # else times alone, as a study of them needs
+    cold_blocks: int = 1  # the first of each case, which compile anew: their first steps count
     first_alone: bool = True  # how long a first step takes is wanted to the per cent: nothing is built beside what compiles
 
     def task(

@@ -70,7 +70,9 @@ def run(
 
         raise typer.Exit(planned.run(framework, named_versions, selectors or [], device, results))
     matrix = versions.choose_versions(framework, named_versions)
-    options = runner.Options(profile=profile, threads=threads, rounds=rounds, time_limit_s=time_limit)
+    options = runner.Options(
+        profile=profile, threads=threads, rounds=rounds, time_limit_s=time_limit, cold_blocks=versions.COLD_BLOCKS
+    )
     able = []
     for case in versions.select_cases(framework, selectors, profile):
         obstacle = runner.unsupported(case)

@@ -22,6 +22,7 @@ from framebench.suite import profiles
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.selectors import select
 
+COLD_BLOCKS = 3  # a verdict on first steps needs three that compile
 BLOCKS = 7  # fresh processes of each case in each version
 # What is measured when nothing is named, at the base batch: each workload, training and evaluation, the baseline, recomputation
 # and reduced precision. 3-D convolution in bf16 is the standing canary: releases of PyTorch are known to have made it larger.

@@ -39,7 +39,7 @@ def newest(
     pairs = [search.ReleasePair.of(framework) for framework in dict.fromkeys(frameworks or FRAMEWORKS)]
     minimum = parse_share(threshold)
     folder = results / search.FOLDER
-    options = runner.Options(profile=profile, rounds=rounds)
+    options = runner.Options(profile=profile, rounds=rounds, cold_blocks=versions.COLD_BLOCKS)
     verdicts = []
     for pair in pairs:
         if pair.is_current:

@@ -42,7 +42,7 @@ def measure(base: str, change: str, request: FileRequest, results: Path) -> list
     if not framework or not older or not newer or framework != other_framework:
         fail(f"{base} and {change} are no two releases of one framework, such as torch==2.12.1 and torch==2.13.0", 2)
     session = secrets.token_hex(6)
-    options = runner.Options(rounds=request.rounds)
+    options = runner.Options(rounds=request.rounds, cold_blocks=versions.COLD_BLOCKS)
     try:
         with measuring(results):
             ready = {version: releases.beside(framework, version, "", (), say) for version in (older, newer)}

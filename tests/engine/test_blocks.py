@@ -158,6 +158,16 @@ def test_blocks_use_fresh_processes_and_read_memory_once(fake_worker: Environmen
         assert [r.first_step_s for r in records] == [0.5, None, None], "what is compiled is found by the later ones"
 
 
+def test_in_the_first_blocks_everything_is_compiled_anew_where_that_is_asked_for(
+    fake_worker: Environment, results: Path
+) -> None:
+    """A verdict on the first step needs three that compile."""
+    with run(results, Options(rounds=5, cold_blocks=3)) as opened:
+        measure([group(fake_worker, CASES[:1])], opened, blocks=5)
+    records = sorted(store.read_all(results), key=lambda r: r.provenance.measured_at)
+    assert [r.first_step_s for r in records] == [0.5, 0.5, 0.5, None, None]
+
+
 def test_compiled_arms_are_built_and_checked_on_every_core(
     fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
