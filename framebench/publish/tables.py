@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from framebench.analysis import frames, tables
+from framebench.analysis import batch_tables, frames, tables
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.parts import table as parts
 from framebench.analysis.reports import support
@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 def report_of(table: pd.DataFrame) -> list[Comparison]:
     """Every comparison that the rows of strategies in use give; of one version of each framework."""
     table = tables.select_in_use(table)
-    return [*tables.make_strategy_tables(table), *tables.make_framework_tables(table), *behind(table)]
+    return [
+        *tables.make_strategy_tables(table),
+        *batch_tables.make_batch_tables(table),
+        *tables.make_framework_tables(table),
+        *behind(table),
+    ]
 
 
 def behind(table: pd.DataFrame) -> list[Comparison]:

@@ -12,23 +12,25 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from framebench.analysis import rows
+from framebench.analysis.batch_tables import DEPENDS, select_several
 from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
 from framebench.analysis.tables import is_on_gpu
 
+QUANTITIES = {"relative_peak": "peak", "relative_throughput": "throughput"}
 CROSSES_AT_LIMIT = "Crosses: memory ran out, drawn at the limit."
 CROSSES_AT_EDGE = "Crosses: memory ran out at an unknown peak; at the panel's edge."
 
 
 @page.styled
 def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
-    """Draw a panel for each instrument of the peaks, and one for throughput.
+    """Draw the baselines: a panel for each instrument of the peaks, and one for throughput.
 
-    `df` has the rows of one workload and scenario; `limit` is in bytes. Returns None without a strategy that was measured at
-    several batches.
+    `df` has the rows of one workload and scenario; `limit` is in bytes. Returns None without a baseline that was measured
+    at several batches.
     """
-    used = rows.order_by_catalog(df[~df["only_for_claims"]])
-    several = used.groupby(["framework", "strategy"], observed=True).filter(has_several_batches)
+    baselines = rows.order_by_catalog(df[df["baseline"]])
+    several = baselines.groupby("framework", observed=True).filter(has_several_batches)
     if several.empty:
         return None
     several = rows.order_by_catalog(several)
@@ -40,9 +42,8 @@ def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
         y="value",
         col="panel",
         hue="framework",
-        style="strategy",
         palette=page.COLOURS,
-        markers=True,
+        marker="o",
         markersize=6,
         height=3.2,
         aspect=1.1,
@@ -61,6 +62,68 @@ def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
         crosses = CROSSES_AT_EDGE if limit is None else CROSSES_AT_LIMIT
     notes = f"Size {df['size'].iloc[0]}. MiB = 2^20 bytes. {crosses}"
     return page.explained(grid.figure, make_title(measured), rows.make_footer(several, notes))
+
+
+@page.styled
+def savings(df: pd.DataFrame) -> Figure | None:
+    """Draw what each strategy takes of the baseline's peak, and gives of its throughput, at the same batch.
+
+    A column is a framework, a row a quantity. `df` has the rows of one workload and scenario. Returns None where no
+    strategy beside the baseline was measured at several batches.
+    """
+    several = select_several(df[~df["only_for_claims"]])
+    compared = several[~several["baseline"]]
+    if compared.empty:
+        return None
+    compared = rows.order_by_catalog(compared)
+    long = compared.melt(["framework", "strategy", "batch"], list(QUANTITIES), var_name="quantity").dropna(subset="value")
+    grid = sns.relplot(
+        long,
+        kind="line",
+        x="batch",
+        y="value",
+        col="framework",
+        row="quantity",
+        hue="strategy",
+        style="strategy",
+        palette="colorblind",
+        markers=True,
+        dashes=False,
+        markersize=6,
+        height=2.6,
+        aspect=1.1,
+        facet_kws={"sharey": "row", "sharex": True},
+    )
+    for (quantity, framework), axes in grid.axes_dict.items():
+        axes.axhline(1, color="0.4", linewidth=1)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sorted(compared["batch"].unique()))
+        axes.xaxis.set_major_formatter(page.PLAIN)
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_ylim(bottom=0)
+        axes.set_title(f"{framework}: {QUANTITIES[quantity]}")
+    grid.set_axis_labels("batch", "over the baseline's")
+    grid.tight_layout()
+    notes = f"Size {df['size'].iloc[0]}. The baseline is the line at 1: that of the same framework at the same batch."
+    return page.explained(grid.figure, title_savings(compared), rows.make_footer(several, notes))
+
+
+def title_savings(compared: pd.DataFrame) -> str:
+    """Return which strategy's share of the peak depends most on the batch."""
+    head = f"{compared['workload'].iloc[0]} {compared['scenario'].iloc[0]}"
+    most, moved = None, DEPENDS
+    for (framework, strategy), group in compared.groupby(["framework", "strategy"], observed=True):
+        shares = group.set_index("batch")["relative_peak"].sort_index()
+        if shares.max() - shares.min() > moved:
+            most, moved = (framework, strategy, shares), shares.max() - shares.min()
+    if most is None:
+        return f"{head}: what a strategy saves does not depend on the batch"
+    framework, strategy, shares = most
+    low, high = shares.index[0], shares.index[-1]
+    return (
+        f"{head}: {strategy} in {framework} takes {shares[low]:.0%} of the baseline's peak at batch {low}, "
+        f"{shares[high]:.0%} at batch {high}"
+    )
 
 
 def make_panels(measured: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from framebench.analysis.figures import Asked, Question, pareto
 from framebench.analysis.figures.absolute import memory_and_speed
-from framebench.analysis.figures.batches import curves
+from framebench.analysis.figures.batches import curves, savings
 from framebench.analysis.figures.peaks import parts, train_eval
 from framebench.analysis.figures.steps import first_steps, shares
 from framebench.analysis.figures.strategies import heat, support
@@ -19,6 +19,7 @@ OF_A_SCENARIO: dict[str, Question] = {
     "pareto": pareto,
     "strategies": heat,
     "batches": curves,
+    "savings": savings,
     "parts": parts,
     "first-step": first_steps,
 }
