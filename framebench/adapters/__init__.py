@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
+from types import ModuleType
 
 from framebench.adapters.base import Adapter
 from framebench.suite.case import Case
 
 
 def load(case: Case) -> Adapter:
-    """The adapter of the case's framework; imports the framework."""
-    return importlib.import_module(f"framebench.adapters.{case.framework}").make(case)
+    """Import the case's framework, and return the adapter."""
+    adapter: Adapter = import_adapters(case).make(case)
+    return adapter
+
+
+def load_frozen(case: Case) -> Adapter:
+    """Return the adapter in a process where the framework's own objects are frozen.
+
+    Python's collector need not look through them then. What the case makes, and what a user's file imports, is not
+    frozen.
+    """
+    module = import_adapters(case)
+    getattr(module, "import_the_rest", lambda: None)()
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
+    Adapter.unfreezes = False
+    adapter: Adapter = module.make(case)
+    return adapter
+
+
+def import_adapters(case: Case) -> ModuleType:
+    """Import the adapters of the case's framework, and so the framework."""
+    return importlib.import_module(f"framebench.adapters.{case.framework}")

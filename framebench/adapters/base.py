@@ -73,6 +73,7 @@ class Adapter(ABC):
     """
 
     float64 = False  # set before build() to compute reference values
+    unfreezes = True  # what a case before this one has frozen, for Python's collector
     biased_variance = False  # of batch norm's running statistics
     draws_anew = False  # whether a step from the same seed may draw other numbers under another strategy
     budget_s = math.inf  # seconds that all steps of the case may take
@@ -99,7 +100,8 @@ class Adapter(ABC):
         self.spent: dict[str, float] = defaultdict(float)  # seconds of the steps: waiting for data, Python's collector
         self.collections: Counter[str] = Counter()  # of Python's collector, by generation
         gc.enable()
-        gc.unfreeze()
+        if self.unfreezes:
+            gc.unfreeze()
         self.count_collections()
 
     def count_collections(self) -> None:

@@ -51,7 +51,7 @@ def make_batch_table(group: pd.DataFrame) -> Comparison:
             if wide[quantity, batch].notna().any():
                 heading = f"b{batch}: {column.name}"
                 shown[f"{quantity} {batch}"] = Shown(heading, column.form, column.times, column.unit, priority=column.priority)
-    cells = wide.set_axis([f"{quantity} {batch}" for quantity, batch in wide.columns], axis=1)
+    cells = wide.set_axis([" ".join(map(str, pair)) for pair in wide.columns], axis=1)
     base = f"base: {baseline_of(first['scenario'])} of the same framework at the same batch."
     return Comparison(
         f"{first['workload']} {first['scenario']} by batch, size {first['size']}",

@@ -1,7 +1,7 @@
 """Have the mathematics of strategies checked in float64, once per code, environment and kind of processor.
 
-A process of its own computes the same strategy at the smallest size (`worker/mathematics.py`); what it has shown
-holds for every batch and size of the strategy, so it is kept in the cache until the code changes.
+A process of its own computes the same strategy at the smallest size (`worker/mathematics.py`). That stands for every
+batch and size of the strategy, so it is kept in the cache until the code changes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from framebench.suite.result import Mathematics
 
 WORKER = "framebench.worker.mathematics"
 SMALLEST = "tiny"
-AT_ONCE = 12  # cases of one process: what they leave in memory adds up
+CASES_OF_A_PROCESS = 12  # what they leave in memory, such as compiled programs, adds up
 # What limits the instructions that libraries use: their kernels are others then.
 LIMITING = ("ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "XLA_FLAGS")
 
@@ -50,8 +50,8 @@ def check(arms: list[Arm], options: Options, on_phase: Callable[[Case, str], Non
         cases = list(dict.fromkeys(representatives[arm] for arm in several))
         # progress names the case that is asked for, and not the one that stands for it
         on_phase_of_first = partial(on_phase, several[0].case)
-        at_once = len(options.cores())
-        lines = compute_missing(file, cases, several[0].environment, options, on_phase_of_first, at_once=at_once)
+        processes = 1 if nvml.gpus() else len(options.cores())  # a GPU's memory is not shared out
+        lines = compute_missing(file, cases, several[0].environment, options, on_phase_of_first, processes=processes)
         for arm in several:
             outcomes[arm] = lines[representatives[arm].id]
     return outcomes
@@ -80,13 +80,15 @@ def by_file(representatives: dict[Arm, Case], options: Options) -> dict[Path, li
 def cache_file(environment: Environment, case: Case, options: Options) -> Path:
     """Return the file that grows by a line for each case.
 
-    Its name tells the environment, and by a digest the code, the processor, the GPU and the variables that the
-    process gets.
+    Its name tells the environment, and by a digest the code, the interpreter, the processor, the GPU and the
+    variables that the process gets.
     """
     variables = runner.worker_variables(environment, case, "time", options)
     limits = {name: os.environ.get(name, "") for name in LIMITING}
     processor = provenance.hardware().get("cpu")
-    key = json.dumps([source_digest(), processor, list(nvml.gpus()), variables, limits], sort_keys=True)
+    key = json.dumps(
+        [source_digest(), str(environment.python), processor, list(nvml.gpus()), variables, limits], sort_keys=True
+    )
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     folder = environments.cache() / "mathematics"
     folder.mkdir(parents=True, exist_ok=True)
@@ -105,11 +107,11 @@ def source_digest() -> str:
 
 
 def read_lines(file: Path) -> dict[str, Mathematics]:
-    """Return the outcomes in a file by case. A line that was cut off is left out."""
+    """Return the outcomes in a file by case. A line that was cut off is left out, and so is one that was written after it."""
     outcomes: dict[str, Mathematics] = {}
     if file.exists():
-        for line in file.read_text().splitlines(keepends=True):
-            if line.endswith("\n"):
+        for line in file.read_text().splitlines():
+            with suppress(ValueError):
                 outcomes.update({case: Mathematics(**fields) for case, fields in json.loads(line).items()})
     return outcomes
 
@@ -121,7 +123,7 @@ def compute_missing(
     options: Options,
     on_phase: Callable[[str], None],
     baseline: Case | None = None,
-    at_once: int = 1,
+    processes: int = 1,
 ) -> dict[str, Mathematics]:
     """Have the cases computed that the file lacks, by so many processes at once, and return all of its lines.
 
@@ -134,7 +136,7 @@ def compute_missing(
         missing = [case for case in cases if case.id not in outcomes and case.id not in died]
         if not missing:
             return outcomes | died
-        batches = split(missing, at_once)
+        batches = split(missing, processes)
         ends = run_workers(file, batches, environment, options, on_phase, baseline)
         outcomes = read_lines(file)
         for batch, end in zip(batches, ends, strict=True):
@@ -144,11 +146,11 @@ def compute_missing(
                 died[lost[0].id] = Mathematics(lost[0].id, computed=False, passed=True, reason=reason)
 
 
-def split(cases: list[Case], at_once: int) -> list[list[Case]]:
-    """Share the first cases out among so many processes, in order and none with more than `AT_ONCE`."""
-    size = min(AT_ONCE, math.ceil(len(cases) / at_once))
+def split(cases: list[Case], processes: int) -> list[list[Case]]:
+    """Share the first cases out among so many processes, in order and none with more than `CASES_OF_A_PROCESS`."""
+    size = min(CASES_OF_A_PROCESS, math.ceil(len(cases) / processes))
     batches = [cases[start : start + size] for start in range(0, len(cases), size)]
-    return batches[:at_once]
+    return batches[:processes]
 
 
 def run_workers(
@@ -174,5 +176,5 @@ def run_workers(
             stack.callback(worker.kill)
             workers.append(worker)
         for worker in workers:  # the others go on while one is listened to
-            outcomes.append(worker.end(on_phase, options.time_limit_s))
+            outcomes.append(worker.end(on_phase, options.time_limit_s * len(batches[0])))
     return outcomes

@@ -73,6 +73,11 @@ def errors(observed: Summary, wanted: Summary) -> tuple[float, float]:
     return float(off[0] / wanted[0]), float(np.sqrt(np.mean(off[1:] ** 2)) / wanted[0])
 
 
+def max_error(observed: Summary, wanted: Summary) -> float:
+    """Return the larger of the two errors, which is NaN if one of them is."""
+    return float(np.max(errors(observed, wanted)))
+
+
 def family(name: str) -> str:
     """Tensors that differ in the numbers in their names alone are one family: `blocks.3.qkv.bias` is of `blocks.*.qkv.bias`."""
     return re.sub(r"\d+(?=\.)", "*", name)

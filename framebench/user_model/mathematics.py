@@ -13,6 +13,7 @@ from framebench.engine.capacity import fits, free_memory
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Arm
+from framebench.instruments import nvml
 from framebench.models.spec import workload
 from framebench.suite.case import Case
 from framebench.suite.result import Mathematics
@@ -48,10 +49,10 @@ class Float64Checks:
             small = {arm: replace(arm.case, batch=self.batch) for arm in several}
             baseline = replace(self.model.baseline, batch=self.batch)
             told = partial(on_phase, several[0].case)
-            at_once = len(options.cores())
-            if not fits([FLOAT64_BY_FLOAT32 * self.held], free_memory(), at_once - 1):
-                at_once = 1
-            lines = mathematics.compute_missing(file, list(small.values()), environment, options, told, baseline, at_once)
+            processes = 1 if nvml.gpus() else len(options.cores())
+            if not fits([FLOAT64_BY_FLOAT32 * self.held], free_memory(), processes - 1):
+                processes = 1
+            lines = mathematics.compute_missing(file, list(small.values()), environment, options, told, baseline, processes)
             for arm, case in small.items():
                 outcomes[arm] = lines[case.id]
         return outcomes

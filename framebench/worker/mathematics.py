@@ -28,15 +28,22 @@ from typing import Any
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
+from framebench.instruments import limits
 from framebench.models.spec import OWN
 from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
 from framebench.suite.result import Mathematics, to_json
 from framebench.suite.selectors import parse
-from framebench.suite.tensors import errors
+from framebench.suite.tensors import max_error
 from framebench.worker.observe import Observed, begin_again, first_steps
 from framebench.worker.tolerances import RUNS, Tolerances, observe_perturbed, tolerances_from
-from framebench.worker.verification import comparable, find_reference, mismatched_tensors, wrong_gradients
+from framebench.worker.verification import (
+    drop_local_buffers,
+    find_reference,
+    mismatched_tensors,
+    relative_difference,
+    wrong_gradients,
+)
 from framebench.worker.worker import Emit, serve
 
 # Relative to a tensor's norm. References are written where PyTorch and JAX agree to as much (`dev golden`). Right steps are off
@@ -81,7 +88,7 @@ class Baseline:
         begin_again(adapter)
         observed = first_steps(adapter)[1]
         reference = Reference(self.case.id, observed.values, observed.tensors)
-        return reference, tolerances_from(observed, responses, TOLERANCE)
+        return reference, tolerances_from(observed, responses, TOLERANCE, left_out=self.case.spec.incomparable, shared=False)
 
 
 class NarrowResults(Exception):
@@ -93,7 +100,7 @@ def check(
 ) -> Mathematics:
     """Compute the case's first steps in float64, and compare them with the stored reference or with the baseline.
 
-    `prepare` gets the adapter once it is built; studies plant bugs so.
+    `prepare` is called with the adapter once it is built: studies plant bugs with it.
     """
     reason = why_not_in_float64(case)
     if reason:
@@ -106,12 +113,16 @@ def check(
         adapter.build()
         prepare(adapter)
         observed = first_steps(adapter)[1]
+    except (MemoryError, OSError):
+        raise  # of this machine at this moment, and nothing that a strategy does
     except Exception as error:  # an operator that the framework lacks: whatever it raises is the reason
+        if limits.ran_out(error, limits.enforced()):
+            raise
         message = " ".join(str(error).split())[:300]
         name = "" if isinstance(error, NarrowResults) else f"{type(error).__name__}: "
         return not_computed(case, f"the step does not run in float64: {name}{message}")
     reference, tolerances = reference_and_tolerances
-    observed.tensors = comparable(case, observed.tensors)
+    observed.tensors = drop_local_buffers(case, observed.tensors)
     outcome = compare(case, observed, reference, tolerances)
     if case.workload == OWN and not outcome.passed:
         cause = adapter.model_module.cause(adapter, wrong_gradients(observed, reference, tolerances))
@@ -122,12 +133,12 @@ def check(
 def load(case: Case) -> Adapter:
     """Return an adapter that computes in float64.
 
-    What was imported and made before is frozen, so that Python's collector need not look through a framework's
-    hundred thousand objects again and again.
+    The case before it, which was in memory until now, is gone. What was imported is frozen, so that Python's
+    collector need not look through a framework's hundred thousand objects each time.
     """
-    adapter = adapters.load(case)
+    adapter = adapters.load_frozen(case)
     adapter.float64 = True
-    gc.freeze()
+    gc.collect()
     return adapter
 
 
@@ -171,8 +182,10 @@ def compare(case: Case, observed: Observed, reference: Reference, tolerances: To
     every = list_errors(case, observed, reference, tolerances)
     compared = [each for each in every if each.tolerance <= DETERMINED]
     reason = mismatched_tensors(observed.tensors, reference.tensors)
+    if not compared and not reason:
+        return not_computed(case, "rounding moves every tensor of the step by more than could be compared")
     if not compared:
-        return Mathematics(case.id, computed=True, passed=not reason, reason=reason or None)
+        return Mathematics(case.id, computed=True, passed=False, reason=reason)
     worst = max(compared, key=lambda each: each.margin)
     if not reason and not worst.error <= worst.tolerance:
         reason = f"{worst.name} is off by {worst.error:.1e} in float64, where at most {worst.tolerance:.0e} is rounding"
@@ -193,13 +206,13 @@ def list_errors(case: Case, observed: Observed, reference: Reference, tolerances
     every = []
     for name, value in observed.values.items():
         expected = reference.values[name]
-        error = abs(value - expected) / abs(expected) if expected else abs(value)
+        error = relative_difference(value, expected)
         every.append(Float64Error(name, error, tolerances.of_value(name) if tolerances else TOLERANCE))
     for kind, summaries in observed.tensors.items():
         for name, summary in summaries.items():
             if name not in reference.tensors.get(kind, {}) or name in case.spec.incomparable:
                 continue
-            error = max(errors(summary, reference.tensors[kind][name]))
+            error = max_error(summary, reference.tensors[kind][name])
             tolerance = tolerances.of_tensor(kind, name) if tolerances else TOLERANCE
             every.append(Float64Error(f"{kind} of {name}", error, tolerance))
     return every
@@ -218,7 +231,6 @@ def check_all(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
         outcome = check(Case.of(name) if baseline else parse(name), baseline)
         with file.open("a") as lines:
             lines.write(json.dumps({name: to_json(outcome)}) + "\n")
-        gc.collect()  # the case before must not be in memory beside the next
     return {}
 
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 import gc
 import math
 import statistics
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -43,12 +43,15 @@ PERTURBATION = {
     "int8": 2.0**-5,
 }
 FLOAT32_ROUNDOFF = 2.0**-24
-FACTOR = 4.0  # a right error stays below so many times the response to the perturbation
+FACTOR = 4.0  # a tolerance is so many times the largest response to the perturbation
+# A gradient below this share of all gradients together is nothing but rounding in float32, as that of a bias before a norm
+# is. Its size says nothing, and that of its moments neither.
+NEGLIGIBLE = 2.0**-20
 # A tensor whose tolerance is above DIGITS_LOST has no digit left that a comparison could trust. The gradient of a bias
 # that nearly cancels is the case in point: a perturbation of the weights keeps what cancels in exact arithmetic, and
 # rounding does not, so its responses say little. (XLA's U-Net in bfloat16 is off by 54 % in one bias on every
 # instruction set; the responses gave it a tolerance of 80 % with AVX-512 and of 33 % with SSE4.2.) Only its size is
-# compared then: a tensor that is missing is off by 100 %.
+# compared then, coarsely, and that it is not zero.
 DIGITS_LOST = 2.0**-2
 SIZE_ALONE = 1 - 2.0**-4
 # How far an update may be from what the textbook makes of the optimizer's own states: kernels approximate the
@@ -60,10 +63,10 @@ UPDATE_BY_ROUNDED_MOMENTS = 2.0**-6
 LEAST_OF_CODED_MOMENTS = 2.0**-4
 RUNS = 2  # perturbed repetitions; one alone where a step is slow
 SLOW_S = 2.0
-# A tensor has many numbers, which do not all stay close by luck. A loss is a single one, and two repetitions may both
-# leave it where it was: the divergence of a student from its teacher, say, is a small difference of large terms. A
-# number that is beyond its tolerance is judged by so many repetitions in all.
-RUNS_OF_NUMBERS = 8
+# A tensor has many numbers, which do not all stay close by chance. A loss is a single one, and two repetitions may both
+# leave it where it was: the divergence of a student from its teacher, say, is a small difference of large terms. Before
+# a loss or a norm is called wrong, the repetitions with these seeds are made too.
+SEEDS_OF_NUMBERS = range(RUNS, 8)
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,10 @@ class Tolerances:
     """The largest errors that rounding explains, relative to the reference's norm or value."""
 
     values: Mapping[str, float]
-    tensors: Mapping[str, Mapping[str, float]]  # kind -> family of tensors
+    tensors: Mapping[str, Mapping[str, float]]  # kind -> group of tensors
     update: float
+    usual: Mapping[str, float] = field(default_factory=dict)  # kind -> of a tensor that is in no group
+    shared: bool = True  # the tensors of a family are one group; else each is its own
 
     def of_value(self, name: str) -> float:
         """Return the tolerance of a loss or a norm."""
@@ -80,7 +85,9 @@ class Tolerances:
 
     def of_tensor(self, kind: str, name: str) -> float:
         """Return the tolerance of a tensor's norm and of its projections."""
-        return self.tensors[kind][family(name)]
+        group = family(name) if self.shared else name
+        tolerances = self.tensors[kind]
+        return tolerances[group] if group in tolerances else self.usual[kind]
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,7 @@ class PerturbedCase(Case):
     @classmethod
     def of_case(cls, case: Case, seed: int, perturbation: float) -> PerturbedCase:
         """Copy a case, with the perturbation that its weights get."""
-        parts = {field.name: getattr(case, field.name) for field in fields(Case)}
+        parts = {part.name: getattr(case, part.name) for part in fields(Case)}
         return cls(**parts, seed=seed, perturbation=perturbation)
 
     @property
@@ -146,7 +153,14 @@ def observe_steps(adapter: Adapter) -> Verified:
         more, observed = first_steps(adapter)
         seconds += more
     least = LEAST_OF_CODED_MOMENTS if precision == "8-bit moments" else perturbation
-    tolerances = tolerances_from(observed, responses, perturbation, update_tolerance(precision), least)
+    tolerances = tolerances_from(
+        observed,
+        responses,
+        perturbation,
+        update=update_tolerance(precision),
+        least_of_tensors=least,
+        left_out={*adapter.case.spec.incomparable, *negligible(observed.tensors)},
+    )
     return Verified(seconds, observed, tolerances)
 
 
@@ -172,16 +186,17 @@ def observe_perturbed(adapter: Adapter, seed: int, perturbation: float) -> tuple
 def observe_numbers_again(adapter: Adapter, first: Verified) -> Verified:
     """Perturb the steps more often, and widen the tolerances of losses and norms by what they give.
 
-    The adapter must be one that can go back to its first weights. It makes its canonical steps again afterwards.
+    The adapter must be one that can go back to its first weights. It makes its canonical steps again afterwards,
+    so that the steps which follow continue from there; what was observed stays what it was.
     """
     perturbation = PERTURBATION[rounding_precision(adapter.case)]
-    responses = [observe_perturbed(adapter, seed, perturbation)[1] for seed in range(RUNS, RUNS_OF_NUMBERS)]
+    responses = [observe_perturbed(adapter, seed, perturbation)[1] for seed in SEEDS_OF_NUMBERS]
     begin_again(adapter)
-    seconds, observed = first_steps(adapter)
+    seconds = first_steps(adapter)[0]
     wider = dict(first.tolerances.values)
-    for name, tolerance in value_tolerances(observed, responses, perturbation).items():
+    for name, tolerance in value_tolerances(first.observed, responses, perturbation).items():
         wider[name] = max(wider[name], tolerance)
-    return Verified([*first.seconds, *seconds], observed, replace(first.tolerances, values=wider))
+    return Verified([*first.seconds, *seconds], first.observed, replace(first.tolerances, values=wider))
 
 
 def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:
@@ -203,41 +218,73 @@ def update_tolerance(precision: str) -> float:
 
 
 def tolerances_from(
-    observed: Observed, responses: list[Observed], least: float, update: float = UPDATE, of_tensors: float = 0.0
+    observed: Observed,
+    responses: list[Observed],
+    least: float,
+    *,
+    update: float = UPDATE,
+    least_of_tensors: float = 0.0,
+    left_out: Collection[str] = (),
+    shared: bool = True,
 ) -> Tolerances:
-    """Compute tolerances from what the perturbed steps gave, none below `least`, and of tensors none below `of_tensors`.
+    """Compute tolerances from what the perturbed steps gave, none below `least`, and of tensors none below `least_of_tensors`.
 
-    Tensors of one family, the same weight of each block, share the largest response among them. None is
-    below the median response of its kind: a single tensor may have stayed close by luck. Of a tensor whose
-    digits are lost (`DIGITS_LOST`) only the size is compared.
+    Where `shared`, tensors of one family, the same weight of each block, have the largest response among them. None
+    is below the median response of its kind: a single tensor may have stayed close by chance. Of a tensor whose
+    digits are lost (`DIGITS_LOST`) only the size is compared. Names in `left_out`, which are nothing but rounding,
+    widen nobody's tolerance.
     """
     tensors: dict[str, dict[str, float]] = {}
+    usual: dict[str, float] = {}
     for kind in observed.tensors:
-        by_family = largest_responses(observed.tensors, [each.tensors for each in responses], kind)
-        usual = statistics.median(by_family.values()) if by_family else 0.0
-        tensors[kind] = {}
-        for name, response in by_family.items():
-            tolerance = max(least, of_tensors, FACTOR * max(response, usual))
-            if tolerance > DIGITS_LOST:
-                tolerance = max(tolerance, SIZE_ALONE)
-            tensors[kind][name] = tolerance
-    return Tolerances(value_tolerances(observed, responses, least, of_tensors), tensors, update)
+        largest = largest_responses(observed.tensors, [each.tensors for each in responses], kind, left_out, shared)
+        median = statistics.median_low(largest.values()) if largest else 0.0
+
+        def tolerance_of(response: float, median: float = median) -> float:
+            tolerance = max(least, least_of_tensors, FACTOR * max(response, median))
+            return max(tolerance, SIZE_ALONE) if tolerance > DIGITS_LOST else tolerance
+
+        tensors[kind] = {group: tolerance_of(response) for group, response in largest.items()}
+        usual[kind] = tolerance_of(median)
+    values = value_tolerances(observed, responses, least, least_of_tensors)
+    return Tolerances(values, tensors, update, usual, shared)
 
 
-def largest_responses(observed: Summaries, responses: Iterable[Summaries], kind: str) -> dict[str, float]:
-    """Return by family how far its tensors moved at most, relative to their norms."""
-    largest = dict.fromkeys(map(family, observed[kind]), 0.0)
-    for response in responses:
-        for name, summary in observed[kind].items():
+def negligible(tensors: Summaries) -> set[str]:
+    """Return the weights whose gradient is nothing but rounding, in the first step or in the moments after the second."""
+    names = set()
+    for kind in ("gradient", "momentum", "first moment"):
+        norms = {name: summary[0] for name, summary in tensors.get(kind, {}).items()}
+        total = math.hypot(*norms.values())
+        names |= {name for name, norm in norms.items() if 0 < norm < NEGLIGIBLE * total}
+    return names
+
+
+def largest_responses(
+    observed: Summaries, responses: Iterable[Summaries], kind: str, left_out: Collection[str] = (), shared: bool = True
+) -> dict[str, float]:
+    """Return by group how far its tensors moved at most, relative to their norms.
+
+    A group is a family of tensors, or if not `shared` a single one. Names in `left_out` are in no group.
+    """
+    largest: dict[str, float] = {}
+    for name, summary in observed[kind].items():
+        if name in left_out:
+            continue
+        group = family(name) if shared else name
+        largest.setdefault(group, 0.0)
+        for response in responses:
             moved = 0.0
             if summary[0] and name in response.get(kind, {}):
                 moved = distance(response[kind][name], summary) / summary[0]
             if math.isfinite(moved):
-                largest[family(name)] = max(largest[family(name)], moved)
+                largest[group] = max(largest[group], moved)
     return largest
 
 
-def value_tolerances(observed: Observed, responses: list[Observed], least: float, of_norms: float = 0.0) -> dict[str, float]:
+def value_tolerances(
+    observed: Observed, responses: list[Observed], least: float, least_of_norms: float = 0.0
+) -> dict[str, float]:
     """Return the tolerance of each number. The losses of all steps share theirs."""
     largest = dict.fromkeys(observed.values, 0.0)
     for response in responses:
@@ -251,5 +298,5 @@ def value_tolerances(observed: Observed, responses: list[Observed], least: float
         if name.startswith("loss"):
             tolerances[name] = max(least, FACTOR * losses)
         else:
-            tolerances[name] = max(least, of_norms, FACTOR * moved)
+            tolerances[name] = max(least, least_of_norms, FACTOR * moved)
     return tolerances

@@ -18,15 +18,21 @@ from framebench.strategies.quantized import moment_bytes
 from framebench.suite.case import Case
 from framebench.suite.protocol import LOSS_STEPS, Reference
 from framebench.suite.result import Again, TensorComparison, Verification
-from framebench.suite.tensors import Summaries, Summary, errors
+from framebench.suite.tensors import Summaries, Summary, errors, max_error
 from framebench.worker.laziness_check import remembered, unfinished, unrepeated
 from framebench.worker.observe import Observed, begin_again, first_steps, output
 from framebench.worker.stepping import timed_step
-from framebench.worker.tolerances import FACTOR, FLOAT32_ROUNDOFF, Tolerances, Verified, observe_numbers_again, observe_steps
+from framebench.worker.tolerances import (
+    DIGITS_LOST,
+    FACTOR,
+    FLOAT32_ROUNDOFF,
+    Tolerances,
+    Verified,
+    negligible,
+    observe_numbers_again,
+    observe_steps,
+)
 
-# A gradient below this share of all gradients together is nothing but rounding in float32, as that of a bias before a norm
-# is. Its size says nothing, and that of its moments neither.
-NEGLIGIBLE = 2.0**-20
 SHOWN_FROM = 8.0  # roundoffs: a loss may stay what it was if an update moves it by less
 
 
@@ -34,14 +40,14 @@ def find_reference(case: Case, other: Reference | None = None) -> Reference | No
     """Return the float64 values of a case, or where there are none those of another case of the session."""
     if case.golden_key in case.spec.golden:
         values = case.spec.golden[case.golden_key]
-        return Reference("", values, comparable(case, case.spec.golden_tensors[case.golden_key]))
+        return Reference("", values, drop_local_buffers(case, case.spec.golden_tensors[case.golden_key]))
     if other is not None and case.size in case.spec.without_golden:
         return other
     return None
 
 
-def comparable(case: Case, tensors: Summaries) -> Summaries:
-    """Leave out buffers where each rank has its own: no other tensor depends on them in training."""
+def drop_local_buffers(case: Case, tensors: Summaries) -> Summaries:
+    """Drop buffers where each rank normalises its own part of the batch. In training no other tensor depends on them."""
     if not case.normalises_alone:
         return tensors
     return {kind: summaries for kind, summaries in tensors.items() if kind != "buffer"}
@@ -73,7 +79,7 @@ def verify(adapter: Adapter, observed: Observed, tolerances: Tolerances, other: 
     reference = find_reference(case, other)
     if reference is None:
         return verify_finite(case, observed)
-    observed.tensors = comparable(case, observed.tensors)
+    observed.tensors = drop_local_buffers(case, observed.tensors)
     verification = compare(case, observed, reference, tolerances)
     fault = adapter.known_fault()
     if fault:
@@ -96,9 +102,14 @@ def wrong_gradients(observed: Observed, reference: Reference, tolerances: Tolera
     names = []
     expected = reference.tensors.get("gradient", {})
     for name, summary in observed.tensors.get("gradient", {}).items():
-        if name in expected and max(errors(summary, expected[name])) > tolerances.of_tensor("gradient", name):
+        if name in expected and not max_error(summary, expected[name]) <= tolerances.of_tensor("gradient", name):
             names.append(name)
     return names
+
+
+def relative_difference(value: float, expected: float) -> float:
+    """Return the error relative to what is expected, or as it is where that is zero."""
+    return abs(value - expected) / abs(expected) if expected else abs(value)
 
 
 def compare(case: Case, observed: Observed, reference: Reference, tolerances: Tolerances) -> Verification:
@@ -109,7 +120,7 @@ def compare(case: Case, observed: Observed, reference: Reference, tolerances: To
     margins = []
     for name, value in observed.values.items():
         golden[name] = reference.values[name]
-        error = abs(value - golden[name]) / abs(golden[name])
+        error = relative_difference(value, golden[name])
         relative_error[name] = error
         allowed[name] = tolerances.of_value(name)
         margins.append(error / allowed[name])
@@ -152,7 +163,7 @@ def compare_tensors(
     case: Case, kind: str, observed: dict[str, Summary], reference: Reference, tolerances: Tolerances
 ) -> TensorComparison:
     """Compare the tensors of one kind, and keep the worst."""
-    left_out = {*case.spec.incomparable, *negligible(reference)}
+    left_out = {*case.spec.incomparable, *negligible(reference.tensors)}
     lost = lost_in_storage(case, reference) if kind == "weight" else {}
     tensor_errors = []
     for name in observed:
@@ -165,19 +176,13 @@ def compare_tensors(
             tolerance = max(tolerance, FACTOR * lost[name] / expected[0])
         elif name in lost and observed[name][0] <= FACTOR * lost[name]:
             of_norm = of_projections = 0.0
+        if tolerance > DIGITS_LOST:
+            of_projections = 0.0
+            if expected[0] and not observed[name][0] and name not in lost:
+                of_norm = math.inf  # it is missing, however wide the tolerance is
         tensor_errors.append(TensorError(name, "norm", of_norm, tolerance))
         tensor_errors.append(TensorError(name, "projections", of_projections, tolerance))
     return summarize(tensor_errors)
-
-
-def negligible(reference: Reference) -> set[str]:
-    """Return the weights whose gradient is nothing but rounding, in the first step or in the moments after the second."""
-    names = set()
-    for kind in ("gradient", "momentum", "first moment"):
-        norms = {name: summary[0] for name, summary in reference.tensors.get(kind, {}).items()}
-        total = math.hypot(*norms.values())
-        names |= {name for name, norm in norms.items() if 0 < norm < NEGLIGIBLE * total}
-    return names
 
 
 def lost_in_storage(case: Case, reference: Reference) -> dict[str, float]:
@@ -296,7 +301,7 @@ def verify_again(adapter: Adapter, losses: list[float], tolerances: Tolerances, 
     reference = find_reference(case, other)
     unmoved = 0
     if case.stage.trains and must_move(case, reference, losses):
-        unmoved = sum(loss == next_loss for loss, next_loss in zip(losses, losses[1:]))
+        unmoved = count_unmoved(losses)
     reason = idle(adapter)
     if not reason and unmoved:
         reason = f"{unmoved} of {len(losses)} steps left the loss as it was"
@@ -304,7 +309,7 @@ def verify_again(adapter: Adapter, losses: list[float], tolerances: Tolerances, 
     if case.stage.trains:
         begin_again(adapter)
         observed = first_steps(adapter)[1]
-        reason = reason or repeated(adapter, losses, updates_before, tolerances)
+        reason = reason or describe_unrepeated(adapter, losses, updates_before, tolerances)
     else:
         reason = reason or remembered(adapter)
         with adapter.stilled():
@@ -334,15 +339,31 @@ def compare_again(case: Case, observed: Observed, reference: Reference | None, t
 
 
 def must_move(case: Case, reference: Reference | None, losses: list[float]) -> bool:
-    """Say whether a step's loss must differ from the last one's.
+    """Say whether an update must change the loss.
 
-    A user's rate may be so small that the losses' precision does not show it. Then the weights alone tell that
-    they were updated.
+    A user's rate may be so small that the losses' precision does not show it: an update moves the loss by less than
+    `SHOWN_FROM` roundoffs. Then the weights alone tell that they were updated.
     """
     if case.workload != OWN or reference is None:
         return True
     first, last = reference.values["loss_0"], reference.values[f"loss_{LOSS_STEPS}"]
     return abs(last - first) > SHOWN_FROM * narrowest_roundoff(losses) * abs(first)
+
+
+def count_unmoved(losses: list[float]) -> int:
+    """Return how many steps left the loss as it was, though the step before or after them moved it visibly.
+
+    Near a minimum losses repeat while their neighbours hardly move. Where no loss moves at all, every step counts.
+    """
+    visible = SHOWN_FROM * narrowest_roundoff(losses)
+    pairs = list(zip(losses, losses[1:]))
+    moved = [abs(later - earlier) > visible * abs(earlier) for earlier, later in pairs]
+    unmoved = 0
+    for place, (earlier, later) in enumerate(pairs):
+        neighbours = moved[max(0, place - 1) : place + 2]
+        if earlier == later and (any(neighbours) or not any(moved)):
+            unmoved += 1
+    return unmoved
 
 
 def narrowest_roundoff(losses: list[float]) -> float:
@@ -355,10 +376,10 @@ def narrowest_roundoff(losses: list[float]) -> float:
     return 2.0**-24
 
 
-def repeated(adapter: Adapter, losses: list[float], updates_before: int, tolerances: Tolerances) -> str:
-    """Say why the timed steps, made a second time, differ from what they gave. Empty if they do not.
+def describe_unrepeated(adapter: Adapter, losses: list[float], updates_before: int, tolerances: Tolerances) -> str:
+    """Replay up to the first timed step and compare the losses that follow. Say what differs; empty if nothing does.
 
-    On a device steps are queued together, and not each loss is read.
+    On a GPU steps are queued together, and not each loss is read: there nothing is compared.
     """
     verified = LOSS_STEPS + 1
     if adapter.device() != "cpu" or updates_before < verified:

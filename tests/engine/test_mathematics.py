@@ -75,7 +75,7 @@ def test_a_process_for_each_core_checks_its_part_and_the_cache_keeps_the_outcome
 
 
 def test_no_process_has_more_cases_than_memory_should_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mathematics, "AT_ONCE", 2)
+    monkeypatch.setattr(mathematics, "CASES_OF_A_PROCESS", 2)
     assert mathematics.split(CASES, 1) == [CASES[:2]], "the third follows in another process"
 
 
@@ -125,6 +125,9 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_text(json.dumps({"a": to_json(RIGHT)}) + "\n" + '{"b": {"case"')
     assert mathematics.read_lines(file).keys() == {"a"}
+    with file.open("a") as lines:  # a process that follows goes on in the same line
+        lines.write(json.dumps({"c": to_json(RIGHT)}) + "\n" + json.dumps({"d": to_json(RIGHT)}) + "\n")
+    assert mathematics.read_lines(file).keys() == {"a", "d"}
 
 
 def test_wrong_mathematics_is_a_record_without_measurements(tmp_path: Path) -> None:

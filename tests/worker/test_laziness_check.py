@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from framebench.suite.selectors import parse
-from framebench.worker.laziness_check import SHORTEST_S, TRIES, remembered, unfinished, unrepeated
+from framebench.worker.laziness_check import SHORTEST_S, TRIES, give_other_inputs, remembered, unfinished, unrepeated
 
 
 def standing(**more: Any) -> Any:
@@ -28,14 +28,20 @@ def stepping(step_s: float, read_s: list[float]) -> Any:
 
 def test_a_loss_that_takes_longer_than_the_step_is_late() -> None:
     late = 4 * SHORTEST_S
-    assert "after the clock of a step of" in unfinished(stepping(0, [late] * TRIES))
-    assert unfinished(stepping(2 * late, [late])) == ""
+    assert "after the clock of a step of" in unfinished(stepping(0, [late, 0] * TRIES))
+    assert unfinished(stepping(2 * late, [late, 0])) == ""
+
+
+def test_a_loss_that_is_computed_when_it_is_read_is_not_late() -> None:
+    """In evaluation a user's loss of all pairs may take longer than the forward pass: at every reading."""
+    slow = 4 * SHORTEST_S
+    assert unfinished(stepping(0, [slow, slow])) == ""
 
 
 def test_one_late_loss_is_chance_and_a_short_one_says_nothing() -> None:
     late = 4 * SHORTEST_S
-    assert unfinished(stepping(0, [late] * (TRIES - 1) + [0])) == ""
-    assert unfinished(stepping(0, [SHORTEST_S / 10])) == ""
+    assert unfinished(stepping(0, [late, 0] * (TRIES - 1) + [0, 0])) == ""
+    assert unfinished(stepping(0, [SHORTEST_S / 10, 0])) == ""
 
 
 def test_steps_are_the_same_a_second_time_or_it_is_said() -> None:
@@ -71,3 +77,17 @@ def test_a_step_that_does_not_look_at_its_inputs_is_remembered(case_id: str, eve
     step()
     assert remembered(adapter) == ("" if every == 1 else "other inputs gave the same loss")
     assert getattr(adapter, name) is own
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (4, 9, 1), (4, 8, 8, 1)])
+def test_samples_whose_last_axis_has_one_place_are_moved_too(shape: tuple[int, ...]) -> None:
+    x, y = np.arange(np.prod(shape), dtype=np.float32).reshape(shape), np.zeros(4)
+    spec = SimpleNamespace(batch=lambda config, size: (x, y))
+    adapter = standing(
+        case=parse("transformer/torch/eval/no_grad/b4/tiny"), workload=spec, config=None, put=lambda x, y: (x, y)
+    )
+
+    give_other_inputs(adapter)
+
+    assert not np.array_equal(adapter.inputs[0], x)
+    assert sorted(adapter.inputs[0].ravel()) == sorted(x.ravel())

@@ -12,6 +12,7 @@ import pytest
 from framebench.engine.environments import Environment
 from framebench.models.spec import names, workload
 from framebench.suite.selectors import parse
+from framebench.worker import mathematics
 from framebench.worker.mathematics import TOLERANCE, compare, not_computed, why_not_in_float64
 from framebench.worker.observe import Observed
 from framebench.worker.tolerances import tolerances_from
@@ -19,6 +20,7 @@ from framebench.worker.verification import find_reference
 from tests.processes import run_inside
 
 PLANTED = Path(__file__).parent / "programs" / "mathematics_planted.py"
+ALIVE = Path(__file__).parent / "programs" / "mathematics_alive.py"
 TRAIN = parse("transformer/torch/train/fp32/b4/tiny")
 
 
@@ -79,6 +81,32 @@ def test_a_tensor_that_rounding_moves_by_its_own_size_is_not_compared() -> None:
     assert outcome.tensors == outcome_of(right()).tensors - 1
 
 
+def test_a_step_of_which_nothing_can_be_compared_is_not_computed() -> None:
+    reference = find_reference(TRAIN)
+    assert reference
+    moved = right()
+    for kind, summaries in moved.tensors.items():
+        moved.tensors[kind] = {name: (3 * norm, *rest) for name, (norm, *rest) in summaries.items()}
+    moved.values = {name: 3 * value for name, value in moved.values.items()}
+
+    outcome = compare(TRAIN, right(), reference, tolerances_from(right(), [moved], TOLERANCE))
+
+    assert not outcome.computed
+    assert "could be compared" in (outcome.reason or "")
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room"), OSError(28, "No space left on device")])
+def test_what_the_machine_lacks_at_this_moment_is_not_the_outcome(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outcome is kept in the cache until the code changes."""
+
+    def load(case: object) -> None:
+        raise error
+
+    monkeypatch.setattr(mathematics, "load", load)
+    with pytest.raises(type(error)):
+        mathematics.check(TRAIN)
+
+
 @pytest.mark.parametrize(
     ("case", "why"),
     [
@@ -125,6 +153,13 @@ def test_small_bugs_that_float32_hides_are_found(environment: dict[str, Environm
     assert found == {name: name.rpartition(": ")[2] for name, _, _ in DEEDS}
     reason = outcomes["an operator without float64: not computed"]["reason"]
     assert reason == 'the step does not run in float64: RuntimeError: "kernel" not implemented for Double'
+
+
+@pytest.mark.slow
+def test_models_of_earlier_cases_are_not_in_memory_beside_the_next(environment: dict[str, Environment]) -> None:
+    cases = [TRAIN.id.replace("fp32", name) for name in ("fp32", "checkpoint", "accumulate", "keep_grads")]
+    alive = run_inside(environment["torch"], ALIVE, json.dumps(cases))
+    assert alive == [1, 1, 1, 1]
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from framebench.worker.tolerances import (
     PERTURBATION,
     PerturbedCase,
     Verified,
+    negligible,
     rounding_precision,
     tolerances_from,
 )
@@ -56,6 +57,36 @@ def test_a_tensor_that_stayed_by_luck_has_the_usual_tolerance_of_its_kind() -> N
     plain = observed({}, first=1.0, second=1.0, lucky=1.0)
     moved = observed({}, first=1.03, second=1.02, lucky=1.0)
     assert tolerances_from(plain, [moved], LEAST).of_tensor("gradient", "lucky") == pytest.approx(FACTOR * 0.02)
+
+
+def test_what_is_nothing_but_rounding_widens_no_tolerance() -> None:
+    """The bias of a convolution before a batch norm is of the same family as every bias of an nn.Sequential."""
+    plain = observed({}, **{"0.bias": 1e-9, "3.bias": 1.0, "3.weight": 1.0})
+    moved = observed({}, **{"0.bias": 2e-9, "3.bias": 1.01, "3.weight": 1.01})
+
+    by_name = tolerances_from(plain, [moved], LEAST, left_out=["0.bias"])
+    by_size = tolerances_from(plain, [moved], LEAST, left_out=negligible(plain.tensors))
+
+    for found in (by_name, by_size):
+        assert found.of_tensor("gradient", "3.bias") == pytest.approx(FACTOR * 0.01)
+        assert found.of_tensor("gradient", "3.weight") == pytest.approx(FACTOR * 0.01)
+
+
+def test_in_float64_each_tensor_has_its_own_tolerance() -> None:
+    plain = observed({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.0, "head": 1.0})
+    moved = observed({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 2.0, "head": 1.0})
+
+    found = tolerances_from(plain, [moved], LEAST, shared=False)
+
+    assert found.of_tensor("gradient", "blocks.0.bias") == LEAST
+    assert found.of_tensor("gradient", "blocks.1.bias") > 1
+
+
+def test_a_tensor_that_no_repetition_had_has_the_usual_tolerance() -> None:
+    plain = observed({}, first=1.0, second=1.0, left=1.0)
+    moved = observed({}, first=1.01, second=1.02, left=5.0)
+    found = tolerances_from(plain, [moved], LEAST, left_out=["left"])
+    assert found.of_tensor("gradient", "left") == pytest.approx(FACTOR * 0.01)
 
 
 def test_a_number_beyond_its_tolerance_is_judged_by_more_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:

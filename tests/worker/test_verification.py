@@ -257,3 +257,39 @@ def test_only_numbers_beyond_their_tolerance_are_perturbed_more_often(
 
     assert len(again) == asked
     assert found.passed == (off != "weight"), "what eight repetitions explain is right, and a tensor has two"
+
+
+def test_a_tensor_of_zeros_is_wrong_however_wide_its_tolerance_is() -> None:
+    """Rounding has cost the tensor its digits: only its size is compared, and a gradient that is lost has none."""
+    name = next(iter(right(TRAIN).tensors["gradient"]))
+    moved, lost, turned = right(TRAIN), right(TRAIN), right(TRAIN)
+    norm, *projections = moved.tensors["gradient"][name]
+    moved.tensors["gradient"][name] = (2 * norm, *projections)
+    lost.tensors["gradient"][name] = (0.0, 0.0, 0.0, 0.0)
+    turned.tensors["gradient"][name] = (norm, *(-each for each in projections))
+    wide = tolerances_from(right(TRAIN), [moved], ALLOWED)
+
+    assert wide.of_tensor("gradient", name) > 1
+    assert not verify(adapter(TRAIN), lost, wide).passed
+    assert verify(adapter(TRAIN), turned, wide).passed
+
+
+@pytest.mark.parametrize(
+    ("losses", "unmoved"),
+    [
+        ([3.0, 2.0, 1.0], 0),
+        ([3.0, 2.0, 2.0, 1.0, 1.0], 2),  # every other step does nothing
+        ([3.0, 2.0, 1.0, 1.0, 1.0, 1.0], 1),  # none does, from the fourth on
+        ([3.0, 3.0, 3.0], 2),  # none does
+        ([3.0, 2.0, 1.0, 1.0 - 2**-24, 1.0 - 2**-24, 1.0 - 2**-23, 1.0 - 2**-23], 0),  # a minimum: the last digit alone moves
+    ],
+)
+def test_losses_that_repeat_count_where_their_neighbours_move(losses: list[float], unmoved: int) -> None:
+    assert verification.count_unmoved(losses) == unmoved
+
+
+def test_a_loss_that_should_be_zero_may_be_zero() -> None:
+    """A hinge loss that is met."""
+    assert verification.relative_difference(0.0, 0.0) == 0.0
+    assert verification.relative_difference(1e-3, 0.0) == 1e-3
+    assert verification.relative_difference(1.0, 2.0) == 0.5

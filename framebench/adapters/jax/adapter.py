@@ -315,6 +315,7 @@ class JaxAdapter(Adapter):
         """Arrays of the same shapes: the executable takes them as it took those of the first step."""
         parts = self.initial(self.config, self.recipe.training)
         self.params, self.stats = self.placed("params", parts.params), self.placed("stats", parts.stats)
+        self.constants["frozen"] = self.placed("frozen", parts.frozen)
         self.optimizer_state = self.first_state() if self.case.stage.trains else None
 
     def observe(self) -> Evidence:

@@ -20,6 +20,11 @@ def switches_of(case: Case) -> dict[str, Switch]:
     return SWITCHES | ranks.switch
 
 
+def import_the_rest() -> None:
+    """Import what PyTorch imports only when the first optimizer is made."""
+    import torch._dynamo  # noqa: F401
+
+
 def make(case: Case) -> TorchAdapter:
     """Return the adapter of the case."""
     return TorchAdapter(case, switches_of(case))
