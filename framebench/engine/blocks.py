@@ -124,7 +124,7 @@ class Run:
         """Return where the arm's programs lie once they are compiled. Each of the first blocks compiles anew."""
         last = self.options.cold_blocks - 1
         block = min(len(self.records(arm)), last) if last else 0
-        return self.scratch / arm.environment.name / arm.case.id.replace("/", ".") / f"compiled-{block}"
+        return self.scratch / arm.environment.name / f"{arm.case.id.replace('/', '.')}.{block}"
 
     def can_share(self, arm: Arm) -> bool:
         """Say whether it may be built next to another: it has been compiled, or may compile there."""
