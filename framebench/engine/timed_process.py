@@ -211,7 +211,7 @@ class ReferenceMatmul:
         variables = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
         orders: dict[str, object] = {"core": options.core()}
         log = scratch / "reference.log"
-        self.worker = Worker(CONTROL, "framebench.worker.reference", orders, variables, log, live=True)
+        self.worker = Worker(CONTROL, "framebench.worker.control_matmul", orders, variables, log, live=True)
         self.flop = 0.0
         self.seconds: dict[int, float] = {}  # by round
         message = self.worker.receive(lambda _: None, LEAST_S)

@@ -25,9 +25,11 @@ COUPLED = "samples look at each other, as with batch norm or in-batch negatives,
 DRAWN = "random numbers are drawn anew for each micro-batch, as by dropout, so that their gradients add up to another one"
 
 
-def apart(one: Observed, other: Observed) -> tuple[str, float]:
-    """In what two runs from the same weights differ most, and by how much, relative. Of weights nothing is asked: an optimizer
-    that divides by a second moment moves what is rounding as far as what is none."""
+def largest_difference(one: Observed, other: Observed) -> tuple[str, float]:
+    """Return the quantity in which two runs from the same weights differ most, and its relative difference.
+
+    Weights are skipped: an optimizer that divides by a second moment turns rounding in a gradient into a whole update.
+    """
     off = {name: abs(one.values[name] / value - 1) for name, value in other.values.items() if name.startswith("loss") and value}
     off |= {kind: _together(one.tensors[kind], other.tensors[kind]) for kind in other.tensors if kind != "weight"}
     most = max(off, key=lambda what: off[what], default="loss")
@@ -35,7 +37,7 @@ def apart(one: Observed, other: Observed) -> tuple[str, float]:
 
 
 def _together(one: dict[str, Summary], other: dict[str, Summary]) -> float:
-    """The error of all tensors of a kind, relative to their norm."""
+    """Return the error of all tensors of a kind together, relative to their norm."""
     norms = {name: summary[0] for name, summary in other.items()}
     square = sum((max(errors(one[name], summary)) * norms[name]) ** 2 for name, summary in other.items() if norms[name])
     stray = any(one[name][0] for name, norm in norms.items() if not norm)
@@ -66,7 +68,7 @@ def accumulation(adapter: Adapter, same: float = SAME) -> str:
         return f"half of the batch ends in an error ({said}); targets that number the samples are better made in `loss`"
     mean = sum(half.values["loss_0"] for half in halves) / HALVES
     alike = abs(mean - whole.values["loss_0"]) <= same * abs(whole.values["loss_0"])
-    return in_words(*_fitted(whole, halves), alike, same)
+    return describe_coupling(*_fitted(whole, halves), alike, same)
 
 
 def draws_in_python(adapter: Adapter) -> bool:
@@ -78,9 +80,11 @@ def draws_in_python(adapter: Adapter) -> bool:
     return (random.getstate(), pickle.dumps(np.random.get_state())) != before
 
 
-def remembered(adapter: Adapter) -> str:
-    """The buffer that a forward pass changes and on which the next one depends, as spectral norm's or a moving average; empty
-    if there is none. Asked after an update, since an average of weights that stay is what it was."""
+def find_stateful_buffer(adapter: Adapter) -> str:
+    """Return a buffer that a forward pass changes and the next one reads, as spectral norm's; empty if there is none.
+
+    That is looked for after an update, since a moving average of weights that stay is what it was.
+    """
     adapter.restore()
     with adapter.stilled():
         adapter.step()
@@ -90,7 +94,7 @@ def remembered(adapter: Adapter) -> str:
     other = _gradient(adapter, *parts, again=True)
     changed = [name for name, array in _buffers(adapter).items() if not np.array_equal(array, before[name], equal_nan=True)]
     adapter.restore()
-    return changed[0] if changed and apart(other, one)[1] > SAME else ""
+    return changed[0] if changed and largest_difference(other, one)[1] > SAME else ""
 
 
 def _buffers(adapter: Adapter) -> dict[str, np.ndarray]:
@@ -98,8 +102,11 @@ def _buffers(adapter: Adapter) -> dict[str, np.ndarray]:
     return {name: array.copy() for name, array in adapter.weights() if name in names}
 
 
-def in_words(shares: np.ndarray, left: float, alike: bool, same: float = SAME) -> str:
-    """`shares` of the halves; `left`: what they leave of the batch's gradient, relative."""
+def describe_coupling(shares: np.ndarray, left: float, alike: bool, same: float = SAME) -> str:
+    """Say why micro-batches change the mathematics; empty if they do not.
+
+    `shares`: what each half's gradient counts in the batch's, by least squares. `left`: what they leave of it, relative.
+    """
     if left > same:
         return COUPLED
     if np.allclose(shares, 1 / HALVES, atol=10 * same) and alike:

@@ -58,9 +58,9 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         references = _observe_without_chance(adapter, case, observed, emit)
         facts["random"] = adapter.still or len(references) > 1
         facts["undetermined"] = _find_undetermined(adapter, case, list(references.values())[-1], emit)
-        facts["narrow"] = checks.narrow(anew(adapter, case))
+        facts["narrow"] = checks.narrow(reset_adapter(adapter, case))
         if case.stage.trains:
-            facts |= _of_training(anew(adapter, case), facts, observed)  # weights may have been moved
+            facts |= _of_training(reset_adapter(adapter, case), facts, observed)  # weights may have been moved
         adapter.still = False
         facts["attention"] = adapter.batched_products() > 0
     except Exception as error:
@@ -77,13 +77,13 @@ def _seen_twice(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
     adapter.build()
     if adapter.draws_anew:
         adapter.still = adapter.draws()
-        adapter = anew(adapter, case)
+        adapter = reset_adapter(adapter, case)
     emit({"phase": "first steps"})
     if not case.stage.trains:
         _one_array(adapter, adapter.model_module.user())
     observed = _finite(adapter, first_steps(adapter)[1])
     emit({"phase": "first steps, repeated"})
-    return same(adapter, observed), observed
+    return check_deterministic(adapter, observed), observed
 
 
 def _observe_without_chance(adapter: Adapter, case: Case, observed: Observed, emit: Emit) -> dict[str, Observed]:
@@ -96,7 +96,7 @@ def _observe_without_chance(adapter: Adapter, case: Case, observed: Observed, em
     if not adapter.still and adapter.draws():
         emit({"phase": "first steps, without random numbers"})
         adapter.still = True
-        references[case.golden_key + STILL] = first_steps(anew(adapter, case))[1]
+        references[case.golden_key + STILL] = first_steps(reset_adapter(adapter, case))[1]
     return references
 
 
@@ -125,7 +125,7 @@ def _of_training(adapter: Adapter, facts: dict[str, Any], observed: Observed) ->
         "level": not must_move(adapter.case, Reference("", observed.values, {}), [*observed.values.values()]),
         "without_gradient": checks.without_gradient(_each_once(facts), observed),
         "accumulation": checks.DRAWN if other and facts.get("draws") else other,
-        "remembers": (name := checks.remembered(adapter)),
+        "remembers": (name := checks.find_stateful_buffer(adapter)),
         "blocks_change": bool(name) and getattr(adapter.model_module, "changed_by_blocks", lambda adapter: False)(adapter),
     }
 
@@ -197,15 +197,15 @@ def _finite(adapter: Adapter, observed: Observed) -> Observed:
     module = adapter.model_module
     for name, value in observed.values.items():
         if not math.isfinite(value):
-            where = module.first_infinite(anew(adapter, adapter.case))  # an update may have made it so
+            where = module.first_infinite(reset_adapter(adapter, adapter.case))  # an update may have made it so
             number = name.rpartition("_")[2]
             step = "gradient" if "grad" in name else f"loss of step {int(number) + 1}" if number.isdigit() else name
             raise Fault(f"{module.user().line('loss')}: the {step} is {value}" + (f"; {where}" if where else ""))
     return observed
 
 
-def anew(adapter: Adapter, case: Case) -> Adapter:
-    """With the case's weights: the same one, where these have states beside them that go with them."""
+def reset_adapter(adapter: Adapter, case: Case) -> Adapter:
+    """Put the case's weights in place: in training in the same adapter, in evaluation in one that is newly built."""
     if case.stage.trains:
         adapter.case = case
         adapter.restore()
@@ -230,17 +230,19 @@ def _loaded(case: Case, options: dict[str, Any]) -> Adapter:
     return other
 
 
-def same(adapter: Adapter, observed: Observed) -> Adapter:
-    """The adapter, once it was run twice more, the second time after one step between: what takes turns from step to step would
-    be in phase with one of the two. Raises Fault where the same weights give another loss or gradient, with the tensor that
-    differs most, and where that begins."""
+def check_deterministic(adapter: Adapter, observed: Observed) -> Adapter:
+    """Repeat the first steps twice, and return the adapter.
+
+    The second time comes after one step more, so that what alternates from step to step shows. Raises Fault where the
+    same weights give another loss or gradient, with the tensor that differs most, and where that begins.
+    """
     for between in range(2):
         for _ in range(between):
             with adapter.stilled():
                 adapter.step()
-        adapter = anew(adapter, adapter.case)
+        adapter = reset_adapter(adapter, adapter.case)
         again = first_steps(adapter)[1]
-        what, off = checks.apart(again, observed)
+        what, off = checks.largest_difference(again, observed)
         if off > checks.SAME:
             raise _differs(adapter, again, observed, what, off)
     return adapter
@@ -279,7 +281,7 @@ def _moved(perturbed: list[Observed], observed: Observed, limit: float) -> set[s
 
 def _observe_perturbed(adapter: Adapter, case: Case, seed: int, perturbation: float) -> Observed:
     """Observe the baseline's first steps from perturbed weights."""
-    return first_steps(anew(adapter, PerturbedCase.of_case(case, seed, perturbation)))[1]
+    return first_steps(reset_adapter(adapter, PerturbedCase.of_case(case, seed, perturbation)))[1]
 
 
 if __name__ == "__main__":

@@ -156,7 +156,7 @@ def measure(
         with expected(cases, where, blocks, options, time.monotonic() - began) as run.listener, run:
             run.check_mathematics = Float64Checks(model, [Arm(case, environment) for case in cases], seen["held"])
             look = FirstLook(run, began, seen["held"], looked)
-            look.take([Arm(case, environment) for case in cases])
+            look.look_at([Arm(case, environment) for case in cases])
             if options.rounds:
                 measure_blocks([Arm(case, environment) for case in cases], run, blocks, seconds, partial(decided, run))
     except KeyboardInterrupt:

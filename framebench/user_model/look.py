@@ -25,8 +25,11 @@ SHOWN_S = 50.0  # after which the first table is shown with what is in it
 
 @dataclass
 class FirstLook:
-    """Of these arms, whose table is shown once it is whole, before what compiles for minutes, or `SHOWN_S` seconds after the
-    command began. `held` is what a process of the baseline took."""
+    """Measure the memory of each strategy and verify it once, before any timing.
+
+    `shown` is called with the records when all are there, before what compiles for minutes, or `SHOWN_S` seconds after
+    the command began. `held` is what a process of the baseline took, in bytes.
+    """
 
     run: blocks.Run
     began: float
@@ -34,8 +37,8 @@ class FirstLook:
     shown: Callable[[list[Record]], None] = lambda records: None
     found: list[Record] = field(default_factory=list)
 
-    def take(self, arms: list[Arm]) -> None:
-        """What compiles for minutes is not looked at, unless there will be no times."""
+    def look_at(self, arms: list[Arm]) -> None:
+        """Look at these arms; at what compiles for minutes only if there will be no times."""
         waiting = True
         for some in self.parts([arm for arm in arms if self.run.without_times or not compiles(arm.case)]):
             if waiting and self.found and (time.monotonic() - self.began > SHOWN_S or compiles(some[0].case)):
@@ -46,7 +49,7 @@ class FirstLook:
             self.shown(self.found)
 
     def parts(self, arms: list[Arm]) -> Iterator[list[Arm]]:
-        """As many as there are cores, if there is memory; what has one process first."""
+        """Yield as many arms as there are cores, if there is memory; those that have one process first."""
         at_once = len(self.run.options.cores())
         for wanted in (True, False):
             alike = [arm for arm in arms if eager(arm) is wanted]
@@ -57,7 +60,7 @@ class FirstLook:
 
     def each(self, some: list[Arm]) -> list[Record]:
         """Look at these arms side by side, and write their records."""
-        records = looked_at(some, self.run)
+        records = run_side_by_side(some, self.run)
         for arm, record in zip(some, records, strict=True):
             self.run.write(record, arm)
         return records
@@ -70,8 +73,8 @@ class FirstLook:
         return [record for arm in some for record in self.run.records(arm)[-1:]]
 
 
-def looked_at(arms: list[Arm], run: blocks.Run) -> list[Record]:
-    """Each by a process of its own, all at once."""
+def run_side_by_side(arms: list[Arm], run: blocks.Run) -> list[Record]:
+    """Start a process for each arm, all at once, and return their records."""
     blocks.check_mathematics(arms, run)
     load = runner.load_average()
     with ExitStack() as stack:
@@ -90,9 +93,10 @@ def looked_at(arms: list[Arm], run: blocks.Run) -> list[Record]:
 
 
 def compiles(case: Case) -> bool:
+    """Say whether a part of the strategy calls a compiler."""
     return any(part.how.startswith("compile") for part in case.parts)
 
 
 def eager(arm: Arm) -> bool:
-    """On the host; a card's memory is read from outside, too, while the process does nothing else."""
+    """Say whether one process can be looked at: not on a GPU, whose memory is read from outside while nothing else runs."""
     return arm.case.framework == "torch" and not compiles(arm.case) and not nvml.gpus()

@@ -18,7 +18,7 @@ REPEATED = 3  # steps after the verified ones
 SHORTEST_S = 5e-3  # noise of a clock, and of a processor that others use too
 
 
-def unfinished(adapter: Adapter) -> str:
+def describe_late_loss(adapter: Adapter) -> str:
     """Say why a step is not done when its clock stops: reading its loss takes longer than the step. Empty if it is done.
 
     In evaluation the loss is computed when it is read. That takes as long a second time, and does not count.
@@ -39,7 +39,7 @@ def seconds_to_read(adapter: Adapter) -> float:
     return time.perf_counter() - start
 
 
-def unrepeated(adapter: Adapter, losses: list[float], allowed: float) -> str:
+def describe_other_losses(adapter: Adapter, losses: list[float], allowed: float) -> str:
     """Say why the next steps do not give these losses, as they did the first time. Empty if they do.
 
     What a step does once in so many steps it does now in other ones.
@@ -52,7 +52,7 @@ def unrepeated(adapter: Adapter, losses: list[float], allowed: float) -> str:
     return ""
 
 
-def remembered(adapter: Adapter) -> str:
+def describe_ignored_inputs(adapter: Adapter) -> str:
     """Say why a step without an update cannot have computed its result: other inputs give the same loss. Empty if not."""
     loss = adapter.loss()
     before = {name: value for name, value in vars(adapter).items() if name in ("inputs", "stream")}

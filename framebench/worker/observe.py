@@ -138,7 +138,8 @@ def changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summ
             continue
         wide = array.astype(np.promote_types(array.dtype, np.float64))
         change = np.atleast_1d(wide - before[name])
-        change[undetermined.get(name, slice(0))] = 0
+        if name in undetermined:
+            change[undetermined[name]] = 0
         kind = "buffer" if name in buffers else "weight"
         by_kind[kind].update(summaries([(name, change)]))
     return {kind: tensors for kind, tensors in by_kind.items() if tensors}

@@ -1,8 +1,7 @@
 """Compare how weights moved with what the optimizer should have made of its own states.
 
-Gradients in bfloat16 are off by a tenth, and Adam's first updates are hardly more than their signs: half the learning
-rate, or no weight decay, hides among them. Not so next to the states: whatever the gradients were, the weights must have
-moved as the textbook says for the moments that the optimizer holds.
+The tolerances of gradients in bfloat16 would hide half a learning rate, or a missing weight decay. So each update is
+computed again from the optimizer's own states, as the textbook has it, and compared with how the weight moved.
 """
 
 from __future__ import annotations

@@ -121,15 +121,15 @@ class PerturbedCase(Case):
 
 
 @dataclass(frozen=True)
-class Verified:
-    """What the verified steps gave: seconds of every step so far, observations, and their tolerances."""
+class ObservedSteps:
+    """Observations of the canonical first steps, their tolerances, and the seconds of all steps so far."""
 
     seconds: list[float]
     observed: Observed
     tolerances: Tolerances
 
 
-def observe_steps(adapter: Adapter) -> Verified:
+def observe_steps(adapter: Adapter) -> ObservedSteps:
     """Make the steps that are verified, and measure how far they may be off.
 
     Perturbed steps come first where the adapter can go back to its first weights, so that the steps which
@@ -161,7 +161,7 @@ def observe_steps(adapter: Adapter) -> Verified:
         least_of_tensors=least,
         left_out={*adapter.case.spec.incomparable, *negligible(observed.tensors)},
     )
-    return Verified(seconds, observed, tolerances)
+    return ObservedSteps(seconds, observed, tolerances)
 
 
 def rounding_precision(case: Case) -> str:
@@ -183,7 +183,7 @@ def observe_perturbed(adapter: Adapter, seed: int, perturbation: float) -> tuple
         adapter.case = case
 
 
-def observe_numbers_again(adapter: Adapter, first: Verified) -> Verified:
+def observe_numbers_again(adapter: Adapter, first: ObservedSteps) -> ObservedSteps:
     """Perturb the steps more often, and widen the tolerances of losses and norms by what they give.
 
     The adapter must be one that can go back to its first weights. It makes its canonical steps again afterwards,
@@ -196,7 +196,7 @@ def observe_numbers_again(adapter: Adapter, first: Verified) -> Verified:
     wider = dict(first.tolerances.values)
     for name, tolerance in value_tolerances(first.observed, responses, perturbation).items():
         wider[name] = max(wider[name], tolerance)
-    return Verified([*first.seconds, *seconds], first.observed, replace(first.tolerances, values=wider))
+    return ObservedSteps([*first.seconds, *seconds], first.observed, replace(first.tolerances, values=wider))
 
 
 def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:

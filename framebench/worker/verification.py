@@ -19,15 +19,15 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import LOSS_STEPS, Reference
 from framebench.suite.result import Again, TensorComparison, Verification
 from framebench.suite.tensors import Summaries, Summary, errors, max_error
-from framebench.worker.laziness_check import remembered, unfinished, unrepeated
+from framebench.worker.laziness_check import describe_ignored_inputs, describe_late_loss, describe_other_losses
 from framebench.worker.observe import Observed, begin_again, first_steps, output
 from framebench.worker.stepping import timed_step
 from framebench.worker.tolerances import (
     DIGITS_LOST,
     FACTOR,
     FLOAT32_ROUNDOFF,
+    ObservedSteps,
     Tolerances,
-    Verified,
     negligible,
     observe_numbers_again,
     observe_steps,
@@ -53,7 +53,7 @@ def drop_local_buffers(case: Case, tensors: Summaries) -> Summaries:
     return {kind: summaries for kind, summaries in tensors.items() if kind != "buffer"}
 
 
-def make_verified_steps(adapter: Adapter, other: Reference | None = None) -> tuple[Verified, Verification]:
+def make_verified_steps(adapter: Adapter, other: Reference | None = None) -> tuple[ObservedSteps, Verification]:
     """Make the first steps and compare them with the reference. `other` is as for `verify`."""
     first = observe_steps(adapter)
     verification = verify(adapter, first.observed, first.tolerances, other)
@@ -302,16 +302,16 @@ def verify_again(adapter: Adapter, losses: list[float], tolerances: Tolerances, 
     unmoved = 0
     if case.stage.trains and must_move(case, reference, losses):
         unmoved = count_unmoved(losses)
-    reason = idle(adapter)
+    reason = describe_missing_outputs(adapter)
     if not reason and unmoved:
         reason = f"{unmoved} of {len(losses)} steps left the loss as it was"
-    reason = reason or unfinished(adapter)
+    reason = reason or describe_late_loss(adapter)
     if case.stage.trains:
         begin_again(adapter)
         observed = first_steps(adapter)[1]
         reason = reason or describe_unrepeated(adapter, losses, updates_before, tolerances)
     else:
-        reason = reason or remembered(adapter)
+        reason = reason or describe_ignored_inputs(adapter)
         with adapter.stilled():
             timed_step(adapter)
         observed = output(adapter) if case.stage.observes == "logits" else Observed({"loss": adapter.loss()})
@@ -386,10 +386,10 @@ def describe_unrepeated(adapter: Adapter, losses: list[float], updates_before: i
         return ""
     for _ in range(verified, updates_before):
         timed_step(adapter)
-    return unrepeated(adapter, losses, tolerances.of_value(f"loss_{LOSS_STEPS}"))
+    return describe_other_losses(adapter, losses, tolerances.of_value(f"loss_{LOSS_STEPS}"))
 
 
-def idle(adapter: Adapter) -> str:
+def describe_missing_outputs(adapter: Adapter) -> str:
     """Say how many of the steps so far gave no output as the first one did. Empty where all did."""
     counts = adapter.answers
     steps = counts.total()

@@ -17,7 +17,7 @@ from framebench.suite.result import Again, Result, TimeResult, Verification
 from framebench.worker import worker
 from framebench.worker.observe import Observed
 from framebench.worker.stepping import Timing
-from framebench.worker.tolerances import Tolerances, Verified
+from framebench.worker.tolerances import ObservedSteps, Tolerances
 from tests.adapters.fake_card import OnCard
 from tests.single_case import alone
 
@@ -65,7 +65,7 @@ def test_host_memory_says_nothing_about_tensors_on_a_card() -> None:
 
 
 def test_the_first_step_that_compiles_has_the_cold_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    verified = Verified([0.1], Observed({}), Tolerances({}, {}, 0.0))
+    verified = ObservedSteps([0.1], Observed({}), Tolerances({}, {}, 0.0))
     monkeypatch.setattr(worker, "make_verified_steps", lambda *_: (verified, Verification(passed=True)))
     monkeypatch.setattr(worker, "verify_again", lambda *_: Again(passed=True))
     commands = map(json.loads, turns(3).splitlines())

@@ -24,10 +24,10 @@ def seen(loss: float = 1.0, **gradients: float) -> Observed:
 
 def test_gradients_differ_where_losses_do_not() -> None:
     """While a head is zero, whatever lies before it leaves the loss alone."""
-    what, off = checks.apart(seen(head=1.01, body=0.0), seen(head=1.0, body=0.0))
+    what, off = checks.largest_difference(seen(head=1.01, body=0.0), seen(head=1.0, body=0.0))
     assert (what, off) == ("gradient", pytest.approx(0.01, rel=0.5))
-    assert checks.apart(seen(head=1.0, body=1e-9), seen(head=1.0, body=2e-9))[1] < checks.SAME, "rounding alone"
-    assert math.isinf(checks.apart(seen(head=1.0, body=1.0), seen(head=1.0, body=0.0))[1])
+    assert checks.largest_difference(seen(head=1.0, body=1e-9), seen(head=1.0, body=2e-9))[1] < checks.SAME, "rounding alone"
+    assert math.isinf(checks.largest_difference(seen(head=1.0, body=1.0), seen(head=1.0, body=0.0))[1])
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_gradients_differ_where_losses_do_not() -> None:
     ],
 )
 def test_micro_batches_of_another_loss_are_explained(shares: tuple[float, float], left: float, message: str) -> None:
-    found = checks.in_words(np.array(shares), left, alike=True)
+    found = checks.describe_coupling(np.array(shares), left, alike=True)
     assert found.startswith(message) or message in found
     assert bool(found) == bool(message)
 

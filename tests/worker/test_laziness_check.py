@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from framebench.suite.selectors import parse
-from framebench.worker.laziness_check import SHORTEST_S, TRIES, give_other_inputs, remembered, unfinished, unrepeated
+from framebench.worker.laziness_check import (
+    SHORTEST_S,
+    TRIES,
+    describe_ignored_inputs,
+    describe_late_loss,
+    describe_other_losses,
+    give_other_inputs,
+)
 
 
 def standing(**more: Any) -> Any:
@@ -28,20 +35,20 @@ def stepping(step_s: float, read_s: list[float]) -> Any:
 
 def test_a_loss_that_takes_longer_than_the_step_is_late() -> None:
     late = 4 * SHORTEST_S
-    assert "after the clock of a step of" in unfinished(stepping(0, [late, 0] * TRIES))
-    assert unfinished(stepping(2 * late, [late, 0])) == ""
+    assert "after the clock of a step of" in describe_late_loss(stepping(0, [late, 0] * TRIES))
+    assert describe_late_loss(stepping(2 * late, [late, 0])) == ""
 
 
 def test_a_loss_that_is_computed_when_it_is_read_is_not_late() -> None:
     """In evaluation a user's loss of all pairs may take longer than the forward pass: at every reading."""
     slow = 4 * SHORTEST_S
-    assert unfinished(stepping(0, [slow, slow])) == ""
+    assert describe_late_loss(stepping(0, [slow, slow])) == ""
 
 
 def test_one_late_loss_is_chance_and_a_short_one_says_nothing() -> None:
     late = 4 * SHORTEST_S
-    assert unfinished(stepping(0, [late, 0] * (TRIES - 1) + [0, 0])) == ""
-    assert unfinished(stepping(0, [SHORTEST_S / 10, 0])) == ""
+    assert describe_late_loss(stepping(0, [late, 0] * (TRIES - 1) + [0, 0])) == ""
+    assert describe_late_loss(stepping(0, [SHORTEST_S / 10, 0])) == ""
 
 
 def test_steps_are_the_same_a_second_time_or_it_is_said() -> None:
@@ -50,10 +57,10 @@ def test_steps_are_the_same_a_second_time_or_it_is_said() -> None:
         return standing(step=lambda: None, loss=lambda: next(found))
 
     first = [3.0, 2.0, 1.0, 0.5]
-    assert unrepeated(again(3.0, 2.0, 1.0), first, 1e-6) == ""
-    assert unrepeated(again(3.0, 2.01, 1.0), first, 1e-6) == "repeated, a step gave the loss 2.01 instead of 2.0"
-    assert unrepeated(again(3.0, 2.0001, 1.0), first, 1e-3) == ""
-    assert "nan" in unrepeated(again(3.0, 2.0, float("nan")), first, 1e-3)
+    assert describe_other_losses(again(3.0, 2.0, 1.0), first, 1e-6) == ""
+    assert describe_other_losses(again(3.0, 2.01, 1.0), first, 1e-6) == "repeated, a step gave the loss 2.01 instead of 2.0"
+    assert describe_other_losses(again(3.0, 2.0001, 1.0), first, 1e-3) == ""
+    assert "nan" in describe_other_losses(again(3.0, 2.0, float("nan")), first, 1e-3)
 
 
 @pytest.mark.parametrize("case_id", ["resnet50/torch/eval/no_grad/b4/tiny", "transformer/torch/varlen/raw/b4/tiny"])
@@ -75,7 +82,7 @@ def test_a_step_that_does_not_look_at_its_inputs_is_remembered(case_id: str, eve
 
     adapter.step, adapter.loss = step, lambda: adapter.seen
     step()
-    assert remembered(adapter) == ("" if every == 1 else "other inputs gave the same loss")
+    assert describe_ignored_inputs(adapter) == ("" if every == 1 else "other inputs gave the same loss")
     assert getattr(adapter, name) is own
 
 

@@ -15,8 +15,8 @@ from framebench.worker.tolerances import (
     DIGITS_LOST,
     FACTOR,
     PERTURBATION,
+    ObservedSteps,
     PerturbedCase,
-    Verified,
     negligible,
     rounding_precision,
     tolerances_from,
@@ -102,7 +102,7 @@ def test_a_number_beyond_its_tolerance_is_judged_by_more_repetitions(monkeypatch
     monkeypatch.setattr(tolerances, "observe_perturbed", observe_perturbed)
     monkeypatch.setattr(tolerances, "begin_again", lambda adapter: None)
     monkeypatch.setattr(tolerances, "first_steps", lambda adapter: ([0.0], plain))
-    first = Verified([0.0], plain, tolerances_from(plain, [plain], LEAST))
+    first = ObservedSteps([0.0], plain, tolerances_from(plain, [plain], LEAST))
 
     again = tolerances.observe_numbers_again(SimpleNamespace(case=CASE), first)  # type: ignore[arg-type]
 

@@ -21,8 +21,8 @@ from framebench.suite.tensors import errors
 from framebench.worker import verification
 from framebench.worker.observe import Observed, corrected
 from framebench.worker.stepping import timed_step
-from framebench.worker.tolerances import Tolerances, Verified, tolerances_from
-from framebench.worker.verification import compare, find_reference, idle, state_bytes, verify, verify_again
+from framebench.worker.tolerances import ObservedSteps, Tolerances, tolerances_from
+from framebench.worker.verification import compare, describe_missing_outputs, find_reference, state_bytes, verify, verify_again
 
 TRAIN = parse("transformer/torch/train/fp32/b4/tiny")
 EVAL = parse("transformer/torch/eval/no_grad/b4/tiny")
@@ -131,7 +131,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         run.loss = lambda: next(later)
         run.restore = lambda: setattr(run, "restored", True)
         monkeypatch.setattr("framebench.worker.verification.first_steps", lambda adapter: ([0.1, 0.1], observed))
-        monkeypatch.setattr("framebench.worker.verification.unfinished", lambda adapter: "")
+        monkeypatch.setattr("framebench.worker.verification.describe_late_loss", lambda adapter: "")
         for module in ("verification", "laziness_check"):
             monkeypatch.setattr(f"framebench.worker.{module}.timed_step", lambda adapter: 0.1)
         return run
@@ -176,11 +176,11 @@ def test_timed_steps_that_set_no_output_are_counted() -> None:
     run = SimpleNamespace(outputs=0, answers=Counter(), synchronize=lambda: None, steps=0)
     run.step = lambda: setattr(run, "outputs", run.outputs + 2 * (run.answers.total() == 0))
     timed_step(run)  # type: ignore[arg-type]
-    assert idle(run) == ""  # type: ignore[arg-type]
+    assert describe_missing_outputs(run) == ""  # type: ignore[arg-type]
     for _ in range(5):
         timed_step(run)  # type: ignore[arg-type]
     assert run.answers == {2: 1, 0: 5}
-    assert idle(run) == "5 of 6 steps gave no output as the first one did"  # type: ignore[arg-type]
+    assert describe_missing_outputs(run) == "5 of 6 steps gave no output as the first one did"  # type: ignore[arg-type]
 
 
 def test_change_that_float32_rounds_away_is_not_an_error() -> None:
@@ -242,11 +242,11 @@ def test_only_numbers_beyond_their_tolerance_are_perturbed_more_often(
     elif off == "weight":
         name, (norm, *projections) = next(iter(observed.tensors["gradient"].items()))
         observed.tensors["gradient"][name] = (norm * (1 + 2 * ALLOWED), *projections)
-    narrow = Verified([0.0], observed, tolerances(TRAIN))
+    narrow = ObservedSteps([0.0], observed, tolerances(TRAIN))
     wide = replace(narrow.tolerances, values={name: 4 * ALLOWED for name in observed.values})
-    again: list[Verified] = []
+    again: list[ObservedSteps] = []
 
-    def observe_numbers_again(_: object, first: Verified) -> Verified:
+    def observe_numbers_again(_: object, first: ObservedSteps) -> ObservedSteps:
         again.append(first)
         return replace(first, tolerances=wide)
 

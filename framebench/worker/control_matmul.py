@@ -1,4 +1,4 @@
-"""Time a fixed float32 matmul by NumPy's BLAS: `python -m framebench.worker.reference '{"core": CORE}'`.
+"""Time a fixed float32 matmul by NumPy's BLAS: `python -m framebench.worker.control_matmul '{"core": CORE}'`.
 
 Its times, taken in every round of a block, show how the machine drifts, and what share of that rate a step reaches. It
 runs in the interpreter that runs framebench, and speaks the worker's language: `{"turn": 1}` is one matmul.
