@@ -185,8 +185,10 @@ def declared(case: Case) -> bool:
         return False
     if not case.stage.suits(workload) or not plan.suits(workload):
         return False
-    if plan.micro_batches > 1 and workload.couples_samples:
-        return case.batch == first_batch(case)
+    if (
+        plan.micro_batches > 1 and workload.couples_samples
+    ):  # other mathematics, whose references are of this many micro-batches
+        return case.batch >= first_batch(case) and case.batch % plan.micro_batches == 0
     own_values = not plan.same_loss or case.scenario not in ("train", "eval")
     return case.batch == workload.preset(case.size).base or not own_values
 

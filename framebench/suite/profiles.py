@@ -56,10 +56,28 @@ FIRST = (
 )  # fmt: skip
 
 
+# Each strategy at several batches: what everybody asks for, and the two that save most beside it in each framework.
+MATRIX = (
+    "*/*/train/fp32",
+    "*/*/train/amp_bf16",
+    "*/*/train/checkpoint",
+    "*/*/train/accumulate",
+    "*/*/train/checkpoint+accumulate",
+    "*/torch/train/amp_bf16+checkpoint",
+    "*/torch/train/optimizer_in_backward",
+    "*/jax/train/amp_bf16+checkpoint",
+    "*/jax/train/checkpoint_dots",
+    "*/jittor/train/checkpoint_every_2",
+    "*/jittor/train/mem_limit",
+    "*/*/eval/no_grad",
+    "*/*/eval/amp_bf16",
+)
+
+
 @dataclass(frozen=True)
 class Profile:
     """Of one size all strategies, the baselines at every batch and the others at one; or if `quick`, those that the catalog
-    marks so, at the base batch."""
+    marks so, at the base batch; or with `batches`, those of `only` at so many batches from the base one on."""
 
     summary: str
     size: str
@@ -69,6 +87,7 @@ class Profile:
     limit_s: float = 900.0  # of each of a case's two processes: one that takes longer ends, and says why
     slow_limit_s: float | None = None  # likewise, where the processor is known to be slow at the case's precision
     also_at_the_next_batch: str = ""  # workload/scenario/strategy, where all of them twice would take too long
+    batches: int = 0  # each a factor of two apart
 
 
 PROFILES = {
@@ -82,6 +101,7 @@ PROFILES = {
         # there activations make up most of the memory
         also_at_the_next_batch="transformer/train/fp32",
     ),
+    "matrix": Profile("the strategies that save most, each at three batches", "cpu", only=MATRIX, batches=3),
     "standard": Profile("every strategy at sizes for a CPU", "cpu"),
     "full": Profile("every strategy at sizes for a GPU", "full"),
 }  # fmt: skip
@@ -114,6 +134,8 @@ def batches(case: Case, chosen: Profile) -> tuple[int, ...]:
     """Those at which the profile has this case's strategy: of a single one the smallest that its micro-batches divide."""
     preset = case.spec.preset(case.size)
     larger = tuple(b for b in preset.batches if b >= preset.base)
+    if chosen.batches:
+        return larger[: chosen.batches]
     if chosen.quick:
         twice = f"{case.workload}/{case.scenario}/{case.strategy}" == chosen.also_at_the_next_batch
         return larger[: 1 + twice] if case.plan.quick and case.scenario in ("train", "eval") else ()

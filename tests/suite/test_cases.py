@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -69,6 +70,27 @@ def test_standard_has_every_strategy_and_the_baselines_at_every_batch() -> None:
     assert len({(c.workload, c.framework, c.scenario, c.strategy) for c in published if c.strategy == "checkpoint"}) == 18
     assert {c.size for c in standard} == {"cpu"}
     assert {c.size for c in profiles.profile("full")} == {"full"}
+
+
+def test_the_matrix_has_each_strategy_at_three_batches_a_factor_of_two_apart() -> None:
+    batches = defaultdict(list)
+    for case in profiles.profile("matrix"):
+        if case.support.supported:
+            batches[case.workload, case.framework, case.scenario, case.strategy].append(case.batch)
+    for (workload, *_), found in batches.items():
+        base = spec.workload(workload).preset("cpu").base
+        assert found == [base, 2 * base, 4 * base]
+    for workload in spec.confirmed_names():
+        for framework, strategies in (("torch", 7), ("jax", 7), ("jittor", 6)):
+            trained = [name for w, f, scenario, name in batches if (w, f, scenario) == (workload, framework, "train")]
+            assert len(trained) == strategies
+            assert (workload, framework, "eval", "no_grad") in batches
+
+
+def test_micro_batches_of_batch_norm_exist_at_every_batch_that_they_divide() -> None:
+    """They are other mathematics, with references for each number of micro-batches."""
+    batches = [c.batch for c in selectors.select("resnet50/torch/train/accumulate_8")]
+    assert batches == [8, 16, 32]
 
 
 def test_a_selector_within_a_profile() -> None:
