@@ -18,7 +18,6 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from framebench.devices.catalog import Device, find
-from framebench.devices.releases.torch_other import release
 from framebench.devices.simulation import cudnn, torch_plan
 from framebench.devices.simulation.cudnn import Convolution
 from framebench.devices.simulation.torch_device import replaced
@@ -51,7 +50,7 @@ class Listener:
         self.watch = watch
         self.watched(watch, operator, args, out)
         if self.asked:
-            places = [watch.known[result.untyped_storage()._cdata].number for result in results]
+            places = [watch.alive[result.untyped_storage()._cdata].number for result in results]
             self.found += [(place, *told) for place, told in zip(places, self.asked)]
         self.asked.clear()
 
@@ -89,7 +88,11 @@ def record(case: Case, card: Device) -> dict[str, Any]:
         stack.enter_context(replaced(cudnn, "workspace", listener.workspace))
         stack.enter_context(replaced(Watch, "ran", lambda *args: listener.ran(*args)))
         found: Simulation = simulate(
-            listener.steps(case), card, steps=STEPS, settings=torch_plan.settings_of(case, card), release=release()
+            listener.steps(case),
+            card,
+            steps=STEPS,
+            settings=torch_plan.settings_of(case, card),
+            release=torch_plan.read_release(),
         )
     told = {"case": case.id, "device": card.name, "torch": torch.__version__, "cudnn": version, "reserved": found.reserved}
     return told | listener.last_step()

@@ -11,18 +11,13 @@ import signal
 import subprocess
 from typing import Any
 
-from packaging.version import Version
-
 from framebench.devices.catalog import Device
 from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.records.pins import pinned_version
 from framebench.suite.case import Case
 
 BUDGET_S = {"gpu": 600.0, "tpu": 1800.0}  # for one case: what compiles for a TPU takes minutes
 PLANNERS = {"jax": "xla.jax_plan", "torch": "simulation.torch_plan"}
-OLDER, OLDER_THAN = "releases.jax_older", Version("0.9")  # of JAX
-OTHER = "releases.torch_other"  # of PyTorch, where it is not the pinned release
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # of whoever asks: an answer is kept, and must not depend on them
 ALONE = {  # a planner's environment: one without a device
     "JAX_PLATFORMS": "cpu",
@@ -34,16 +29,6 @@ ALONE = {  # a planner's environment: one without a device
 }
 
 
-def find_planner(environment: Environment) -> str:
-    """Return the feature's worker that plans in this environment."""
-    framework, version = environment.framework, environment.version
-    if framework == "torch" and version != pinned_version("torch"):
-        return OTHER
-    if framework == "jax" and Version(version) < OLDER_THAN:
-        return OLDER
-    return PLANNERS[framework]
-
-
 RUNNING: set[subprocess.Popen[str]] = set()
 
 
@@ -51,7 +36,7 @@ def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
     """Return what the framework's planner prints; `failed` with its last words if it prints nothing, or takes too long."""
     inherited = {name: value for name, value in os.environ.items() if name not in FLAGS}
     variables = {**inherited, **environment.variables(), **ALONE, "PYTHONPATH": environments.import_path()}
-    module = f"framebench.devices.{find_planner(environment)}"
+    module = f"framebench.devices.{PLANNERS[environment.framework]}"
     command = [str(environment.python), "-P", "-m", module, case.id, device.name]
     process = subprocess.Popen(
         command, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True

@@ -1,8 +1,8 @@
-"""The workspace of a convolution as cuDNN's own heuristics choose it, without a card. Standard library only.
+"""The workspace of a convolution as cuDNN's own heuristics choose it, without a GPU. Standard library only.
 
-Since 9.8 cuDNN takes a card's description in the place of a handle: "Deviceless ahead-of-time compilation" in its
-documentation. It is asked as PyTorch asks it (ATen/native/cudnn/Conv_v8.cpp): for what the heuristics choose at once, then for
-fallbacks; and the first that can be planned is taken.
+Since 9.8 cuDNN takes a GPU's description in the place of a handle: "Deviceless ahead-of-time compilation"
+in its documentation. It is asked as PyTorch asks it (ATen/native/cudnn/Conv_v8.cpp): for what the
+heuristics choose at once, then for fallbacks; and the first that can be planned is taken.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-OLDEST = 90800  # that can be asked without a card
-NEEDED = (
-    "libcudart.so.13",
-    "libcublasLt.so.13",
-    "libcublas.so.13",
-)  # as wheels lay them beside it; other toolkits' are not known
+OLDEST = 90800  # that can be asked without a GPU
+# as wheels lay them beside it; other toolkits' are not known
+NEEDED = ("libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13")
 INSTANT, FALLBACK = 0, 2  # modes of its heuristics
 TENSOR_CORE, DOWN_CONVERT, NONDETERMINISTIC = 0, 1, 4  # what an engine may note of its numbers
 # Numbers of cudnn_graph.h, which are part of its interface: kinds of descriptors, then types of values
-CONVOLUTION, ENGINE, CHOICE, HEURISTICS, PLAN, GRAPH, TENSOR, CARD = 1, 2, 3, 4, 5, 15, 17, 38
+CONVOLUTION, ENGINE, CHOICE, HEURISTICS, PLAN, GRAPH, TENSOR, DEVICE = 1, 2, 3, 4, 5, 15, 17, 38
 DATA_TYPE, INT64, FLOAT, MODE, HEURISTIC, NOTE, DESCRIPTOR, CHAR = 1, 3, 4, 7, 8, 11, 15, 24
-NUMBERS: dict[int, Any] = {INT64: ctypes.c_int64, FLOAT: ctypes.c_float, DESCRIPTOR: ctypes.c_void_p, CHAR: ctypes.c_char}
+C_TYPES: dict[int, Any] = {
+    INT64: ctypes.c_int64,
+    FLOAT: ctypes.c_float,
+    DESCRIPTOR: ctypes.c_void_p,
+    CHAR: ctypes.c_char,
+}  # of others c_int
 OPERATIONS = {  # its descriptor, and its attributes for alpha, beta, weight, x, y and the convolution
     "forward": (10, 700, 701, 703, 704, 705, 702),
     "data": (12, 706, 707, 709, 710, 711, 708),  # the gradient of the input
@@ -39,11 +41,15 @@ Attribute = tuple[int, int, Sequence[Any]]  # its number, the type of its values
 
 
 class Operand(NamedTuple):
+    """A tensor without numbers."""
+
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
 
 class Convolution(NamedTuple):
+    """A question to cuDNN."""
+
     kind: str  # of OPERATIONS
     dtype: str  # of TYPES
     x: Operand
@@ -62,123 +68,149 @@ class Refused(RuntimeError):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """That of this environment; None where there is none, or one that cannot be asked without a card."""
+    """Load this environment's cuDNN; None where there is none, or one that cannot be asked without a GPU."""
     spec = importlib.util.find_spec("nvidia")
-    for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
-        if (found := folder / "cudnn/lib/libcudnn.so.9").exists():
+    for folder in (spec and spec.submodule_search_locations) or ():
+        path = Path(folder, "cudnn/lib/libcudnn.so.9")
+        if path.exists():
             for name in NEEDED:
                 with contextlib.suppress(OSError):
-                    ctypes.CDLL(str(folder / "cu13/lib" / name), ctypes.RTLD_GLOBAL)
-            loaded = ctypes.CDLL(str(found), ctypes.RTLD_GLOBAL)
-            loaded.cudnnGetVersion.restype = ctypes.c_size_t
-            return loaded if loaded.cudnnGetVersion() >= OLDEST else None
+                    ctypes.CDLL(str(Path(folder, "cu13/lib", name)), ctypes.RTLD_GLOBAL)
+            cudnn = ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+            cudnn.cudnnGetVersion.restype = ctypes.c_size_t
+            return cudnn if cudnn.cudnnGetVersion() >= OLDEST else None
     return None
 
 
 def version() -> str | None:
-    """Such as 9.20.0."""
-    if not (loaded := library()):
+    """Return the release of cuDNN, such as 9.20.0; None where it cannot be asked."""
+    cudnn = library()
+    if cudnn is None:
         return None
-    number = int(loaded.cudnnGetVersion())
+    number = int(cudnn.cudnnGetVersion())
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
 @cache
-def workspace(asked: Convolution, card: str) -> int:
-    """Bytes, on a card that is described as cuDNN writes it down. Raises Refused."""
+def workspace(question: Convolution, gpu: str) -> int:
+    """Return the bytes of a convolution's workspace on a GPU. Raises Refused.
+
+    Args:
+        question: The convolution.
+        gpu: The GPU as cuDNN itself describes it, in JSON.
+    """
     session = Session()
     try:
-        described = session.make(CARD, (2702, CHAR, [*card.encode(), 0]))
-        graph = session.make(GRAPH, (801, DESCRIPTOR, [_operation(session, asked)]))
-        for choice in _choices(session, graph, described):
-            if _allowed(session, choice, asked):
+        device = session.make(DEVICE, (2702, CHAR, [*gpu.encode(), 0]))
+        graph = session.make(GRAPH, (801, DESCRIPTOR, [make_operation(session, question)]))
+        for choice in list_choices(session, graph, device):
+            if is_allowed(session, choice, question):
                 with contextlib.suppress(Refused):
-                    plan = session.make(PLAN, (401, DESCRIPTOR, [choice]), (407, DESCRIPTOR, [described]))
+                    plan = session.make(PLAN, (401, DESCRIPTOR, [choice]), (407, DESCRIPTOR, [device]))
                     return int(session.read(plan, 402, INT64, (ctypes.c_int64 * 1)())[0])
     finally:
         session.end()
-    raise Refused(f"cuDNN has no engine for {asked}")
+    raise Refused(f"cuDNN has no engine for {question}")
 
 
 class Session:
     """The descriptors of one question, which end with it."""
 
     def __init__(self) -> None:
-        loaded = library()
-        assert loaded
-        self.loaded = loaded
-        self.made: list[int] = []
+        cudnn = library()
+        assert cudnn
+        self.cudnn = cudnn
+        self.descriptors: list[ctypes.c_void_p] = []
 
     def end(self) -> None:
-        for descriptor in self.made:
-            self.loaded.cudnnBackendDestroyDescriptor(ctypes.c_void_p(descriptor))
+        """Destroy all descriptors."""
+        for descriptor in self.descriptors:
+            self.cudnn.cudnnBackendDestroyDescriptor(descriptor)
+
+    def call(self, function: str, *arguments: Any) -> None:
+        """Call a function of cuDNN's backend. Raises Refused."""
+        status = getattr(self.cudnn, f"cudnnBackend{function}")(*arguments)
+        if status:
+            raise Refused(f"cuDNN answers {status}")
 
     def create(self, kind: int) -> int:
-        made = ctypes.c_void_p()
-        _accept(self.loaded.cudnnBackendCreateDescriptor(kind, ctypes.byref(made)))
-        self.made.append(made.value or 0)
-        return self.made[-1]
+        """Return an empty descriptor. Raises Refused."""
+        descriptor = ctypes.c_void_p()
+        self.call("CreateDescriptor", kind, ctypes.byref(descriptor))
+        self.descriptors.append(descriptor)
+        return descriptor.value or 0
 
     def make(self, kind: int, *attributes: Attribute) -> int:
-        """A finished descriptor. Raises Refused."""
-        made = self.create(kind)
-        for name, of, values in attributes:
-            array = (NUMBERS.get(of, ctypes.c_int) * len(values))(*values)
-            count = ctypes.c_int64(len(values))
-            _accept(self.loaded.cudnnBackendSetAttribute(ctypes.c_void_p(made), name, of, count, array))
-        _accept(self.loaded.cudnnBackendFinalize(ctypes.c_void_p(made)))
-        return made
+        """Return a finished descriptor. Raises Refused."""
+        descriptor = ctypes.c_void_p(self.create(kind))
+        for name, value_type, values in attributes:
+            array = (C_TYPES.get(value_type, ctypes.c_int) * len(values))(*values)
+            self.call("SetAttribute", descriptor, name, value_type, ctypes.c_int64(len(values)), array)
+        self.call("Finalize", descriptor)
+        return descriptor.value or 0
 
-    def read(self, descriptor: int, name: int, of: int, into: Any) -> list[Any]:
-        """The values of an attribute, as many as there is room for."""
+    def read(self, descriptor: int, name: int, value_type: int, into: Any) -> list[Any]:
+        """Return the values of an attribute, as many as fit. Raises Refused."""
         count = ctypes.c_int64()
         most = ctypes.c_int64(len(into))
-        _accept(self.loaded.cudnnBackendGetAttribute(ctypes.c_void_p(descriptor), name, of, most, ctypes.byref(count), into))
+        self.call("GetAttribute", ctypes.c_void_p(descriptor), name, value_type, most, ctypes.byref(count), into)
         return list(into[: count.value])
 
-    def count(self, descriptor: int, name: int, of: int) -> int:
-        found = ctypes.c_int64()
+    def count(self, descriptor: int, name: int, value_type: int) -> int:
+        """Return how many values an attribute has. Raises Refused."""
+        count = ctypes.c_int64()
         none = ctypes.c_int64(0)
-        _accept(self.loaded.cudnnBackendGetAttribute(ctypes.c_void_p(descriptor), name, of, none, ctypes.byref(found), None))
-        return found.value
+        self.call("GetAttribute", ctypes.c_void_p(descriptor), name, value_type, none, ctypes.byref(count), None)
+        return count.value
 
 
-def _accept(status: int) -> None:
-    if status:
-        raise Refused(f"cuDNN answers {status}")
-
-
-def _operation(session: Session, asked: Convolution) -> int:
-    kind, alpha, beta, *places = OPERATIONS[asked.kind]
-    operands = [
-        session.make(
-            TENSOR, (906, INT64, [number]), (901, DATA_TYPE, [TYPES[asked.dtype]]), (902, INT64, operand.shape),
-            (903, INT64, operand.strides), (900, INT64, [ALIGNED]),
+def make_operation(session: Session, question: Convolution) -> int:
+    """Return the descriptor of the convolution with its operands. Raises Refused."""
+    kind, alpha, beta, *places = OPERATIONS[question.kind]
+    parts = []
+    for number, operand in enumerate((question.weight, question.x, question.y), 1):
+        tensor = session.make(
+            TENSOR,
+            (906, INT64, [number]),
+            (901, DATA_TYPE, [TYPES[question.dtype]]),
+            (902, INT64, operand.shape),
+            (903, INT64, operand.strides),
+            (900, INT64, [ALIGNED]),
         )
-        for number, operand in enumerate((asked.weight, asked.x, asked.y), 1)
-    ]  # fmt: skip
-    sums = TYPES["float64" if asked.dtype == "float64" else "float32"]
+        parts.append(tensor)
+    sum_type = "float64" if question.dtype == "float64" else "float32"
     convolution = session.make(
-        CONVOLUTION, (100, DATA_TYPE, [sums]), (101, MODE, [1]), (102, INT64, asked.dilation), (103, INT64, asked.stride),
-        (104, INT64, asked.padding), (105, INT64, asked.padding), (106, INT64, [len(asked.padding)]),
-    )  # fmt: skip
-    parts = [(place, DESCRIPTOR, [part]) for place, part in zip(places, (*operands, convolution))]
-    return session.make(kind, (alpha, FLOAT, [1.0]), (beta, FLOAT, [0.0]), *parts)
+        CONVOLUTION,
+        (100, DATA_TYPE, [TYPES[sum_type]]),
+        (101, MODE, [1]),
+        (102, INT64, question.dilation),
+        (103, INT64, question.stride),
+        (104, INT64, question.padding),
+        (105, INT64, question.padding),
+        (106, INT64, [len(question.padding)]),
+    )
+    parts.append(convolution)
+    attributes = [(place, DESCRIPTOR, [part]) for place, part in zip(places, parts)]
+    return session.make(kind, (alpha, FLOAT, [1.0]), (beta, FLOAT, [0.0]), *attributes)
 
 
-def _choices(session: Session, graph: int, card: int) -> Iterator[int]:
-    """Engines with their settings, in the heuristics' order."""
+def list_choices(session: Session, graph: int, device: int) -> Iterator[int]:
+    """Yield engines with their settings, in the heuristics' order."""
     for mode in (INSTANT, FALLBACK):
         with contextlib.suppress(Refused):
-            found = session.make(HEURISTICS, (201, DESCRIPTOR, [graph]), (200, HEURISTIC, [mode]), (204, DESCRIPTOR, [card]))
-            room = [session.create(CHOICE) for _ in range(session.count(found, 202, DESCRIPTOR))]
-            yield from session.read(found, 202, DESCRIPTOR, (ctypes.c_void_p * len(room))(*room))
+            heuristics = session.make(
+                HEURISTICS, (201, DESCRIPTOR, [graph]), (200, HEURISTIC, [mode]), (204, DESCRIPTOR, [device])
+            )
+            choices = [session.create(CHOICE) for _ in range(session.count(heuristics, 202, DESCRIPTOR))]
+            yield from session.read(heuristics, 202, DESCRIPTOR, (ctypes.c_void_p * len(choices))(*choices))
 
 
-def _allowed(session: Session, choice: int, asked: Convolution) -> bool:
-    """What PyTorch's `filterEngineConfigs` leaves."""
+def is_allowed(session: Session, choice: int, question: Convolution) -> bool:
+    """Return whether PyTorch's `filterEngineConfigs` leaves a choice."""
     (engine,) = session.read(choice, 300, DESCRIPTOR, (ctypes.c_void_p * 1)(session.create(ENGINE)))
-    notes = set(session.read(engine, 1303, NOTE, (ctypes.c_int * 32)()))
-    exact = asked.dtype == "float32" and not asked.tf32
-    refused = {DOWN_CONVERT} | ({TENSOR_CORE} if exact else set()) | ({NONDETERMINISTIC} if asked.deterministic else set())
-    return not notes & refused
+    notes = session.read(engine, 1303, NOTE, (ctypes.c_int * 32)())
+    if DOWN_CONVERT in notes:
+        return False
+    if TENSOR_CORE in notes and question.dtype == "float32" and not question.tf32:
+        return False
+    return not (NONDETERMINISTIC in notes and question.deterministic)

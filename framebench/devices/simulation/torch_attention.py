@@ -1,20 +1,20 @@
-"""Which kernel `scaled_dot_product_attention` runs on a card, and the operator that has its shapes and its derivative.
+"""Which kernel `scaled_dot_product_attention` runs on a GPU, and the operator that has its shapes and its derivative.
 
-The order and the conditions are those of `select_sdp_backend` in ATen/native/transformers/cuda/sdp_utils.cpp; what is done
-around the kernel is that of `scaled_dot_product_attention` in ATen/native/transformers/attention.cpp. Flash, efficient and
-cuDNN save their output and one logarithm per query; math saves the matrix of probabilities.
+The order and the conditions are those of `select_sdp_backend` in
+ATen/native/transformers/cuda/sdp_utils.cpp; what is done around the kernel is that of
+`scaled_dot_product_attention` in ATen/native/transformers/attention.cpp. Flash, efficient and cuDNN save
+their output and one logarithm per query; math saves the matrix of probabilities.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from framebench.devices.simulation.torch_card import Card
+from framebench.devices.simulation.torch_gpu import Gpu
 
 aten = torch.ops.aten
 HALF = (torch.float16, torch.bfloat16)
@@ -37,108 +37,138 @@ class Call:
         return self.query.dtype
 
     @property
-    def heads(self) -> tuple[int, int, int]:
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.query, self.key, self.value
+
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Return the width of a head of queries, keys and values."""
         return self.query.shape[-1], self.key.shape[-1], self.value.shape[-1]
 
     @property
     def needs_gradients(self) -> bool:
-        return torch.is_grad_enabled() and any(t.requires_grad for t in (self.query, self.key, self.value))
+        return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in self.tensors)
 
-    def dense(self, grouped_too: bool) -> bool:
-        """Four dimensions, nothing empty, last stride 1, as many heads everywhere unless grouped."""
-        tensors = (self.query, self.key, self.value)
-        if any(t.dim() != 4 or t.shape[2] == 0 or t.stride(-1) != 1 for t in tensors):
-            return False
-        same = len({t.shape[1] for t in tensors}) == 1
-        return len({t.shape[0] for t in tensors}) == 1 and (same or (grouped_too and self.grouped))
+    def is_dense(self, allow_grouped: bool) -> bool:
+        """Return whether there are four dimensions, nothing is empty, and the last stride is 1.
+
+        There must be as many heads everywhere, unless grouped ones are allowed.
+        """
+        for tensor in self.tensors:
+            if tensor.dim() != 4 or tensor.shape[2] == 0 or tensor.stride(-1) != 1:
+                return False
+        batches = {tensor.shape[0] for tensor in self.tensors}
+        heads = {tensor.shape[1] for tensor in self.tensors}
+        return len(batches) == 1 and (len(heads) == 1 or (allow_grouped and self.grouped))
 
 
-def flash(call: Call, card: Card) -> bool:
+def can_use_flash(call: Call, gpu: Gpu) -> bool:
     """`can_use_flash_attention`."""
     width = call.query.shape[-1]
-    if not torch.backends.cuda.flash_sdp_enabled() or call.mask is not None or not call.dense(grouped_too=True):
+    if not torch.backends.cuda.flash_sdp_enabled() or call.mask is not None or not call.is_dense(allow_grouped=True):
         return False
-    if len(set(call.heads)) != 1 or width > 256 or not (8, 0) <= card.capability <= (12, 1):
+    if len(set(call.widths)) != 1 or width > 256 or not (8, 0) <= gpu.capability <= (12, 1):
         return False
-    small_chip = (8, 6) <= card.capability <= (8, 9) or card.capability >= (12, 0)
-    if call.needs_gradients and small_chip and width > 192 and (call.dropout > 0 or width <= 224):
+    is_small_chip = (8, 6) <= gpu.capability <= (8, 9) or gpu.capability >= (12, 0)
+    if call.needs_gradients and is_small_chip and width > 192 and (call.dropout > 0 or width <= 224):
         return False
     return call.dtype in HALF and not (call.causal and call.query.shape[2] != call.key.shape[2])
 
 
-def efficient(call: Call, card: Card) -> bool:
+def can_use_efficient(call: Call, gpu: Gpu) -> bool:
     """`can_use_mem_efficient_attention`."""
-    if not torch.backends.cuda.mem_efficient_sdp_enabled() or not call.dense(card.grouped_heads_everywhere):
+    if not torch.backends.cuda.mem_efficient_sdp_enabled() or not call.is_dense(gpu.grouped_heads_everywhere):
         return False
     half = call.dtype in HALF
-    alignment = 4 if card.capability >= (8, 0) else 1  # minimum_gemm_alignment
-    if card.capability >= (8, 0) or (card.capability >= (7, 0) and half):
+    alignment = 4 if gpu.capability >= (8, 0) else 1  # minimum_gemm_alignment
+    if gpu.capability >= (8, 0) or (gpu.capability >= (7, 0) and half):
         alignment = max(alignment, 8 if half else 4)
-    query, key, value = call.heads
+    query, key, value = call.widths
     if query != key or query % alignment or value % alignment:
         return False
-    return call.dtype in (torch.float16, torch.float32) or (call.dtype == torch.bfloat16 and card.capability >= (8, 0))
+    return call.dtype in (torch.float16, torch.float32) or (call.dtype == torch.bfloat16 and gpu.capability >= (8, 0))
 
 
-def cudnn(call: Call, card: Card) -> bool:
+def can_use_cudnn(call: Call, gpu: Gpu) -> bool:
     """`can_use_cudnn_attention`; heads wider than 128 are left to others, as before cuDNN 9.22."""
-    if not torch.backends.cuda.cudnn_sdp_enabled() or not call.dense(grouped_too=True) or card.capability < (8, 0):
+    if not torch.backends.cuda.cudnn_sdp_enabled() or not call.is_dense(allow_grouped=True) or gpu.capability < (8, 0):
         return False
-    if call.dtype not in HALF or (call.dropout * 16) % 1 or max(call.heads) > 128 or any(w % 8 for w in call.heads):
+    if call.dtype not in HALF or (call.dropout * 16) % 1:
+        return False
+    if any(width > 128 or width % 8 for width in call.widths):
         return False
     return call.key.shape[2] != 1 and not (call.dropout and call.query.shape[2] == 1)
 
 
-CONDITIONS = {"flash": flash, "efficient": efficient, "cudnn": cudnn}
-
-
-def kernel(call: Call, card: Card) -> str:
-    """flash, efficient, cudnn or math."""
-    order = ("cudnn", "flash", "efficient") if card.prefers_cudnn_attention else ("flash", "efficient")
-    for name in order:
-        if CONDITIONS[name](call, card):
-            return name
+def choose_kernel(call: Call, gpu: Gpu) -> str:
+    """Return flash, efficient, cudnn or math. Raises RuntimeError, as PyTorch does, if none is allowed."""
+    if gpu.prefers_cudnn_attention and can_use_cudnn(call, gpu):
+        return "cudnn"
+    if can_use_flash(call, gpu):
+        return "flash"
+    if can_use_efficient(call, gpu):
+        return "efficient"
     if torch.backends.cuda.math_sdp_enabled():
         return "math"
-    if cudnn(call, card):
+    if can_use_cudnn(call, gpu):
         return "cudnn"
     raise RuntimeError("No available kernel. Aborting execution.")
 
 
-def attend(card: Card, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-           is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False) -> Tensor:  # fmt: skip
-    """What a card would run for `scaled_dot_product_attention`."""
+def attend(
+    gpu: Gpu,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Run what a GPU would run for `scaled_dot_product_attention`, with the same arguments."""
     call = Call(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
-    chosen = kernel(call, card)
+    kernel = choose_kernel(call, gpu)
     mask = attn_mask
     if mask is not None and mask.dtype == torch.bool:  # convert_boolean_attn_mask
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(mask.logical_not(), float("-inf"))
-    if chosen == "flash":
-        return _flash(call, scale)
-    options: dict[str, Any] = {"scale": scale}
-    if chosen == "math":
-        return aten._scaled_dot_product_attention_math(  # type: ignore[no-any-return]
+    if kernel == "flash":
+        return attend_by_flash(call, scale)
+    outputs: tuple[Tensor, ...]
+    if kernel == "math":
+        outputs = aten._scaled_dot_product_attention_math(
             query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
-        )[0]
-    if chosen == "cudnn":
-        return aten._scaled_dot_product_cudnn_attention(  # type: ignore[no-any-return]
-            query, key, value, mask, call.needs_gradients, dropout_p, is_causal, False, **options
-        )[0]
-    if enable_gqa and key.shape[1] != query.shape[1]:  # the kernel's derivative wants as many heads everywhere
-        key, value = (t.repeat_interleave(query.shape[1] // t.shape[1], 1) for t in (key, value))
-    if mask is not None:  # preprocess_mask
-        if mask.shape[-1] % 8:
-            mask = F.pad(mask, (0, 8 - mask.shape[-1] % 8))[..., : mask.shape[-1]]
-        mask = mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
-    return aten._scaled_dot_product_efficient_attention(  # type: ignore[no-any-return]
-        query, key, value, mask, call.needs_gradients, dropout_p, is_causal, **options
-    )[0]
+        )
+    elif kernel == "cudnn":
+        outputs = aten._scaled_dot_product_cudnn_attention(
+            query, key, value, mask, call.needs_gradients, dropout_p, is_causal, False, scale=scale
+        )
+    else:
+        if enable_gqa and key.shape[1] != query.shape[1]:  # the kernel's derivative wants as many heads everywhere
+            key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+            value = value.repeat_interleave(query.shape[1] // value.shape[1], 1)
+        if mask is not None:  # preprocess_mask
+            if mask.shape[-1] % 8:
+                mask = pad_last_dim(mask)[..., : mask.shape[-1]]
+            mask = mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+        outputs = aten._scaled_dot_product_efficient_attention(
+            query, key, value, mask, call.needs_gradients, dropout_p, is_causal, scale=scale
+        )
+    return outputs[0]
 
 
-def _flash(call: Call, scale: float | None) -> Tensor:
-    """Heads are padded to a multiple of 8 (pad_last_dim)."""
+def attend_by_flash(call: Call, scale: float | None) -> Tensor:
+    """Run flash attention with heads padded to a multiple of 8."""
     width = call.query.shape[-1]
-    query, key, value = (F.pad(t, (0, 8 - width % 8)) if width % 8 else t for t in (call.query, call.key, call.value))
+    tensors = call.tensors
+    if width % 8:
+        tensors = pad_last_dim(call.query), pad_last_dim(call.key), pad_last_dim(call.value)
     scale = width**-0.5 if scale is None else scale
-    out: Tensor = aten._scaled_dot_product_flash_attention(query, key, value, call.dropout, call.causal, False, scale=scale)[0]
+    out: Tensor = aten._scaled_dot_product_flash_attention(*tensors, call.dropout, call.causal, False, scale=scale)[0]
     return out[..., :width] if width % 8 else out
+
+
+def pad_last_dim(tensor: Tensor) -> Tensor:
+    """Return the tensor with its last dimension padded to the next multiple of 8."""
+    return F.pad(tensor, (0, 8 - tensor.shape[-1] % 8))

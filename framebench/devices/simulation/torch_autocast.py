@@ -1,8 +1,9 @@
-"""CUDA's lists of `torch.autocast` for the device without numbers, and its cache of cast weights.
+"""CUDA's lists of `torch.autocast` for the simulated device, and its cache of cast weights.
 
-The lists are read from the header that PyTorch ships (`AT_FORALL_...` in ATen/autocast_mode.h), so they are those of the
-release that runs. What they do is `cached_cast` and `WrapFunction_` in ATen/autocast_mode.cpp and .h: weights (float32 leaves
-that are no views) are cast once until the outermost context is left.
+The lists are read from the header that PyTorch ships (`AT_FORALL_...` in ATen/autocast_mode.h), so they
+are those of the release that runs. What they do is `cached_cast` and `WrapFunction_` in
+ATen/autocast_mode.cpp and .h: weights (float32 leaves that are no views) are cast once until the outermost
+context is left.
 """
 
 from __future__ import annotations
@@ -18,92 +19,108 @@ from torch import Tensor
 from torch._C import DispatchKey, DispatchKeySet
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from framebench.devices.simulation.torch_device import NAME
+from framebench.devices.simulation.torch_device import NAME, is_on_gpu
 
 HEADER = Path(torch.__file__).parent / "include/ATen/autocast_mode.h"
 CAST: dict[int, tuple[Tensor, Tensor]] = {}  # the weight, which must outlive its key, and what it was cast to
-KEY = DispatchKeySet(getattr(DispatchKey, "AutocastPrivateUse1"))  # noqa: B009, the stub does not know it
+KEY = "AutocastPrivateUse1"
+KEYS = DispatchKeySet(getattr(DispatchKey, KEY))
 
 
-def listed(policy: str) -> Iterator[Any]:
-    """The overloads in one of the header's lists."""
+def list_operators(policy: str) -> Iterator[Any]:
+    """Yield the overloads in one of the header's lists."""
     body = re.search(rf"#define AT_FORALL_{policy}\(_\)((?:.*\\\n)*.*\n)", HEADER.read_text())
     assert body, policy
-    for name, overload in re.findall(r"_\((\w+)(?:, (\w+))?\)", body[1]):
+    for name, listed_overload in re.findall(r"_\((\w+)(?:, (\w+))?\)", body[1]):
         operator = getattr(torch.ops.aten, name)
-        if (overload or "default") in operator.overloads():
-            yield getattr(operator, overload or "default")
+        overload = listed_overload or "default"
+        if overload in operator.overloads():
+            yield getattr(operator, overload)
+
+
+def can_cast(tensor: Tensor) -> bool:
+    """Return whether autocast may change the type: of floating tensors on the device other than float64."""
+    return tensor.is_floating_point() and is_on_gpu(tensor) and tensor.dtype != torch.float64
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:
-    """Every floating tensor of the device that is no float64."""
-    return tree_map_only(Tensor, lambda tensor: _cast_one(tensor, dtype), value)
+    """Return the value with every tensor cast that may be."""
+
+    def cast_one(tensor: Tensor) -> Tensor:
+        if not can_cast(tensor) or tensor.dtype == dtype:
+            return tensor
+        is_weight = tensor.dtype == torch.float32 and tensor.requires_grad and tensor.is_leaf and not tensor._is_view()
+        if not (is_weight and torch.is_autocast_cache_enabled() and dtype == torch.get_autocast_dtype(NAME)):
+            return tensor.to(dtype)
+        if id(tensor) not in CAST:
+            CAST[id(tensor)] = tensor, tensor.to(dtype)
+        return CAST[id(tensor)][1]
+
+    return tree_map_only(Tensor, cast_one, value)
 
 
-def _cast_one(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    eligible = tensor.is_floating_point() and tensor.device.type == NAME and tensor.dtype != torch.float64
-    if not eligible or tensor.dtype == dtype:
-        return tensor
-    is_weight = tensor.dtype == torch.float32 and tensor.requires_grad and tensor.is_leaf and not tensor._is_view()
-    if not (is_weight and torch.is_autocast_cache_enabled() and dtype == torch.get_autocast_dtype(NAME)):
-        return tensor.to(dtype)
-    if id(tensor) not in CAST:
-        CAST[id(tensor)] = tensor, tensor.to(dtype)
-    return CAST[id(tensor)][1]
+def run_in(dtype: torch.dtype, operator: Any, args: Any, kwargs: Any) -> Any:
+    """Run an operator with its tensors cast."""
+    return operator(*cast(args, dtype), **cast(kwargs, dtype))
 
 
-def forget() -> None:
-    """What `torch.clear_autocast_cache` does when the outermost context is left."""
-    CAST.clear()
+def run_in_lower(operator: Any, args: Any, kwargs: Any) -> Any:
+    """Run an operator in the lower precision."""
+    return run_in(torch.get_autocast_dtype(NAME), operator, args, kwargs)
 
 
-def _lower(operator: Any, args: Any, named: Any) -> Any:
-    dtype = torch.get_autocast_dtype(NAME)
-    return operator(*cast(args, dtype), **cast(named, dtype))
+def run_in_float32(operator: Any, args: Any, kwargs: Any) -> Any:
+    """Run an operator in float32."""
+    return run_in(torch.float32, operator, args, kwargs)
 
 
-def _single(operator: Any, args: Any, named: Any) -> Any:
-    return operator(*cast(args, torch.float32), **cast(named, torch.float32))
-
-
-def _single_output(operator: Any, args: Any, named: Any) -> Any:
-    """The operator itself reads half precision and writes float32 (fp32_set_opt_dtype)."""
+def write_float32(operator: Any, args: Any, kwargs: Any) -> Any:
+    """Let the operator itself read half precision and write float32 (fp32_set_opt_dtype)."""
     position = [argument.name for argument in operator._schema.arguments].index("dtype")
     first = next(leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
-    asked = named.get("dtype") if len(args) <= position else args[position]
-    if asked is None and first.is_floating_point() and first.device.type == NAME and first.dtype != torch.float64:
-        return operator(*args[:position], **named | {"dtype": torch.float32})
-    return operator(*args, **named)
+    requested = args[position] if len(args) > position else kwargs.get("dtype")
+    if requested is None and can_cast(first):
+        return operator(*args[:position], **kwargs | {"dtype": torch.float32})
+    return operator(*args, **kwargs)
 
 
-def _widest(operator: Any, args: Any, named: Any) -> Any:
-    """`promote_type`: float32 if any tensor is, else the lower type."""
-    tensors = [leaf for leaf in tree_leaves((args, named)) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
-    wide = any(t.dtype == torch.float32 for t in tensors)
-    dtype = torch.float32 if wide else torch.get_autocast_dtype(NAME)
-    return operator(*cast(args, dtype), **cast(named, dtype))
+def run_in_widest(operator: Any, args: Any, kwargs: Any) -> Any:
+    """Run an operator in float32 if any tensor is, else in the lower type (`promote_type`)."""
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    if any(tensor.dtype == torch.float32 for tensor in tensors):
+        return run_in_float32(operator, args, kwargs)
+    return run_in_lower(operator, args, kwargs)
 
 
-POLICIES = {"LOWER_PRECISION_FP": _lower, "FP32": _single, "FP32_SET_OPT_DTYPE": _single_output, "PROMOTE": _widest}
+Policy = Callable[[Any, Any, Any], Any]
+POLICIES: dict[str, Policy] = {
+    "LOWER_PRECISION_FP": run_in_lower,
+    "FP32": run_in_float32,
+    "FP32_SET_OPT_DTYPE": write_float32,
+    "PROMOTE": run_in_widest,
+}
 
 
 @cache
 def register() -> tuple[torch.library.Library, ...]:
-    """Puts the policies under the device's autocast key. They hold for the rest of the process."""
+    """Put the policies under the device's autocast key. They hold for the rest of the process."""
     library = torch.library.Library("aten", "IMPL")
     others = torch.library.Library("_", "IMPL")
-    others.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
-    for policy, run in POLICIES.items():
-        for operator in listed(policy):
-            name = operator._schema.name.removeprefix("aten::")
-            overload = operator._schema.overload_name
-            library.impl(f"{name}.{overload}" if overload else name, _kernel(operator, run), "AutocastPrivateUse1")
+    others.fallback(torch.library.fallthrough_kernel, KEY)
+    for name, policy in POLICIES.items():
+        for operator in list_operators(name):
+            full_name = operator._schema.name.removeprefix("aten::")
+            if operator._schema.overload_name:
+                full_name += f".{operator._schema.overload_name}"
+            library.impl(full_name, make_kernel(operator, policy), KEY)
     return library, others
 
 
-def _kernel(operator: Any, run: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
-    def kernel(*args: Any, **named: Any) -> Any:
-        with torch._C._ExcludeDispatchKeyGuard(KEY):
-            return run(operator, args, named)
+def make_kernel(operator: Any, policy: Policy) -> Callable[..., Any]:
+    """Return an operator that follows a policy."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(KEYS):
+            return policy(operator, args, kwargs)
 
     return kernel

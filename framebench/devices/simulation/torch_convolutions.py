@@ -1,18 +1,20 @@
-"""What PyTorch asks cuDNN of a convolution, and the card that cuDNN is told of."""
+"""What PyTorch asks cuDNN of a convolution, and the GPU that cuDNN is told of."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._prims_common import make_channels_last_strides_for, make_contiguous_strides_for
 
+from framebench.devices.catalog import Device
 from framebench.devices.simulation import cudnn
 from framebench.devices.simulation.cudnn import Convolution, Operand
-from framebench.devices.simulation.torch_card import Card
-from framebench.devices.simulation.torch_device import layout
+from framebench.devices.simulation.torch_device import convolution_layout
+from framebench.devices.simulation.torch_gpu import Gpu
 
 ASKED_SINCE = (2, 8)  # the first release whose wheels have a cuDNN that can be asked: 9.10. Older ones chose otherwise
 OLDEST_CHIP = (7, 5)  # that libraries of CUDA 13 know, as these are
@@ -22,77 +24,97 @@ DRIVER = 13000  # the CUDA of the driver, which the wheels' cuDNN asks for
 BLOCKS = 32  # at once on a core; no choice depends on it
 
 
-def workspaces(kind: str, args: Sequence[Any], card: Card) -> Iterator[int]:
-    """Bytes, of the convolution with these operands and settings: none where cuDNN is not asked, or takes none."""
-    x, weight, stride, padding, dilation, transposed, more, groups = args
-    if not asked_of_cudnn(x, weight, groups, card):
-        return
-    stride, padding, dilation, more = (_each(values, x.dim() - 2) for values in (stride, padding, dilation, more))
-    shape = _shape(x, weight, stride, padding, dilation, more, transposed, groups)
-    order = layout(x, weight)
-    first, filters, last = (Operand(tuple(s), strides(s, order)) for s in (x.shape, weight.shape, shape))
+def workspace(
+    kind: str, values: Tensor, weight: Tensor, out_shape: Sequence[int], settings: Sequence[Any], gpu: Gpu
+) -> list[int]:
+    """Return the bytes of a convolution's workspace; nothing where cuDNN is not asked, or takes none.
+
+    Args:
+        kind: forward, or the gradient of the data or of the filter.
+        values: The convolution's input.
+        weight: Its filters.
+        out_shape: The shape of its output.
+        settings: stride, padding, dilation, whether it is transposed, output padding and groups.
+        gpu: The GPU that cuDNN is told of.
+    """
+    stride, padding, dilation, transposed, _, groups = settings
+    if not is_asked_of_cudnn(values, weight, groups, gpu):
+        return []
+    axes = values.dim() - 2
+    order = convolution_layout(values, weight)
+    x, filters, y = (make_operand(shape, order) for shape in (values.shape, weight.shape, out_shape))
     if transposed:  # which is the gradient of a convolution's input, and its own gradient the convolution
-        kind, first, last = {"forward": "data", "data": "forward"}.get(kind, kind), last, first
-    exactly = torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled()
+        kind = {"forward": "data", "data": "forward"}.get(kind, kind)
+        x, y = y, x
     question = Convolution(
-        kind, str(x.dtype).removeprefix("torch."), first, filters, last, padding, stride, dilation,
-        torch.backends.cudnn.allow_tf32, exactly,
-    )  # fmt: skip
-    if size := cudnn.workspace(question, card.described):
-        yield size
+        kind=kind,
+        dtype=str(values.dtype).removeprefix("torch."),
+        x=x,
+        weight=filters,
+        y=y,
+        padding=per_axis(padding, axes),
+        stride=per_axis(stride, axes),
+        dilation=per_axis(dilation, axes),
+        tf32=torch.backends.cudnn.allow_tf32,
+        deterministic=torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled(),
+    )
+    size = cudnn.workspace(question, gpu.description)
+    return [size] if size else []
 
 
-def asked_of_cudnn(x: Tensor, weight: Tensor, groups: int, card: Card) -> bool:
-    """Not of depthwise ones, for which PyTorch has a kernel of its own, nor where algorithms are measured on the card."""
-    depthwise = groups > 1 and groups == x.shape[1]
-    possible = card.described and card.release >= ASKED_SINCE and not torch.backends.cudnn.benchmark and cudnn.library()
-    known = x.dim() in (4, 5) and x.dtype == weight.dtype and str(x.dtype).removeprefix("torch.") in cudnn.TYPES
-    return bool(possible) and known and not depthwise
+def is_asked_of_cudnn(values: Tensor, weight: Tensor, groups: int, gpu: Gpu) -> bool:
+    """Return whether cuDNN's heuristics decide.
+
+    Depthwise convolutions have a kernel of PyTorch's own; in benchmark mode algorithms are measured.
+    """
+    if not gpu.description or gpu.release < ASKED_SINCE or torch.backends.cudnn.benchmark or not cudnn.library():
+        return False
+    is_depthwise = groups > 1 and groups == values.shape[1]
+    has_known_type = values.dtype == weight.dtype and str(values.dtype).removeprefix("torch.") in cudnn.TYPES
+    return values.dim() in (4, 5) and has_known_type and not is_depthwise
 
 
-def _each(values: Sequence[int], axes: int) -> tuple[int, ...]:
-    """A number for each axis: one may stand for all."""
-    return tuple(int(value) for value in (values if len(values) == axes else [*values] * axes))
+def per_axis(values: Sequence[int], axes: int) -> tuple[int, ...]:
+    """Return a number for each axis; one may stand for all."""
+    return tuple(map(int, values if len(values) == axes else [*values] * axes))
 
 
-def _shape(
-    x: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], more: Sequence[int],
-    transposed: bool, groups: int,
-) -> tuple[int, ...]:  # fmt: skip
-    """Of the result."""
-    spans = [by * (size - 1) + 1 for by, size in zip(dilation, weight.shape[2:])]
-    if transposed:
-        sizes = [(n - 1) * s - 2 * p + span + m for n, s, p, span, m in zip(x.shape[2:], stride, padding, spans, more)]
-        return int(x.shape[0]), int(weight.shape[1]) * groups, *map(int, sizes)
-    sizes = [(n + 2 * p - span) // s + 1 for n, s, p, span in zip(x.shape[2:], stride, padding, spans)]
-    return int(x.shape[0]), int(weight.shape[0]), *map(int, sizes)
+def make_operand(shape: Sequence[int], order: torch.memory_format) -> Operand:
+    """Return shape and strides of a tensor without gaps."""
+    sizes = tuple(map(int, shape))
+    make_strides = make_contiguous_strides_for if order == torch.contiguous_format else make_channels_last_strides_for
+    return Operand(sizes, tuple(make_strides(sizes)))
 
 
-def strides(shape: Sequence[int], order: torch.memory_format) -> tuple[int, ...]:
-    """Of a tensor without gaps."""
-    axes = [*range(len(shape))]
-    inward = axes if order == torch.contiguous_format else [0, *axes[2:], 1]
-    found, step = dict.fromkeys(axes, 1), 1
-    for axis in reversed(inward):
-        found[axis] = step
-        step *= int(shape[axis])
-    return tuple(found[axis] for axis in axes)
-
-
-def described(chip: Any) -> str:
-    """A device of the catalog in cuDNN's own JSON, as it writes down a card that is there; empty where it does not know it."""
-    if chip.compute_capability < OLDEST_CHIP:
+def describe_gpu(device: Device) -> str:
+    """Return a device in cuDNN's own JSON, as it writes down a GPU that is there; empty where it does not know it."""
+    if device.compute_capability < OLDEST_CHIP:
         return ""
-    major, minor = chip.compute_capability
+    major, minor = device.compute_capability
     return json.dumps(
         {
-            "deviceName": chip.title, "deviceVer": 100 * major + 10 * minor, "driverVer": DRIVER, "cudaDeviceId": 0,
-            "pciDeviceId": 0, "isTccDriver": 0, "supportCoopLaunch": 1, "multiProcessorCount": chip.cores, "warpSize": 32,
-            "totalGlobalMem": chip.memory_bytes, "l2CacheSize": chip.l2_bytes, "smClockRateKHz": int(chip.clock_ghz * 1e6),
-            "memClockRateKHz": MEMORY_KHZ, "maxThreadsPerBlock": 1024, "maxThreadsPerSM": chip.threads_per_core,
-            "maxCtasPerSM": BLOCKS, "regsPerBlock": 65536,
-            "maxRegistersPerSM": chip.registers_per_core, "maxSharedMemoryPerBlock": 49152,
-            "maxSharedMemoryPerBlockOptin": chip.shared_memory_per_block, "reservedSharedMemoryPerBlock": 1024,
-            "maxGridSize": [2**31 - 1, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
+            "deviceName": device.title,
+            "deviceVer": 100 * major + 10 * minor,
+            "driverVer": DRIVER,
+            "cudaDeviceId": 0,
+            "pciDeviceId": 0,
+            "isTccDriver": 0,
+            "supportCoopLaunch": 1,
+            "multiProcessorCount": device.cores,
+            "warpSize": 32,
+            "totalGlobalMem": device.memory_bytes,
+            "l2CacheSize": device.l2_bytes,
+            "smClockRateKHz": int(device.clock_ghz * 1e6),
+            "memClockRateKHz": MEMORY_KHZ,
+            "maxThreadsPerBlock": 1024,
+            "maxThreadsPerSM": device.threads_per_core,
+            "maxCtasPerSM": BLOCKS,
+            "regsPerBlock": 65536,
+            "maxRegistersPerSM": device.registers_per_core,
+            "maxSharedMemoryPerBlock": 49152,
+            "maxSharedMemoryPerBlockOptin": device.shared_memory_per_block,
+            "reservedSharedMemoryPerBlock": 1024,
+            "maxGridSize": [2**31 - 1, 65535, 65535],
+            "maxBlockSize": [1024, 1024, 64],
         }
-    )  # fmt: skip
+    )

@@ -1,10 +1,11 @@
-"""A device for tensors without numbers that PyTorch treats as a GPU: it autocasts, fuses dropout and updates lists of weights.
+"""A device for fake tensors that PyTorch treats as a GPU: it autocasts, fuses dropout and updates lists of weights.
 
-The CPU build of PyTorch cannot follow autograd on fake *cuda* tensors. It can on a device of one's own (`PrivateUse1`): the
-backward pass runs in a thread of its own as on a card, host and device memory differ, and what PyTorch decides by the type of
-the device is decided as for CUDA: `native_dropout` (`is_fused_kernel_acceptable` in ATen/native/Dropout.cpp) and optimizers
-over lists (`_get_foreach_kernels_supported_devices` in torch/utils/_foreach_utils.py). The rest is put in by `torch_attention`,
-`torch_autocast` and `torch_kernels`.
+The CPU build of PyTorch cannot follow autograd on fake *cuda* tensors. It can on a device of one's own
+(`PrivateUse1`): the backward pass runs in a thread of its own as on a GPU, host and device memory differ,
+and what PyTorch decides by the type of the device is decided as for CUDA: `native_dropout`
+(`is_fused_kernel_acceptable` in ATen/native/Dropout.cpp) and optimizers over lists
+(`_get_foreach_kernels_supported_devices` in torch/utils/_foreach_utils.py). The rest is put in by
+`torch_attention`, `torch_autocast` and `torch_kernels`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 import torch.optim.optimizer as optimizers
@@ -26,22 +27,14 @@ NAME = "gpu"
 OF_CUDA = ("Stream", "Event", "stream", "current_stream", "synchronize")  # what programs take from `torch.cuda` itself
 
 
-class InOrder:
-    """A stream. Everything runs in order on one stream, whatever a program asks for."""
-
-    def __init__(self, *_: Any, **__: Any) -> None: ...
-
-    def wait_stream(self, _: Any) -> None: ...
-
-    def wait_event(self, _: Any) -> None: ...
-
-    def record_event(self, event: Any = None) -> Any:
-        return event or Marker()
-
-    def synchronize(self) -> None: ...
+def is_on_gpu(value: object) -> TypeGuard[Tensor]:
+    """Return whether it is a tensor on the simulated device."""
+    return isinstance(value, Tensor) and value.device.type == NAME
 
 
-class Marker:
+class Event:
+    """An event that has always happened already."""
+
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
     def record(self, *_: Any) -> None: ...
@@ -57,10 +50,28 @@ class Marker:
         return 0.0
 
 
-class Backend:
-    """`torch.gpu`: what PyTorch and programs ask of `torch.cuda`. States of generators are host memory and have no numbers."""
+class Stream:
+    """A stream. Everything runs in order on one stream, whatever a program asks for."""
 
-    Stream, Event = InOrder, Marker
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def wait_stream(self, _: Any) -> None: ...
+
+    def wait_event(self, _: Any) -> None: ...
+
+    def record_event(self, event: Any = None) -> Any:
+        return event or Event()
+
+    def synchronize(self) -> None: ...
+
+
+class Backend:
+    """`torch.gpu`: what PyTorch and programs ask of `torch.cuda`.
+
+    States of generators are host memory and have no numbers.
+    """
+
+    Stream, Event = Stream, Event
     _initialized = True
     on_empty_cache: Callable[[], None] = staticmethod(lambda: None)
 
@@ -94,8 +105,8 @@ class Backend:
 
     stream = device
 
-    def current_stream(self, *_: Any) -> InOrder:
-        return InOrder()
+    def current_stream(self, *_: Any) -> Stream:
+        return Stream()
 
     def synchronize(self, *_: Any) -> None: ...
 
@@ -104,21 +115,23 @@ class Backend:
 
 
 @cache
-def backend() -> Backend:
-    """Registers the device, once per process. Raises RuntimeError where another backend has the place."""
-    made = Backend()
-    backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=made)
-    return made
+def register_backend() -> Backend:
+    """Register the device, once per process. Raises RuntimeError where another backend has the place."""
+    backend = Backend()
+    backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=backend)
+    return backend
 
 
 MOVED: list[dict[Tensor, Tensor]] = []  # what the outermost `_apply` that runs has moved, and to what
 
 
-def _apply(module: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-    """`nn.Module._apply` for tensors that cannot change their kind in place: weights are replaced, in the same order, children
-    first. What is shared stays shared."""
-    outermost = not MOVED
-    if outermost:
+def apply_to_module(module: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+    """Do what `nn.Module._apply` does, for tensors that cannot change their kind in place.
+
+    Weights are replaced, in the same order, children first. What is shared stays shared.
+    """
+    is_outermost = not MOVED
+    if is_outermost:
         MOVED.append({})
     try:
         for child in module.children() if recurse else ():
@@ -126,49 +139,55 @@ def _apply(module: nn.Module, function: Callable[[Tensor], Tensor], recurse: boo
         for tensors in (module._parameters, module._buffers):
             for name, tensor in tensors.items():
                 if tensor is not None:
-                    tensors[name] = _moved(tensor, function, MOVED[0])  # type: ignore[assignment]
+                    tensors[name] = move(tensor, function, MOVED[0])  # type: ignore[assignment]
     finally:
-        if outermost:
-            _follow(MOVED.pop())
+        if is_outermost:
+            move_weights_of_optimizers(MOVED.pop())
     return module
 
 
-def _follow(moved: dict[Tensor, Tensor]) -> None:
-    """On a card a weight that moves is the same object, so an optimizer that has it keeps it."""
-    for optimizer in [o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer)]:
+def move_weights_of_optimizers(moved: dict[Tensor, Tensor]) -> None:
+    """Give optimizers the moved weights: on a GPU a weight that moves is the same object."""
+    for optimizer in [obj for obj in gc.get_objects() if issubclass(type(obj), torch.optim.Optimizer)]:
         for group in optimizer.param_groups:
-            group["params"] = [moved.get(p, p) for p in group["params"]]
+            group["params"] = [moved.get(weight, weight) for weight in group["params"]]
 
 
-def _moved(tensor: Tensor, function: Callable[[Tensor], Tensor], done: dict[Tensor, Tensor]) -> Tensor:
-    if tensor not in done:
+def move(tensor: Tensor, function: Callable[[Tensor], Tensor], moved: dict[Tensor, Tensor]) -> Tensor:
+    """Return what the function makes of a tensor, once for each."""
+    if tensor not in moved:
         with torch.no_grad():
             new = function(tensor)
-        done[tensor] = nn.Parameter(new, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else new
-        done[done[tensor]] = done[tensor]  # a module that two others share is met twice, and has moved
-    return done[tensor]
+        if isinstance(tensor, nn.Parameter):
+            new = nn.Parameter(new, tensor.requires_grad)
+        moved[tensor] = new
+        moved[new] = new  # a module that two others share is met twice, and has moved
+    return moved[tensor]
 
 
-def _autocast_here(init: Callable[..., None]) -> Callable[..., None]:
-    """`torch.autocast("cuda")` is meant for this device."""
+def autocast_here(init: Callable[..., None]) -> Callable[..., None]:
+    """Return an `__init__` by which `torch.autocast("cuda")` is meant for this device."""
 
-    def around(self: Any, device_type: str, *args: Any, **named: Any) -> None:
-        init(self, NAME if device_type == "cuda" else device_type, *args, **named)
+    def init_here(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        init(self, NAME if device_type == "cuda" else device_type, *args, **kwargs)
 
-    return around
+    return init_here
 
 
-def layout(values: Tensor, weight: Tensor, _: Any = None) -> torch.memory_format:
-    """In which cuDNN computes a convolution: channels last if either operand is (`cudnn_conv_suggest_memory_format` in
-    ATen/native/ConvUtils.h)."""
+def convolution_layout(values: Tensor, weight: Tensor, _: Any = None) -> torch.memory_format:
+    """Return in which order cuDNN computes a convolution: channels last if either operand is.
+
+    `cudnn_conv_suggest_memory_format` in ATen/native/ConvUtils.h.
+    """
     last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(weight.dim())
-    either = last is not None and last in (suggest_memory_format(values), suggest_memory_format(weight))
-    return last if either and last else torch.contiguous_format
+    if last in (suggest_memory_format(values), suggest_memory_format(weight)):
+        return last
+    return torch.contiguous_format
 
 
 @contextlib.contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute has another value for a while."""
+    """Give an attribute another value for a while."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -178,21 +197,22 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def as_card(on_empty_cache: Callable[[], None] = lambda: None) -> Iterator[torch.device]:
-    """Modules of fake tensors move between devices, and lists of them are updated by the operators that CUDA's are."""
-    here = backend()
+def pose_as_gpu(on_empty_cache: Callable[[], None] = lambda: None) -> Iterator[torch.device]:
+    """Let modules of fake tensors move between devices, and lists of them be updated as CUDA's are."""
+    backend = register_backend()
     lists = [*_foreach_utils._foreach_supported_types, FakeTensor, nn.Parameter]
     autocast = torch.amp.autocast_mode.autocast
+    replacements = [
+        (backend, "on_empty_cache", on_empty_cache),
+        (nn.Module, "_apply", apply_to_module),
+        (_foreach_utils, "_foreach_supported_types", lists),
+        (optimizers, "_foreach_supported_types", lists),
+        (autocast, "__init__", autocast_here(autocast.__init__)),
+        (torch.cuda, "empty_cache", on_empty_cache),
+        (torch._C, "_conv_determine_backend_memory_format", convolution_layout),
+    ]
+    replacements += [(torch.cuda, name, getattr(backend, name)) for name in OF_CUDA]
     with contextlib.ExitStack() as stack:
-        for owner, name, value in (
-            (here, "on_empty_cache", on_empty_cache),
-            (nn.Module, "_apply", _apply),
-            (_foreach_utils, "_foreach_supported_types", lists),
-            (optimizers, "_foreach_supported_types", lists),
-            (autocast, "__init__", _autocast_here(autocast.__init__)),
-            (torch.cuda, "empty_cache", on_empty_cache),
-            (torch._C, "_conv_determine_backend_memory_format", layout),
-            *((torch.cuda, name, getattr(here, name)) for name in OF_CUDA),
-        ):
+        for owner, name, value in replacements:
             stack.enter_context(replaced(owner, name, value))
         yield torch.device(NAME, 0)

@@ -1,34 +1,19 @@
-"""What CUDA's choices depend on: the card, the release of PyTorch and its libraries. Standard library only."""
+"""What CUDA's choices depend on: the GPU, the release of PyTorch and its libraries."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
-
-class Device(Protocol):
-    """What a simulation asks of a device of the catalog."""
-
-    @property
-    def memory_bytes(self) -> int: ...
-
-    @property
-    def compute_capability(self) -> tuple[int, int]: ...
-
-    @property
-    def cores(self) -> int: ...
-
-    @property
-    def threads_per_core(self) -> int: ...
+RULES_OF_RELEASE = (2, 13)  # of PyTorch, in whose sources the rules of this folder were read
 
 
 @dataclass(frozen=True)
-class Card:
+class Gpu:
     """One GPU under one release."""
 
     capability: tuple[int, int]
-    release: tuple[int, int] = (2, 13)
-    described: str = ""  # as cuDNN is told of it; empty: it is not asked
+    release: tuple[int, int] = RULES_OF_RELEASE
+    description: str = ""  # as cuDNN is told of it; empty: it is not asked
     cudnn: int = 91700  # as `torch.backends.cudnn.version` prints it
     cores: int = 0  # streaming multiprocessors; 0: what depends on them is left out
     threads_per_core: int = 0
@@ -36,29 +21,35 @@ class Card:
 
     @property
     def prefers_cudnn_attention(self) -> bool:
-        """`check_prefer_cudnn_attention` in transformers/cuda/sdp_utils.cpp: in 2.9, and since 2.11, whose wheels are the first
-        with the cuDNN that 2.10 asks for. Else cuDNN comes last, after math."""
-        released = self.release == (2, 9) or (self.release >= (2, 11) and self.cudnn > 91500)
-        return released and self.capability[0] in (9, 10)
+        """Return whether cuDNN's attention comes first; else it comes last, after math.
+
+        `check_prefer_cudnn_attention` in transformers/cuda/sdp_utils.cpp: in 2.9, and since 2.11, whose
+        wheels are the first with the cuDNN that 2.10 asks for.
+        """
+        has_preference = self.release == (2, 9) or (self.release >= (2, 11) and self.cudnn > 91500)
+        return has_preference and self.capability[0] in (9, 10)
 
     @property
     def grouped_heads_everywhere(self) -> bool:
-        """Whether the efficient kernel takes fewer heads of keys than of queries (`supports_gqa` in sdp_utils.cpp)."""
+        """Return whether the efficient kernel takes grouped heads (`supports_gqa` in sdp_utils.cpp)."""
         return self.release >= (2, 11)
 
     @property
     def blas_workspace(self) -> int:
-        """Bytes of each handle of cuBLAS: `parseChosenWorkspaceSize` in ATen/cuda/CublasHandlePool.cpp."""
+        """Return the bytes of each handle of cuBLAS.
+
+        `parseChosenWorkspaceSize` in ATen/cuda/CublasHandlePool.cpp.
+        """
         if not self.blas_takes:
             return 0
         return 32 << 20 if self.capability == (9, 0) else 2 * (4096 << 10) + 8 * (16 << 10)
 
     @property
     def blas_lt_workspace(self) -> int:
-        """Bytes for products with a bias: `parseCUDABlasLtWorkspaceSize` in the same file."""
+        """Return the bytes for matmuls with a bias: `parseCUDABlasLtWorkspaceSize` in the same file."""
         return 1 << 20
 
     @property
-    def keeps_lt_workspace(self) -> bool:
-        """It has a place of its own per handle; in older releases it is taken anew for every product (CUDABlas.cpp)."""
+    def caches_lt_workspace(self) -> bool:
+        """Return whether each handle has one place for it; older releases take one per matmul (CUDABlas.cpp)."""
         return self.release >= (2, 7)

@@ -1,8 +1,12 @@
-"""What a PyTorch case needs on a GPU, in PyTorch's environment:
-`python -m framebench.devices.simulation.torch_plan CASE DEVICE [FILE]`.
+"""Predict what a PyTorch case needs on a GPU, in PyTorch's environment.
 
-The adapter's own step is simulated (`torch_simulate`). The last line that is printed is a JSON object: fields of
-`planned.Planned`. FILE gets the timeline, for https://pytorch.org/memory_viz.
+    python -m framebench.devices.simulation.torch_plan CASE DEVICE [FILE]
+
+The adapter's own step is simulated (`torch_simulate`): its modules, autograd and optimizers are those
+of the installed release. What a GPU decides is in our rules, which were read in the sources of one
+release; where releases are known to differ, `torch_gpu.Gpu` has the rule of each. The last line that
+is printed is a JSON object with fields of `planned.Planned`. FILE gets the timeline, for
+https://pytorch.org/memory_viz.
 """
 
 from __future__ import annotations
@@ -21,8 +25,9 @@ from framebench.adapters.torch.quantized import beside
 from framebench.devices.catalog import Device, find
 from framebench.devices.simulation import cudnn
 from framebench.devices.simulation.blocks import OutOfMemory, Settings
-from framebench.devices.simulation.torch_convolutions import described
+from framebench.devices.simulation.torch_convolutions import describe_gpu
 from framebench.devices.simulation.torch_device import replaced
+from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE
 from framebench.devices.simulation.torch_kernels import NOT_HELD, WITHOUT_CUDNN
 from framebench.devices.simulation.torch_simulate import Simulation, simulate
 from framebench.models.spec import OWN
@@ -31,43 +36,54 @@ from framebench.suite.hypothetical import named
 from framebench.suite.user_file import blamed, line_of
 
 STEPS = 3
-MOST = 12  # lines of the program, of those that hold memory at the peak
-EAGER = "only eager execution is simulated: a compiler decides anew what is kept"
+MOST_BUFFERS = 12  # that are named of what holds memory at the peak
 OUTSIDE = {  # by the switch
     "pool_off": "without its pool PyTorch asks the driver for each tensor, and the driver's rounding is its own",
     "malloc_async": "the driver's own pool decides, and it runs on the card alone",
     "autotune": "which algorithm is fastest, and so its workspace, is measured on the card",
     "offload_streamed": "when a copy on another stream is done, and its memory free, is decided on the card",
 }
+OTHER_RELEASE = (
+    "Steps are each release's own. The allocator and the kernels' memory are those of PyTorch {}.{} for all, except the "
+    "choice of attention and where cuBLAS's workspace lies."
+)
 
 
-def obstacle(case: Case) -> str | None:
-    """Why the case cannot be simulated, if it cannot."""
+def find_obstacle(case: Case) -> str | None:
+    """Return why the case cannot be simulated; None if it can."""
     axes = {part.axis: part.name for part in case.parts}
     if case.ranks > 1:
         return "of a case over ranks each is predicted without a device: framebench predict --ranks"
     if "execution" in axes or axes.get("pair", "").startswith("scripted"):
-        return EAGER
+        return "only eager execution is simulated: a compiler decides anew what is kept"
     if "loading" in axes:
         return "the loader's threads and files are real"
-    return next((OUTSIDE[part.how] for part in case.parts if part.how in OUTSIDE), None)
+    for part in case.parts:
+        if part.how in OUTSIDE:
+            return OUTSIDE[part.how]
+    return None
 
 
 def settings_of(case: Case, device: Device) -> Settings:
-    """Of the allocator, as strategies set them."""
+    """Return the settings of the allocator, as the case's strategies set them."""
     options = {part.how: part.options for part in case.parts}
-    share = options["memory_fraction"].get("share", 0.8) if "memory_fraction" in options else 1
-    return Settings(limit=int(device.memory_bytes * share), expandable_segments="expandable_segments" in options)
+    share = 1
+    if "memory_fraction" in options:
+        share = options["memory_fraction"].get("share", 0.8)
+    return Settings(int(device.memory_bytes * share), expandable_segments="expandable_segments" in options)
 
 
 def step_of(case: Case) -> Callable[[torch.device], Callable[[], None]]:
+    """Return a function that builds the case on a device and returns its step."""
+    strategies = {part.how for part in case.parts}
+
     def make(where: torch.device) -> Callable[[], None]:
         adapter = FakeOnDevice(case, where)
-        with offloading_allowed(adapter):
+        with allow_offloading(adapter) if "optimizer_offload" in strategies else nullcontext():
             adapter.build()
 
         def step() -> None:
-            with updates_compiled(case):
+            with skip_compiled_updates() if "adamw_8bit" in strategies else nullcontext():
                 adapter.step()
             adapter.release()
 
@@ -76,62 +92,99 @@ def step_of(case: Case) -> Callable[[torch.device], Callable[[], None]]:
     return make
 
 
-def offloading_allowed(adapter: FakeOnDevice) -> AbstractContextManager[None]:
-    """torchao's optimizer on the host asks which kinds of devices the machine has, and knows two."""
-    if not any(part.how == "optimizer_offload" for part in adapter.case.parts):
-        return nullcontext()
-    return replaced(beside(adapter, "torchao.optim.cpu_offload"), "get_available_devices", lambda: ["cpu", "cuda"])
+def allow_offloading(adapter: FakeOnDevice) -> AbstractContextManager[None]:
+    """Tell torchao's optimizer on the host that there is a GPU: it knows two kinds of devices."""
+    offload = beside(adapter, "torchao.optim.cpu_offload")
+    return replaced(offload, "get_available_devices", lambda: ["cpu", "cuda"])
 
 
-def updates_compiled(case: Case) -> AbstractContextManager[None]:
-    """torchao compiles the update of each weight: its kernels write into weight and states, and what lies between stays in
-    registers. So the update is not followed, its states are."""
-    if not any(part.how == "adamw_8bit" for part in case.parts):
-        return nullcontext()
-    return replaced(torch, "compile", lambda *_, **__: lambda *_, **__: None)
+def skip_compiled_updates() -> AbstractContextManager[None]:
+    """Skip what torchao compiles: the update of each weight.
+
+    Its kernels write into weight and states, and what lies between stays in registers.
+    """
+
+    def skip(*_: Any, **__: Any) -> None: ...
+
+    return replaced(torch, "compile", lambda *_, **__: skip)
+
+
+def read_release() -> tuple[int, int]:
+    """Return the release of the PyTorch that runs, such as (2, 13)."""
+    major, minor = torch.__version__.split(".")[:2]
+    return int(major), int(minor)
 
 
 def plan(case: Case, device: Device, timeline: Path | None = None) -> dict[str, Any]:
-    """Fields of `planned.Planned`. `timeline`: a file for PyTorch's memory viewer."""
-    told: dict[str, Any] = {"versions": {"torch": torch.__version__.partition("+")[0]}}
-    if asked := asked_of(device):
-        told["versions"]["cudnn"] = asked
-    if why := obstacle(case):
-        return told | {"outcome": "not planned", "reason": why}
+    """Return fields of `planned.Planned`.
+
+    Args:
+        case: What is simulated.
+        device: A GPU of the catalog.
+        timeline: A file for PyTorch's memory viewer.
+    """
+    versions = {"torch": torch.__version__.partition("+")[0]}
+    cudnn_version = cudnn.version() if describe_gpu(device) else None
+    if cudnn_version:
+        versions["cudnn"] = cudnn_version
+    release = read_release()
+    notes = [] if release == RULES_OF_RELEASE else [OTHER_RELEASE.format(*RULES_OF_RELEASE)]
+    return {"versions": versions, "notes": notes, **simulate_case(case, device, release, cudnn_version, timeline)}
+
+
+def simulate_case(
+    case: Case, device: Device, release: tuple[int, int], cudnn_version: str | None, timeline: Path | None
+) -> dict[str, Any]:
+    """Return outcome, reason and sizes. What is no fault of a user's file is raised."""
+    obstacle = find_obstacle(case)
+    if obstacle:
+        return {"outcome": "not planned", "reason": obstacle}
     settings = settings_of(case, device)
+    step = step_of(case)
     try:
-        found = simulate(step_of(case), device, steps=STEPS, settings=settings)
-        if timeline:
-            found.snapshot(timeline)
-        return told | _fields(found, asked)
+        simulation = simulate(step, device, steps=STEPS, settings=settings, release=release)
     except OutOfMemory as error:
-        whole = simulate(step_of(case), device, steps=STEPS, settings=Settings(None, settings.expandable_segments))
-        reason = f"does not fit: needs {whole.reserved / 2**30:.1f} GiB, and a tensor of {error.requested:,} bytes was refused"
-        return told | {"outcome": "refused", "reason": reason, "needs_bytes": whole.reserved}
+        unlimited = Settings(None, settings.expandable_segments)
+        needs = simulate(step, device, steps=STEPS, settings=unlimited, release=release).reserved
+        reason = f"does not fit: needs {needs / 2**30:.1f} GiB, and a tensor of {error.requested:,} bytes was refused"
+        return {"outcome": "refused", "reason": reason, "needs_bytes": needs}
     except Exception as error:
         if case.workload == OWN and line_of(error, case.user_file):
-            return told | {"outcome": "failed", "reason": blamed(error, case.user_file)}
+            return {"outcome": "failed", "reason": blamed(error, case.user_file)}
         raise
+    if timeline:
+        simulation.snapshot(timeline)
+    return {**fields_of(simulation), "not_held": describe_missing(cudnn_version)}
 
 
-def asked_of(device: Device) -> str | None:
-    """The release of cuDNN that is asked for this device's workspaces, if one is."""
-    return cudnn.version() if described(device) else None
-
-
-def _fields(found: Simulation, asked: str | None) -> dict[str, Any]:
-    kinds = {kind.replace(" ", "_"): size for kind, size in found.kinds.items()}
-    parts = {"allocated": found.allocated, "reserved": found.reserved, "between_steps": found.between_steps}
-    largest = [
-        {"bytes": one.bytes, "line": f"{one.line} ({one.kind})", "shape": one.shape, "count": one.tensors}
-        for one in found.holders[:MOST]
-    ]
-    attention = ", ".join(sorted(name for name in found.kernels if not name.endswith("backward")))
+def fields_of(simulation: Simulation) -> dict[str, Any]:
+    """Return a simulation as fields of `planned.Planned`."""
+    parts = {
+        "allocated": simulation.allocated,
+        "reserved": simulation.reserved,
+        "between_steps": simulation.between_steps,
+    }
+    for kind, size in simulation.kinds.items():
+        parts[kind.replace(" ", "_")] = size
+    largest = []
+    for holder in simulation.holders[:MOST_BUFFERS]:
+        line = f"{holder.line} ({holder.kind})"
+        largest.append({"bytes": holder.bytes, "line": line, "shape": holder.shape, "count": holder.tensors})
+    attention = ", ".join(sorted(name for name in simulation.kernels if not name.endswith("backward")))
     return {
-        "outcome": "planned", "peak_bytes": found.reserved, "parts": parts | kinds, "largest": largest,
-        "not_held": (NOT_HELD[0].format(asked) if asked else WITHOUT_CUDNN, *NOT_HELD[1:]),
-        "compiler": "PyTorch's caching allocator, modelled", "flags": {"attention": attention} if attention else {},
-    }  # fmt: skip
+        "outcome": "planned",
+        "peak_bytes": simulation.reserved,
+        "parts": parts,
+        "largest": largest,
+        "compiler": "PyTorch's caching allocator, modelled",
+        "flags": {"attention": attention} if attention else {},
+    }
+
+
+def describe_missing(cudnn_version: str | None) -> tuple[str, ...]:
+    """Return what else a GPU will need, by the cuDNN that was asked for workspaces."""
+    convolutions = NOT_HELD[0].format(cudnn_version) if cudnn_version else WITHOUT_CUDNN
+    return convolutions, *NOT_HELD[1:]
 
 
 if __name__ == "__main__":

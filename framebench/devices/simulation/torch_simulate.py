@@ -1,6 +1,6 @@
-"""A step as a card would run it, followed without one: the memory that PyTorch's allocator would hand out and reserve.
+"""Simulate a step as a GPU would run it: the memory that PyTorch's allocator would hand out and reserve.
 
-    def make_step(device):                      # everything inside is made without numbers
+    def make_step(device):                      # everything inside is made of fake tensors
         model = Model().to(device)
         optimizer = torch.optim.AdamW(model.parameters())
         batch = torch.empty(8, 1024, dtype=torch.long, device=device)
@@ -33,14 +33,15 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
+from framebench.devices.catalog import Device
 from framebench.devices.simulation import torch_attention, torch_autocast
 from framebench.devices.simulation.allocator import Allocator
 from framebench.devices.simulation.blocks import Settings
-from framebench.devices.simulation.torch_card import Card, Device
-from framebench.devices.simulation.torch_convolutions import described
-from framebench.devices.simulation.torch_device import NAME, as_card, replaced
-from framebench.devices.simulation.torch_eager import OnCard
-from framebench.devices.simulation.torch_snapshot import snapshot
+from framebench.devices.simulation.torch_convolutions import describe_gpu
+from framebench.devices.simulation.torch_device import is_on_gpu, pose_as_gpu, replaced
+from framebench.devices.simulation.torch_eager import EagerOnGpu
+from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE, Gpu
+from framebench.devices.simulation.torch_snapshot import make_snapshot
 from framebench.devices.simulation.torch_watch import Life, Watch
 
 Step = Callable[[], object]
@@ -59,10 +60,10 @@ class Holder(NamedTuple):
 
 @dataclass
 class Simulation:
-    """Bytes unless said otherwise."""
+    """The result. Sizes are in bytes."""
 
     allocated: int  # the most in use at once in the last step: torch.cuda.max_memory_allocated after a reset
-    reserved: int  # the most taken from the card: torch.cuda.max_memory_reserved
+    reserved: int  # the most taken from the GPU: torch.cuda.max_memory_reserved
     between_steps: int  # in use when the last step began
     by_step: list[int]  # the most in use in each step
     kinds: dict[str, int]  # what was in use at the peak of the last step
@@ -73,55 +74,49 @@ class Simulation:
     labels: dict[int, str] = field(repr=False, default_factory=dict)  # the operator of an event
 
     def snapshot(self, path: Path) -> None:
-        """For https://pytorch.org/memory_viz."""
-        path.write_bytes(pickle.dumps(snapshot(self.allocator, self.labels)))
+        """Write a file for https://pytorch.org/memory_viz."""
+        path.write_bytes(pickle.dumps(make_snapshot(self.allocator, self.labels)))
 
 
-CURRENT: list[Card] = []  # the card of the simulation that runs
-
-
-def _attend(*args: Any, **named: Any) -> Tensor:
-    return torch_attention.attend(CURRENT[-1], *args, **named)
+CURRENT: list[Gpu] = []  # the GPU of the simulation that runs
 
 
 @cache
-def _register() -> torch.library.Library:
-    """The device's own choice of attention, for the rest of the process."""
+def register_attention() -> torch.library.Library:
+    """Register the device's own choice of attention, for the rest of the process."""
+
+    def attend(*args: Any, **kwargs: Any) -> Tensor:
+        return torch_attention.attend(CURRENT[-1], *args, **kwargs)
+
     library = torch.library.Library("aten", "IMPL")
-    library.impl("scaled_dot_product_attention", _attend, "AutogradPrivateUse1")
-    torch_autocast.register()
+    library.impl("scaled_dot_product_attention", attend, "AutogradPrivateUse1")
     return library
 
 
 @contextmanager
-def card_of(
-    device: Device, release: tuple[int, int], settings: Settings, blas_takes: bool = True
-) -> Iterator[tuple[torch.device, Watch]]:
-    """In here tensors have no numbers, and those on the device are counted."""
-    card = Card(
-        device.compute_capability, release, described(device), cores=device.cores, threads_per_core=device.threads_per_core,
-        blas_takes=blas_takes,
-    )  # fmt: skip
-    watch = Watch(card, Allocator(settings))
-    clear = torch.clear_autocast_cache
+def simulated_gpu(gpu: Gpu, settings: Settings) -> Iterator[tuple[torch.device, Watch]]:
+    """Make tensors fake in here, and follow those on the device."""
+    watch = Watch(gpu, Allocator(settings))
+    clear_cache = torch.clear_autocast_cache
 
-    def cleared() -> None:
-        torch_autocast.forget()
-        clear()
+    def clear_both_caches() -> None:
+        torch_autocast.CAST.clear()
+        clear_cache()
 
     with ExitStack() as stack:
-        where = stack.enter_context(as_card(watch.allocator.empty_cache))
-        _register()
-        CURRENT.append(watch.card)
+        where = stack.enter_context(pose_as_gpu(watch.allocator.empty_cache))
+        register_attention()
+        torch_autocast.register()
+        CURRENT.append(gpu)
         stack.callback(CURRENT.pop)
-        stack.callback(torch_autocast.forget)
-        stack.enter_context(replaced(torch, "clear_autocast_cache", cleared))
+        stack.callback(torch_autocast.CAST.clear)
+        stack.enter_context(replaced(torch, "clear_autocast_cache", clear_both_caches))
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         # torch.tensor(1.0, device=gpu) makes its number on the host and moves it where modes see it
         stack.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)
         stack.enter_context(watch)
-        stack.enter_context(OnCard())
+        stack.enter_context(EagerOnGpu())
         yield where, watch
 
 
@@ -131,63 +126,89 @@ def simulate(
     *,
     steps: int = 3,
     settings: Settings | None = None,
-    release: tuple[int, int] = (2, 13),
+    release: tuple[int, int] = RULES_OF_RELEASE,
     blas_takes: bool = True,
 ) -> Simulation:
-    """Run `make_step(device)()` so many times. The limit is the card's memory unless `settings` say otherwise. `blas_takes`:
-    whether cuBLAS has a workspace in the pool, as it has by default.
+    """Run `make_step(device)()` several times on fake tensors.
 
-    Raises OutOfMemory where the allocator would. Whatever else the step raises is passed on.
+    Args:
+        make_step: Builds the program on a device and returns its step.
+        device: A GPU of the catalog.
+        steps: How often the step runs.
+        settings: Of the allocator. By default the limit is the GPU's memory.
+        release: Of PyTorch, whose rules hold where releases are known to differ.
+        blas_takes: Whether cuBLAS has a workspace in the pool, as it has by default.
+
+    Raises:
+        OutOfMemory: Where the allocator would. Whatever else the step raises is passed on.
     """
-    settings = settings or Settings(limit=device.memory_bytes)
+    gpu = Gpu(
+        device.compute_capability,
+        release,
+        describe_gpu(device),
+        cores=device.cores,
+        threads_per_core=device.threads_per_core,
+        blas_takes=blas_takes,
+    )
     by_step: list[int] = []
-    with card_of(device, release, settings, blas_takes) as (where, watch):
-        stats, trace = watch.allocator.stats, watch.allocator.trace
-        with _phases(watch):
+    with simulated_gpu(gpu, settings or Settings(limit=device.memory_bytes)) as (where, watch):
+        stats = watch.allocator.stats
+        with follow_phases(watch):
             step = make_step(where)
-            models, optimizers = _made()
-            watch.mark((t for m in models for t in (*m.parameters(), *m.buffers())), "weights")
-            watch.mark((t for o in optimizers for t in tree_leaves(list(o.state.values()))), "optimizer states")
-            _mark(watch.lives, "inputs")
-            handles = _watch_gradients(watch, models)
+            models, optimizers = find_models_and_optimizers()
+            for model in models:
+                watch.mark([*model.parameters(), *model.buffers()], "weights")
+            mark_states(watch, optimizers)
+            for life in watch.lives:
+                life.kind = life.kind or "inputs"
+            handles = mark_gradients(watch, models)
             for _ in range(steps):
                 watch.phase = "forward"
-                stats.allocated_peak, began, between = stats.allocated, len(trace), stats.allocated
+                first_event = len(watch.allocator.trace)
+                between_steps = stats.allocated_peak = stats.allocated
                 step()
                 by_step.append(stats.allocated_peak)
-                watch.mark((t for o in optimizers for t in tree_leaves(list(o.state.values()))), "optimizer states")
+                mark_states(watch, optimizers)
         for handle in handles:
             handle.remove()
-        peak = _peak_event(watch.lives, began, len(trace))
+        peak_event = find_peak(watch.lives, first_event, len(watch.allocator.trace))
         if watch.refused:
             raise watch.refused
-        return _summary(watch, by_step, between, peak)
+        return summarize(watch, by_step, between_steps, peak_event)
 
 
-def _made() -> tuple[list[nn.Module], list[torch.optim.Optimizer]]:
-    """All models and optimizers that there are; of others than the step's nothing lies on the device."""
-    found = [o for o in gc.get_objects() if issubclass(type(o), (nn.Module, torch.optim.Optimizer))]
-    return [o for o in found if isinstance(o, nn.Module)], [o for o in found if isinstance(o, torch.optim.Optimizer)]
+def find_models_and_optimizers() -> tuple[list[nn.Module], list[torch.optim.Optimizer]]:
+    """Return all that there are; of others than the step's nothing lies on the device."""
+    models = []
+    optimizers = []
+    for instance in gc.get_objects():
+        # by its type, as `isinstance` asks some objects for a class that they make up
+        if issubclass(type(instance), nn.Module):
+            models.append(instance)
+        elif issubclass(type(instance), torch.optim.Optimizer):
+            optimizers.append(instance)
+    return models, optimizers
 
 
-def _mark(lives: Iterable[Life], kind: str) -> None:
-    for life in lives:
-        life.kind = life.kind or kind
+def mark_states(watch: Watch, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+    """Mark the tensors that optimizers hold between steps."""
+    for optimizer in optimizers:
+        watch.mark(tree_leaves(list(optimizer.state.values())), "optimizer states")
 
 
-def _watch_gradients(watch: Watch, models: Iterable[nn.Module]) -> list[Any]:
-    """A gradient is what a weight has after autograd has accumulated into it."""
+def mark_gradients(watch: Watch, models: Iterable[nn.Module]) -> list[Any]:
+    """Mark what a weight has after autograd has accumulated into it. Return the handles of the hooks."""
 
-    def accumulated(weight: Tensor) -> None:
+    def mark(weight: Tensor) -> None:
         watch.mark([weight.grad], "gradients")
 
-    weights = {p for m in models for p in m.parameters() if p.requires_grad and p.device.type == NAME}
-    return [p.register_post_accumulate_grad_hook(accumulated) for p in weights]
+    weights = {weight for model in models for weight in model.parameters()}
+    return [weight.register_post_accumulate_grad_hook(mark) for weight in weights if weight.requires_grad and is_on_gpu(weight)]
 
 
 @contextmanager
-def _phases(watch: Watch) -> Iterator[None]:
-    """Optimizers say when they run; the backward pass is known by its thread."""
+def follow_phases(watch: Watch) -> Iterator[None]:
+    """Let optimizers say when they run; the backward pass is known by its thread."""
     before: list[str] = []
 
     def enter(*_: Any) -> None:
@@ -197,54 +218,51 @@ def _phases(watch: Watch) -> Iterator[None]:
     def leave(*_: Any) -> None:
         watch.phase = before.pop()
 
-    handles = [
-        optimizer_hooks.register_optimizer_step_pre_hook(enter),
-        optimizer_hooks.register_optimizer_step_post_hook(leave),
-    ]
-    try:
+    with ExitStack() as stack:
+        stack.callback(optimizer_hooks.register_optimizer_step_pre_hook(enter).remove)
+        stack.callback(optimizer_hooks.register_optimizer_step_post_hook(leave).remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
-def _peak_event(lives: list[Life], first: int, last: int) -> int:
-    """After how many events of the allocator most was in use; a block that is in use counts whole."""
+def find_peak(lives: list[Life], first: int, last: int) -> int:
+    """Return after how many events of the allocator most was in use; a block that is in use counts whole."""
     changes: defaultdict[int, int] = defaultdict(int)
     for life in lives:
         changes[max(life.born, first)] += life.block_size
-        if life.died is not None and life.died >= first:
-            changes[life.died + 1] -= life.block_size
-        elif life.died is not None:
-            changes[first] -= life.block_size
-    at, most, now = first, -1, 0
+        if life.died is not None:
+            # what died before the first event cancels itself there
+            changes[life.died + 1 if life.died >= first else first] -= life.block_size
+    peak_event = first
+    peak = -1
+    in_use = 0
     for event in sorted(changes):
-        now += changes[event]
-        if now > most and event <= last:
-            at, most = event, now
-    return at
+        in_use += changes[event]
+        if in_use > peak and event <= last:
+            peak_event, peak = event, in_use
+    return peak_event
 
 
-def _summary(watch: Watch, by_step: list[int], between: int, peak: int) -> Simulation:
-    alive = [life for life in watch.lives if life.born <= peak and (life.died is None or life.died >= peak)]
+def summarize(watch: Watch, by_step: list[int], between_steps: int, peak_event: int) -> Simulation:
+    """Return what was in use at the peak, by kind and by line."""
     kinds = dict.fromkeys(KINDS, 0)
-    for life in alive:
-        kinds[_kind(life)] += life.block_size
-    last = max(alive, key=lambda life: life.born)
-    return Simulation(
-        by_step[-1], watch.allocator.stats.reserved_peak, between, by_step, kinds, last.phase, watch.kernels, _holders(alive),
-        watch.allocator, watch.labels,
-    )  # fmt: skip
-
-
-def _holders(alive: Iterable[Life]) -> list[Holder]:
     groups: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+    alive = [life for life in watch.lives if life.is_alive_at(peak_event)]
     for life in alive:
-        groups[f"{life.line} {life.operator}".strip(), life.shape, _kind(life)].append(life.block_size)
+        # what is no weight, gradient or state was made for later in the forward pass, or for now elsewhere
+        kind = life.kind or ("activations" if life.phase == "forward" else "temporaries")
+        kinds[kind] += life.block_size
+        groups[f"{life.line} {life.operator}".strip(), life.shape, kind].append(life.block_size)
     holders = [Holder(*group, sum(sizes), len(sizes)) for group, sizes in groups.items()]
-    return sorted(holders, key=lambda holder: -holder.bytes)
-
-
-def _kind(life: Life) -> str:
-    """What is no weight, gradient or state was made for later in the forward pass, or for now elsewhere."""
-    return life.kind or ("activations" if life.phase == "forward" else "temporaries")
+    holders.sort(key=lambda holder: -holder.bytes)
+    return Simulation(
+        allocated=by_step[-1],
+        reserved=watch.allocator.stats.reserved_peak,
+        between_steps=between_steps,
+        by_step=by_step,
+        kinds=kinds,
+        peak_phase=max(alive, key=lambda life: life.born).phase,
+        kernels=watch.kernels,
+        holders=holders,
+        allocator=watch.allocator,
+        labels=watch.labels,
+    )

@@ -5,29 +5,61 @@ from __future__ import annotations
 from typing import Any
 
 from framebench.devices.simulation.allocator import Allocator
+from framebench.devices.simulation.blocks import Block
 
 
-def snapshot(allocator: Allocator, labels: dict[int, str]) -> dict[str, Any]:
-    """What `torch.cuda.memory._snapshot` returns: segments with their blocks, and the trace."""
-    segments: list[dict[str, Any]] = [
-        {
-            "device": 0, "address": blocks[0].address, "total_size": sum(b.size for b in blocks), "stream": 0,
-            "allocated_size": sum(b.size for b in blocks if b.allocated),
-            "active_size": sum(b.size for b in blocks if b.allocated),
-            "requested_size": sum(b.requested for b in blocks if b.allocated),
-            "segment_type": "small" if blocks[0].pool.small else "large", "segment_pool_id": (0, 0),
-            "is_expandable": blocks[0].expandable, "frames": [],
-            "blocks": [
-                {"address": b.address, "size": b.size, "requested_size": b.requested, "frames": [],
-                 "state": "active_allocated" if b.allocated else "inactive"} for b in blocks
-            ],
-        } for blocks in allocator.segments()
-    ]  # fmt: skip
-    label, entries = "", []
+def make_snapshot(allocator: Allocator, labels: dict[int, str]) -> dict[str, Any]:
+    """Return what `torch.cuda.memory._snapshot` returns: segments with their blocks, and the trace."""
+    label = ""
+    entries = []
     for place, event in enumerate(allocator.trace):
         label = labels.get(place, label)
-        frames = [{"filename": "", "line": 0, "name": label}] if event.action == "alloc" else []
-        told = {"action": event.action, "addr": event.address, "size": event.size, "frames": frames}
-        entries.append(told | {"stream": 0, "time_us": place})
-    settings = {"PYTORCH_CUDA_ALLOC_CONF": "", "expandable_segments": allocator.settings.expandable_segments}
-    return {"segments": segments, "device_traces": [entries], "allocator_settings": settings}
+        entries.append(
+            {
+                "action": event.action,
+                "addr": event.address,
+                "size": event.size,
+                "frames": [{"filename": "", "line": 0, "name": label}] if event.action == "alloc" else [],
+                "stream": 0,
+                "time_us": place,
+            }
+        )
+    return {
+        "segments": [describe_segment(blocks) for blocks in allocator.segments()],
+        "device_traces": [entries],
+        "allocator_settings": {
+            "PYTORCH_CUDA_ALLOC_CONF": "",
+            "expandable_segments": allocator.settings.expandable_segments,
+        },
+    }
+
+
+def describe_segment(blocks: list[Block]) -> dict[str, Any]:
+    """Return one segment in the words of PyTorch's snapshot."""
+    allocated = [block for block in blocks if block.allocated]
+    allocated_size = sum(block.size for block in allocated)
+    return {
+        "device": 0,
+        "address": blocks[0].address,
+        "total_size": sum(block.size for block in blocks),
+        "stream": 0,
+        "allocated_size": allocated_size,
+        "active_size": allocated_size,
+        "requested_size": sum(block.requested for block in allocated),
+        "segment_type": "small" if blocks[0].pool.small else "large",
+        "segment_pool_id": (0, 0),
+        "is_expandable": blocks[0].expandable,
+        "frames": [],
+        "blocks": [describe_block(block) for block in blocks],
+    }
+
+
+def describe_block(block: Block) -> dict[str, Any]:
+    """Return one block in the words of PyTorch's snapshot."""
+    return {
+        "address": block.address,
+        "size": block.size,
+        "requested_size": block.requested,
+        "frames": [],
+        "state": "active_allocated" if block.allocated else "inactive",
+    }

@@ -1,69 +1,102 @@
-"""What kernels take for partial sums: of columns, such as a bias's gradient, and of an embedding's rows."""
+"""Temporaries for partial sums: of columns, such as a bias's gradient, and of an embedding's rows.
+
+A request is a number of bytes: positive where they are taken, negative where they are given back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import ceil, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from framebench.devices.simulation.torch_card import Card
+from framebench.devices.simulation.torch_gpu import Gpu
 
-Taken = tuple[int, bool]  # bytes, and whether they are taken (True) or given back
-FLOAT, LONG, WARP, MOST_THREADS, VECTOR = 4, 8, 32, 512, 4
-FEWEST, MOST = 16, 256  # values that a thread adds up before another block of threads is asked to help
-BY_ROW = 3072  # indices, up to which an embedding's gradient needs no sorted copy
-ROWS = 10  # of one partial sum of it
+if TYPE_CHECKING:
+    from torch import Tensor
 
-
-def of_columns(args: tuple[Any, ...], card: Card) -> Iterator[Taken]:
-    """Where leading dimensions are summed and blocks of threads share a column, each thread's sum goes through memory
-    (`setReduceConfig` and `global_memory_size` in ATen/native/cuda/Reduce.cuh)."""
-    values, asked = args[0], (args[1] if len(args) > 1 else None) or ()  # without dimensions all are summed
-    dims = {dim % values.dim() for dim in asked} if values.dim() else set()
-    if dims and dims == set(range(len(dims))) and values.is_contiguous() and len(dims) < values.dim():
-        size = _partial(values) * _shared(prod(values.shape[: len(dims)]), prod(values.shape[len(dims) :]), card)
-        yield from ((size, True), (size, False))
+FLOAT = 4  # bytes
+LONG = 8
+WARP = 32  # threads
+MOST_THREADS = 512  # of a block
+VECTOR = 4  # values that a thread reads at once
+FEWEST_VALUES, MOST_VALUES = 16, 256  # that a thread adds up before another block of threads is asked to help
+UNSORTED_INDICES = 3072  # up to which an embedding's gradient needs no sorted copy
+ROWS_OF_PARTIAL_SUM = 10  # in an embedding's gradient
 
 
-def _partial(values: Any) -> int:
-    """Bytes of one partial sum: half precision is summed in float32, integers and truth values in int64."""
-    return max(FLOAT, values.element_size()) if values.is_floating_point() or values.is_complex() else LONG
+def sum_columns(args: tuple[Any, ...], gpu: Gpu) -> list[int]:
+    """Return the requests of a sum over leading dimensions.
+
+    Where blocks of threads share a column, each thread's sum goes through memory (`setReduceConfig` and
+    `global_memory_size` in ATen/native/cuda/Reduce.cuh). Other sums make no requests.
+    """
+    values: Tensor = args[0]
+    summed = (args[1] if len(args) > 1 else None) or ()  # without dimensions all are summed
+    rank = values.dim()
+    dims = {dim % rank for dim in summed} if rank else set()
+    is_leading = dims and dims == set(range(len(dims))) and len(dims) < rank
+    if not is_leading or not values.is_contiguous():
+        return []
+    rows = prod(values.shape[: len(dims)])
+    columns = prod(values.shape[len(dims) :])
+    size = partial_sum_bytes(values) * count_partial_sums(rows, columns, gpu)
+    return [size, -size]
 
 
-def _shared(rows: int, columns: int, card: Card) -> int:
-    """How many partial sums of so many columns, contiguous along a row, go through memory; 0 where no block needs another's."""
-    vector = next(v for v in (VECTOR, 2, 1) if columns % v == 0)
+def partial_sum_bytes(values: Tensor) -> int:
+    """Return the bytes of one partial sum: at least float32; int64 for integers and truth values."""
+    if values.is_floating_point() or values.is_complex():
+        return max(FLOAT, values.element_size())
+    return LONG
+
+
+def count_partial_sums(rows: int, columns: int, gpu: Gpu) -> int:
+    """Return how many partial sums go through memory, for columns that are contiguous along a row.
+
+    0 where no block needs another's.
+    """
+    vector = next(width for width in (VECTOR, 2, 1) if columns % width == 0)
     most = MOST_THREADS // vector
-    wide, high = (min(_power_of_two(n), most) for n in (columns // vector, rows))
+    wide = min(last_power_of_two(columns // vector), most)
+    high = min(last_power_of_two(rows), most)
     width = min(wide, WARP)
     height = min(high, most // width)
     width = min(wide, most // height)
-    if rows < min(height * FEWEST, MOST):
+    if rows < min(height * FEWEST_VALUES, MOST_VALUES):
         return 0
-    each, grid = ceil(rows / height), ceil(columns // vector / width)
-    target = card.cores * (card.threads_per_core // (width * height))
-    if each < MOST or grid > target:
+    values_per_thread = ceil(rows / height)
+    grid = ceil(columns // vector / width)
+    target = gpu.cores * (gpu.threads_per_core // (width * height))
+    if values_per_thread < MOST_VALUES or grid > target:
         return 0
-    blocks = max(min(ceil(target / grid), ceil(each / FEWEST)), ceil(each / MOST))
+    most_useful = ceil(values_per_thread / FEWEST_VALUES)
+    blocks = max(min(ceil(target / grid), most_useful), ceil(values_per_thread / MOST_VALUES))
     return columns * blocks * width * vector if blocks > 1 else 0
 
 
-def _power_of_two(number: int) -> int:
-    """The largest that is not more than the number."""
+def last_power_of_two(number: int) -> int:
+    """Return the largest power of two that is not more than the number, and at least 1."""
     return 1 << (max(number, 1).bit_length() - 1)
 
 
-def of_embedding(results: list[Any], args: tuple[Any, ...]) -> Iterable[Any]:
-    """The gradient of an embedding's weight, and before and after it what sorts indices and adds up rows of one index
-    (`embedding_dense_backward_cuda` in ATen/native/cuda/Embedding.cu, `embedding_backward_cuda_kernel` in
-    EmbeddingBackwardKernel.cu). What CUB takes beside keys and values is left out: it is less than a MiB."""
+def embedding_backward(results: list[Tensor | None], args: tuple[Any, ...], _: Gpu) -> Iterator[Tensor | int | None]:
+    """Yield the gradient of an embedding's weight, and the requests before and after it.
+
+    They sort indices and add up rows of one index (`embedding_dense_backward_cuda` in
+    ATen/native/cuda/Embedding.cu, `embedding_backward_cuda_kernel` in EmbeddingBackwardKernel.cu). What
+    CUB takes for more than keys and values is left out: it is less than a MiB.
+    """
     gradient, indices, weights, padding = args[:4]
-    count, item = indices.numel(), indices.element_size()
-    if count <= BY_ROW and padding < 0:
-        return results
-    each = count * item
-    partial = count // ROWS + min(count, weights)
-    sums = partial * ceil(gradient.shape[-1] / WARP) * WARP * FLOAT
-    before = [(each, True), (each, True), (each, True), (2 * each, True), (2 * each, False), (each, False)]
-    after = [(each, True), (each, True), (each, True), (partial * item, True), (sums, True)]
-    return [*before, *results, *after, *((size, False) for size, _ in reversed(after)), (each, False), (each, False)]
+    count = indices.numel()
+    if count <= UNSORTED_INDICES and padding < 0:
+        yield from results
+        return
+    keys = count * indices.element_size()
+    partial_sums = count // ROWS_OF_PARTIAL_SUM + min(count, weights)
+    sums = partial_sums * ceil(gradient.shape[-1] / WARP) * WARP * FLOAT
+    yield from (keys, keys, keys, 2 * keys, -2 * keys, -keys)
+    yield from results
+    after = (keys, keys, keys, partial_sums * indices.element_size(), sums)
+    yield from after
+    yield from (-size for size in reversed(after))
+    yield from (-keys, -keys)

@@ -1,4 +1,4 @@
-"""Each storage on the device from its birth to its death, and what kernels take beside their results."""
+"""Each storage on the device from its birth to its death, and what kernels take next to their results."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from torch.utils._pytree import tree_leaves
 from framebench.devices.simulation import torch_attention, torch_kernels
 from framebench.devices.simulation.allocator import Allocator
 from framebench.devices.simulation.blocks import Block, OutOfMemory
-from framebench.devices.simulation.torch_card import Card
-from framebench.devices.simulation.torch_device import NAME
+from framebench.devices.simulation.torch_device import is_on_gpu
+from framebench.devices.simulation.torch_gpu import Gpu
 
 aten = torch.ops.aten
+# files that are no line of a program: PyTorch's, Python's, the simulation's and generated ones
 OTHERS = (str(Path(torch.__path__[0])), sysconfig.get_path("stdlib"), str(Path(__file__).parent), "<")
 
 
@@ -33,7 +34,7 @@ class Life:
     """One storage or workspace on the device."""
 
     number: int
-    size: int  # as asked for
+    size: int  # as requested
     operator: str
     phase: str  # build, forward, backward or optimizer
     block: Block
@@ -44,140 +45,168 @@ class Life:
     line: str = ""  # of the program that asked for it; none in the backward pass
     shape: str = ""
 
+    def is_alive_at(self, event: int) -> bool:
+        """Return whether it had its block after so many events of the allocator."""
+        return self.born <= event and (self.died is None or self.died >= event)
+
 
 class Watch(TorchDispatchMode):
-    """Sees each operator once it has run: storages are born, workspaces come, scalars are made up."""
+    """Follow each operator once it has run: storages are born, workspaces come, scalars are made up."""
 
     supports_higher_order_operators = True
 
-    def __init__(self, card: Card, allocator: Allocator) -> None:
+    def __init__(self, gpu: Gpu, allocator: Allocator) -> None:
         super().__init__()
-        self.card, self.allocator = card, allocator
+        self.gpu = gpu
+        self.allocator = allocator
         self.lives: list[Life] = []
-        self.known: dict[int, Life] = {}  # alive, by the address of the storage
-        self.handles: set[tuple[int, str]] = set()
-        self.home = threading.get_ident()
+        self.alive: dict[int, Life] = {}  # by the address of the storage
+        self.handles: set[tuple[int, str]] = set()  # threads and their libraries
+        self.main_thread = threading.get_ident()
         self.phase = "build"
         self.kernels: Counter[str] = Counter()
         self.labels: dict[int, str] = {}
-        self.refused: OutOfMemory | None = None  # the first request for which the card had no room
-        self.sum: tuple[torch.UntypedStorage, Life] | None = None  # of two gradients, and the first one's storage
+        self.refused: OutOfMemory | None = None  # the first request for which the GPU had no memory
+        # a sum of two gradients that has no block yet, and the first one's storage
+        self.pending_sum: tuple[torch.UntypedStorage, Life] | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator and follow it."""
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):  # one of a higher order
             return func(*args, **kwargs)
-        if func is aten._local_scalar_dense.default and getattr(args[0], "constant", None) is None:
-            return number(args[0])
+        has_number = bool(args) and getattr(args[0], "constant", None) is not None
+        if func is aten._local_scalar_dense.default and not has_number:
+            return invent_number(args[0])
         if func._schema.name.startswith("aten::_fused_") and not func._schema.returns:
             return None  # updates in place, and some have no shapes of their own
-        if not torch.is_grad_enabled() and (out := self.composed(func, args, kwargs)) is not NotImplemented:
-            return out
-        if func is aten._to_copy.default and getattr(args[0], "constant", None) is not None:
+        if not torch.is_grad_enabled():
+            # in inference mode nothing above has taken a composed operator apart, or chosen how to attend
+            if func is aten.scaled_dot_product_attention.default:
+                with self:
+                    return torch_attention.attend(self.gpu, *args, **kwargs)
+            if func.namespace == "aten" and func._can_decompose():
+                with self:
+                    out = func.decompose(*args, **kwargs)
+                if out is not NotImplemented:
+                    return out
+        if func is aten._to_copy.default and has_number:
             args[0].constant = None  # its number is not copied to the device
         out = func(*args, **kwargs)
-        operator = func._schema.name.partition("::")[2]
-        if func is aten.add.Tensor and threading.get_ident() != self.home and self.may_overwrite(args[0], args[1], out):
+        in_backward = threading.get_ident() != self.main_thread
+        if func is aten.add.Tensor and in_backward and self.may_overwrite(args[0], args[1], out):
             return out
-        self.ran(operator, args, out)
+        self.ran(func._schema.name.partition("::")[2], args, out)
         return out
 
-    def composed(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """In inference mode nothing above has taken an operator apart that consists of others, or chosen how to attend."""
-        if func is aten.scaled_dot_product_attention.default:
-            with self:
-                return torch_attention.attend(self.card, *args, **kwargs)
-        if func.namespace != "aten" or not func._can_decompose():
-            return NotImplemented
-        with self:
-            return func.decompose(*args, **kwargs)
-
     def ran(self, operator: str, args: Any, out: Any) -> None:
-        """Its results are born, and what its kernel takes beside them comes and goes."""
-        if not any(isinstance(a, Tensor) and a.device.type == NAME for a in args):
-            self.follow(operator, tree_leaves(out))
+        """Follow an operator's results, and what its kernel takes next to them."""
+        # without numbers, which an operator may return too and which would be read as requests
+        results = [leaf if isinstance(leaf, Tensor) else None for leaf in tree_leaves(out)]
+        if not any(is_on_gpu(arg) for arg in args):
+            self.follow(operator, results)
             return
         if operator.startswith("_scaled_dot_product"):
             self.kernels[operator.removeprefix("_scaled_dot_product_")] += 1
-        self.follow(operator, torch_kernels.as_allocated(operator, tree_leaves(out), args, self.card))
-        if torch_kernels.product(operator):
-            self.workspace("cuBLAS", self.card.blas_workspace)
-            if torch_kernels.by_lt(operator, args):
-                self.workspace_lt()
-        self.follow(operator, torch_kernels.temporaries(operator, args, self.card))
+        self.follow(operator, torch_kernels.order_results(operator, results, args, self.gpu))
+        if operator in torch_kernels.MATMULS:
+            self.take_workspace("cuBLAS", self.gpu.blas_workspace)
+            if torch_kernels.is_matmul_by_lt(operator, args):
+                self.take_lt_workspace()
+        self.follow(operator, torch_kernels.request_temporaries(operator, args, self.gpu))
 
-    def follow(self, operator: str, requests: Iterable[Any]) -> None:
-        """Results, and bytes that are taken or given back."""
+    def follow(self, operator: str, requests: Iterable[Tensor | int | None]) -> None:
+        """Follow results, and bytes that are taken (positive) or given back (negative)."""
         taken: defaultdict[int, list[Life]] = defaultdict(list)
-        for one in requests:
-            if isinstance(one, Tensor):
-                if one.device.type == NAME:
-                    self.born(one.untyped_storage(), operator, shape_of(one))
-            elif isinstance(one, tuple):
-                size, is_taken = one
-                if is_taken:
-                    taken[size].append(self.take(size, operator, "temporaries"))
-                else:
-                    self.died(taken[size].pop())
+        for request in requests:
+            if isinstance(request, Tensor):
+                if is_on_gpu(request):
+                    self.add_storage(request.untyped_storage(), operator, describe_shape(request))
+            elif request and request > 0:
+                taken[request].append(self.take(request, operator, "temporaries"))
+            elif request:
+                self.give_back(taken[-request].pop())
 
-    def workspace(self, library: str, size: int) -> None:
-        """Each thread has handles of its own (ATen/cuda/detail/DeviceThreadHandles.h): the backward pass runs in another."""
-        if size and (key := (threading.get_ident(), library)) not in self.handles:
+    def take_workspace(self, library: str, size: int) -> None:
+        """Take a handle's workspace with the first use.
+
+        Each thread has handles of its own (ATen/cuda/detail/DeviceThreadHandles.h), and the backward pass
+        runs in another.
+        """
+        key = (threading.get_ident(), library)
+        if size and key not in self.handles:
             self.handles.add(key)
             self.take(size, library, "workspaces")
 
-    def workspace_lt(self) -> None:
-        if self.card.keeps_lt_workspace:
-            self.workspace("cuBLASLt", self.card.blas_lt_workspace)
+    def take_lt_workspace(self) -> None:
+        """Take cuBLASLt's workspace, for the handle or for one matmul."""
+        size = self.gpu.blas_lt_workspace
+        if self.gpu.caches_lt_workspace:
+            self.take_workspace("cuBLASLt", size)
         else:
-            self.died(self.take(self.card.blas_lt_workspace, "cuBLASLt", "temporaries"))
+            self.give_back(self.take(size, "cuBLASLt", "temporaries"))
 
     def may_overwrite(self, first: Tensor, second: Tensor, out: Tensor) -> bool:
-        """Where two gradients meet, autograd writes their sum over the first if nothing else holds it, as its base holds a view
-        (`can_accumulate_inplace` in torch/csrc/autograd/input_buffer.cpp). It never does so to tensors that a mode follows, as
-        here: they are added, and the first dies at once. So a sum that no line of a program asks for gets no block until it is
-        seen what happens next."""
-        whole = {t.untyped_storage().nbytes() for t in (first, second, out) if isinstance(t, Tensor)}
-        owner = self.known.get(first.untyped_storage()._cdata) if isinstance(second, Tensor) else None
-        if owner is None or first._is_view() or whole != {first.numel() * first.element_size()} or line_of(sys._getframe(1)):
+        """Return whether a sum of two gradients may be written over the first, and put it off.
+
+        Where two gradients meet, autograd writes their sum over the first if nothing else holds it, as its
+        base holds a view (`can_accumulate_inplace` in torch/csrc/autograd/input_buffer.cpp). It never does
+        so to tensors that a mode follows, as here: they are added, and the first dies at once. So a sum
+        that no line of a program asks for gets no block until what happens next shows which of both it is.
+        """
+        if not isinstance(second, Tensor) or first._is_view():
             return False
-        self.settle()
-        self.sum = out.untyped_storage(), owner
+        owner = self.alive.get(first.untyped_storage()._cdata)
+        dense = first.numel() * first.element_size()
+        same_size = all(tensor.untyped_storage().nbytes() == dense for tensor in (first, second, out))
+        if owner is None or not same_size or find_line(sys._getframe(1)):
+            return False
+        self.settle_sum()
+        self.pending_sum = out.untyped_storage(), owner
         return True
 
-    def settle(self, dead: Life | None = None) -> bool:
-        """Whether a sum took the place of what is dead; else it has a block of its own from now on."""
-        if self.sum is None:
+    def settle_sum(self, dead: Life | None = None) -> bool:
+        """Return whether the pending sum takes the place of what is dead; else give it a block of its own."""
+        if self.pending_sum is None:
             return False
-        (storage, owner), self.sum = self.sum, None
+        storage, owner = self.pending_sum
+        self.pending_sum = None
         if owner is not dead:
-            self.born(storage, "add", owner.shape)
+            self.add_storage(storage, "add", owner.shape)
             return False
-        self.known[storage._cdata] = owner
-        weakref.finalize(storage, self.forget, storage._cdata, owner).atexit = False
+        self.attach(storage, owner)
         return True
 
-    def born(self, storage: torch.UntypedStorage, operator: str, shape: str) -> None:
-        key, size = storage._cdata, storage.nbytes()
-        if key in self.known or not size:
+    def attach(self, storage: torch.UntypedStorage, life: Life) -> None:
+        """Let a storage hold the block until it dies."""
+        self.alive[storage._cdata] = life
+        weakref.finalize(storage, self.forget, storage._cdata, life).atexit = False
+
+    def add_storage(self, storage: torch.UntypedStorage, operator: str, shape: str) -> None:
+        """Give a storage a block, unless it has one or is empty."""
+        if storage._cdata in self.alive or not storage.nbytes():
             return
-        life = self.known[key] = self.take(size, operator)
+        life = self.take(storage.nbytes(), operator)
         life.shape = shape
-        weakref.finalize(storage, self.forget, key, life).atexit = False
+        self.attach(storage, life)
 
     def take(self, size: int, operator: str, kind: str = "") -> Life:
-        self.settle()
-        line = line_of(sys._getframe(1))
+        """Take a block of so many bytes."""
+        self.settle_sum()
+        line = find_line(sys._getframe(1))
         self.labels[len(self.allocator.trace)] = f"{operator} {line}".strip()
-        phase = self.phase if threading.get_ident() == self.home else "backward"
+        phase = self.phase if threading.get_ident() == self.main_thread else "backward"
         block = self.malloc(size)
-        life = Life(len(self.lives), size, operator, phase, block, block.size, len(self.allocator.trace), kind=kind, line=line)
+        born = len(self.allocator.trace)
+        life = Life(len(self.lives), size, operator, phase, block, block.size, born, kind=kind, line=line)
         self.lives.append(life)
         return life
 
     def malloc(self, size: int) -> Block:
-        """Where the card has no room the step goes on without a limit, and `refused` says so: what is raised in autograd's own
-        threads ends the process."""
+        """Return a block; where the GPU has no memory go on without a limit, and remember it in `refused`.
+
+        What is raised in autograd's own threads ends the process.
+        """
         try:
             return self.allocator.malloc(size)
         except OutOfMemory as error:
@@ -186,53 +215,59 @@ class Watch(TorchDispatchMode):
             return self.allocator.malloc(size)
 
     def forget(self, key: int, life: Life) -> None:
-        if self.known.get(key) is life:
-            del self.known[key]
-        if not self.settle(dead=life):
-            self.died(life)
+        """Follow the death of a storage."""
+        if self.alive.get(key) is life:
+            del self.alive[key]
+        if not self.settle_sum(dead=life):
+            self.give_back(life)
 
-    def died(self, life: Life) -> None:
+    def give_back(self, life: Life) -> None:
+        """Give a block back."""
         life.died = len(self.allocator.trace)
         self.allocator.free(life.block)
 
     def mark(self, tensors: Iterable[Any], kind: str) -> None:
-        """What these tensors hold on the device is of this kind, unless it has one."""
-        for tensor in tensors:
-            if isinstance(tensor, Tensor) and tensor.device.type == NAME:
-                for part in _parts(tensor):
-                    life = self.known.get(part.untyped_storage()._cdata)
-                    if life and not life.kind:
-                        life.kind = kind
+        """Say of what kind the storages of these tensors are, unless they have one."""
+        for tensor in filter(is_on_gpu, tensors):
+            for part in plain_parts(tensor):
+                life = self.alive.get(part.untyped_storage()._cdata)
+                if life and not life.kind:
+                    life.kind = kind
 
 
-def shape_of(tensor: Tensor) -> str:
+def describe_shape(tensor: Tensor) -> str:
+    """Return such as float32[64, 16]."""
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
-def line_of(frame: FrameType | None) -> str:
-    """The innermost line that is not PyTorch's, Python's or the simulation's, with the last two parts of its file."""
+def find_line(frame: FrameType | None) -> str:
+    """Return the innermost line that is not in OTHERS, with the last two parts of its file; empty if there is none."""
     while frame:
-        if not (file := frame.f_code.co_filename).startswith(OTHERS):
+        file = frame.f_code.co_filename
+        if not file.startswith(OTHERS):
             return f"{'/'.join(file.split('/')[-2:])}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
 
 
-def _parts(tensor: Tensor) -> Iterator[Tensor]:
-    """The plain tensors of which a wrapper consists."""
+def plain_parts(tensor: Tensor) -> Iterator[Tensor]:
+    """Yield the plain tensors of which a wrapper consists."""
     if hasattr(tensor, "__tensor_flatten__") and type(tensor).__name__ != "FakeTensor":
         names, _ = tensor.__tensor_flatten__()
         for name in names:
-            yield from _parts(getattr(tensor, name))
+            yield from plain_parts(getattr(tensor, name))
     else:
         yield tensor
 
 
-def number(tensor: Tensor) -> Any:
-    """What a program reads of a tensor without numbers: of a counter on the host 1, of a float on the device 0, so that no
-    gradient is found infinite (GradScaler), of a truth value True."""
+def invent_number(tensor: Tensor) -> bool | int | float:
+    """Return what a program reads of a fake tensor.
+
+    Of a counter on the host 1; of a float on the device 0, so that no gradient is found infinite
+    (GradScaler); of a truth value True.
+    """
     if tensor.dtype == torch.bool:
         return True
     if not tensor.is_floating_point():
         return 1
-    return 0.0 if tensor.device.type == NAME else 1.0
+    return 0.0 if is_on_gpu(tensor) else 1.0

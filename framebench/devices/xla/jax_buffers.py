@@ -1,60 +1,98 @@
-"""What the memory that a compiled program reserves is for, by the line of the source that asks for it: from the texts that XLA
-dumps. Buffers that are never alive together lie in one place, which is told by the largest of them."""
+"""What the memory that a compiled program reserves is for, by the line of the source that asks for it.
+
+Read from the texts that XLA dumps. Buffers that are never alive together lie in one place, for which the
+largest of them stands.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from framebench.adapters.jax.hlo import Buffer, Instruction, assignment, instructions
 from framebench.devices.xla.sources import Sources
 
-MOST = 12  # lines
-ENDS = ("", "-buffer-assignment")  # of the files' names
+MOST_ROWS = 12
+
+
+class Placed(NamedTuple):
+    """A buffer, and which part of which instruction's result it holds."""
+
+    instruction: str
+    index: str
+    buffer: Buffer
+
+
+def parts_of(memory: Any) -> dict[str, int]:
+    """Return the bytes of a plan's parts, of what `memory_analysis` of a compiled program returns."""
+    return {
+        "arguments": memory.argument_size_in_bytes,
+        "outputs": memory.output_size_in_bytes,
+        "temporaries": memory.temp_size_in_bytes,
+        "aliased": memory.alias_size_in_bytes,
+    }
 
 
 def largest(folder: Path) -> list[dict[str, Any]]:
-    """Bytes, line, shape and how many places, most bytes first; none if XLA dumped nothing."""
-    texts = [next(folder.glob(f"*after_optimizations{end}.txt"), None) for end in ENDS]
-    if not all(texts):
+    """Return fields of `planned.Buffer`, most bytes first; nothing if XLA dumped nothing into the folder."""
+    program = next(folder.glob("*after_optimizations.txt"), None)
+    plan = next(folder.glob("*after_optimizations-buffer-assignment.txt"), None)
+    if program is None or plan is None:
         return []
-    hlo, plan = (path.read_text() for path in texts if path)
-    computations, _ = instructions(hlo)
-    made = {i.name: i for computation in computations.values() for i in computation}
-    sources, groups = Sources(hlo, computations), defaultdict[tuple[str, str], list[int]](list)
-    arguments = {name for name, instruction in made.items() if instruction.opcode == "parameter"}
-    for name, index, buffer in disjoint(assignment(plan, loops=True)[0], arguments):
-        if instruction := made.get(name):
-            groups[asked_by(instruction, sources), _shape(instruction, index)].append(buffer.size)
-    rows = [{"bytes": sum(s), "line": line, "shape": shape, "count": len(s)} for (line, shape), s in groups.items()]
-    return sorted(rows, key=lambda row: -int(str(row["bytes"])))[:MOST]
+    text = program.read_text()
+    computations, _ = instructions(text)
+    by_name = {instruction.name: instruction for computation in computations.values() for instruction in computation}
+    arguments = {name for name, instruction in by_name.items() if instruction.opcode == "parameter"}
+    sources = Sources(text, computations)
+    buffers, _ = assignment(plan.read_text(), loops=True)
+    groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for placed in choose_disjoint(buffers, arguments):
+        instruction = by_name.get(placed.instruction)
+        if instruction:
+            line = find_source(instruction, sources)
+            groups[line, find_shape(instruction, placed.index)].append(placed.buffer.size)
+    rows = []
+    for (line, shape), sizes in groups.items():
+        rows.append({"bytes": sum(sizes), "line": line, "shape": shape, "count": len(sizes)})
+    rows.sort(key=lambda row: -int(str(row["bytes"])))
+    return rows[:MOST_ROWS]
 
 
-def disjoint(buffers: dict[str, dict[str, Buffer]], arguments: set[str]) -> list[tuple[str, str, Buffer]]:
-    """The largest of those that lie in one place, an argument before what is written over it: together they are no more than
-    what is reserved."""
-    every = [(name, index, b) for name, positions in buffers.items() for index, b in positions.items()]
-    taken: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by allocation
-    kept = []
-    for name, index, buffer in sorted(every, key=lambda one: (-one[2].size, one[0] not in arguments)):
-        (allocation, start), end = buffer.place, buffer.place[1] + buffer.size
-        if all(end <= begin or start >= until for begin, until in taken[allocation]):
+def choose_disjoint(buffers: dict[str, dict[str, Buffer]], arguments: set[str]) -> list[Placed]:
+    """Return the largest of those that lie in one place, an argument before what is written over it.
+
+    Together they are no more than what is reserved.
+    """
+    candidates = []
+    for name, positions in buffers.items():
+        candidates += [Placed(name, index, buffer) for index, buffer in positions.items()]
+    candidates.sort(key=lambda placed: (-placed.buffer.size, placed.instruction not in arguments))
+    taken: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # ranges by allocation
+    chosen = []
+    for placed in candidates:
+        allocation, start = placed.buffer.place
+        end = start + placed.buffer.size
+        if all(end <= other_start or start >= other_end for other_start, other_end in taken[allocation]):
             taken[allocation].append((start, end))
-            kept.append((name, index, buffer))
-    return kept
+            chosen.append(placed)
+    return chosen
 
 
-def asked_by(instruction: Instruction, sources: Sources) -> str:
-    """A line of ours; of an argument the tree that it is from; else what the compiler calls it."""
-    if instruction.opcode == "parameter" and (tree := re.match(r"\w+", instruction.op_name)):
-        return f"argument {tree[0]}"
+def find_source(instruction: Instruction, sources: Sources) -> str:
+    """Return a line of ours; of an argument the tree that it is from; else what the compiler calls it."""
+    if instruction.opcode == "parameter":
+        tree = re.match(r"\w+", instruction.op_name)
+        if tree:
+            return f"argument {tree[0]}"
     return sources.line(instruction) or instruction.op_name or f"(compiler) {instruction.opcode}"
 
 
-def _shape(instruction: Instruction, index: str) -> str:
-    """Of the part of a tuple that is meant; arguments are of many shapes."""
+def find_shape(instruction: Instruction, index: str) -> str:
+    """Return the shape of the part of a tuple at an index; nothing of arguments, which are of many shapes."""
     shapes = re.findall(r"\w+\[[\d,]*\]", instruction.result)
     place = int(index.partition(",")[0] or 0)
-    return "" if instruction.opcode == "parameter" or place >= len(shapes) else shapes[place]
+    if instruction.opcode == "parameter" or place >= len(shapes):
+        return ""
+    return str(shapes[place])

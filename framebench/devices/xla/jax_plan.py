@@ -1,182 +1,182 @@
-"""What XLA's executable of a case reserves on a device that is not here:
-`python -m framebench.devices.xla.jax_plan CASE DEVICE`, in an environment with XLA's compiler for it.
+"""Plan what XLA's executable of a case reserves on a device that is not here.
 
-The adapter's own step is lowered from shapes alone and compiled ahead of time: the plan is that of the very program which the
-device would run. Prints one JSON object last: the fields of `Planned` that it knows.
+    python -m framebench.devices.xla.jax_plan CASE DEVICE
+
+It runs in an environment with XLA's compiler for the device. The adapter's own step is lowered from shapes
+alone and compiled ahead of time: the plan is that of the very program which the device would run. The last
+line that is printed is a JSON object with fields of `planned.Planned`.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import jax
 from jax.errors import JaxRuntimeError
 
 from framebench.adapters.jax.shaped import ShapedAdapter
 from framebench.devices.catalog import Device, find
 from framebench.devices.xla import jax_buffers, jax_target
+from framebench.devices.xla.jax_output import copy_stderr, print_only
 from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case
 
 SCENARIOS = ("train", "eval", "finetune")
+SETS_THE_ALLOCATOR = "it sets the allocator, of which a plan knows nothing: the plan is that of the strategy's baseline"
 UNPLANNED = {  # by a strategy's switch: why a plan cannot tell
     "no_jit": "the step runs operation by operation under jax.disable_jit: there is no program to plan",
     "after_training": "what is left of the training that ran before is seen by running it",
     "sdpa": "cuDNN itself says which of its kernels attention gets, and is not installed",
     "autotune_off": "XLA tunes convolutions by running them: without the device there is no plan with tuning to compare with",
-} | dict.fromkeys(
-    ("pool_off", "malloc_async", "memory_fraction", "preallocate"),
-    "it sets the allocator, of which a plan knows nothing: the plan is that of the strategy's baseline",
-)  # fmt: skip
-MEMORY = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
-SINGLE = re.compile(r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\)")
-LACKING = re.compile(r"UNIMPLEMENTED: (.*)")
+    "pool_off": SETS_THE_ALLOCATOR,
+    "malloc_async": SETS_THE_ALLOCATOR,
+    "memory_fraction": SETS_THE_ALLOCATOR,
+    "preallocate": SETS_THE_ALLOCATOR,
+}
+OVER_HBM = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-TIGHT = re.compile(
+ONE_BUFFER = re.compile(r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\)")
+UNIMPLEMENTED = re.compile(r"UNIMPLEMENTED: (.*)")
+OVER_AIM = re.compile(
     r"Can't reduce memory use below \S+ \((\d+) bytes\) by rematerialization; only reduced to \S+ \((\d+) bytes\)"
 )
-GPU = (
-    "workspaces of convolutions and of matrix products, which XLA chooses by running them on the card",
-    "the allocator's rounding",
-    "the CUDA context and the kernels that are loaded, which lie beside JAX's pool",
-)
-TPU = ("what the TPU's runtime keeps for itself",)
-POOL = 0.75  # of a card's memory is what JAX takes for its pool, unless told otherwise
+RECOMPUTED = re.compile(r"^\s+(?:ROOT )?%(\S*\.remat\S*) = ", re.M)
+NOT_HELD = {
+    "gpu": (
+        "workspaces of convolutions and of matrix products, which XLA chooses by running them on the card",
+        "the allocator's rounding",
+        "the CUDA context and the kernels that are loaded, which lie beside JAX's pool",
+    ),
+    "tpu": ("what the TPU's runtime keeps for itself",),
+}
+COMPILERS = {"gpu": ("jax-cuda13-plugin", "jax-cuda12-plugin"), "tpu": ("libtpu",)}
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", *COMPILERS["gpu"], *COMPILERS["tpu"])
+POOL = 0.75  # of a GPU's memory is what JAX takes for its pool by default
 
 
-def obstacle(case: Case) -> str | None:
-    """Why there is no plan of this case, if there is none."""
+def find_obstacle(case: Case) -> str | None:
+    """Return why there is no plan of this case; None if there is one."""
     if case.scenario not in SCENARIOS:
         return f"plans are made of {', '.join(SCENARIOS)}, not of {case.scenario}"
-    if any(part.how.startswith("sharded") and part.options.get("processes") for part in case.parts):
-        return "over processes the program is that of the same strategy in one process"
-    return next((UNPLANNED[part.how] for part in case.parts if part.how in UNPLANNED), None)
+    for part in case.parts:
+        if part.how.startswith("sharded") and part.options.get("processes"):
+            return "over processes the program is that of the same strategy in one process"
+    for part in case.parts:
+        if part.how in UNPLANNED:
+            return UNPLANNED[part.how]
+    return None
 
 
 def plan(case: Case, device: Device) -> dict[str, Any]:
-    """Raises nothing that XLA says of memory."""
-    if why := obstacle(case):
-        return {"outcome": "not planned", "reason": why}
+    """Return fields of `planned.Planned`. What XLA says of memory is an answer, not an exception."""
+    obstacle = find_obstacle(case)
+    if obstacle:
+        return do_not_plan(obstacle)
     try:
         adapter = ShapedAdapter(case, jax_target.devices(device, case.ranks))
         adapter.build()
     except IncompatibleStrategies as error:
-        return {"outcome": "not planned", "reason": str(error)}
-    with tempfile.TemporaryDirectory() as folder, said() as errors:
-        options = dict(adapter.recipe.compiler_options)
+        return do_not_plan(str(error))
+    options = dict(adapter.recipe.compiler_options)
+    with tempfile.TemporaryDirectory() as folder, copy_stderr() as errors:
         adapter.program.options = options | {"xla_dump_to": folder}
         try:
             adapter.compile()
         except JaxRuntimeError as error:
-            return refused(str(error))
+            return explain_error(str(error))
         buffers = jax_buffers.largest(Path(folder))
-    told = planned(adapter, device, errors[0], buffers, options)
-    if "host" not in told["parts"] and any(part.how in ("offload", "optimizer_offload") for part in case.parts):
-        return {"outcome": "not planned", "reason": "the plan has nothing in the host's memory: the strategy is not in it"}
-    return told
-
-
-def refused(error: str) -> dict[str, Any]:
-    """That it does not fit is an answer; anything else is a failure."""
-    if found := MEMORY.search(error):
-        needs = int(float(found[1]) * UNITS[found[2]])
-        of = f"needs {needs / 2**30:,.2f} GiB at compile time, of {float(found[3]) * UNITS[found[4]] / 2**30:,.2f} GiB"
-        return {"outcome": "refused", "reason": of, "needs_bytes": needs}
-    if found := SINGLE.search(error):
-        needs, has = (int(size) for size in found.groups())
-        of = f"one buffer alone needs {needs / 2**30:,.2f} GiB at compile time, of {has / 2**30:,.2f} GiB"
-        return {"outcome": "refused", "reason": of, "needs_bytes": needs}
-    if "RESOURCE_EXHAUSTED" in error:
-        return {"outcome": "refused", "reason": f"XLA refuses for want of memory: {error.splitlines()[0][:300]}"}
-    if found := LACKING.search(error):
-        return {"outcome": "not planned", "reason": f"XLA cannot compile it for this device: {found[1].strip()}"}
-    return {"outcome": "failed", "reason": " ".join(error.split())[:400]}
-
-
-def planned(
-    adapter: ShapedAdapter, device: Device, errors: str, buffers: list[dict[str, Any]], options: dict[str, Any]
-) -> dict[str, Any]:
     (compiled,) = adapter.program.compiled.values()
-    m = compiled.memory_analysis()
-    parts = {
-        "arguments": m.argument_size_in_bytes, "outputs": m.output_size_in_bytes, "temporaries": m.temp_size_in_bytes,
-        "aliased": m.alias_size_in_bytes,
-    }  # fmt: skip
-    more = {"beside": adapter.beside(), "host": m.host_argument_size_in_bytes + m.host_temp_size_in_bytes}
-    peak = adapter.program.plan + more["beside"]
+    memory = compiled.memory_analysis()
+    beside = adapter.beside()
+    in_host = memory.host_argument_size_in_bytes + memory.host_temp_size_in_bytes
+    if not in_host and any(part.how in ("offload", "optimizer_offload") for part in case.parts):
+        return do_not_plan("the plan has nothing in the host's memory: the strategy is not in it")
+    parts = jax_buffers.parts_of(memory)
+    if beside:
+        parts["beside"] = beside
+    if in_host:
+        parts["host"] = in_host
+    peak = adapter.program.plan + beside
     return {
-        "outcome": "planned", "peak_bytes": peak, "parts": parts | {name: size for name, size in more.items() if size},
-        "largest": buffers, "not_held": GPU if device.kind == "gpu" else TPU, "flags": options,
-        "notes": notes(device, peak, errors, compiled.as_text()),
-        "compiler": compiler(device), "versions": versions(),
-    }  # fmt: skip
+        "outcome": "planned",
+        "peak_bytes": peak,
+        "parts": parts,
+        "largest": buffers,
+        "not_held": NOT_HELD[device.kind],
+        "flags": options,
+        "notes": write_notes(device, peak, errors[0], compiled.as_text()),
+        "compiler": ", ".join(f"{name} {release}" for name, release in read_versions(COMPILERS[device.kind]).items()),
+        "versions": read_versions(PACKAGES),
+    }
 
 
-def notes(device: Device, peak: int, errors: str, text: str) -> list[str]:
-    """What to know of this plan; whole sentences."""
-    sentences = []
-    if again := len(set(re.findall(r"^\s+(?:ROOT )?%(\S*\.remat\S*) = ", text, re.M))):
-        sentences.append(
-            f"XLA itself computes {again} values again to stay within the device's memory: for a larger one it plans otherwise."
+def do_not_plan(reason: str) -> dict[str, Any]:
+    """Return the answer where no plan can tell."""
+    return {"outcome": "not planned", "reason": reason}
+
+
+def explain_error(error: str) -> dict[str, Any]:
+    """Return what an error of XLA's means: that it does not fit is an answer, and most others are failures."""
+    over_hbm = OVER_HBM.search(error)
+    one_buffer = ONE_BUFFER.search(error)
+    if over_hbm:
+        needs = int(float(over_hbm[1]) * UNITS[over_hbm[2]])
+        memory = float(over_hbm[3]) * UNITS[over_hbm[4]]
+        subject = "needs"
+    elif one_buffer:
+        needs, memory = int(one_buffer[1]), int(one_buffer[2])
+        subject = "one buffer alone needs"
+    elif "RESOURCE_EXHAUSTED" in error:
+        return {"outcome": "refused", "reason": f"XLA refuses for want of memory: {error.splitlines()[0][:300]}"}
+    else:
+        unimplemented = UNIMPLEMENTED.search(error)
+        if unimplemented:
+            return do_not_plan(f"XLA cannot compile it for this device: {unimplemented[1].strip()}")
+        return {"outcome": "failed", "reason": " ".join(error.split())[:400]}
+    reason = f"{subject} {needs / 2**30:,.2f} GiB at compile time, of {memory / 2**30:,.2f} GiB"
+    return {"outcome": "refused", "reason": reason, "needs_bytes": needs}
+
+
+def write_notes(device: Device, peak: int, errors: str, program: str) -> list[str]:
+    """Return what to know of this plan, in whole sentences.
+
+    Args:
+        device: The target device.
+        peak: Bytes of the plan.
+        errors: What XLA wrote to standard error.
+        program: The text of the compiled program.
+    """
+    notes = []
+    recomputed = len(set(RECOMPUTED.findall(program)))
+    if recomputed:
+        notes.append(
+            f"XLA itself computes {recomputed} values again to stay within the device's memory: for a larger one it plans "
+            "otherwise."
         )
-    if tight := TIGHT.search(errors):
-        sentences.append(f"XLA could not bring it down to the {int(tight[1]) / 2**20:,.1f} MiB that it aims at.")
+    over_aim = OVER_AIM.search(errors)
+    if over_aim:
+        notes.append(f"XLA could not bring it down to the {int(over_aim[1]) / 2**20:,.1f} MiB that it aims at.")
     if device.kind == "gpu" and POOL < peak / device.memory_bytes <= 1:
-        sentences.append(f"More than JAX's pool, {POOL:.0%} of the card by default: set XLA_PYTHON_CLIENT_MEM_FRACTION.")
-    return sentences
+        notes.append(f"More than JAX's pool, {POOL:.0%} of the card by default: set XLA_PYTHON_CLIENT_MEM_FRACTION.")
+    return notes
 
 
-@contextmanager
-def said() -> Iterator[list[str]]:
-    """What XLA writes to standard error meanwhile, as the only item of the list afterwards; passed on as well."""
-    heard: list[str] = []
-    with tempfile.TemporaryFile() as file:
-        before = os.dup(2)
-        os.dup2(file.fileno(), 2)
-        try:
-            yield heard
-        finally:
-            os.dup2(before, 2)
-            os.close(before)
-            file.seek(0)
-            heard.append(file.read().decode(errors="replace"))
-            sys.stderr.write(heard[0])
-
-
-def compiler(device: Device) -> str:
-    names = ("jax-cuda13-plugin", "jax-cuda12-plugin") if device.kind == "gpu" else ("libtpu",)
-    return ", ".join(f"{name} {v}" for name, v in installed(*names).items())
-
-
-def versions() -> dict[str, str]:
-    return installed("jax", "jaxlib", "flax", "optax", "numpy", "jax-cuda13-plugin", "jax-cuda12-plugin", "libtpu")
-
-
-def installed(*names: str) -> dict[str, str]:
-    """Those that are there."""
-    found = {}
-    for name in names:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+def read_versions(packages: Sequence[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    versions = {}
+    for name in packages:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_platforms", "cpu")
-    asked, target = sys.argv[1:]
-    case = Case.of(asked)
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints
-    print(json.dumps(plan(case, find(target))), file=out, flush=True)
-    os._exit(0)
+    with print_only() as answer:
+        case, device = Case.of(sys.argv[1]), find(sys.argv[2])
+        answer.update(plan(case, device))

@@ -9,27 +9,29 @@ from framebench.devices.catalog import Device
 
 CUDNN = (9, 12, 0)  # the least that the plug-in's release asks for
 CUDA = (13, 0)  # likewise
+SLICES = ((2, 2), (2, 4), (4, 4), (4, 8), (8, 8), (8, 16), (16, 16))  # chips of a TPU's slice
 
 
 def devices(device: Device, ranks: int) -> list[jax.Device]:
-    """As many as a case has ranks, side by side in one host. Raises what XLA raises."""
+    """Return as many devices as a case has ranks, in one host. Raises what XLA raises."""
     if device.kind == "tpu":
-        topology = topologies.get_topology_desc(platform="tpu", topology_name=slice_of(device, ranks))
+        topology = topologies.get_topology_desc(platform="tpu", topology_name=choose_slice(device, ranks))
     else:
-        topology = topologies.get_topology_desc(platform="cuda", target_config=text(device), topology=f"1x1x{ranks}")
+        config = describe_gpu(device)
+        topology = topologies.get_topology_desc(platform="cuda", target_config=config, topology=f"1x1x{ranks}")
     return list(topology.devices[:ranks])
 
 
-def slice_of(device: Device, ranks: int) -> str:
-    """The smallest slice with so many chips: of three axes where the device's has three."""
+def choose_slice(device: Device, ranks: int) -> str:
+    """Return the smallest slice with so many chips, such as v5e:2x4: of three axes where the device's has three."""
     kind, _, shape = device.topology.partition(":")
-    more = "x1" * (shape.count("x") - 1)
-    height, width = next(s for s in ((2, 2), (2, 4), (4, 4), (4, 8), (8, 8), (8, 16), (16, 16)) if s[0] * s[1] >= ranks)
-    return f"{kind}:{height}x{width}{more}"
+    third_axis = "x1" if shape.count("x") == 2 else ""
+    height, width = next((height, width) for height, width in SLICES if height * width >= ranks)
+    return f"{kind}:{height}x{width}{third_axis}"
 
 
-def text(device: Device) -> str:
-    """A GpuTargetConfigProto in text: what XLA asks a card for, as far as older releases know of it."""
+def describe_gpu(device: Device) -> str:
+    """Return a GpuTargetConfigProto in text: what XLA asks a GPU for, as far as older releases know of it."""
     major, minor = device.compute_capability
     return f"""gpu_device_info {{
   threads_per_block_limit: 1024

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from framebench.devices.catalog import find
-from framebench.devices.simulation.torch_card import Card
-from framebench.devices.simulation.torch_sums import of_columns, of_embedding
+from framebench.devices.simulation.torch_gpu import Gpu
+from framebench.devices.simulation.torch_sums import embedding_backward, sum_columns
 
 H200 = find("h200-141gb")
-CARD = Card((9, 0), cores=H200.cores, threads_per_core=H200.threads_per_core)
+GPU = Gpu((9, 0), cores=H200.cores, threads_per_core=H200.threads_per_core)
 MIB = 2**20
 
 
@@ -49,8 +49,8 @@ class Shaped:
 )
 def test_a_bias_s_gradient_has_the_card_s_workspace(columns: int, size: int) -> None:
     """8 x 1024 tokens, as in the history of the Transformer: twelve of each a step."""
-    assert list(of_columns((Shaped(8192, columns), [0]), CARD)) == [(size, True), (size, False)]
-    assert list(of_columns((Shaped(8, 1024, columns), [0, 1]), CARD)) == [(size, True), (size, False)]
+    assert sum_columns((Shaped(8192, columns), [0]), GPU) == [size, -size]
+    assert sum_columns((Shaped(8, 1024, columns), [0, 1]), GPU) == [size, -size]
 
 
 @pytest.mark.parametrize(
@@ -66,35 +66,32 @@ def test_a_bias_s_gradient_has_the_card_s_workspace(columns: int, size: int) -> 
     ],
 )
 def test_other_sums_have_no_workspace(args: tuple[Any, ...]) -> None:
-    assert sum(size for size, _ in of_columns(args, CARD)) == 0
+    assert not any(sum_columns(args, GPU))
 
 
 @pytest.mark.parametrize(("item", "kind", "times"), [(2, "real", 1), (8, "real", 2), (1, "whole", 2), (16, "complex", 4)])
 def test_a_partial_sum_is_as_wide_as_what_a_kernel_adds_up_in(item: int, kind: str, times: int) -> None:
     """Half precision in float32, float64 in itself, truth values in int64, complex128 in two of float64."""
-    single, other = (
-        next(of_columns((values, [0]), CARD))[0] for values in (Shaped(8192, 768), Shaped(8192, 768, item=item, kind=kind))
-    )
+    single, _ = sum_columns((Shaped(8192, 768), [0]), GPU)
+    other, _ = sum_columns((Shaped(8192, 768, item=item, kind=kind), [0]), GPU)
     assert other == times * single > 0
 
 
 def test_an_unknown_gpu_has_no_workspace() -> None:
-    assert sum(size for size, _ in of_columns((Shaped(8192, 768), [0]), Card((9, 0)))) == 0
+    assert not any(sum_columns((Shaped(8192, 768), [0]), Gpu((9, 0))))
 
 
 def test_embedding_gradients_take_the_workspace_of_a_gpu() -> None:
     """27,681,792 bytes for 8,192 tokens of 50,304 words, 72,088 for the offsets; all are given back."""
-    result = object()
-    events = list(of_embedding([result], (Shaped(8, 1024, 768), Shaped(8, 1024, item=8), 50304, -1, False)))
-    assert (27_681_792, True) in events
-    assert (72_088, True) in events
-    assert events.index((27_681_792, True)) > events.index(result)  # type: ignore[arg-type]
-    taken = [one[0] for one in events if one is not result and one[1]]  # type: ignore[index]
-    given = [one[0] for one in events if one is not result and not one[1]]  # type: ignore[index]
-    assert sorted(taken) == sorted(given)
+    arguments = (Shaped(8, 1024, 768), Shaped(8, 1024, item=8), 50304, -1, False)
+    requests = list(embedding_backward(["gradient"], arguments, GPU))
+    place = requests.index("gradient")
+    assert 27_681_792 in requests[place:]
+    assert 72_088 in requests[place:]
+    assert sum(requests[:place] + requests[place + 1 :]) == 0
 
 
 def test_few_indices_are_not_sorted() -> None:
     few = (Shaped(3, 1024, 768), Shaped(3, 1024, item=8), 50304)
-    assert of_embedding(["gradient"], (*few, -1, False)) == ["gradient"]
-    assert len(list(of_embedding(["gradient"], (*few, 0, False)))) > 1, "with a padding index they are"
+    assert list(embedding_backward(["gradient"], (*few, -1, False), GPU)) == ["gradient"]
+    assert len(list(embedding_backward(["gradient"], (*few, 0, False), GPU))) > 1, "with a padding index they are"

@@ -1,4 +1,4 @@
-"""What `torch_other` tells of a case on a device where PyTorch says that it is each of these releases. Printed as JSON."""
+"""What `torch_plan` tells of a case on a device where PyTorch says that it is each of these releases. Printed as JSON."""
 
 import json
 import sys
@@ -6,12 +6,12 @@ import sys
 import torch
 
 from framebench.devices.catalog import find
-from framebench.devices.releases import torch_other
+from framebench.devices.simulation import torch_plan
 from framebench.suite.case import Case
 
 result = {}
 case, device, *releases = sys.argv[1:]
 for release in releases:
     torch.__version__ = release
-    result[release] = torch_other.plan(Case.of(case), find(device))
+    result[release] = torch_plan.plan(Case.of(case), find(device))
 print(json.dumps(result))

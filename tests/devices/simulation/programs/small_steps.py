@@ -21,8 +21,8 @@ from torch.utils.checkpoint import checkpoint
 from framebench.devices.catalog import find
 from framebench.devices.simulation import torch_attention
 from framebench.devices.simulation.blocks import OutOfMemory, Settings
-from framebench.devices.simulation.torch_card import Card
 from framebench.devices.simulation.torch_device import replaced
+from framebench.devices.simulation.torch_gpu import Gpu
 from framebench.devices.simulation.torch_simulate import Simulation, simulate
 from framebench.devices.simulation.torch_watch import Watch
 
@@ -137,7 +137,7 @@ def attention_hopper() -> Any:
 @found
 def attention_wrong() -> Any:
     """As if the kernel of a CPU had been taken."""
-    with replaced(torch_attention, "kernel", lambda call, card: "math"):
+    with replaced(torch_attention, "choose_kernel", lambda call, gpu: "math"):
         return result(simulate(attention(torch.float32), A100))
 
 
@@ -394,7 +394,7 @@ def kernels() -> Any:
         tensors += [torch.empty(2, 4, 128, width, dtype=dtype, device="meta", requires_grad=grad) for _ in range(2)]
         bias = torch.empty(128, 128, dtype=dtype, device="meta") if mask else None
         options = {"dropout": 0.0, "causal": False, "grouped": heads != 4} | more
-        return torch_attention.kernel(torch_attention.Call(*tensors, bias, **options), Card(capability, release))
+        return torch_attention.choose_kernel(torch_attention.Call(*tensors, bias, **options), Gpu(capability, release))
 
     half, bfloat, single, double = torch.float16, torch.bfloat16, torch.float32, torch.float64
     return {

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from framebench.devices.xla.jax_plan import refused
+from framebench.devices.xla.jax_plan import explain_error
 
 if __name__ == "__main__":
-    print(json.dumps([refused(error) for error in sys.argv[1:]]))
+    print(json.dumps([explain_error(error) for error in sys.argv[1:]]))

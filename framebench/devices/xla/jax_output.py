@@ -1,0 +1,50 @@
+"""Standard output of a planner, which has its answer alone, and standard error, which is read meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+
+from framebench.devices.xla.jax_older import help_jax
+
+
+@contextmanager
+def print_only() -> Iterator[dict[str, Any]]:
+    """Print the dictionary that the block fills as JSON, and nothing else; then end the process.
+
+    JAX runs on the CPU in here, helped where its release needs it: `flags` of the answer has those that
+    are set for it.
+    """
+    jax.config.update("jax_platforms", "cpu")
+    flags = help_jax()
+    stdout = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a library prints
+    answer: dict[str, Any] = {}
+    yield answer
+    answer["flags"] = answer.get("flags", {}) | flags
+    print(json.dumps(answer), file=stdout, flush=True)
+    os._exit(0)  # threads of the compiler's would go on
+
+
+@contextmanager
+def copy_stderr() -> Iterator[list[str]]:
+    """Copy what is written to standard error meanwhile into the list, as its only item after the block."""
+    copied: list[str] = []
+    with tempfile.TemporaryFile() as file:
+        stderr = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield copied
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            file.seek(0)
+            copied.append(file.read().decode(errors="replace"))
+            sys.stderr.write(copied[0])
