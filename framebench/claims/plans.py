@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from framebench.claims.rule import Effect
-from framebench.devices.fit.kept import kept_plans
+from framebench.devices.fit.fitting import read_cached
 from framebench.devices.plans.planned import Planned
 
 Quantity = Literal["peak", "added", "kept"]
@@ -37,7 +37,7 @@ class Plan:
 
 def kept(results: Path) -> dict[str, Plan]:
     """Return the published plans for the card, by case."""
-    return {case: _plan(planned, path, error) for case, (planned, path, error) in kept_plans(results, CARD).items()}
+    return {case: _plan(*cached) for case, cached in read_cached(results, CARD).items()}
 
 
 def _plan(planned: Planned, file: Path, error: float) -> Plan:

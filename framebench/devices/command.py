@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from framebench.cli.shared import BUDGET, AsJson, Results, app, fail, out
-from framebench.devices.catalog import DEVICES
+from framebench.devices.catalog import BY_NAME, DEVICES
 from framebench.engine import runner
 
 
@@ -20,20 +20,22 @@ def devices(
     as_json: AsJson = False,
 ) -> None:
     """List the devices that `--device` takes, and how many predictions are kept for each. No such device is needed."""
-    named = [device for device in DEVICES if name.lower() in f"{device.name} {device.title}".lower()]
-    if not named:
-        fail(f"no device has {name!r} in its name; devices: {', '.join(device.name for device in DEVICES)}", 2)
+    matching = [device for device in DEVICES if name.lower() in f"{device.name} {device.title}".lower()]
+    if not matching:
+        fail(f"no device has {name!r} in its name; devices: {', '.join(BY_NAME)}", 2)
     if as_json:
-        typer.echo(json.dumps([dataclasses.asdict(device) for device in named], indent=1))
+        typer.echo(json.dumps([dataclasses.asdict(device) for device in matching], indent=1))
         return
     from framebench.devices.plans.store import every, own
     from framebench.devices.tables import table
-    from framebench.devices.tables.kept import kept
 
-    table.catalog(named).terminal(out)
+    table.catalog(matching).terminal(out)
     if name:
         return
-    if answers := kept(list(every(results))):
-        answers.terminal(out)
-    if own(results) != results and (answers := kept(list(every(own(results))), "Predictions of your own")):
-        answers.terminal(out)
+    folders = {"Predictions kept": results}
+    if own(results) != results:
+        folders["Predictions of your own"] = own(results)
+    for title, folder in folders.items():
+        cached = table.count_cached(every(folder), title)
+        if cached:
+            cached.terminal(out)

@@ -12,24 +12,29 @@ from framebench.devices.plans.store import every
 from framebench.devices.releases import reported
 from framebench.devices.releases.table import of_releases
 from framebench.devices.tables import batches, frame, strategies, table
-from framebench.devices.tables.kept import kept
 
 
 def of_device(device: Device, results: Path) -> list[Comparison]:
-    """What is kept of one: strategies, largest batches, and releases."""
+    """Return what is cached for a device: strategies, largest batches, and releases."""
     predictions = list(every(results))
-    by_strategy = strategies.tables(predictions, device)
-    releases = [*of_releases(predictions, device), *reported.tables(results, device.name)]
-    return [*by_strategy, *batches.tables(predictions, device, ALLOWED), *releases]
+    return [
+        *strategies.tables(predictions, device),
+        *batches.tables(predictions, device, ALLOWED),
+        *of_releases(predictions, device),
+        *reported.tables(results, device.name),
+    ]
 
 
 def of_named(name: str, results: Path) -> list[Comparison]:
-    """The same by the device's name, for `report --device`, and of which sources it is. Raises UnknownDevice."""
+    """Return the same by the device's name, and how much is cached, for `report --device`. Raises UnknownDevice."""
     device = find(name)
-    answers = kept([p for p in every(results) if p.device == device.name])
-    return [*of_device(device, results), *([answers] if answers else [])]
+    cached = table.count_cached(planned for planned in every(results) if planned.device == device.name)
+    return of_device(device, results) + ([cached] if cached else [])
 
 
 def documents(results: Results) -> list[Comparison]:
-    of_each = [made for device in DEVICES for made in of_device(device, results.root)]
-    return [table.catalog(), frame.columns(), *of_each]
+    """Return all tables."""
+    tables = [table.catalog(), frame.columns()]
+    for device in DEVICES:
+        tables += of_device(device, results.root)
+    return tables

@@ -1,4 +1,4 @@
-"""What strategies are predicted to need, drawn: bars by strategy, one device a panel."""
+"""What strategies are predicted to need, drawn: bars by strategy, one device a panel; and releases of JAX by their plans."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+from packaging.version import Version
 
 from framebench.analysis import rows
 from framebench.analysis.comparison import MIB
@@ -16,86 +18,141 @@ from framebench.analysis.figures import Asked, page
 from framebench.analysis.results import Results
 from framebench.devices.catalog import find
 from framebench.devices.plans.planned import code_of
-from framebench.devices.releases.figure import plans
 from framebench.devices.tables import frame
 from framebench.suite.case import Case
 
 ROW_IN = 0.26  # height of a strategy's two bars in inches
 WORTH = 0.05  # a change that is drawn
 SHOWN = ("h100-80gb", "a100-40gb")
-FEWEST = 3
+FEWEST_STRATEGIES = 3
+FEWEST_RELEASES = 3
 NAMES = {"torch": "PyTorch: most in use", "jax": "JAX: XLA's plan"}
 NOTE = (
     "Predicted, not measured: a simulated step of PyTorch, and XLA's plan of JAX's. They count different things: compare bars "
     "of one colour. Without a bar there is no prediction. Left out: combinations, other mathematics, and strategies within 5 % "
     "of the baseline in both frameworks."
 )
+RELEASES_NOTE = (
+    "Planned by each release's own compiler, not measured. 100 %: the oldest release drawn that has a plan of the case."
+)
 
 
 @page.styled
 def savings(df: pd.DataFrame) -> Figure | None:
-    """`df`: one workload, scenario and size at one batch, as `framebench.planned()` has them. None with too few strategies."""
-    drawn = worth_drawing(df)
-    if drawn["strategy"].nunique() < FEWEST:
+    """Draw what strategies need; return None with too few of them.
+
+    Args:
+        df: One workload, scenario and size at one batch, as `framebench.planned()` has them.
+    """
+    drawn = select_strategies(df)
+    if drawn["strategy"].nunique() < FEWEST_STRATEGIES:
         return None
     order = drawn.groupby("strategy")["used_bytes"].min().sort_values(ascending=False).index
     devices = [name for name in SHOWN if name in set(drawn["device"])]
     size = (3.6 * len(devices) + 1.2, 1.0 + ROW_IN * len(order))
     figure, panels = plt.subplots(1, len(devices), figsize=size, sharey=True, sharex=True, squeeze=False)
     for axes, device in zip(panels[0], devices):
-        _panel(axes, drawn[drawn["device"] == device], list(order), device, legend=device == devices[-1])
+        draw_panel(axes, drawn[drawn["device"] == device], list(order), device, legend=device == devices[-1])
     figure.tight_layout()
-    return page.explained(figure, title(drawn), [NOTE, footer(drawn)])
+    versions = drawn.groupby("framework", sort=False)["framework_version"].first()
+    releases = ", ".join(f"{name} {version}" for name, version in versions.items())
+    footer = f"{releases}. {code_of(drawn['commit'].dropna())}"
+    return page.explained(figure, write_title(drawn[drawn["device"] == devices[0]]), [NOTE, footer])
 
 
-def worth_drawing(df: pd.DataFrame) -> pd.DataFrame:
-    """Single strategies of the same model that change a peak somewhere, and the baseline; of what was refused what it needs."""
+def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
+    """Return the baseline, and single strategies of the same mathematics that change a peak somewhere.
+
+    Of what was refused `used_bytes` are what it needs.
+    """
     needed = df["used_bytes"].fillna(df["needs_bytes"])
-    single = pd.Series([*map(_alone, map(Case.of, df["case"]))], df.index, bool)
-    known = df.assign(used_bytes=needed)[needed.notna() & single]
+    single = []
+    for case_id in df["case"]:
+        case = Case.of(case_id)
+        single.append("+" not in case.strategy and case.same_mathematics)
+    known = df.assign(used_bytes=needed)[needed.notna() & pd.Series(single, df.index, dtype=bool)]
     changed = known.loc[(known["ratio"] - 1).abs() > WORTH, "strategy"]
     return known[known["strategy"].isin(changed) | known["baseline"]]
 
 
-def _alone(case: Case) -> bool:
-    """No combination, and what the baseline computes."""
-    return "+" not in case.strategy and case.same_mathematics
-
-
-def _panel(axes: Axes, drawn: pd.DataFrame, order: list[str], device: str, legend: bool) -> None:
-    named = drawn.assign(MiB=drawn["used_bytes"] / MIB, told=drawn["framework"].map(NAMES))
+def draw_panel(axes: Axes, drawn: pd.DataFrame, order: list[str], device: str, legend: bool) -> None:
+    """Draw the bars of one device, and a line at its memory if a bar passes it."""
+    target = find(device)
     colours = {name: page.COLOURS[framework] for framework, name in NAMES.items()}
     sns.barplot(
-        named, y="strategy", x="MiB", hue="told", order=order, hue_order=list(colours), palette=colours, saturation=1,
-        errorbar=None, ax=axes, legend=legend,
-    )  # fmt: skip
-    if made := axes.get_legend():
-        made.set_title("")
-    card = find(device)
-    axes.set(title=f"{card.title}: {card.memory_bytes / MIB:,.0f} MiB", ylabel="", xlabel="MiB")
+        drawn.assign(MiB=drawn["used_bytes"] / MIB, column=drawn["framework"].map(NAMES)),
+        y="strategy",
+        x="MiB",
+        hue="column",
+        order=order,
+        hue_order=list(colours),
+        palette=colours,
+        saturation=1,
+        errorbar=None,
+        ax=axes,
+        legend=legend,
+    )
+    shown_legend = axes.get_legend()
+    if shown_legend:
+        shown_legend.set_title("")
+    axes.set(title=f"{target.title}: {target.memory_bytes / MIB:,.0f} MiB", ylabel="", xlabel="MiB")
     axes.xaxis.set_major_formatter(page.PLAIN)
-    if drawn["used_bytes"].max() > card.memory_bytes:
-        axes.axvline(card.memory_bytes / MIB, color="0.3", linewidth=0.9, linestyle="--")
+    if drawn["used_bytes"].max() > target.memory_bytes:
+        axes.axvline(target.memory_bytes / MIB, color="0.3", linewidth=0.9, linestyle="--")
 
 
-def title(drawn: pd.DataFrame) -> str:
-    """The strategy that leaves the least in each framework, on the first of the devices."""
-    here = drawn[drawn["device"] == next(name for name in SHOWN if name in set(drawn["device"]))]
-    said = []
+def write_title(drawn: pd.DataFrame) -> str:
+    """Return the strategy that leaves the least in each framework, of one device's rows."""
+    findings = []
     for framework in NAMES:
-        group = here[here["framework"] == framework].dropna(subset="ratio").sort_values("ratio")
-        said += [f"{r.strategy} leaves {r.ratio:.0%} in {rows.NAMES[framework]}" for r in group.head(1).itertuples()]
-    one = here.iloc[0]
-    return f"{one['workload']} {one['scenario']}, batch {one['batch']}, size {one['size']}: {', '.join(said)}"
+        group = drawn[drawn["framework"] == framework].dropna(subset="ratio").sort_values("ratio")
+        if len(group):
+            least = group.iloc[0]
+            findings.append(f"{least['strategy']} leaves {least['ratio']:.0%} in {rows.NAMES[framework]}")
+    row = drawn.iloc[0]
+    return f"{row['workload']} {row['scenario']}, batch {row['batch']}, size {row['size']}: {', '.join(findings)}"
 
 
-def footer(drawn: pd.DataFrame) -> str:
-    versions = drawn.groupby("framework", sort=False)["framework_version"].first()
-    return f"{', '.join(f'{name} {version}' for name, version in versions.items())}. {code_of(drawn['commit'].dropna())}"
+@page.styled
+def plans(df: pd.DataFrame) -> Figure | None:
+    """Draw a line for each case over releases of JAX; return None with too few of them.
+
+    Args:
+        df: JAX's rows of one device, as `framebench.planned()` has them.
+    """
+    known = df[df["used_bytes"].notna()]
+    counts = known.groupby("case")["used_bytes"].transform("size")  # a release has a case once
+    drawn = known[counts >= FEWEST_RELEASES].sort_values("framework_version", key=lambda column: column.map(Version))
+    if drawn.empty:
+        return None
+    share = drawn["used_bytes"] / drawn.groupby("case")["used_bytes"].transform("first")
+    releases = list(drawn["framework_version"].unique())
+    release = pd.Categorical(drawn["framework_version"], releases, ordered=True)
+    figure, axes = plt.subplots(figsize=(6.4, 3.0))
+    sns.lineplot(
+        drawn.assign(share=share, release=release),
+        x="release",
+        y="share",
+        hue="case",
+        style="case",
+        markers=True,
+        dashes=False,
+        ax=axes,
+    )
+    axes.set(xlabel="release of JAX", ylabel="plan / the oldest's")
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
+    axes.legend(title=None, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    figure.tight_layout()
+    device = find(drawn["device"].iloc[0]).title
+    title = (
+        f"JAX {releases[0]} to {releases[-1]}: plans for one {device} differ by "
+        f"{share.min() - 1:+.1%} to {share.max() - 1:+.1%} from the oldest's"
+    )
+    return page.explained(figure, title, [RELEASES_NOTE, code_of(drawn["commit"].dropna())])
 
 
 def figures(results: Results, _: Iterable[str]) -> Iterator[Asked]:
-    """One for each workload and size in training, at its base batch; and releases of JAX."""
+    """Yield one for each workload and size in training, at its base batch; and releases of JAX."""
     df = frame.load(results.root)
     training = df[df["pinned"] & (df["scenario"] == "train") & (df["ranks"] == 1) & df["device"].isin(SHOWN)]
     for (workload, size), group in training.groupby(["workload", "size"]):

@@ -11,7 +11,6 @@ from framebench.analysis.results import Results
 from framebench.devices import figure
 from framebench.devices.plans import store
 from framebench.devices.plans.planned import Planned
-from framebench.devices.releases.figure import plans
 from framebench.devices.tables.frame import frame
 from tests.devices.tables.test_strategies import plan, simulated
 
@@ -48,7 +47,7 @@ def test_a_picture_is_of_training_at_the_base_batch(tmp_path: Path) -> None:
 
 def test_a_line_is_a_case_over_releases_in_their_order() -> None:
     result = [plan("checkpoint", size, version) for version, size in (("0.10.0", 90), ("0.9.2", 100), ("0.10.1", 95))]
-    drawn = plans(frame([*result, plan("fp32", 7, "0.9.2")]))
+    drawn = figure.plans(frame([*result, plan("fp32", 7, "0.9.2")]))
     assert drawn
     (line,) = [one for one in drawn.axes[0].lines if len(one.get_ydata())]
     assert list(line.get_ydata()) == [1.0, 0.9, 0.95]
@@ -70,7 +69,7 @@ def test_accumulation_over_batch_norm_is_not_drawn() -> None:
             }
             for i, name in enumerate(names)
         ]
-        return set(figure.worth_drawing(pd.DataFrame(rows).assign(used_bytes=2**30, needs_bytes=2**30))["strategy"])
+        return set(figure.select_strategies(pd.DataFrame(rows).assign(used_bytes=2**30, needs_bytes=2**30))["strategy"])
 
     assert drawn("transformer") == {*names}
     assert drawn("resnet50") == {*names} - {"accumulate"}

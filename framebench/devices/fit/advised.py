@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from framebench.analysis.comparison import Comparison, mib
 from framebench.devices.catalog import GIB
-from framebench.devices.fit.fitting import Offer, context
+from framebench.devices.fit.fitting import Offer, context_of
 from framebench.devices.tables.table import NAMES, by_reason
 from framebench.models.spec import OWN
 from framebench.strategies.strategy import TITLES
@@ -15,116 +15,167 @@ from framebench.suite.case import Case
 
 ASSUMED = "jax: what its plans may be off by rests on a few cases of one H200; see docs/devices.md"
 HEAD = ("framework", "strategy", "batch", "peak MiB", "of memory", "answer")
-MORE = (
+INCOMPLETE = (
     "with `to` or `or more`: the search ended after several plans. The first number fits for certain, and what is beyond the "
     "second is not certain to; a batch that is named, as in .../b512/full, is planned by itself"
 )
 
 
-def sentence(offers: Sequence[Offer], batch: int | None) -> str:
-    """The answer first. `offers`: at least one, the best first, at the batch that was asked for or at the largest that fits."""
-    what, device = _what(offers[0]), offers[0].device.title
-    fitting = [o for o in offers if o.fits]
+def write_sentence(offers: Sequence[Offer], batch: int | None) -> str:
+    """Return the answer in a sentence.
+
+    Args:
+        offers: At least one, the best first.
+        batch: The batch that was asked for; None where the offers are at the largest that fits.
+    """
+    what = describe_model(offers[0].case)
+    device = offers[0].device.title
+    fitting = [offer for offer in offers if offer.fits]
     if not fitting:
-        least = min((o for o in offers if o.bytes is not None), key=lambda o: o.bytes or 0, default=None)
-        closest = f" {_short(least)} needs least: {mib(least.bytes)} MiB, which {least.answer}." if least else ""
-        return f"None of {len(offers)} strategies fits {what} on one {device} for certain.{closest}"
+        sentence = f"None of {len(offers)} strategies fits {what} on one {device} for certain."
+        sized = [offer for offer in offers if offer.bytes is not None]
+        if sized:
+            least = min(sized, key=lambda offer: offer.bytes or 0)
+            sentence += f" {describe_strategy(least.case)} needs least: {mib(least.bytes)} MiB, which {least.answer}."
+        return sentence
     if batch is not None:
-        return f"{len(fitting)} of {len(offers)} strategies fit {what}, batch {batch}, on one {device}. {_leanest(fitting)}"
-    best, plain = fitting[0], [o for o in fitting[1:] if o.case.strategy == o.case.stage.baseline]
-    baselines = " and ".join(f"{_short(o)} {_batch(o)}" for o in plain)
-    beside = f" Baselines: {baselines}." if baselines else ""
-    return f"{_short(best)} fits the largest batch of {what} on one {device}: {_batch(best)}.{beside}"
+        sentence = f"{len(fitting)} of {len(offers)} strategies fit {what}, batch {batch}, on one {device}."
+        return f"{sentence} {describe_smallest(fitting)}"
+    best = fitting[0]
+    sentence = f"{describe_strategy(best.case)} fits the largest batch of {what} on one {device}: {describe_batch(best)}."
+    baselines = [offer for offer in fitting[1:] if offer.case.strategy == offer.case.stage.baseline]
+    if baselines:
+        batches = [f"{describe_strategy(offer.case)} {describe_batch(offer)}" for offer in baselines]
+        sentence += f" Baselines: {' and '.join(batches)}."
+    return sentence
 
 
-def _leanest(fitting: Sequence[Offer]) -> str:
-    """Of each framework, since a plan and a simulation count different things, and of what the baseline computes."""
-    least: dict[str, Offer] = {}
-    for o in sorted((o for o in fitting if o.case.same_mathematics), key=lambda o: o.bytes or 0):
-        least.setdefault(o.case.framework, o)
-    return " ".join(f"Least in {TITLES[name]}: {o.case.strategy}, {mib(o.bytes)} MiB." for name, o in least.items())
+def describe_smallest(fitting: Sequence[Offer]) -> str:
+    """Return the smallest peak of each framework, of what the baseline computes.
+
+    A plan and a simulation count different things.
+    """
+    smallest: dict[str, Offer] = {}
+    for offer in sorted(fitting, key=lambda offer: offer.bytes or 0):
+        if offer.case.same_mathematics:
+            smallest.setdefault(offer.case.framework, offer)
+    return " ".join(
+        f"Least in {TITLES[name]}: {offer.case.strategy}, {mib(offer.bytes)} MiB." for name, offer in smallest.items()
+    )
 
 
-def _what(offer: Offer) -> str:
-    workload, scenario, size = offer.case.workload, offer.case.scenario, offer.case.size
-    return f"{size} {scenario}" if workload == OWN else f"{workload} {scenario}, size {size}"
+def describe_model(case: Case) -> str:
+    """Return workload, scenario and size in words."""
+    if case.workload == OWN:
+        return f"{case.size} {case.scenario}"
+    return f"{case.workload} {case.scenario}, size {case.size}"
 
 
-def _model(case: Case) -> str:
-    """`355 M parameters, 1,024 tokens a sequence`; nothing of a user's own."""
+def describe_parameters(case: Case) -> str:
+    """Return such as `355 M parameters, 1,024 tokens a sequence`; nothing of a user's own model."""
     if case.workload == OWN:
         return ""
-    sequence = f", {length:,} tokens a sequence" if (length := getattr(case.config, "length", None)) else ""
-    return f" The model has {case.spec.parameter_count(case.config) / 1e6:,.0f} M parameters{sequence}."
+    parameters = f" The model has {case.spec.parameter_count(case.config) / 1e6:,.0f} M parameters"
+    length = getattr(case.config, "length", None)
+    return f"{parameters}, {length:,} tokens a sequence." if length else f"{parameters}."
 
 
-def _batch(offer: Offer) -> str:
+def describe_batch(offer: Offer) -> str:
+    """Return the batch, and what may fit too."""
     if offer.complete or not offer.fits:
         return f"{offer.batch}"
     return f"{offer.batch} or more" if offer.below is None else f"{offer.batch} to {offer.below - 1}"
 
 
-def _short(offer: Offer) -> str:
-    return f"{TITLES[offer.case.framework]}'s {offer.case.strategy}"
+def describe_strategy(case: Case) -> str:
+    """Return such as `PyTorch's checkpoint`."""
+    return f"{TITLES[case.framework]}'s {case.strategy}"
 
 
-def table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str]) -> Comparison:
-    """In the order of the offers."""
-    device, memory = offers[0].device, offers[0].memory
-    least, most = (f"{size / 2**20:,.0f}" for size in context(device))
-    beside = (
-        f" Beside the peak a CUDA context takes {least} to {most} MiB. What `fits` does so with {most}; what `does not fit` "
-        f"does not even with {least}."
-        if device.kind == "gpu"
-        else ""
-    )
-    allowed = ", ".join(sorted({f"{o.error:.1%} in {TITLES[o.case.framework]}" for o in offers}))
-    caption = (
-        f"Predicted, not measured; nothing is said of speed.{_model(offers[0].case)} There are {memory / GIB:,.2f} GiB.{beside}"
-        f" Answers allow for a prediction that is off by {allowed}. How far predictions were off: docs/devices.md."
-    )
-    notes = (
-        *dict.fromkeys(MORE for o in offers if o.fits and not o.complete),
-        *dict.fromkeys(f"{o.case.framework}: {each}" for o in offers for each in o.planned.not_held),
-        *dict.fromkeys(ASSUMED for o in offers if o.case.framework == "jax"),
-        *(f"{o.case.id}: {note}" for o in offers for note in o.planned.notes),
-        *_of_batch_norm(offers),
-        *by_reason({f"{o.case.framework} {o.case.strategy}": o.answer for o in offers if o.bytes is None} | dict(left_out)),
-    )
-    title = f"{_what(offers[0])}, {f'batch {batch}' if batch else 'largest batch that fits'}, on one {device.title}"
+def make_table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str]) -> Comparison:
+    """Return a table in the order of the offers, with why others were left out below it."""
+    first = offers[0]
+    title = f"{describe_model(first.case)}, {f'batch {batch}' if batch else 'largest batch that fits'}, on one "
+    rows = [make_cells(offer) for offer in offers if offer.bytes is not None]
     return Comparison.of_text(
-        title, caption, HEAD, tuple(_cells(o) for o in offers if o.bytes is not None), left=2, notes=notes
+        title + first.device.title, write_caption(offers), HEAD, rows, left=2, notes=tuple(write_notes(offers, left_out))
     )
 
 
-def _of_batch_norm(offers: Sequence[Offer]) -> Iterator[str]:
-    """Where micro-batches are what samples are normalised over."""
-    cases = [o.case for o in offers if o.case.plan.same_loss and not o.case.same_mathematics]
-    if names := ", ".join(dict.fromkeys(case.strategy for case in cases)):
-        yield f"{names}: batch norm sees one micro-batch, for another gradient, so it is not counted: framebench claims 'B9'"
+def write_caption(offers: Sequence[Offer]) -> str:
+    """Return what the answers allow for."""
+    first = offers[0]
+    context = ""
+    if first.device.kind == "gpu":
+        least, most = (f"{size / 2**20:,.0f}" for size in context_of(first.device))
+        context = (
+            f" Beside the peak a CUDA context takes {least} to {most} MiB. What `fits` does so with {most}; what `does not "
+            f"fit` does not even with {least}."
+        )
+    allowed = ", ".join(sorted({f"{offer.error:.1%} in {TITLES[offer.case.framework]}" for offer in offers}))
+    return (
+        f"Predicted, not measured; nothing is said of speed.{describe_parameters(first.case)} There are "
+        f"{first.memory / GIB:,.2f} GiB.{context} Answers allow for a prediction that is off by {allowed}. How far predictions "
+        "were off: docs/devices.md."
+    )
 
 
-def _cells(o: Offer) -> tuple[str, ...]:
-    share = f"{(o.bytes or 0) / o.memory:.1%}"
-    answer = f"{o.answer} ({NAMES[o.planned.source or '']})"
-    other = " (other mathematics)" if not o.case.same_mathematics else ""
-    return o.case.framework, f"{o.case.strategy}{other}", _batch(o), mib(o.bytes), share, answer
+def write_notes(offers: Sequence[Offer], left_out: Mapping[str, str]) -> list[str]:
+    """Return what to know of the table, each note once."""
+    notes = []
+    if any(offer.fits and not offer.complete for offer in offers):
+        notes.append(INCOMPLETE)
+    for offer in offers:
+        notes += [f"{offer.case.framework}: {missing}" for missing in offer.planned.not_held]
+    notes += [ASSUMED for offer in offers if offer.case.framework == "jax"]
+    for offer in offers:
+        notes += [f"{offer.case.id}: {note}" for note in offer.planned.notes]
+    # micro-batches are what samples are normalized over
+    others = [offer.case for offer in offers if offer.case.plan.same_loss and not offer.case.same_mathematics]
+    if others:
+        names = ", ".join(dict.fromkeys(case.strategy for case in others))
+        notes.append(
+            f"{names}: batch norm sees one micro-batch, for another gradient, so it is not counted: framebench claims 'B9'"
+        )
+    reasons = {f"{o.case.framework} {o.case.strategy}": o.answer for o in offers if o.bytes is None}
+    notes += by_reason({**reasons, **left_out})
+    return list(dict.fromkeys(notes))
+
+
+def make_cells(offer: Offer) -> tuple[str, ...]:
+    """Return a row of the table."""
+    strategy = offer.case.strategy
+    if not offer.case.same_mathematics:
+        strategy += " (other mathematics)"
+    share = f"{(offer.bytes or 0) / offer.memory:.1%}"
+    answer = f"{offer.answer} ({NAMES[offer.planned.source or '']})"
+    return offer.case.framework, strategy, describe_batch(offer), mib(offer.bytes), share, answer
 
 
 def as_json(offers: Sequence[Offer], left_out: Mapping[str, str]) -> dict[str, Any]:
-    """For programs; bytes are bytes."""
+    """Return the offers for programs; sizes are in bytes."""
     device = offers[0].device
-    least, most = context(device)
-    return {
-        "device": device.name, "memory_bytes": device.memory_bytes, "budget_bytes": offers[0].budget,
-        "context_bytes": {"least": least, "most": most},
-        "offers": [
+    least, most = context_of(device)
+    rows = []
+    for offer in offers:
+        rows.append(
             {
-                "case": o.case.id, "fits": o.fits, "answer": o.answer, "peak_bytes": o.planned.peak_bytes,
-                "needs_bytes": o.planned.needs_bytes, "source": o.planned.source, "allowed_error": o.error,
-                "next_batch_was_tried": o.complete, "not_certain_from": o.below,
+                "case": offer.case.id,
+                "fits": offer.fits,
+                "answer": offer.answer,
+                "peak_bytes": offer.planned.peak_bytes,
+                "needs_bytes": offer.planned.needs_bytes,
+                "source": offer.planned.source,
+                "allowed_error": offer.error,
+                "next_batch_was_tried": offer.complete,
+                "not_certain_from": offer.below,
             }
-            for o in offers
-        ],
+        )
+    return {
+        "device": device.name,
+        "memory_bytes": device.memory_bytes,
+        "budget_bytes": offers[0].budget,
+        "context_bytes": {"least": least, "most": most},
+        "offers": rows,
         "left_out": dict(left_out),
-    }  # fmt: skip
+    }

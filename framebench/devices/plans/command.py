@@ -11,7 +11,7 @@ from framebench.cli.upkeep import dev
 from framebench.devices.catalog import find
 from framebench.devices.plans import store
 from framebench.devices.plans.planned import Planned
-from framebench.devices.tables.kept import current
+from framebench.devices.tables.table import is_reusable
 from framebench.engine import runner
 from framebench.models import spec
 from framebench.suite.case import Case
@@ -30,7 +30,7 @@ def publish(
         case = Case.of(planned.case)
         if case.workload == spec.OWN or not case.support.supported or planned.outcome == "failed":
             return False
-        return (not names or planned.device in names) and current(planned)
+        return (not names or planned.device in names) and is_reusable(planned)
 
     moved = store.publish(results, is_chosen)
     say(f"{len(moved)} predictions moved to {results / store.FOLDER}")

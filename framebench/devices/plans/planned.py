@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 
 from framebench.records.record import Bytes, Moment, Part
 
-# compiler.plan: what XLA's executable for the device reserves, to the byte. allocator.simulated: a step on tensors without
-# numbers, each storage of which goes through a model of the device's allocator
+# compiler.plan: what XLA's executable for the device reserves, to the byte. allocator.simulated: a step on fake
+# tensors, each storage of which goes through a model of the device's allocator
 Source = Literal["compiler.plan", "allocator.simulated"]
 # refused: the compiler says that it cannot fit. not planned: nothing can tell, and trying again gives the same answer.
 # failed: what was not foreseen, or ran out of time; tried again when asked for again
@@ -20,8 +20,10 @@ BESIDE, HOST = "beside", "host"  # of a plan, where there are such: on the devic
 
 
 class Buffer(Part):
-    """What one line of the source asks for, in buffers of one shape: of a simulation those alive at the peak, of a plan all
-    places in it, each told by the largest buffer that lies there."""
+    """What one line of the source asks for, in buffers of one shape.
+
+    Of a simulation those alive at the peak; of a plan all places in it, each with the largest buffer there.
+    """
 
     bytes: Bytes  # of all of them
     line: str  # of the source that asked for it, or the operator; empty if the compiler does not tell
@@ -55,9 +57,8 @@ class Planned(Part):
     reason: str | None = None  # unless it was planned
     needs_bytes: Bytes | None = None  # of what was refused, where the compiler tells
     peak_bytes: Bytes | None = None  # compiler.plan: the whole plan; allocator.simulated: reserved
-    parts: dict[str, Bytes] = Field(
-        default={}
-    )  # of a plan PLAN, BESIDE and HOST; of a simulation allocated, reserved, and by kind
+    # of a plan PLAN, BESIDE and HOST; of a simulation allocated, reserved, and by kind
+    parts: dict[str, Bytes] = Field(default={})
     largest: tuple[Buffer, ...] = ()
     not_held: tuple[str, ...] = ()  # what else the device will need, of whatever case
     notes: tuple[str, ...] = ()  # what to know of this case; whole sentences
@@ -66,6 +67,16 @@ class Planned(Part):
     low: float | None = Field(default=None, gt=0)  # measured peaks lay between so many times the prediction ...
     high: float | None = Field(default=None, gt=0)  # ... and so many times, over the cards and families that judged it
     origin: Origin
+
+    @property
+    def has_answer(self) -> bool:
+        """Return whether something can tell if it fits."""
+        return self.outcome in ("planned", "refused")
+
+    @property
+    def used_bytes(self) -> int | None:
+        """Return what was in use at once in a simulation, or all of a plan."""
+        return self.parts.get("allocated", self.peak_bytes)
 
     @model_validator(mode="after")
     def holds_together(self) -> Planned:
@@ -90,19 +101,16 @@ def plan_bytes(parts: dict[str, int]) -> int:
 
 def workspaces_of(predictions: Iterable[Planned]) -> str:
     """Return for a caption whether simulations hold what cuDNN takes for convolutions; nothing without simulations."""
-    simulated = 0
-    versions = []  # of cuDNN, of the simulations that asked it
-    for planned in predictions:
-        if planned.source == "allocator.simulated" and planned.outcome in ("planned", "refused"):
-            simulated += 1
-            if "cudnn" in planned.origin.versions:
-                versions.append(planned.origin.versions["cudnn"])
+    simulated = [p.origin.versions for p in predictions if p.source == "allocator.simulated" and p.has_answer]
+    with_cudnn = [versions["cudnn"] for versions in simulated if "cudnn" in versions]
     if not simulated:
         return ""
-    if not versions:
+    if not with_cudnn:
         return "Workspaces of convolutions: none."
-    share = "" if len(versions) == simulated else f" in {len(versions)} of {simulated} simulations"
-    return f"Workspaces of convolutions: as cuDNN {max(versions)} answers without a card{share}."
+    share = ""
+    if len(with_cudnn) < len(simulated):
+        share = f" in {len(with_cudnn)} of {len(simulated)} simulations"
+    return f"Workspaces of convolutions: as cuDNN {max(with_cudnn)} answers without a card{share}."
 
 
 def code_of(commits: Iterable[str | None]) -> str:
@@ -110,5 +118,4 @@ def code_of(commits: Iterable[str | None]) -> str:
     known = sorted({commit[:10] for commit in commits if commit})
     if not known:
         return "Which commit planned it is not known."
-    commits_word = "commits" if len(known) > 1 else "commit"
-    return f"Planned at {commits_word} {', '.join(known)}."
+    return f"Planned at commit{'s' if len(known) > 1 else ''} {', '.join(known)}."

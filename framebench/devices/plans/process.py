@@ -19,7 +19,7 @@ from framebench.suite.case import Case
 BUDGET_S = {"gpu": 600.0, "tpu": 1800.0}  # for one case: what compiles for a TPU takes minutes
 PLANNERS = {"jax": "xla.jax_plan", "torch": "simulation.torch_plan"}
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # of whoever asks: an answer is kept, and must not depend on them
-ALONE = {  # a planner's environment: one without a device
+WITHOUT_DEVICE = {  # variables of a planner
     "JAX_PLATFORMS": "cpu",
     "CUDA_VISIBLE_DEVICES": "",
     "TPU_SKIP_MDS_QUERY": "1",
@@ -35,7 +35,7 @@ RUNNING: set[subprocess.Popen[str]] = set()
 def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
     """Return what the framework's planner prints; `failed` with its last words if it prints nothing, or takes too long."""
     inherited = {name: value for name, value in os.environ.items() if name not in FLAGS}
-    variables = {**inherited, **environment.variables(), **ALONE, "PYTHONPATH": environments.import_path()}
+    variables = {**inherited, **environment.variables(), **WITHOUT_DEVICE, "PYTHONPATH": environments.import_path()}
     module = f"framebench.devices.{PLANNERS[environment.framework]}"
     command = [str(environment.python), "-P", "-m", module, case.id, device.name]
     process = subprocess.Popen(

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from framebench.analysis.comparison import Comparison, mib
 from framebench.devices.catalog import Device, find
-from framebench.devices.plans.process import ALONE
+from framebench.devices.plans.process import WITHOUT_DEVICE
 from framebench.devices.plans.version import PLANNER_VERSION
 from framebench.engine.environments import Environment, run_module
 from framebench.records import provenance
@@ -51,20 +51,21 @@ class Reported(Part):
 
 
 def plan(device: Device, environment: Environment) -> Reported:
-    """Raises SetupError with what the compiler printed."""
-    printed = run_module(environment, WORKER, device.name, XLA_FLAGS="", **ALONE)
+    """Return what a release plans. Raises SetupError with what the compiler printed."""
+    printed = run_module(environment, WORKER, device.name, XLA_FLAGS="", **WITHOUT_DEVICE)
     return Reported(
-        device=device.name, framework_version=environment.version, code=str(PLANNER_VERSION), planned_at=datetime.now(UTC),
-        commit=provenance.commit(), **json.loads(printed.strip().splitlines()[-1]),
-    )  # fmt: skip
-
-
-def file(results: Path, device: str, version: str) -> Path:
-    return results / FOLDER / device / f"jax-{version}.json"
+        device=device.name,
+        framework_version=environment.version,
+        code=str(PLANNER_VERSION),
+        planned_at=datetime.now(UTC),
+        commit=provenance.commit(),
+        **json.loads(printed.strip().splitlines()[-1]),
+    )
 
 
 def write(results: Path, reported: Reported) -> None:
-    target = file(results, reported.device, reported.framework_version)
+    """Write the file of a device and a release at once."""
+    target = results / FOLDER / reported.device / f"jax-{reported.framework_version}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_suffix(f".{os.getpid()}.tmp")
     temporary.write_text(reported.model_dump_json(indent=1, exclude_none=True) + "\n")
@@ -72,30 +73,29 @@ def write(results: Path, reported: Reported) -> None:
 
 
 def read(results: Path, device: str) -> list[Reported]:
-    """By release, the oldest first."""
-    found = [Reported.model_validate_json(f.read_bytes()) for f in (results / FOLDER / device).glob("*.json")]
-    return sorted(found, key=lambda one: Version(one.framework_version))
+    """Return what is cached, by release, the oldest first."""
+    releases = [Reported.model_validate_json(file.read_bytes()) for file in (results / FOLDER / device).glob("*.json")]
+    return sorted(releases, key=lambda release: Version(release.framework_version))
 
 
 def tables(results: Path, device: str) -> Iterator[Comparison]:
-    """One for each report."""
+    """Yield a table for each report, if anything is cached."""
     releases = read(results, device)
-    for report in REPORTED if releases else ():
-        by = {one.framework_version: one.programs.get(report, {}) for one in releases}
-        variants = dict.fromkeys(name for programs in by.values() for name in programs)
-        rows = tuple((name, *(_cell(programs.get(name)) for programs in by.values())) for name in variants)
-        yield _table(report, rows, list(by), device)
-
-
-def _table(report: str, rows: tuple[tuple[str, ...], ...], versions: list[str], device: str) -> Comparison:
-    caption = (
-        f"Reported: {REPORTED[report]}. Temporaries in MiB by release of JAX, planned and not measured. "
-        "The program is ours, at the report's shapes (framebench/devices/releases/jax_reported.py)."
-    )
-    return Comparison.of_text(f"Report {report} on one {find(device).title}", caption, ("variant", *versions), rows, left=1)
-
-
-def _cell(program: Program | None) -> str:
-    if program is None or program.temporaries is None:
-        return "-"
-    return mib(program.temporaries)
+    if not releases:
+        return
+    versions = [release.framework_version for release in releases]
+    for report, claim in REPORTED.items():
+        by_variant: dict[str, dict[str, Program]] = {}
+        for release in releases:
+            for variant, program in release.programs.get(report, {}).items():
+                by_variant.setdefault(variant, {})[release.framework_version] = program
+        rows = []
+        for variant, programs in by_variant.items():
+            cells = [mib(programs[v].temporaries) if v in programs else "-" for v in versions]
+            rows.append((variant, *cells))
+        caption = (
+            f"Reported: {claim}. Temporaries in MiB by release of JAX, planned and not measured. "
+            "The program is ours, at the report's shapes (framebench/devices/releases/jax_reported.py)."
+        )
+        title = f"Report {report} on one {find(device).title}"
+        yield Comparison.of_text(title, caption, ("variant", *versions), rows, left=1)

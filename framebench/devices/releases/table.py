@@ -16,60 +16,77 @@ from framebench.devices.tables.table import by_reason
 from framebench.engine.environments import Say
 from framebench.strategies.strategy import TITLES
 
-TOLD = {
+CAPTIONS = {
     "jax": "Planned by each release's own compiler, in MiB, not measured.",
     "torch": "Simulated, in MiB reserved, not measured.",
 }
 
 
 def on_device(selectors: Sequence[str], name: str, releases: Sequence[str], results: Path, say: Say) -> Comparison:
-    """What releases of one framework, such as jax==0.9.2, plan for the device, made now unless it is there.
+    """Return what releases of one framework, such as jax==0.9.2, plan for the device, planned now unless it is cached.
 
-    Raises UnknownDevice, UnknownCase."""
-    predictions = [one for release in releases for one in planned_for(selectors, name, results, say, release)]
-    return _table(predictions, find(name))
+    Raises UnknownDevice, UnknownCase.
+    """
+    predictions = []
+    for release in releases:
+        predictions += planned_for(selectors, name, results, say, release)
+    return make_table(predictions, find(name))
 
 
 def of_releases(predictions: Sequence[Planned], device: Device) -> Iterator[Comparison]:
-    """Plans of the same cases by releases, a table for each framework; none where no case was planned by two of them."""
-    for framework in TOLD:
-        ours = [p for p in predictions if p.framework == framework and p.device == device.name]
-        count = Counter(p.case for p in ours)
-        if several := [p for p in ours if count[p.case] > 1]:
-            yield _table(several, device)
+    """Yield a table for each framework of the cases that two releases planned."""
+    for framework in CAPTIONS:
+        on_it = [planned for planned in predictions if planned.framework == framework and planned.device == device.name]
+        count = Counter(planned.case for planned in on_it)
+        several = [planned for planned in on_it if count[planned.case] > 1]
+        if several:
+            yield make_table(several, device)
 
 
-def _table(predictions: Sequence[Planned], device: Device) -> Comparison:
-    """Of one framework."""
+def make_table(predictions: Sequence[Planned], device: Device) -> Comparison:
+    """Return a table of one framework's predictions, with a column for each release."""
     framework = predictions[0].framework
-    peaks = {(p.case, p.framework_version): p for p in predictions}
-    versions = sorted({version for _, version in peaks}, key=Version)
-    cases = sorted({case for case, _ in peaks})
-    rows = tuple((case, *(_cell(peaks.get((case, v))) for v in versions), _change(peaks, case, versions)) for case in cases)
+    by_case: dict[str, dict[str, Planned]] = {}
+    reasons = {}
+    for planned in predictions:
+        by_case.setdefault(planned.case, {})[planned.framework_version] = planned
+        if planned.reason:
+            reasons[f"{planned.framework_version} {planned.case}"] = planned.reason
+    versions = sorted({planned.framework_version for planned in predictions}, key=Version)
+    rows = []
+    for case, by_version in sorted(by_case.items()):
+        cells = [make_cell(by_version.get(version)) for version in versions]
+        rows.append((case, *cells, describe_change(by_version, versions)))
+    caption = f"{CAPTIONS[framework]} Change: the newest that has a plan against the oldest."
+    if framework == "torch":  # of what a simulation of another release is made; a plan of XLA's is the release's own
+        for note in dict.fromkeys(note for planned in predictions for note in planned.notes):
+            caption += f" {note}"
     return Comparison.of_text(
         f"Releases of {TITLES[framework]} by what they plan for one {device.title}",
-        f"{TOLD[framework]} Change: the newest that has a plan against the oldest.{_rules(framework, predictions)} "
-        f"{code_of(p.origin.commit for p in predictions)}",
+        f"{caption} {code_of(planned.origin.commit for planned in predictions)}",
         ("case", *versions, "change"),
         rows,
         left=1,
-        notes=tuple(by_reason({f"{p.framework_version} {p.case}": p.reason for p in predictions if p.reason})),
+        notes=tuple(by_reason(reasons)),
     )
 
 
-def _rules(framework: str, predictions: Sequence[Planned]) -> str:
-    """What a simulation of another release is made of; a plan of XLA's is the release's own."""
-    notes = dict.fromkeys(note for p in predictions for note in p.notes) if framework == "torch" else ()
-    return "".join(f" {note}" for note in notes)
+def make_cell(planned: Planned | None) -> str:
+    """Return the peak in MiB, or why there is none."""
+    if planned is None:
+        return "-"
+    return mib(planned.peak_bytes) if planned.peak_bytes else planned.outcome
 
 
-def _cell(planned: Planned | None) -> str:
-    return "-" if planned is None else mib(planned.peak_bytes) if planned.peak_bytes else planned.outcome
-
-
-def _change(peaks: Mapping[tuple[str, str], Planned], case: str, versions: Sequence[str]) -> str:
-    """Not between a simulation with cuDNN's workspaces and one without."""
-    told = [one for v in versions if (one := peaks.get((case, v))) and one.peak_bytes]
-    alike = len({"cudnn" in one.origin.versions for one in told}) == 1
-    sizes = [one.peak_bytes for one in told if one.peak_bytes]
-    return f"{sizes[-1] / sizes[0] - 1:+.2%}" if alike and len(sizes) > 1 else "-"
+def describe_change(by_version: Mapping[str, Planned], versions: Sequence[str]) -> str:
+    """Return how the newest peak differs from the oldest; not between a simulation with cuDNN and one without."""
+    sizes = []
+    with_cudnn = set()
+    for version in versions:
+        planned = by_version.get(version)
+        if planned and planned.peak_bytes:
+            sizes.append(planned.peak_bytes)
+            with_cudnn.add("cudnn" in planned.origin.versions)
+    if len(sizes) < 2 or len(with_cudnn) > 1:
+        return "-"
+    return f"{sizes[-1] / sizes[0] - 1:+.2%}"

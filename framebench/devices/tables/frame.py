@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.frames import Column, column, describe_columns
-from framebench.devices.catalog import BY_NAME, DEVICES
+from framebench.devices.catalog import BY_NAME
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.store import every
 from framebench.records.pins import pinned_version
@@ -19,7 +19,7 @@ from framebench.suite.case import Case
 
 
 @dataclass(frozen=True)
-class Row:
+class PlannedRow:
     """One case on one device, flat."""
 
     case: str = column("", "workload/framework/scenario/strategy/bN/size")
@@ -46,51 +46,47 @@ class Row:
     commit: str | None = column("", "of framebench, which planned it")
 
 
-COLUMNS = describe_columns(Row)
+COLUMNS = describe_columns(PlannedRow)
 
 
 def columns() -> Comparison:
-    """For docs/data.md."""
+    """Return the table of columns for docs/data.md."""
     caption = "Generated from framebench/devices/tables/frame.py. Nothing in it is measured."
     return Comparison.of_text("Columns of framebench.planned()", caption, Column._fields, COLUMNS, left=len(Column._fields))
 
 
 def load(results: Path) -> pd.DataFrame:
-    """What is kept in the folder."""
+    """Return the predictions that are cached in the folder."""
     return frame(every(results))
 
 
 def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
-    """By device, then in the order of the catalog's strategies."""
-    kept = list(predictions)
-    used = {_place(one, one.case): used_bytes(one) for one in kept}
-    rows = sorted((_row(one, used) for one in kept), key=_order)
+    """Return one row for each prediction, by device, then in the order of the catalog's strategies."""
+    cached = list(predictions)
+    used = {(planned.device, planned.framework_version, planned.case): planned.used_bytes for planned in cached}
+    rows = []
+    for planned in cached:
+        case = Case.of(planned.case)
+        baseline = replace(case, strategy=case.stage.baseline)
+        base_bytes = used.get((planned.device, planned.framework_version, baseline.id))
+        rows.append(make_row(planned, case, case == baseline, base_bytes))
+    rows.sort(key=order_of)
     table = pd.DataFrame([vars(row) for row in rows], columns=[column.name for column in COLUMNS])
     return table.astype({column.name: column.dtype for column in COLUMNS})
 
 
-def used_bytes(planned: Planned) -> int | None:
-    """Of a simulation what was in use at once, of a plan all of it."""
-    return planned.parts.get("allocated", planned.peak_bytes)
-
-
-def _place(planned: Planned, case: str) -> tuple[str, str, str]:
-    return planned.device, planned.framework_version, case
-
-
-def _order(row: Row) -> tuple[object, ...]:
-    """Strategies that a scenario has no more come last."""
+def order_of(row: PlannedRow) -> tuple[object, ...]:
+    """Return what rows are sorted by. Strategies that a scenario has no more come last."""
     strategies = names(row.scenario)
     place = strategies.index(row.strategy) if row.strategy in strategies else len(strategies)
-    device = [one.name for one in DEVICES].index(row.device)
+    device = list(BY_NAME).index(row.device)
     return device, row.workload, row.scenario, row.size, row.framework, row.framework_version, row.batch, place, row.case
 
 
-def _row(planned: Planned, used: Mapping[tuple[str, str, str], int | None]) -> Row:
-    case = Case.of(planned.case)
-    baseline = replace(case, strategy=case.stage.baseline)
-    own, base = used_bytes(planned), used.get(_place(planned, baseline.id))
-    return Row(
+def make_row(planned: Planned, case: Case, is_baseline: bool, base_bytes: int | None) -> PlannedRow:
+    """Return a prediction as a row. `base_bytes` are those of its baseline."""
+    used_bytes = planned.used_bytes
+    return PlannedRow(
         case=planned.case,
         workload=case.workload,
         framework=case.framework,
@@ -106,11 +102,11 @@ def _row(planned: Planned, used: Mapping[tuple[str, str, str], int | None]) -> R
         source=planned.source,
         outcome=planned.outcome,
         reason=planned.reason,
-        used_bytes=own,
+        used_bytes=used_bytes,
         reserved_bytes=planned.peak_bytes,
         needs_bytes=planned.needs_bytes,
         temporary_bytes=planned.parts.get("temporaries"),
-        ratio=own / base if own and base else None,
-        baseline=case == baseline,
+        ratio=used_bytes / base_bytes if used_bytes and base_bytes else None,
+        baseline=is_baseline,
         commit=planned.origin.commit,
     )

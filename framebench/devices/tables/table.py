@@ -2,77 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from framebench.analysis.comparison import Comparison, mib
-from framebench.devices.catalog import DEVICES, Device
+from framebench.devices.catalog import BY_NAME, DEVICES, Device
 from framebench.devices.plans.planned import Planned
+from framebench.devices.plans.version import is_current
+from framebench.models import spec
+from framebench.records.pins import pinned_version
+from framebench.records.record import case_of
 from framebench.suite.case import Case
-
-
-def catalog(devices: Sequence[Device] = DEVICES) -> Comparison:
-    """The devices and what is assumed of them."""
-    rows = tuple(
-        (d.name, d.title, f"{d.gib:,.2f}", d.capability or d.topology, str(d.cores), d.source) for d in devices
-    )  # fmt: skip
-    return Comparison.of_text(
-        "Devices that cases are planned for",
-        "Memory is what a program can have. No card needs to be here: `framebench predict CASE --device NAME`.",
-        ("name", "device", "GiB", "capability", "cores", "figures from"),
-        rows,
-        left=2,
-    )
-
 
 FINE = ",.2f"
 NAMES = {"compiler.plan": "planned", "allocator.simulated": "simulated"}
 
 
-def of_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
-    """What each case needs on the device. What no prediction holds is said once, below."""
-    ranks = any(Case.of(p.case).ranks > 1 for p in predictions)
-    told = [p for p in predictions if p.outcome in ("planned", "refused")]
-    rows = tuple((p.case, mib(p.peak_bytes), share(p, device), NAMES.get(p.source or "", "-")) for p in told)
-    missing = dict.fromkeys((f"{p.framework} {p.framework_version}", p.not_held) for p in predictions if p.not_held)
-    notes = tuple(f"not in the peaks of {name}: {'; '.join(held)}" for name, held in missing)
-    notes += tuple(f"{p.case}: {note}" for p in predictions for note in p.notes)
-    notes += tuple(by_reason({p.case: p.reason or p.outcome for p in predictions if p not in told}))
+def catalog(devices: Sequence[Device] = DEVICES) -> Comparison:
+    """Return a table of devices and what is assumed of them."""
+    rows = []
+    for device in devices:
+        capability = device.capability or device.topology
+        rows.append((device.name, device.title, f"{device.gib:,.2f}", capability, str(device.cores), device.source))
     return Comparison.of_text(
-        f"What cases need on one {device.title}",
-        f"Not measured. It has {device.gib:,.2f} GiB ({device.source})." + " Of a case over ranks: one of its devices." * ranks,
-        ("case", "peak MiB", "of memory", "told by"),
+        "Devices that cases are planned for",
+        "Memory is what a program can have. No card needs to be here: `framebench predict CASE --device NAME`.",
+        ("name", "device", "GiB", "capability", "cores", "figures from"),
         rows,
-        left=1,
-        notes=notes,
     )
 
 
-def by_reason(reasons: Mapping[str, str]) -> Iterator[str]:
-    """What was not predicted, and why: names with the same reason on one line."""
-    for why in dict.fromkeys(reasons.values()):
-        yield f"not predicted: {', '.join(name for name, reason in reasons.items() if reason == why)}: {why}"
+def count_cached(predictions: Iterable[Planned], title: str = "Predictions kept") -> Comparison | None:
+    """Return a table of how many predictions are cached by device and release; None without any."""
+    cached: Counter[tuple[str, str]] = Counter()
+    older: Counter[tuple[str, str]] = Counter()  # of an earlier version of the planners
+    for planned in predictions:
+        if Case.of(planned.case).workload != spec.OWN:  # a user's file is planned each time
+            place = planned.device, f"{planned.framework} {planned.framework_version}"
+            cached[place] += 1
+            older[place] += not is_reusable(planned)
+    if not cached:
+        return None
+    names = list(BY_NAME)
+    rows = []
+    for place in sorted(cached, key=lambda place: (names.index(place[0]), place[1])):
+        rows.append((*place, str(cached[place]), str(older[place])))
+    caption = (
+        f"{older.total()} of {cached.total()} were made by an older version of the planners. "
+        "Such a prediction is made again when `framebench predict CASES --device NAME` asks for it."
+    )
+    return Comparison.of_text(title, caption, ("device", "release", "cases", "older"), rows)
+
+
+def is_reusable(planned: Planned) -> bool:
+    """Return whether `predict` would reuse the prediction: not if the case or the device is gone."""
+    try:
+        case = case_of(planned.case)
+    except (ValueError, KeyError):
+        return False
+    return planned.device in BY_NAME and case.known and is_current(planned.origin.code)
+
+
+def group_pinned(predictions: Iterable[Planned], device: Device) -> dict[tuple[str, str, str], list[tuple[Case, Planned]]]:
+    """Return predictions of one process by the pinned releases, by workload, scenario and size in order."""
+    groups = defaultdict(list)
+    for planned in predictions:
+        if planned.device == device.name and planned.framework_version == pinned_version(planned.framework):
+            case = Case.of(planned.case)
+            if case.ranks == 1:
+                groups[case.workload, case.scenario, case.size].append((case, planned))
+    return dict(sorted(groups.items()))
+
+
+def of_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
+    """Return a table of what each case needs on the device. What no prediction holds is said once, below."""
+    rows = []
+    unplanned = {}
+    missing: dict[str, None] = {}  # as an ordered set
+    notes = []
+    for planned in predictions:
+        if planned.has_answer:
+            source = NAMES.get(planned.source or "", "-")
+            rows.append((planned.case, mib(planned.peak_bytes), share(planned, device), source))
+        else:
+            unplanned[planned.case] = planned.reason or planned.outcome
+        if planned.not_held:
+            release = f"{planned.framework} {planned.framework_version}"
+            missing[f"not in the peaks of {release}: {'; '.join(planned.not_held)}"] = None
+        notes += [f"{planned.case}: {note}" for note in planned.notes]
+    caption = f"Not measured. It has {device.gib:,.2f} GiB ({device.source})."
+    if any(Case.of(planned.case).ranks > 1 for planned in predictions):
+        caption += " Of a case over ranks: one of its devices."
+    return Comparison.of_text(
+        f"What cases need on one {device.title}",
+        caption,
+        ("case", "peak MiB", "of memory", "told by"),
+        rows,
+        left=1,
+        notes=(*missing, *notes, *by_reason(unplanned)),
+    )
+
+
+def by_reason(reasons: Mapping[str, str]) -> list[str]:
+    """Return what was not predicted, and why: names with the same reason on one line."""
+    names = defaultdict(list)
+    for name, reason in reasons.items():
+        names[reason].append(name)
+    return [f"not predicted: {', '.join(those)}: {reason}" for reason, those in names.items()]
 
 
 def share(planned: Planned, device: Device) -> str:
-    """Of the device's memory; what is more does not fit."""
+    """Return the share of the device's memory; what is more does not fit."""
     if planned.outcome == "refused":
-        needs = f": needs {mib(planned.needs_bytes)} MiB" if planned.needs_bytes else ""
-        return f"does not fit{needs}"
+        return f"does not fit: needs {mib(planned.needs_bytes)} MiB" if planned.needs_bytes else "does not fit"
     if planned.peak_bytes is None:
         return "-"
-    of = planned.peak_bytes / device.memory_bytes
-    return f"{of:.1%}" if of <= 1 else f"{of:.1%}: does not fit"
+    of_memory = planned.peak_bytes / device.memory_bytes
+    return f"{of_memory:.1%}" if of_memory <= 1 else f"{of_memory:.1%}: does not fit"
 
 
 def parts(planned: Planned, device: Device) -> Comparison:
-    """What the peak of one case is made of, and the largest buffers."""
-    whole = tuple((name, "", "", "", mib(size, FINE)) for name, size in planned.parts.items() if size)
-    held = tuple(("", b.line, b.shape, str(b.count), mib(b.bytes, FINE)) for b in planned.largest)
+    """Return a table of what the peak of one case is made of, and the largest buffers."""
+    rows = [(name, "", "", "", mib(size, FINE)) for name, size in planned.parts.items() if size]
+    for buffer in planned.largest:
+        rows.append(("", buffer.line, buffer.shape, str(buffer.count), mib(buffer.bytes, FINE)))
     return Comparison.of_text(
         f"What {planned.case} is made of on one {device.title}",
         f"Not measured: {planned.source}, {planned.compiler or planned.framework_version}. The parts, then what most of it is "
         "for. What is aliased is written over, and counts once. Of buffers that share a place the largest is named.",
         ("part", "asked for by", "shape", "buffers", "MiB"),
-        whole + held,
+        rows,
         left=3,
     )

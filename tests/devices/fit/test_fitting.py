@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from framebench.devices.catalog import find
-from framebench.devices.fit.fitting import CONTEXT, PLANS, Offer, Search
+from framebench.devices.fit.fitting import CONTEXT, RULES, BatchSearch, Offer
 from framebench.devices.plans.planned import Origin, Planned
 from framebench.suite.case import Case
 
@@ -62,12 +62,12 @@ def test_a_refusal_does_not_fit_and_a_failure_is_unknown() -> None:
     assert "ten minutes" in Offer(CASE, failed, CARD, 0.1).answer
 
 
-def searched(size: Callable[[int], int], unit: int = 1, framework: str = "torch") -> Search:
+def searched(size: Callable[[int], int], unit: int = 1, framework: str = "torch") -> BatchSearch:
     case = Case("transformer", framework, "train", "fp32", unit, "full")
-    search = Search(case, CARD, 0.0)
+    search = BatchSearch(case, CARD, 0.0)
     while wanted := search.next():
-        assert wanted.batch not in search.tried
-        search.tried[wanted.batch] = planned(wanted, size(wanted.batch))
+        assert wanted.batch not in search.planned
+        search.planned[wanted.batch] = planned(wanted, size(wanted.batch))
     return search
 
 
@@ -77,14 +77,14 @@ def test_the_largest_batch_of_a_line_is_found_and_the_next_tried(fixed: int, slo
     search = searched(lambda batch: fixed + slope * batch, unit)
     right = (MEMORY - CONTEXT[1] - fixed) // slope // unit * unit
     assert (search.offer.batch, search.offer.complete, search.offer.fits) == (right, True, True)
-    assert len(search.tried) <= 6
+    assert len(search.planned) <= 6
 
 
 def test_a_search_over_plateaus_ends() -> None:
     """Segments make steps, and the first two batches may need the same."""
     step = 20 * 2**20
     search = searched(lambda batch: -(-batch * 2**22 // step) * step)
-    assert len(search.tried) <= PLANS["torch"]
+    assert len(search.planned) <= RULES["torch"].most_plans
     assert search.offer.fits
     assert search.offer.batch > 8000
 
@@ -100,26 +100,26 @@ def test_where_a_compiler_keeps_to_its_limit_both_ends_are_near(end: int) -> Non
 
 def test_a_truncated_search_is_marked_incomplete() -> None:
     search = searched(lambda batch: round(2**28 * batch**0.5), framework="jax")  # each line ends too low
-    assert len(search.tried) == PLANS["jax"]
+    assert len(search.planned) == RULES["jax"].most_plans
     assert not search.offer.complete
 
 
 def test_where_the_smallest_batch_does_not_fit_nothing_more_is_planned() -> None:
     search = searched(lambda batch: 2**40 * batch)
-    assert list(search.tried) == [1]
+    assert list(search.planned) == [1]
     assert search.offer.fits is False
 
 
 def test_a_compiler_is_asked_until_the_next_batch_does_not_fit() -> None:
     """Arguments, which no batch changes, are a point of the line."""
     case = Case("transformer", "jax", "train", "fp32", 1, "full")
-    search = Search(case, CARD, 0.0)
+    search = BatchSearch(case, CARD, 0.0)
     while wanted := search.next():
         parts = {"arguments": 2**32, "outputs": 2**32, "temporaries": 2**30 * wanted.batch, "aliased": 2**32}
         size = parts["arguments"] + parts["temporaries"]
-        search.tried[wanted.batch] = planned(wanted, size, source="compiler.plan", parts=parts)
+        search.planned[wanted.batch] = planned(wanted, size, source="compiler.plan", parts=parts)
     largest = (MEMORY - CONTEXT[1] - 2**32) // 2**30
-    assert list(search.tried) == [4, largest, largest + 1]
+    assert list(search.planned) == [4, largest, largest + 1]
     assert search.offer.fits
     assert search.offer.complete
 
@@ -127,11 +127,11 @@ def test_a_compiler_is_asked_until_the_next_batch_does_not_fit() -> None:
 def test_a_small_first_batch_does_not_hold_a_compiler_back() -> None:
     """Its plans have no segments that would hide how a small one grows."""
     search = searched(lambda batch: 2**24 * batch, framework="jax")
-    assert list(search.tried)[1] > 16 * 4
+    assert list(search.planned)[1] > 16 * 4
     assert search.offer.batch > 0.95 * (MEMORY - CONTEXT[1]) / 2**24 > 2000
 
 
 def test_where_the_first_batch_does_not_fit_the_smallest_is_tried() -> None:
     search = searched(lambda batch: 2**34 * batch, framework="jax")
-    assert list(search.tried) == [4, 1, 2, 3]
+    assert list(search.planned) == [4, 1, 2, 3]
     assert (search.offer.batch, search.offer.complete) == (2, True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from framebench.devices.catalog import GIB, find
-from framebench.devices.fit.fitting import context
+from framebench.devices.fit.fitting import context_of
 from framebench.devices.plans.planned import Planned
-from framebench.devices.tables.batches import CARDS, tables
+from framebench.devices.tables.batches import GPUS, tables
 from tests.devices.fake_predictions import MIB
 from tests.devices.tables.test_strategies import simulated
 
@@ -26,8 +26,8 @@ def test_the_largest_that_fits_in_each_memory() -> None:
 
 
 def test_a_certain_batch_includes_error_and_context() -> None:
-    memory = find(CARDS["24 GB"]).memory_bytes
-    most = (memory - context(H100)[1]) / 1.1 - 100 * MIB  # of which 100 MiB are reserved beside
+    memory = find(GPUS["24 GB"]).memory_bytes
+    most = (memory - context_of(H100)[1]) / 1.1 - 100 * MIB  # of which 100 MiB are reserved beside
     for size, answer in ((most - MIB, "4"), (most + MIB, "2")):
         three = curve(1, (1, 2)) + [simulated("fp32", int(size / MIB), batch=4)]
         (table,) = tables(three, H100, ERRORS)
