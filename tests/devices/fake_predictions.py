@@ -27,7 +27,14 @@ def origin(**changes: Any) -> Origin:
 
 def planned(**changes: Any) -> Planned:
     result: dict[str, Any] = {
-        "case": CASE, "device": "h100-80gb", "framework": "jax", "framework_version": "0.10.2", "source": "compiler.plan",
-        "outcome": "planned", "peak_bytes": 12 * MIB, "parts": PARTS, "origin": origin(),
-    }  # fmt: skip
+        "case": CASE,
+        "device": "h100-80gb",
+        "framework": "jax",
+        "framework_version": "0.10.2",
+        "source": "compiler.plan",
+        "outcome": "planned",
+        "peak_bytes": 12 * MIB,
+        "parts": PARTS,
+        "origin": origin(),
+    }
     return Planned(**(result | changes))

@@ -26,8 +26,9 @@ from framebench.records.pins import REQUIREMENTS, pinned_version, pins
 from framebench.suite.case import Case, UnknownCase
 
 AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
-PACKAGES = {("jax", "gpu"): "jax-cuda", ("jax", "tpu"): "jax-tpu", ("torch", "gpu"): "torch-cudnn"}  # environments of their own
-PLUGINS = {"jax-cuda": ("jax-cuda13-plugin", "jax-cuda13-pjrt")}  # released together with JAX
+# environments of their own
+PACKAGES = {("jax", "gpu"): "jax-cuda", ("jax", "tpu"): "jax-tpu", ("torch", "gpu"): "torch-cudnn"}
+PLUGINS = ("jax-cuda13-plugin", "jax-cuda13-pjrt")  # released together with JAX
 ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")  # of any release of JAX as it is pinned for the current one
 SOURCES: dict[str, Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
 JITTOR = (
@@ -35,10 +36,6 @@ JITTOR = (
     "peak tells what its tensors take"
 )
 Listener = Callable[[Planned, bool], None]  # called with a prediction, and whether it was cached
-
-
-def ignore(planned: Planned, is_cached: bool) -> None:
-    """Listen to nothing."""
 
 
 def find_obstacle(case: Case, device: Device) -> str | None:
@@ -56,27 +53,22 @@ def ensure_environment(framework: str, device: Device, version: str, say: Say) -
     """Return the environment that predicts, built now if it is not there. Raises SetupError."""
     package = PACKAGES.get((framework, device.kind), "")
     if version == pinned_version(framework):
-        if framework == "torch":
-            return ensure_torch(say, package)
-        return environments.ensure(framework, say=say, package=package)
+        try:
+            return environments.ensure(framework, say=say, package=package)
+        except SetupError as error:
+            if framework != "torch":
+                raise
+            reason = process.shorten_error(str(error))
+            say(f"cuDNN cannot be had, so convolutions are planned without workspaces: {reason}")
+            return environments.ensure("torch", say=say)
     if framework == "torch":  # simulated on fake tensors, so any build of it will do
         return releases.beside(framework, version, "", (), say)
-    if package not in PLUGINS:
+    if device.kind != "gpu":
         raise SetupError(f"releases are planned for GPUs alone: not {framework} {version} for {device.name}")
     pinned = pins(REQUIREMENTS / f"{package}.txt")
-    requirements = [f"{name}=={version}" for name in PLUGINS[package]]
+    requirements = [f"{name}=={version}" for name in PLUGINS]
     requirements += [f"{name}=={pinned[name]}" for name in ASSEMBLER]
     return releases.beside(framework, version, package, requirements, say)
-
-
-def ensure_torch(say: Say, package: str) -> Environment:
-    """Return PyTorch's environment, or the one without cuDNN where that cannot be had. Raises SetupError."""
-    try:
-        return environments.ensure("torch", say=say, package=package)
-    except SetupError as error:
-        reason = process.shorten_error(str(error))
-        say(f"cuDNN cannot be had, so convolutions are planned without workspaces: {reason}")
-        return environments.ensure("torch", say=say)
 
 
 def plan_all(
@@ -84,23 +76,36 @@ def plan_all(
     device: Device,
     results: Path,
     say: Say,
-    listener: Listener = ignore,
+    listener: Listener | None = None,
     again: bool = False,
     version: str | None = None,
     environment: Environment | None = None,
 ) -> list[Planned]:
     """Return the prediction of each case, in the order of the cases: cached, or planned now and cached.
 
-    `again` recomputes what is cached. `version` is the framework's, if not the pinned one; `environment` stands in the place of
-    the pinned ones. What failed is tried again.
+    Args:
+        cases: Of any framework. What failed before is tried again.
+        device: The target device.
+        results: The folder of cached predictions.
+        say: Called with what takes long.
+        listener: Called with each prediction.
+        again: Whether to recompute what is cached.
+        version: Of the framework, if not the pinned one.
+        environment: In the place of the pinned ones.
     """
-    planned = {} if again else find_cached(cases, device, results, version)
-    for cached in planned.values():
-        listener(cached, True)
+    planned: dict[Case, Planned] = {}
+
+    def add(case: Case, prediction: Planned, is_cached: bool) -> None:
+        planned[case] = prediction
+        if listener:
+            listener(prediction, is_cached)
+
+    if not again:
+        for case, cached in find_cached(cases, device, results, version).items():
+            add(case, cached, True)
     missing = [case for case in cases if case not in planned]
     for new in plan_now(missing, device, results, say, version, environment):
-        planned[Case.of(new.case)] = new
-        listener(new, False)
+        add(Case.of(new.case), new, False)
     return [planned[case] for case in cases]
 
 
@@ -156,14 +161,16 @@ def plan_now(
     environment: Environment | None,
 ) -> Iterator[Planned]:
     """Plan these cases, and yield each prediction as soon as it is cached."""
-    ready: dict[str, Environment | SetupError] = {}
-    able = [case for case in cases if not find_obstacle(case, device)]
-    if environment:
-        ready = dict.fromkeys((case.framework for case in able), environment)
-    else:
-        ready = prepare_environments(able, device, say, version)
+    ready: dict[str, Environment | SetupError] = {}  # by framework
+    for case in cases:
+        if case.framework not in ready and not find_obstacle(case, device):
+            release = version or pinned_version(case.framework)
+            try:
+                ready[case.framework] = environment or ensure_environment(case.framework, device, release, say)
+            except SetupError as error:
+                ready[case.framework] = error
     workers = 1 if device.kind == "tpu" else AT_ONCE  # a TPU's compiler takes a lock
-    with ended_as_by_hand(), ThreadPoolExecutor(workers) as pool:
+    with interrupt_on_sigterm(), ThreadPoolExecutor(workers) as pool:
         waiting = [pool.submit(plan_case, case, device, ready.get(case.framework), version) for case in cases]
         try:
             for done in as_completed(waiting):
@@ -178,29 +185,13 @@ def plan_now(
 
 
 @contextlib.contextmanager
-def ended_as_by_hand() -> Iterator[None]:
+def interrupt_on_sigterm() -> Iterator[None]:
     """Let SIGTERM end what runs in here as Ctrl-C does, and with it the planners, which are in sessions of their own."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def prepare_environments(
-    cases: Sequence[Case],
-    device: Device,
-    say: Say,
-    version: str | None,
-) -> dict[str, Environment | SetupError]:
-    """Return the environment of each framework, built now if it is not there; or why it cannot be."""
-    ready: dict[str, Environment | SetupError] = {}
-    for framework in dict.fromkeys(case.framework for case in cases):
-        try:
-            ready[framework] = ensure_environment(framework, device, version or pinned_version(framework), say)
-        except SetupError as error:
-            ready[framework] = error
-    return ready
 
 
 def plan_case(

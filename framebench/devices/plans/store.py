@@ -1,14 +1,13 @@
 """Predictions as lines of a file for each device and release: `results/planned/<device>/<framework>-<version>.jsonl`.
 
-A line is one case; a new prediction is written over it. Lines are sorted by case, so that two versions of a file can be
-compared. In a checkout these files are published; what a user asks for lies in a folder next to them that git ignores.
+A line is one case; a new prediction is written over it. Lines are sorted by case, so that two versions of a
+file can be compared. In a checkout these files are published; what a user asks for lies in a folder next to
+them that git ignores.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from pydantic import ValidationError
 
 from framebench.devices.plans.planned import Planned
 from framebench.engine import runner
+from framebench.records.store import write_atomically
 
 FOLDER, LOCK = "planned", ".planned.lock"
 PUBLISHED, OWN = runner.RESULTS, "own"
@@ -37,30 +37,35 @@ def own(results: Path) -> Path:
     return results / OWN if results.resolve() == PUBLISHED.resolve() else results
 
 
-def publish(results: Path, chosen: Callable[[Planned], bool]) -> list[Planned]:
+def publish(results: Path, is_chosen: Callable[[Planned], bool]) -> list[Planned]:
     """Move the chosen ones of the user's own predictions to the published ones, and return them."""
     moved: list[Planned] = []
     if own(results) == results:
         return moved
     for path in sorted((own(results) / FOLDER).glob("*/*.jsonl")):
-        mine = {case: planned for case, planned in read(path).items() if chosen(planned)}
-        for planned in mine.values():
+        chosen = {case: planned for case, planned in read(path).items() if is_chosen(planned)}
+        for planned in chosen.values():
             write(results, planned)
         with FileLock(own(results) / LOCK):
-            rewrite(path, [line for _, line in numbered_lines(path) if case_of_line(line) not in mine])
-        moved += mine.values()
+            rewrite(path, [line for line in read_lines(path).values() if case_of_line(line) not in chosen])
+        moved += chosen.values()
     return moved
 
 
 def write(results: Path, planned: Planned) -> Path:
-    """Write a prediction over that of its case, and return the file; whoever reads meanwhile reads the file as it was."""
+    """Write a prediction over that of its case, and return the file."""
     target = file(results, planned.device, planned.framework, planned.framework_version)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    results.mkdir(parents=True, exist_ok=True)
     with FileLock(results / LOCK):
-        lines = {case_of_line(line): line for _, line in numbered_lines(target)}
+        lines = {case_of_line(line): line for line in read_lines(target).values()}
         lines[planned.case] = planned.model_dump_json()
         rewrite(target, [line for _, line in sorted(lines.items())])
     return target
+
+
+def rewrite(target: Path, lines: Iterable[str]) -> None:
+    """Replace a file by these lines; whoever reads meanwhile reads the file as it was."""
+    write_atomically("".join(f"{line}\n" for line in lines), target)
 
 
 def case_of_line(line: str) -> str:
@@ -71,44 +76,29 @@ def case_of_line(line: str) -> str:
         return line
 
 
-def rewrite(target: Path, lines: Iterable[str]) -> None:
-    """Replace a file by these lines at once."""
-    handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w") as out:
-            out.writelines(f"{line}\n" for line in lines)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def read(path: Path) -> dict[str, Planned]:
     """Return the predictions of a file by case; none where there is no file.
 
     Each line that is no prediction of this version of framebench gives a PlannedWarning.
     """
-    found = {}
-    for number, line in numbered_lines(path):
+    predictions = {}
+    for number, line in read_lines(path).items():
         try:
             planned = Planned.model_validate_json(line)
         except ValidationError as error:
-            warnings.warn(f"skipped line {number} of {path}: {str(error).splitlines()[0]}", PlannedWarning, stacklevel=2)
+            reason = str(error).splitlines()[0]
+            warnings.warn(f"skipped line {number} of {path}: {reason}", PlannedWarning, stacklevel=2)
         else:
-            found[planned.case] = planned
-    return found
+            predictions[planned.case] = planned
+    return predictions
 
 
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not empty with their numbers."""
-    try:
-        text = path.read_text()
-    except FileNotFoundError:
-        return
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            yield number, line
+def read_lines(path: Path) -> dict[int, str]:
+    """Return the lines that are not empty by their numbers; none where there is no file."""
+    if not path.exists():
+        return {}
+    lines = enumerate(path.read_text().splitlines(), 1)
+    return {number: line for number, line in lines if line.strip()}
 
 
 def every(results: Path, folder: str = FOLDER) -> Iterator[Planned]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from framebench.devices.plans.version import PLANNER_VERSION
 from framebench.engine.environments import Environment, run_module
 from framebench.records import provenance
 from framebench.records.record import Bytes, Moment, Part
+from framebench.records.store import write_atomically
 
 FOLDER = Path("planned_reports")
 WORKER = "framebench.devices.releases.jax_reported"
@@ -66,10 +66,7 @@ def plan(device: Device, environment: Environment) -> Reported:
 def write(results: Path, reported: Reported) -> None:
     """Write the file of a device and a release at once."""
     target = results / FOLDER / reported.device / f"jax-{reported.framework_version}.json"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(reported.model_dump_json(indent=1, exclude_none=True) + "\n")
-    temporary.replace(target)
+    write_atomically(reported.model_dump_json(indent=1, exclude_none=True) + "\n", target)
 
 
 def read(results: Path, device: str) -> list[Reported]:

@@ -1,11 +1,11 @@
 """Where CUDA's driver puts the segments that PyTorch asks it for.
 
-Of free blocks of one size PyTorch takes the one with the lowest address (BlockComparatorSize), so the driver's order decides
-which one is used up, and with it what fits later. NVIDIA documents no order. This one was read from the addresses in the
-histories of an H200 (studies/gpu_allocator): each request is rounded up to whole chunks, later chunks lie lower, and what a
-request leaves of its chunks goes to the next one that fits there, the lowest first. How often two segments of one size lie as
-they do on the GPU is tested in `tests/devices/simulation/test_histories.py`. What else the driver keeps between them
-is not known.
+Of free blocks of one size PyTorch takes the one with the lowest address (BlockComparatorSize), so the
+driver's order decides which one is used up, and with it what fits later. NVIDIA documents no order. This one
+was read from the addresses in the histories of an H200 (studies/gpu_allocator): each request is rounded up to
+whole chunks, later chunks lie lower, and what a request leaves of its chunks goes to the next one that fits
+there, the lowest first. How often two segments of one size lie as they do on the GPU is tested in
+`tests/devices/simulation/test_histories.py`. What else the driver keeps between them is not known.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ TOP = 1 << 46
 
 
 class Addresses:
-    """Ranges of a process on a card, in bytes."""
+    """Ranges of a process on a GPU, in bytes."""
 
     def __init__(self) -> None:
         self.lowest = TOP  # of the chunks so far
         self.free: list[tuple[int, int]] = []  # address and size, by address
 
     def take(self, size: int) -> int:
-        """The first address of a range of this size."""
-        for at, (address, room) in enumerate(self.free):
-            if room >= size:
-                self.free[at : at + 1] = [(address + size, room - size)] if room > size else []
+        """Take a range of this size and return its first address."""
+        for at, (address, free_size) in enumerate(self.free):
+            if free_size >= size:
+                rest = (address + size, free_size - size)
+                self.free[at : at + 1] = [rest] if free_size > size else []
                 return address
         chunks = -(-size // CHUNK) * CHUNK
         self.lowest -= chunks
@@ -36,11 +37,11 @@ class Addresses:
         return self.lowest
 
     def give_back(self, address: int, size: int) -> None:
-        """A range that was taken; it joins its free neighbours."""
+        """Give back a range that was taken; it joins its free neighbours."""
         at = bisect_left(self.free, (address, 0))
         if at < len(self.free) and self.free[at][0] == address + size:
             size += self.free.pop(at)[1]
         if at and sum(self.free[at - 1]) == address:
-            before, room = self.free.pop(at - 1)
-            address, size = before, room + size
+            address, size_before = self.free.pop(at - 1)
+            size += size_before
         insort(self.free, (address, size))

@@ -1,8 +1,9 @@
-"""A model of PyTorch's caching allocator for CUDA: which block a request gets, what is taken from the card, what stays cached.
+"""A model of PyTorch's caching allocator for CUDA: which block a request gets, what is taken from the GPU, what stays cached.
 
-It follows `c10/cuda/CUDACachingAllocator.cpp` function by function; names in parentheses are those of that file. The rules are
-the same in PyTorch 2.6 and 2.13 (where the constants moved to `c10/core/AllocatorConfig.h`). One stream, no CUDA graphs.
-Addresses decide between free blocks of equal size: `addresses.py` says where segments lie.
+It follows `c10/cuda/CUDACachingAllocator.cpp` function by function; names in parentheses are those of that
+file. The rules are the same in PyTorch 2.6 and 2.13 (where the constants moved to
+`c10/core/AllocatorConfig.h`). One stream, no CUDA graphs. Addresses decide between free blocks of equal size:
+`addresses.py` says where segments lie.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from framebench.devices.simulation.blocks import (
 
 
 class Allocator:
-    """`malloc` gives a block, `free` takes it back; `stats` and `trace` tell what happened."""
+    """`malloc` gives a block, `free` takes it back; `stats` and `trace` have what happened."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
@@ -37,7 +38,7 @@ class Allocator:
         self.addresses = Addresses()
 
     def malloc(self, requested: int) -> Block:
-        """Raises OutOfMemory."""
+        """Return a block for so many bytes. Raises OutOfMemory."""
         size = round_size(requested, self.settings.roundup_power2_divisions)
         pool = self.pools[size <= SMALL]
         block = self._find(pool, size) or self._take(pool, size)
@@ -47,6 +48,7 @@ class Allocator:
         return self._hand_out(block, size, requested)
 
     def free(self, block: Block) -> None:
+        """Take a block back, and let it join its free neighbours."""
         block.allocated = False
         self.stats.allocated -= block.size
         self.stats.requested -= block.requested
@@ -66,7 +68,7 @@ class Allocator:
                     self._release(block)
 
     def segments(self) -> Iterator[list[Block]]:
-        """Each segment as its blocks, by address; of one that grows each part that has memory."""
+        """Yield the blocks of each segment, by address; of one that grows those of each part that has memory."""
         for _, head in sorted(self.heads.items()):
             run: list[Block] = []
             block: Block | None = head
@@ -81,13 +83,13 @@ class Allocator:
                 yield run
 
     def _find(self, pool: Pool, size: int) -> Block | None:
-        """The smallest free block that is large enough (get_free_block)."""
+        """Remove and return the smallest free block that is large enough (get_free_block)."""
         pool.searches += bool(self.settings.limit and self.settings.garbage_collection_threshold)
         at = bisect_left(pool.free, (size, 0))  # type: ignore[type-var]
         if at == len(pool.free):
             return None
         if self.settings.expandable_segments:  # best fit by the size that it can grow to
-            while at + 1 < len(pool.free) and _room(pool.free[at + 1][2]) < _room(pool.free[at][2]):
+            while at + 1 < len(pool.free) and _growable_size(pool.free[at + 1][2]) < _growable_size(pool.free[at][2]):
                 at += 1
         block = pool.free[at][2]
         most = self.settings.max_split_size
@@ -99,7 +101,7 @@ class Allocator:
         return block
 
     def _take(self, pool: Pool, size: int) -> Block | None:
-        """A new segment; if the card is full, once more after giving back what is cached (the chain in malloc)."""
+        """Return a new segment; if the GPU is full, retry after giving back what is cached (the chain in malloc)."""
         if self.settings.limit and self.settings.garbage_collection_threshold:
             self._collect(int(self.settings.garbage_collection_threshold * self.settings.limit))
         if block := self._ask(pool, size):
@@ -111,21 +113,21 @@ class Allocator:
         return self._ask(pool, size)
 
     def _ask(self, pool: Pool, size: int) -> Block | None:
-        """One request to the card (alloc_block)."""
+        """Ask the GPU for a segment once (alloc_block)."""
         if self.settings.expandable_segments:
             return self._grow(pool, size)
-        bytes_asked = segment_size(size)
-        if self._over_limit(bytes_asked):
+        taken = segment_size(size)
+        if self._over_limit(taken):
             return None
-        block = Block(self.addresses.take(bytes_asked), bytes_asked, pool)
+        block = Block(self.addresses.take(taken), taken, pool)
         self.heads[block.address] = block
-        self.stats.reserve(bytes_asked)
+        self.stats.reserve(taken)
         self.stats.segments += 1
-        self._record("segment_alloc", block.address, bytes_asked)
+        self._record("segment_alloc", block.address, taken)
         return block
 
     def _hand_out(self, block: Block, size: int, requested: int) -> Block:
-        """Split it if enough remains (should_split, alloc_found_block)."""
+        """Mark a block as allocated, and split it if enough remains (should_split, alloc_found_block)."""
         if self._splits(block, size):
             rest = Block(block.address + size, block.size - size, block.pool, block.expandable)
             rest.splice(block, block.after)
@@ -166,8 +168,10 @@ class Allocator:
         self._record("segment_free", block.address, block.size)
 
     def _release_oversize(self, pool: Pool, size: int) -> bool:
-        """Give back the smallest block of at least `max_split_size` that is enough, else the largest until they are enough
-        (release_available_cached_blocks)."""
+        """Give back the smallest block of at least `max_split_size` that is enough, else the largest ones until they are.
+
+        Return whether that is enough (release_available_cached_blocks).
+        """
         if self.settings.max_split_size is None:
             return False
         key = max(size, self.settings.max_split_size)
@@ -182,9 +186,12 @@ class Allocator:
         return released >= key
 
     def _collect(self, threshold: int) -> None:
-        """Give back free segments of the large pool, those first that were passed over most often
-        (garbage_collect_cached_blocks)."""
-        target, pool = self.stats.reserved - threshold, self.pools[False]
+        """Give back free segments of the large pool, those first that were passed over most often.
+
+        `garbage_collect_cached_blocks`.
+        """
+        pool = self.pools[False]
+        target = self.stats.reserved - threshold
         able = [block for _, _, block in pool.free if not block.is_split]
         while target > 0 and able:
             mean_age = sum(pool.searches - block.age_base for block in able) / len(able)
@@ -195,8 +202,8 @@ class Allocator:
             able = [block for block in able if block not in old]
 
     def _grow(self, pool: Pool, size: int) -> Block | None:
-        """Map memory behind the lowest addresses with room for the block (try_allocate_expandable_block)."""
-        block = self._room_for(pool, size)
+        """Map memory behind the lowest addresses where the block fits (try_allocate_expandable_block)."""
+        block = self._find_expandable_block(pool, size)
         if not block.mapped and not self._map(block, min(block.size, size)):
             return None
         while block.size < size:
@@ -208,14 +215,17 @@ class Allocator:
         pool.remove(block)
         return block
 
-    def _room_for(self, pool: Pool, size: int) -> Block:
-        """Free or unmapped blocks in a row with enough addresses, else a new segment (find_expandable_block)."""
+    def _find_expandable_block(self, pool: Pool, size: int) -> Block:
+        """Return the first of free or unmapped blocks in a row that are long enough, else a new segment.
+
+        `find_expandable_block`.
+        """
         for _, block in pool.unmapped:
             first = block.before if block.before and not block.before.allocated else block
-            if _addresses(first) >= size:
+            if _free_size_from(first) >= size:
                 return first
-        card = self.settings.limit or 1 << 40
-        addresses = -(-(card + card // 8) // pool.page) * pool.page
+        memory = self.settings.limit or 1 << 40
+        addresses = -(-(memory + memory // 8) // pool.page) * pool.page
         block = Block(self.addresses.take(addresses), addresses, pool, expandable=True, mapped=False)
         self.heads[block.address] = block
         pool.insert(block)
@@ -249,13 +259,16 @@ class Allocator:
         if first >= end:
             return
         pool.remove(block)
-        for address, size in ((block.address, first - block.address), (end, block.address + block.size - end)):
-            if size:
-                rest = Block(address, size, pool, expandable=True)
-                rest.splice(*((block.before, block) if address < first else (block, block.after)))
-                if address in self.heads:
-                    self.heads[address] = rest
-                pool.insert(rest)
+        if block.address < first:
+            rest = Block(block.address, first - block.address, pool, expandable=True)
+            rest.splice(block.before, block)
+            if rest.address in self.heads:
+                self.heads[rest.address] = rest
+            pool.insert(rest)
+        if end < block.address + block.size:
+            rest = Block(end, block.address + block.size - end, pool, expandable=True)
+            rest.splice(block, block.after)
+            pool.insert(rest)
         block.address, block.size, block.mapped = first, end - first, False
         self.stats.reserved -= block.size
         self._record("segment_unmap", block.address, block.size)
@@ -274,12 +287,15 @@ class Allocator:
         self.trace.append(Event(action, address, size))
 
 
-def _room(block: Block) -> int:
-    """What it has and what can be mapped right behind it."""
-    return block.size + (block.after.size if block.after and not block.after.mapped else 0)
+def _growable_size(block: Block) -> int:
+    """Return the bytes of a block and of what can be mapped right behind it."""
+    if block.after and not block.after.mapped:
+        return block.size + block.after.size
+    return block.size
 
 
-def _addresses(block: Block | None) -> int:
+def _free_size_from(block: Block | None) -> int:
+    """Return the bytes of the blocks in a row that are not allocated."""
     total = 0
     while block and not block.allocated:
         total += block.size

@@ -1,5 +1,8 @@
-"""The blocks of memory that PyTorch's allocator hands out, its pools of free ones, and the sizes of both: the constants and
-small functions of `c10/cuda/CUDACachingAllocator.cpp` and `c10/core/AllocatorConfig.h`, whose names stand in parentheses."""
+"""The blocks of memory that PyTorch's allocator hands out, its pools of free ones, and the sizes of both.
+
+These are the constants and small functions of `c10/cuda/CUDACachingAllocator.cpp` and
+`c10/core/AllocatorConfig.h`, whose names stand in parentheses.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from typing import NamedTuple
 
 MIN_BLOCK = 512  # bytes: every request is rounded up to a multiple (kMinBlockSize)
 SMALL = 1 << 20  # the largest request of the small pool (kSmallSize)
-SMALL_SEGMENT = 2 << 20  # what the small pool takes from the card at once (kSmallBuffer)
+SMALL_SEGMENT = 2 << 20  # what the small pool takes from the GPU at once (kSmallBuffer)
 LARGE_SEGMENT = 20 << 20  # what the large pool takes for a request below MIN_LARGE (kLargeBuffer, large_segment_size)
 MIN_LARGE = 10 << 20  # from here on a request gets a segment of its own size (kMinLargeAlloc)
 LARGE_ROUND = 2 << 20  # rounded up to a multiple of this (kRoundLarge)
 
 
 class OutOfMemory(Exception):
-    """The card has no room for the request, even after every free segment was given back."""
+    """The GPU has no memory for the request, even after every free segment was given back."""
 
     def __init__(self, requested: int, stats: Stats) -> None:
         super().__init__(f"{requested:,} bytes do not fit beside {stats.allocated:,} in use, {stats.reserved:,} reserved")
@@ -25,7 +28,7 @@ class OutOfMemory(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of `PYTORCH_CUDA_ALLOC_CONF` in bytes, and what the card has for the allocator."""
+    """Options of `PYTORCH_CUDA_ALLOC_CONF` in bytes, and what the GPU has for the allocator."""
 
     limit: int | None = None  # of reserved bytes
     expandable_segments: bool = False
@@ -43,18 +46,20 @@ class Stats:
     allocated_peak: int = 0
     requested: int = 0  # the same before rounding
     requested_peak: int = 0
-    reserved: int = 0  # taken from the card
+    reserved: int = 0  # taken from the GPU
     reserved_peak: int = 0
     segments: int = 0
-    retries: int = 0  # how often everything cached was given back before the card was asked again
+    retries: int = 0  # how often everything cached was given back before the GPU was asked again
 
     def allocate(self, size: int, requested: int) -> None:
+        """Count a block that is handed out."""
         self.allocated += size
         self.requested += requested
         self.allocated_peak = max(self.allocated_peak, self.allocated)
         self.requested_peak = max(self.requested_peak, self.requested)
 
     def reserve(self, size: int) -> None:
+        """Count what is taken from the GPU."""
         self.reserved += size
         self.reserved_peak = max(self.reserved_peak, self.reserved)
 
@@ -87,7 +92,7 @@ class Block:
         return self.before is not None or self.after is not None
 
     def splice(self, before: Block | None, after: Block | None) -> None:
-        """Put it between two blocks."""
+        """Put the block between two others."""
         self.before, self.after = before, after
         if before:
             before.after = self
@@ -106,10 +111,11 @@ class Pool:
 
     @property
     def page(self) -> int:
-        """By how much an expandable segment grows."""
+        """Return by how many bytes an expandable segment grows."""
         return SMALL_SEGMENT if self.small else LARGE_SEGMENT
 
     def insert(self, block: Block) -> None:
+        """Add a block that is free or has no memory."""
         if block.mapped:
             block.age_base = self.searches
             insort(self.free, (block.size, block.address, block))
@@ -117,6 +123,7 @@ class Pool:
             insort(self.unmapped, (block.address, block))
 
     def remove(self, block: Block) -> None:
+        """Remove a block that is free or has no memory."""
         if block.mapped:
             del self.free[bisect_left(self.free, (block.size, block.address))]  # type: ignore[type-var]
         else:
@@ -124,24 +131,26 @@ class Pool:
 
 
 def round_size(size: int, divisions: int = 0) -> int:
-    """Bytes of the block for a request (round_size)."""
+    """Return the bytes of the block for a request (round_size)."""
     if size < MIN_BLOCK:
         return MIN_BLOCK
     if divisions > 1 and size > MIN_BLOCK * divisions:
-        return _next_division(size, divisions)
+        return round_to_division(size, divisions)
     return -(-size // MIN_BLOCK) * MIN_BLOCK
 
 
-def _next_division(size: int, divisions: int) -> int:
-    """The next of so many equal steps between two powers of two (roundup_power2_next_division)."""
+def round_to_division(size: int, divisions: int) -> int:
+    """Return the next of so many equal steps between two powers of two (roundup_power2round_to_division)."""
     if size & (size - 1) == 0:
         return size
     step = (1 << (size.bit_length() - 1)) >> (divisions.bit_length() - 1)
-    return -(-size // step) * step if step else 1 << size.bit_length()
+    if not step:
+        return 1 << size.bit_length()
+    return -(-size // step) * step
 
 
 def segment_size(size: int) -> int:
-    """Bytes that are asked of the card for a block of this size (get_allocation_size)."""
+    """Return the bytes that are asked of the GPU for a block of this size (get_allocation_size)."""
     if size <= SMALL:
         return SMALL_SEGMENT
     if size < MIN_LARGE:

@@ -44,9 +44,14 @@ def of(case: Case, size: int | None) -> Planned:
     if size is None:
         result = {"outcome": "not planned", "reason": "a compiler decides"}
     return Planned(
-        case=case.id, device="a100-40gb", framework=case.framework, framework_version="0", source="allocator.simulated",
-        origin=origin(), **result,
-    )  # fmt: skip
+        case=case.id,
+        device="a100-40gb",
+        framework=case.framework,
+        framework_version="0",
+        source="allocator.simulated",
+        origin=origin(),
+        **result,
+    )
 
 
 def result(*arguments: str) -> Result:

@@ -21,8 +21,13 @@ def planned(case: Case, size: int | None, **fields: object) -> Planned:
     origin = Origin(planned_at=datetime.now(UTC), command="", commit=None, dirty=None, code="", wall_s=0)
     result = {"outcome": "planned", "peak_bytes": size, "source": "allocator.simulated"} | fields
     return Planned(
-        case=case.id, device=CARD.name, framework=case.framework, framework_version="0", origin=origin, **result,
-    )  # fmt: skip
+        case=case.id,
+        device=CARD.name,
+        framework=case.framework,
+        framework_version="0",
+        origin=origin,
+        **result,
+    )
 
 
 def offer(size: int, error: float, budget: int | None = None) -> Offer:

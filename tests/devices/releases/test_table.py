@@ -48,9 +48,7 @@ def test_what_a_simulation_has_of_another_release_is_said() -> None:
 
 def test_what_releases_planned_is_shown_and_not_planned_again(kept: Path) -> None:
     asked = [word for version in ("0.9.0", "0.9.2") for word in ("--version", version)]
-    told = framebench(
-        "versions", "run", "--framework", "jax", CASE, "--device", "h100-80gb", *asked, "--results", str(kept)
-    )  # fmt: skip
+    told = framebench("versions", "run", "--framework", "jax", CASE, "--device", "h100-80gb", *asked, "--results", str(kept))
     assert told.returncode == 0, told.stderr
     assert "+200.00%" in told.stdout
     report = framebench("report", "--device", "h100-80gb", "--results", str(kept))

@@ -33,10 +33,15 @@ def test_a_request_is_rounded_up_to_a_division_of_a_power_of_two(requested: int,
 @pytest.mark.parametrize(
     ("block", "segment"),
     [
-        (512, 2 * MIB), (MIB, 2 * MIB), (MIB + 512, 20 * MIB), (10 * MIB - 512, 20 * MIB), (10 * MIB, 10 * MIB),
-        (10 * MIB + 512, 12 * MIB), (25 * MIB, 26 * MIB),
+        (512, 2 * MIB),
+        (MIB, 2 * MIB),
+        (MIB + 512, 20 * MIB),
+        (10 * MIB - 512, 20 * MIB),
+        (10 * MIB, 10 * MIB),
+        (10 * MIB + 512, 12 * MIB),
+        (25 * MIB, 26 * MIB),
     ],
-)  # fmt: skip
+)
 def test_segment_sizes_follow_the_allocator(block: int, segment: int) -> None:
     assert segment_size(block) == segment
 

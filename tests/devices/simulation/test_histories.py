@@ -13,9 +13,12 @@ from studies.gpu_allocator.replay import History, histories, replay, replayed
 MIB = 2**20
 KEPT = list(histories())
 EVENTS = [
-    ("alloc", 3 * MIB, 1), ("alloc", 18 * MIB, 2), ("free_requested", 18 * MIB, 2), ("alloc", 2000, 3),
+    ("alloc", 3 * MIB, 1),
+    ("alloc", 18 * MIB, 2),
+    ("free_requested", 18 * MIB, 2),
+    ("alloc", 2000, 3),
     ("segment_alloc", 2 * MIB, 3),
-]  # fmt: skip
+]
 SMALL_CASE = History("w/torch/train/fp32/b1/tiny", "a card", "2.11.0", 0, [(21 * MIB, 40 * MIB, 5)], EVENTS)
 
 

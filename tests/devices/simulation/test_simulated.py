@@ -33,9 +33,14 @@ def test_adam_agrees_with_the_calculation_by_hand(steps: dict[str, Any]) -> None
     assert found["by_step"] == [found["allocated"]] * 3
     assert found["peak_phase"] == "optimizer"
     assert found["kinds"] == {
-        "weights": WEIGHTS, "gradients": WEIGHTS, "optimizer states": 2 * WEIGHTS, "temporaries": WEIGHTS, "activations": 0,
-        "workspaces": 2 * AMPERE, "inputs": INPUT,
-    }  # fmt: skip
+        "weights": WEIGHTS,
+        "gradients": WEIGHTS,
+        "optimizer states": 2 * WEIGHTS,
+        "temporaries": WEIGHTS,
+        "activations": 0,
+        "workspaces": 2 * AMPERE,
+        "inputs": INPUT,
+    }
     assert found["reserved"] % (2 * MIB) == 0
 
 
@@ -119,15 +124,27 @@ def test_inference_mode_chooses_too(steps: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("call", "kernel"),
     [
-        ("single on an A100", "efficient"), ("half on an A100", "flash"), ("half with a mask", "efficient"),
-        ("half on an H100", "cudnn"), ("half on an H100, 2.6", "flash"),
-        ("half on an H100, 2.9", "cudnn"), ("half on an H100, 2.10", "flash"), ("half on an H100, dropout 0.1", "flash"),
-        ("half on an H100, dropout 1/8", "cudnn"), ("half on a V100", "efficient"), ("bfloat on a V100", "math"),
-        ("double", "math"), ("single, width 66", "math"), ("half, width 66", "flash"),
-        ("half, width 208 on an RTX 4090", "efficient"), ("half, width 208 without gradients", "flash"),
-        ("half, width 264", "efficient"), ("single, grouped, 2.13", "efficient"), ("single, grouped, 2.6", "math"),
+        ("single on an A100", "efficient"),
+        ("half on an A100", "flash"),
+        ("half with a mask", "efficient"),
+        ("half on an H100", "cudnn"),
+        ("half on an H100, 2.6", "flash"),
+        ("half on an H100, 2.9", "cudnn"),
+        ("half on an H100, 2.10", "flash"),
+        ("half on an H100, dropout 0.1", "flash"),
+        ("half on an H100, dropout 1/8", "cudnn"),
+        ("half on a V100", "efficient"),
+        ("bfloat on a V100", "math"),
+        ("double", "math"),
+        ("single, width 66", "math"),
+        ("half, width 66", "flash"),
+        ("half, width 208 on an RTX 4090", "efficient"),
+        ("half, width 208 without gradients", "flash"),
+        ("half, width 264", "efficient"),
+        ("single, grouped, 2.13", "efficient"),
+        ("single, grouped, 2.6", "math"),
     ],
-)  # fmt: skip
+)
 def test_which_kernel_attends(steps: dict[str, Any], call: str, kernel: str) -> None:
     assert steps["kernels"][call] == kernel
 

@@ -16,17 +16,33 @@ from tests.processes import run_inside
 PROGRAM = Path(__file__).parent / "programs" / "torch_plans.py"
 TRAIN = "transformer/torch/train"
 EAGER = (
-    "amp_bf16", "amp_fp16", "checkpoint", "accumulate", "optimizer_in_backward", "adamw_8bit", "fused_optimizer", "offload",
-    "optimizer_offload", "expandable_segments", "memory_fraction",
-)  # fmt: skip
+    "amp_bf16",
+    "amp_fp16",
+    "checkpoint",
+    "accumulate",
+    "optimizer_in_backward",
+    "adamw_8bit",
+    "fused_optimizer",
+    "offload",
+    "optimizer_offload",
+    "expandable_segments",
+    "memory_fraction",
+)
 COMPARED = (
-    "fp32", "amp_bf16", "checkpoint", "optimizer_in_backward", "adamw_8bit", "optimizer_offload",
-)  # fmt: skip
+    "fp32",
+    "amp_bf16",
+    "checkpoint",
+    "optimizer_in_backward",
+    "adamw_8bit",
+    "optimizer_offload",
+)
 OTHERS = (
-    "transformer/torch/eval/no_grad/b4/cpu@a100-40gb", "transformer/torch/eval/inference_mode/b4/cpu@a100-40gb",
-    "resnet50/torch/train/autotune/b4/tiny@a100-40gb", f"{TRAIN}/compile/b4/cpu@a100-40gb",
+    "transformer/torch/eval/no_grad/b4/cpu@a100-40gb",
+    "transformer/torch/eval/inference_mode/b4/cpu@a100-40gb",
+    "resnet50/torch/train/autotune/b4/tiny@a100-40gb",
+    f"{TRAIN}/compile/b4/cpu@a100-40gb",
     f"{TRAIN}/fp32/b512/cpu@rtx4060-8gb",
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +59,14 @@ def kept(where: str, result: dict[str, Any]) -> Planned:
     versions = result.pop("versions")
     origin = Origin(planned_at=datetime.now(UTC), command="", commit=None, dirty=None, code="", versions=versions, wall_s=1.0)
     return Planned(
-        case=case, device=device, framework="torch", framework_version=versions["torch"], source="allocator.simulated",
-        origin=origin, **result,
-    )  # fmt: skip
+        case=case,
+        device=device,
+        framework="torch",
+        framework_version=versions["torch"],
+        source="allocator.simulated",
+        origin=origin,
+        **result,
+    )
 
 
 def parts(plans: dict[str, Planned], strategy: str, size: str = "b4/cpu") -> dict[str, int]:

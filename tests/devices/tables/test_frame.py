@@ -15,11 +15,16 @@ from tests.devices.tables.test_strategies import plan, simulated
 def test_a_ratio_is_to_the_same_release_and_batch() -> None:
     df = frame(
         [
-            plan("checkpoint", 500), plan("fp32", 2000), plan("fp32", 1000, version="0.9.2"), simulated("fp32", 100),
-            plan("checkpoint", 750, version="0.9.2"), simulated("fp32", 400, batch=16), simulated("checkpoint", 100, batch=16),
+            plan("checkpoint", 500),
+            plan("fp32", 2000),
+            plan("fp32", 1000, version="0.9.2"),
+            simulated("fp32", 100),
+            plan("checkpoint", 750, version="0.9.2"),
+            simulated("fp32", 400, batch=16),
+            simulated("checkpoint", 100, batch=16),
             simulated("offload", 7, batch=2),
         ]
-    ).set_index(["framework_version", "strategy", "batch"])  # fmt: skip
+    ).set_index(["framework_version", "strategy", "batch"])
     jax, torch = pinned_version("jax"), pinned_version("torch")
     assert df.loc[(jax, "checkpoint", 8), "ratio"] == 0.25
     assert df.loc[("0.9.2", "checkpoint", 8), "ratio"] == 0.75

@@ -27,12 +27,24 @@ def plan(strategy: str, size: int, version: str = "") -> Planned:
 
 def test_each_framework_has_a_column_of_its_own_and_a_ratio_to_its_own_baseline() -> None:
     every = [
-        simulated("fp32", 1000), simulated("checkpoint", 500), plan("fp32", 2000), plan("checkpoint", 500),
+        simulated("fp32", 1000),
+        simulated("checkpoint", 500),
+        plan("fp32", 2000),
+        plan("checkpoint", 500),
         simulated("compile", None, outcome="not planned", reason="a compiler decides"),
-        simulated("fp32", 7, batch=4), plan("checkpoint", 1, version="0.0.1"), simulated("accumulate", 400),
-        planned(case="transformer/jax/train/compile/b8/full", framework_version=pinned_version("jax"), peak_bytes=None,
-                outcome="not planned", reason="always so", source=None, parts={}),
-    ]  # fmt: skip
+        simulated("fp32", 7, batch=4),
+        plan("checkpoint", 1, version="0.0.1"),
+        simulated("accumulate", 400),
+        planned(
+            case="transformer/jax/train/compile/b8/full",
+            framework_version=pinned_version("jax"),
+            peak_bytes=None,
+            outcome="not planned",
+            reason="always so",
+            source=None,
+            parts={},
+        ),
+    ]
     (table,) = tables(every, H100)
     rows = [tuple(row) for row in table.data.to_numpy()]
     assert rows == [

@@ -388,8 +388,16 @@ def viewed() -> Any:
 def kernels() -> Any:
     """The choice, by dtype, width, mask, dropout, and what else is said; on cards of several generations and releases."""
 
-    def choose(dtype: torch.dtype, capability: tuple[int, int], release: tuple[int, int] = (2, 13), width: int = 64,
-               mask: bool = False, grad: bool = True, heads: int = 4, **more: Any) -> str:  # fmt: skip
+    def choose(
+        dtype: torch.dtype,
+        capability: tuple[int, int],
+        release: tuple[int, int] = (2, 13),
+        width: int = 64,
+        mask: bool = False,
+        grad: bool = True,
+        heads: int = 4,
+        **more: Any,
+    ) -> str:
         tensors = [torch.empty(2, heads, 128, width, dtype=dtype, device="meta", requires_grad=grad)]
         tensors += [torch.empty(2, 4, 128, width, dtype=dtype, device="meta", requires_grad=grad) for _ in range(2)]
         bias = torch.empty(128, 128, dtype=dtype, device="meta") if mask else None
