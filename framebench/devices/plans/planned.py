@@ -7,14 +7,12 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from framebench.devices.plans.answer import Outcome
 from framebench.records.record import Bytes, Moment, Part
 
 # compiler.plan: what XLA's executable for the device reserves, to the byte. allocator.simulated: a step on fake
 # tensors, each storage of which goes through a model of the device's allocator
 Source = Literal["compiler.plan", "allocator.simulated"]
-# refused: the compiler says that it cannot fit. not planned: nothing can tell, and trying again gives the same answer.
-# failed: what was not foreseen, or ran out of time; tried again when asked for again
-Outcome = Literal["planned", "refused", "not planned", "failed"]
 PLAN = {"arguments", "outputs", "temporaries", "aliased"}
 BESIDE, HOST = "beside", "host"  # of a plan, where there are such: on the device but not in the plan; in the host's memory
 

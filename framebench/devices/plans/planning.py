@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans import process, store
+from framebench.devices.plans.answer import Answer
 from framebench.devices.plans.naming import cases_of
 from framebench.devices.plans.planned import Origin, Planned, Source
 from framebench.devices.plans.version import PLANNER_VERSION, is_current
@@ -204,18 +206,19 @@ def plan_case(
     start = time.monotonic()
     obstacle = find_obstacle(case, device)
     if obstacle:
-        answer: dict[str, Any] = {"outcome": "not planned", "reason": obstacle}
+        answer = Answer("not planned", obstacle)
     elif not isinstance(environment, Environment):
-        answer = {"outcome": "failed", "reason": f"no compiler for it: {process.shorten_error(str(environment))}"}
+        answer = Answer("failed", f"no compiler for it: {process.shorten_error(str(environment))}")
     else:
         answer = process.ask(environment, case, device)
+    fields = dataclasses.asdict(answer)
     origin = Origin(
         planned_at=datetime.now(UTC),
         command=provenance.command(),
         commit=provenance.commit(),
         dirty=provenance.dirty(),
         code=str(PLANNER_VERSION),
-        versions=answer.pop("versions", {}),
+        versions=fields.pop("versions"),
         wall_s=round(time.monotonic() - start, 1),
     )
     about: dict[str, Any] = {
@@ -227,7 +230,7 @@ def plan_case(
         "origin": origin,
     }
     try:
-        return Planned(**about, **answer)
-    except (ValidationError, TypeError) as error:
+        return Planned(**about, **fields)
+    except ValidationError as error:
         reason = f"the prediction does not hold: {process.shorten_error(str(error))}"
         return Planned(**about, outcome="failed", reason=reason)

@@ -1,24 +1,22 @@
-"""A planner as a process in its framework's environment: `python -m framebench.devices.<planner> CASE DEVICE`, which
-prints one JSON object last: the fields of `Planned` that it knows."""
+"""A planner as a process in its framework's environment: `python -m framebench.devices.<planner> CASE DEVICE`."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
 import subprocess
-from typing import Any
 
 from framebench.devices.catalog import Device
+from framebench.devices.plans.answer import Answer, parse_answer
 from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.suite.case import Case
 
 BUDGET_S = {"gpu": 600.0, "tpu": 1800.0}  # for one case: what compiles for a TPU takes minutes
 PLANNERS = {"jax": "xla.jax_plan", "torch": "simulation.torch_plan"}
-FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # of whoever asks: an answer is kept, and must not depend on them
+FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # of the user: an answer is cached, and must not depend on them
 WITHOUT_DEVICE = {  # variables of a planner
     "JAX_PLATFORMS": "cpu",
     "CUDA_VISIBLE_DEVICES": "",
@@ -32,14 +30,18 @@ WITHOUT_DEVICE = {  # variables of a planner
 RUNNING: set[subprocess.Popen[str]] = set()
 
 
-def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
-    """Return what the framework's planner prints; `failed` with its last words if it prints nothing, or takes too long."""
-    inherited = {name: value for name, value in os.environ.items() if name not in FLAGS}
-    variables = {**inherited, **environment.variables(), **WITHOUT_DEVICE, "PYTHONPATH": environments.import_path()}
+def ask(environment: Environment, case: Case, device: Device) -> Answer:
+    """Return the answer of the framework's planner; `failed` with its last words if it gives none, or takes too long."""
+    variables = {name: value for name, value in os.environ.items() if name not in FLAGS}
+    variables |= environment.variables() | WITHOUT_DEVICE | {"PYTHONPATH": environments.import_path()}
     module = f"framebench.devices.{PLANNERS[environment.framework]}"
-    command = [str(environment.python), "-P", "-m", module, case.id, device.name]
     process = subprocess.Popen(
-        command, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        [str(environment.python), "-P", "-m", module, case.id, device.name],
+        env=variables,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
     RUNNING.add(process)
     try:
@@ -47,13 +49,13 @@ def ask(environment: Environment, case: Case, device: Device) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         kill(process)
         process.communicate()
-        return {"outcome": "failed", "reason": f"planning took longer than {BUDGET_S[device.kind] / 60:.0f} minutes"}
+        return Answer("failed", f"planning took longer than {BUDGET_S[device.kind] / 60:.0f} minutes")
     finally:
         RUNNING.discard(process)
     try:
-        return dict(json.loads(printed.strip().splitlines()[-1]))
-    except (ValueError, IndexError, TypeError):
-        return {"outcome": "failed", "reason": describe_end(process.returncode, errors)}
+        return parse_answer(printed)
+    except ValueError:
+        return Answer("failed", describe_end(process.returncode, errors))
 
 
 def describe_end(code: int, errors: str) -> str:

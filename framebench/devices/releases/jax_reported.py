@@ -8,8 +8,10 @@ object: by report and variant the bytes that are planned, or why there are none.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -23,7 +25,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from framebench.devices.catalog import Device, find
 from framebench.devices.xla import jax_target
 from framebench.devices.xla.jax_buffers import parts_of
-from framebench.devices.xla.jax_output import print_only
+from framebench.devices.xla.jax_output import print_answer
 
 BLOCKS, STEPS, STATE = 10, 1000, (30000, 100)  # jax 27748
 LAYERS, TOKENS, EXPERTS, WIDTH, HIDDEN = 3, 32768, 64, 1024, 512  # marin 5394; tokens of one device
@@ -135,10 +137,26 @@ def plan(lower: Callable[[], Lowered]) -> dict[str, Any]:
         return {"reason": str(error).splitlines()[0][:300]}
 
 
+@dataclass
+class ReportedPlans:
+    """What the parent reads."""
+
+    programs: dict[str, dict[str, dict[str, Any]]]  # by report and variant
+    flags: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the plans in one line."""
+        return json.dumps(asdict(self))
+
+
+def main() -> ReportedPlans:
+    """Plan all programs for the device that the command line names."""
+    device = find(sys.argv[1])
+    programs: dict[str, dict[str, dict[str, Any]]] = {}
+    for report, list_variants in REPORTS.items():
+        programs[report] = {name: plan(lower) for name, lower in list_variants(device)}
+    return ReportedPlans(programs)
+
+
 if __name__ == "__main__":
-    with print_only() as answer:
-        device = find(sys.argv[1])
-        programs: dict[str, dict[str, Any]] = {}
-        for report, list_variants in REPORTS.items():
-            programs[report] = {name: plan(lower) for name, lower in list_variants(device)}
-        answer["programs"] = programs
+    print_answer(main)

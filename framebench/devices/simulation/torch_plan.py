@@ -5,13 +5,11 @@
 The adapter's own step is simulated (`torch_simulate`): its modules, autograd and optimizers are those
 of the installed release. What a GPU decides is in our rules, which were read in the sources of one
 release; where releases are known to differ, `torch_gpu.Gpu` has the rule of each. The last line that
-is printed is a JSON object with fields of `planned.Planned`. FILE gets the timeline, for
-https://pytorch.org/memory_viz.
+is printed is the answer. FILE gets the timeline, for https://pytorch.org/memory_viz.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -23,6 +21,7 @@ import torch
 from framebench.adapters.torch.fake import FakeOnDevice
 from framebench.adapters.torch.quantized import beside
 from framebench.devices.catalog import Device, find
+from framebench.devices.plans.answer import Answer, Holder
 from framebench.devices.simulation import cudnn
 from framebench.devices.simulation.blocks import OutOfMemory, Settings
 from framebench.devices.simulation.torch_convolutions import describe_gpu
@@ -115,30 +114,33 @@ def read_release() -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def plan(case: Case, device: Device, timeline: Path | None = None) -> dict[str, Any]:
-    """Return fields of `planned.Planned`.
+def plan(case: Case, device: Device, timeline: Path | None = None) -> Answer:
+    """Return what a case needs.
 
     Args:
         case: What is simulated.
         device: A GPU of the catalog.
         timeline: A file for PyTorch's memory viewer.
     """
-    versions = {"torch": torch.__version__.partition("+")[0]}
+    release = read_release()
+    answer = simulate_case(case, device, release, timeline)
+    answer.versions["torch"] = torch.__version__.partition("+")[0]
     cudnn_version = cudnn.version() if describe_gpu(device) else None
     if cudnn_version:
-        versions["cudnn"] = cudnn_version
-    release = read_release()
-    notes = [] if release == RULES_OF_RELEASE else [OTHER_RELEASE.format(*RULES_OF_RELEASE)]
-    return {"versions": versions, "notes": notes, **simulate_case(case, device, release, cudnn_version, timeline)}
+        answer.versions["cudnn"] = cudnn_version
+    if release != RULES_OF_RELEASE:
+        answer.notes = [OTHER_RELEASE.format(*RULES_OF_RELEASE)]
+    if answer.outcome == "planned":
+        convolutions = NOT_HELD[0].format(cudnn_version) if cudnn_version else WITHOUT_CUDNN
+        answer.not_held = (convolutions, *NOT_HELD[1:])
+    return answer
 
 
-def simulate_case(
-    case: Case, device: Device, release: tuple[int, int], cudnn_version: str | None, timeline: Path | None
-) -> dict[str, Any]:
+def simulate_case(case: Case, device: Device, release: tuple[int, int], timeline: Path | None) -> Answer:
     """Return outcome, reason and sizes. What is no fault of a user's file is raised."""
     obstacle = find_obstacle(case)
     if obstacle:
-        return {"outcome": "not planned", "reason": obstacle}
+        return Answer("not planned", obstacle)
     settings = settings_of(case, device)
     step = step_of(case)
     try:
@@ -147,18 +149,18 @@ def simulate_case(
         unlimited = Settings(None, settings.expandable_segments)
         needs = simulate(step, device, steps=STEPS, settings=unlimited, release=release).reserved
         reason = f"does not fit: needs {needs / 2**30:.1f} GiB, and a tensor of {error.requested:,} bytes was refused"
-        return {"outcome": "refused", "reason": reason, "needs_bytes": needs}
+        return Answer("refused", reason, needs)
     except Exception as error:
         if case.workload == OWN and line_of(error, case.user_file):
-            return {"outcome": "failed", "reason": blamed(error, case.user_file)}
+            return Answer("failed", blamed(error, case.user_file))
         raise
     if timeline:
         simulation.snapshot(timeline)
-    return {**fields_of(simulation), "not_held": describe_missing(cudnn_version)}
+    return describe(simulation)
 
 
-def fields_of(simulation: Simulation) -> dict[str, Any]:
-    """Return a simulation as fields of `planned.Planned`."""
+def describe(simulation: Simulation) -> Answer:
+    """Return the sizes of a simulation."""
     parts = {
         "allocated": simulation.allocated,
         "reserved": simulation.reserved,
@@ -167,25 +169,18 @@ def fields_of(simulation: Simulation) -> dict[str, Any]:
     for kind, size in simulation.kinds.items():
         parts[kind.replace(" ", "_")] = size
     largest = []
-    for holder in simulation.holders[:MOST_BUFFERS]:
-        line = f"{holder.line} ({holder.kind})"
-        largest.append({"bytes": holder.bytes, "line": line, "shape": holder.shape, "count": holder.tensors})
+    for held in simulation.holders[:MOST_BUFFERS]:
+        largest.append(Holder(held.bytes, f"{held.line} ({held.kind})", held.shape, held.tensors))
     attention = ", ".join(sorted(name for name in simulation.kernels if not name.endswith("backward")))
-    return {
-        "outcome": "planned",
-        "peak_bytes": simulation.reserved,
-        "parts": parts,
-        "largest": largest,
-        "compiler": "PyTorch's caching allocator, modelled",
-        "flags": {"attention": attention} if attention else {},
-    }
-
-
-def describe_missing(cudnn_version: str | None) -> tuple[str, ...]:
-    """Return what else a GPU will need, by the cuDNN that was asked for workspaces."""
-    convolutions = NOT_HELD[0].format(cudnn_version) if cudnn_version else WITHOUT_CUDNN
-    return convolutions, *NOT_HELD[1:]
+    return Answer(
+        "planned",
+        peak_bytes=simulation.reserved,
+        parts=parts,
+        largest=largest,
+        compiler="PyTorch's caching allocator, modelled",
+        flags={"attention": attention} if attention else {},
+    )
 
 
 if __name__ == "__main__":
-    print(json.dumps(plan(named(sys.argv[1]), find(sys.argv[2]), *map(Path, sys.argv[3:4]))))
+    print(plan(named(sys.argv[1]), find(sys.argv[2]), *map(Path, sys.argv[3:4])).to_json())

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from framebench.adapters.jax.hlo import Buffer, Instruction, assignment, instructions
+from framebench.devices.plans.answer import Holder
 from framebench.devices.xla.sources import Sources
 
-MOST_ROWS = 12
+MOST_HOLDERS = 12
 
 
 class Placed(NamedTuple):
@@ -35,8 +36,8 @@ def parts_of(memory: Any) -> dict[str, int]:
     }
 
 
-def largest(folder: Path) -> list[dict[str, Any]]:
-    """Return fields of `planned.Buffer`, most bytes first; nothing if XLA dumped nothing into the folder."""
+def largest(folder: Path) -> list[Holder]:
+    """Return what holds the memory, most bytes first; nothing if XLA dumped nothing into the folder."""
     program = next(folder.glob("*after_optimizations.txt"), None)
     plan = next(folder.glob("*after_optimizations-buffer-assignment.txt"), None)
     if program is None or plan is None:
@@ -53,11 +54,9 @@ def largest(folder: Path) -> list[dict[str, Any]]:
         if instruction:
             line = find_source(instruction, sources)
             groups[line, find_shape(instruction, placed.index)].append(placed.buffer.size)
-    rows = []
-    for (line, shape), sizes in groups.items():
-        rows.append({"bytes": sum(sizes), "line": line, "shape": shape, "count": len(sizes)})
-    rows.sort(key=lambda row: -int(str(row["bytes"])))
-    return rows[:MOST_ROWS]
+    holders = [Holder(sum(sizes), line, shape, len(sizes)) for (line, shape), sizes in groups.items()]
+    holders.sort(key=lambda holder: -holder.bytes)
+    return holders[:MOST_HOLDERS]
 
 
 def choose_disjoint(buffers: dict[str, dict[str, Buffer]], arguments: set[str]) -> list[Placed]:

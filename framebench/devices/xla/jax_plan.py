@@ -4,7 +4,7 @@
 
 It runs in an environment with XLA's compiler for the device. The adapter's own step is lowered from shapes
 alone and compiled ahead of time: the plan is that of the very program which the device would run. The last
-line that is printed is a JSON object with fields of `planned.Planned`.
+line that is printed is the answer.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from jax.errors import JaxRuntimeError
 
 from framebench.adapters.jax.shaped import ShapedAdapter
 from framebench.devices.catalog import Device, find
+from framebench.devices.plans.answer import Answer
 from framebench.devices.xla import jax_buffers, jax_target
-from framebench.devices.xla.jax_output import copy_stderr, print_only
+from framebench.devices.xla.jax_output import copy_stderr, print_answer
 from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case
 
@@ -73,16 +73,16 @@ def find_obstacle(case: Case) -> str | None:
     return None
 
 
-def plan(case: Case, device: Device) -> dict[str, Any]:
-    """Return fields of `planned.Planned`. What XLA says of memory is an answer, not an exception."""
+def plan(case: Case, device: Device) -> Answer:
+    """Return what a case needs. What XLA says of memory is an answer, not an exception."""
     obstacle = find_obstacle(case)
     if obstacle:
-        return do_not_plan(obstacle)
+        return Answer("not planned", obstacle)
     try:
         adapter = ShapedAdapter(case, jax_target.devices(device, case.ranks))
         adapter.build()
     except IncompatibleStrategies as error:
-        return do_not_plan(str(error))
+        return Answer("not planned", str(error))
     options = dict(adapter.recipe.compiler_options)
     with tempfile.TemporaryDirectory() as folder, copy_stderr() as errors:
         adapter.program.options = options | {"xla_dump_to": folder}
@@ -96,32 +96,28 @@ def plan(case: Case, device: Device) -> dict[str, Any]:
     beside = adapter.beside()
     in_host = memory.host_argument_size_in_bytes + memory.host_temp_size_in_bytes
     if not in_host and any(part.how in ("offload", "optimizer_offload") for part in case.parts):
-        return do_not_plan("the plan has nothing in the host's memory: the strategy is not in it")
+        return Answer("not planned", "the plan has nothing in the host's memory: the strategy is not in it")
     parts = jax_buffers.parts_of(memory)
     if beside:
         parts["beside"] = beside
     if in_host:
         parts["host"] = in_host
     peak = adapter.program.plan + beside
-    return {
-        "outcome": "planned",
-        "peak_bytes": peak,
-        "parts": parts,
-        "largest": buffers,
-        "not_held": NOT_HELD[device.kind],
-        "flags": options,
-        "notes": write_notes(device, peak, errors[0], compiled.as_text()),
-        "compiler": ", ".join(f"{name} {release}" for name, release in read_versions(COMPILERS[device.kind]).items()),
-        "versions": read_versions(PACKAGES),
-    }
+    compilers = read_versions(COMPILERS[device.kind])
+    return Answer(
+        "planned",
+        peak_bytes=peak,
+        parts=parts,
+        largest=buffers,
+        not_held=NOT_HELD[device.kind],
+        flags=options,
+        notes=write_notes(device, peak, errors[0], compiled.as_text()),
+        compiler=", ".join(f"{name} {release}" for name, release in compilers.items()),
+        versions=read_versions(PACKAGES),
+    )
 
 
-def do_not_plan(reason: str) -> dict[str, Any]:
-    """Return the answer where no plan can tell."""
-    return {"outcome": "not planned", "reason": reason}
-
-
-def explain_error(error: str) -> dict[str, Any]:
+def explain_error(error: str) -> Answer:
     """Return what an error of XLA's means: that it does not fit is an answer, and most others are failures."""
     over_hbm = OVER_HBM.search(error)
     one_buffer = ONE_BUFFER.search(error)
@@ -133,14 +129,14 @@ def explain_error(error: str) -> dict[str, Any]:
         needs, memory = int(one_buffer[1]), int(one_buffer[2])
         subject = "one buffer alone needs"
     elif "RESOURCE_EXHAUSTED" in error:
-        return {"outcome": "refused", "reason": f"XLA refuses for want of memory: {error.splitlines()[0][:300]}"}
+        return Answer("refused", f"XLA refuses for want of memory: {error.splitlines()[0][:300]}")
     else:
         unimplemented = UNIMPLEMENTED.search(error)
         if unimplemented:
-            return do_not_plan(f"XLA cannot compile it for this device: {unimplemented[1].strip()}")
-        return {"outcome": "failed", "reason": " ".join(error.split())[:400]}
+            return Answer("not planned", f"XLA cannot compile it for this device: {unimplemented[1].strip()}")
+        return Answer("failed", " ".join(error.split())[:400])
     reason = f"{subject} {needs / 2**30:,.2f} GiB at compile time, of {memory / 2**30:,.2f} GiB"
-    return {"outcome": "refused", "reason": reason, "needs_bytes": needs}
+    return Answer("refused", reason, needs)
 
 
 def write_notes(device: Device, peak: int, errors: str, program: str) -> list[str]:
@@ -176,7 +172,10 @@ def read_versions(packages: Sequence[str]) -> dict[str, str]:
     return versions
 
 
+def main() -> Answer:
+    """Plan the case and the device that the command line names."""
+    return plan(Case.of(sys.argv[1]), find(sys.argv[2]))
+
+
 if __name__ == "__main__":
-    with print_only() as answer:
-        case, device = Case.of(sys.argv[1]), find(sys.argv[2])
-        answer.update(plan(case, device))
+    print_answer(main)

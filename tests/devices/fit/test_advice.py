@@ -15,7 +15,7 @@ from framebench.cli.shared import app
 from framebench.devices.plans import planning
 from framebench.devices.plans.planned import Planned
 from framebench.suite.case import Case
-from tests.devices.fake_predictions import origin
+from tests.devices.fake_predictions import planned
 from tests.processes import framebench
 
 GIB = 2**30
@@ -31,7 +31,7 @@ def predicted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Size], list[Case]]:
 
         def plan_all(cases: Sequence[Case], device: Any, *_: Any, **__: Any) -> list[Planned]:
             asked.extend(cases)
-            return [of(case, size(case)) for case in cases]
+            return [make_prediction(case, size(case)) for case in cases]
 
         monkeypatch.setattr(planning, "plan_all", plan_all)
         return asked
@@ -39,17 +39,17 @@ def predicted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Size], list[Case]]:
     return by
 
 
-def of(case: Case, size: int | None) -> Planned:
-    result: dict[str, Any] = {"outcome": "planned", "peak_bytes": size, "not_held": ("workspaces",)}
+def make_prediction(case: Case, size: int | None) -> Planned:
+    """Return a prediction of so many bytes; with None one that nothing can tell."""
+    result: dict[str, Any] = {"peak_bytes": size, "not_held": ("workspaces",)}
     if size is None:
-        result = {"outcome": "not planned", "reason": "a compiler decides"}
-    return Planned(
+        result = {"outcome": "not planned", "peak_bytes": None, "reason": "a compiler decides"}
+    return planned(
         case=case.id,
         device="a100-40gb",
         framework=case.framework,
-        framework_version="0",
         source="allocator.simulated",
-        origin=origin(),
+        parts={},
         **result,
     )
 

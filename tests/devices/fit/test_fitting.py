@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import pytest
 
 from framebench.devices.catalog import find
 from framebench.devices.fit.fitting import CONTEXT, RULES, BatchSearch, Offer
-from framebench.devices.plans.planned import Origin, Planned
+from framebench.devices.plans.planned import Planned
 from framebench.suite.case import Case
+from tests.devices import fake_predictions
 
-CARD = find("a100-40gb")
-MEMORY = CARD.memory_bytes
+GPU = find("a100-40gb")
+MEMORY = GPU.memory_bytes
 CASE = Case("transformer", "torch", "train", "fp32", 1, "full")
 
 
 def planned(case: Case, size: int | None, **fields: object) -> Planned:
-    origin = Origin(planned_at=datetime.now(UTC), command="", commit=None, dirty=None, code="", wall_s=0)
-    result = {"outcome": "planned", "peak_bytes": size, "source": "allocator.simulated"} | fields
-    return Planned(
-        case=case.id,
-        device=CARD.name,
-        framework=case.framework,
-        framework_version="0",
-        origin=origin,
-        **result,
-    )
+    """Return a prediction of so many bytes."""
+    result = {"source": "allocator.simulated", "parts": {}} | fields
+    return fake_predictions.planned(case=case.id, device=GPU.name, framework=case.framework, peak_bytes=size, **result)
 
 
 def offer(size: int, error: float, budget: int | None = None) -> Offer:
-    return Offer(CASE, planned(CASE, size), CARD, error, budget)
+    return Offer(CASE, planned(CASE, size), GPU, error, budget)
 
 
 def test_the_largest_context_and_the_error_must_fit_too() -> None:
@@ -62,14 +55,14 @@ def test_a_budget_replaces_the_memory_of_the_device() -> None:
 def test_a_refusal_does_not_fit_and_a_failure_is_unknown() -> None:
     refused = planned(CASE, None, outcome="refused", reason="needs much", needs_bytes=2**40)
     failed = planned(CASE, None, outcome="failed", reason="it took longer than ten minutes")
-    assert Offer(CASE, refused, CARD, 0.1).fits is False
-    assert Offer(CASE, failed, CARD, 0.1).fits is None
-    assert "ten minutes" in Offer(CASE, failed, CARD, 0.1).answer
+    assert Offer(CASE, refused, GPU, 0.1).fits is False
+    assert Offer(CASE, failed, GPU, 0.1).fits is None
+    assert "ten minutes" in Offer(CASE, failed, GPU, 0.1).answer
 
 
 def searched(size: Callable[[int], int], unit: int = 1, framework: str = "torch") -> BatchSearch:
     case = Case("transformer", framework, "train", "fp32", unit, "full")
-    search = BatchSearch(case, CARD, 0.0)
+    search = BatchSearch(case, GPU, 0.0)
     while wanted := search.next():
         assert wanted.batch not in search.planned
         search.planned[wanted.batch] = planned(wanted, size(wanted.batch))
@@ -118,7 +111,7 @@ def test_where_the_smallest_batch_does_not_fit_nothing_more_is_planned() -> None
 def test_a_compiler_is_asked_until_the_next_batch_does_not_fit() -> None:
     """Arguments, which no batch changes, are a point of the line."""
     case = Case("transformer", "jax", "train", "fp32", 1, "full")
-    search = BatchSearch(case, CARD, 0.0)
+    search = BatchSearch(case, GPU, 0.0)
     while wanted := search.next():
         parts = {"arguments": 2**32, "outputs": 2**32, "temporaries": 2**30 * wanted.batch, "aliased": 2**32}
         size = parts["arguments"] + parts["temporaries"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ def planned(asked: str) -> dict[str, Any]:
     case, _, device = asked.partition("@")
     name, _, memory = device.partition(":")
     target = find(name)
-    return plan(named(case), replace(target, memory_bytes=int(memory)) if memory else target)
+    return asdict(plan(named(case), replace(target, memory_bytes=int(memory)) if memory else target))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,52 @@
+"""What a planner answers: JSON on its last line, which the parent reads. Standard library only, as planners use it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+# refused: the compiler says that it cannot fit. not planned: nothing can tell, and trying again gives the same answer.
+# failed: what was not foreseen, or ran out of time; tried again when asked for again
+Outcome = Literal["planned", "refused", "not planned", "failed"]
+
+
+@dataclass(frozen=True)
+class Holder:
+    """What one line of the source asks for, in buffers of one shape."""
+
+    bytes: int  # of all of them
+    line: str
+    shape: str
+    count: int
+
+
+@dataclass
+class Answer:
+    """Fields of `planned.Planned`, which says what they mean, and of its origin."""
+
+    outcome: Outcome
+    reason: str | None = None
+    needs_bytes: int | None = None
+    peak_bytes: int | None = None
+    parts: dict[str, int] = field(default_factory=dict)
+    largest: Sequence[Holder] = ()
+    not_held: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    compiler: str = ""
+    flags: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the answer in one line."""
+        return json.dumps(asdict(self))
+
+
+def parse_answer(printed: str) -> Answer:
+    """Return the answer in the last line of what a planner printed. Raises ValueError if there is none."""
+    lines = printed.strip().splitlines()
+    try:
+        return Answer(**json.loads(lines[-1]))
+    except (IndexError, TypeError) as error:
+        raise ValueError("the last line is no answer") from error
