@@ -29,7 +29,7 @@ def devices(
     from framebench.devices.plans.store import every, own
     from framebench.devices.tables import table
 
-    table.catalog(matching).terminal(out)
+    table.tabulate_devices(matching).terminal(out)
     if name:
         return
     folders = {"Predictions kept": results}

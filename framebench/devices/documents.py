@@ -34,7 +34,7 @@ def of_named(name: str, results: Path) -> list[Comparison]:
 
 def documents(results: Results) -> list[Comparison]:
     """Return all tables."""
-    tables = [table.catalog(), frame.columns()]
+    tables = [table.tabulate_devices(), frame.columns()]
     for device in DEVICES:
         tables += of_device(device, results.root)
     return tables

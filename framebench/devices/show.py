@@ -71,9 +71,9 @@ def predict_on_device(selectors: Sequence[str], name: str, results: Path, as_jso
     else:
         from framebench.devices.tables import table
 
-        table.of_cases(predictions, device).terminal(out)
+        table.tabulate_cases(predictions, device).terminal(out)
         if len(predictions) == 1 and predictions[0].outcome == "planned":
-            table.parts(predictions[0], device).terminal(out)
+            table.tabulate_parts(predictions[0], device).terminal(out)
     if any(planned.outcome == "failed" for planned in predictions):
         raise typer.Exit(1)
 
@@ -91,4 +91,4 @@ def explain_on_device(selector: str, name: str, results: Path, as_json: bool) ->
         return
     from framebench.devices.tables import table
 
-    table.parts(planned, device).terminal(out)
+    table.tabulate_parts(planned, device).terminal(out)

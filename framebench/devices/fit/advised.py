@@ -8,7 +8,7 @@ from typing import Any
 from framebench.analysis.comparison import Comparison, mib
 from framebench.devices.catalog import GIB
 from framebench.devices.fit.fitting import Offer, context_of
-from framebench.devices.tables.table import NAMES, by_reason
+from framebench.devices.tables.table import NAMES, group_by_reason
 from framebench.models.spec import OWN
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import Case
@@ -138,7 +138,7 @@ def write_notes(offers: Sequence[Offer], left_out: Mapping[str, str]) -> list[st
             f"{names}: batch norm sees one micro-batch, for another gradient, so it is not counted: framebench claims 'B9'"
         )
     reasons = {f"{o.case.framework} {o.case.strategy}": o.answer for o in offers if o.bytes is None}
-    notes += by_reason({**reasons, **left_out})
+    notes += group_by_reason({**reasons, **left_out})
     return list(dict.fromkeys(notes))
 
 

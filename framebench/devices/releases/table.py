@@ -12,7 +12,7 @@ from framebench.analysis.comparison import Comparison, mib
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans.planned import Planned, code_of
 from framebench.devices.plans.planning import planned_for
-from framebench.devices.tables.table import by_reason
+from framebench.devices.tables.table import group_by_reason
 from framebench.engine.environments import Say
 from framebench.strategies.strategy import TITLES
 
@@ -67,7 +67,7 @@ def make_table(predictions: Sequence[Planned], device: Device) -> Comparison:
         ("case", *versions, "change"),
         rows,
         left=1,
-        notes=tuple(by_reason(reasons)),
+        notes=tuple(group_by_reason(reasons)),
     )
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
+from framebench.devices.simulation.blocks import round_up
+
 CHUNK = 32 << 20
 TOP = 1 << 46
 
@@ -30,7 +32,7 @@ class Addresses:
                 rest = (address + size, free_size - size)
                 self.free[at : at + 1] = [rest] if free_size > size else []
                 return address
-        chunks = -(-size // CHUNK) * CHUNK
+        chunks = round_up(size, CHUNK)
         self.lowest -= chunks
         if chunks > size:
             self.free.insert(0, (self.lowest + size, chunks - size))

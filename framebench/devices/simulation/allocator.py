@@ -22,6 +22,7 @@ from framebench.devices.simulation.blocks import (
     Settings,
     Stats,
     round_size,
+    round_up,
     segment_size,
 )
 
@@ -225,7 +226,7 @@ class Allocator:
             if _free_size_from(first) >= size:
                 return first
         memory = self.settings.limit or 1 << 40
-        addresses = -(-(memory + memory // 8) // pool.page) * pool.page
+        addresses = round_up(memory + memory // 8, pool.page)
         block = Block(self.addresses.take(addresses), addresses, pool, expandable=True, mapped=False)
         self.heads[block.address] = block
         pool.insert(block)
@@ -233,7 +234,7 @@ class Allocator:
 
     def _map(self, block: Block, size: int) -> bool:
         """Put memory behind the first pages of an unmapped block (map_block)."""
-        size = -(-size // block.pool.page) * block.pool.page
+        size = round_up(size, block.pool.page)
         if self._over_limit(size):
             return False
         block.pool.remove(block)
@@ -254,7 +255,7 @@ class Allocator:
         """Give back the pages that lie wholly in a free block (unmap_block)."""
         pool, page = block.pool, block.pool.page
         start = next(head for head in sorted(self.heads, reverse=True) if head <= block.address)
-        first = start + -(-(block.address - start) // page) * page
+        first = start + round_up(block.address - start, page)
         end = start + (block.address + block.size - start) // page * page
         if first >= end:
             return

@@ -130,13 +130,18 @@ class Pool:
             del self.unmapped[bisect_left(self.unmapped, (block.address,))]  # type: ignore[arg-type]
 
 
+def round_up(size: int, multiple: int) -> int:
+    """Return the next multiple that is not less than the size."""
+    return -(-size // multiple) * multiple
+
+
 def round_size(size: int, divisions: int = 0) -> int:
     """Return the bytes of the block for a request (round_size)."""
     if size < MIN_BLOCK:
         return MIN_BLOCK
     if divisions > 1 and size > MIN_BLOCK * divisions:
         return round_to_division(size, divisions)
-    return -(-size // MIN_BLOCK) * MIN_BLOCK
+    return round_up(size, MIN_BLOCK)
 
 
 def round_to_division(size: int, divisions: int) -> int:
@@ -146,7 +151,7 @@ def round_to_division(size: int, divisions: int) -> int:
     step = (1 << (size.bit_length() - 1)) >> (divisions.bit_length() - 1)
     if not step:
         return 1 << size.bit_length()
-    return -(-size // step) * step
+    return round_up(size, step)
 
 
 def segment_size(size: int) -> int:
@@ -155,4 +160,4 @@ def segment_size(size: int) -> int:
         return SMALL_SEGMENT
     if size < MIN_LARGE:
         return LARGE_SEGMENT
-    return -(-size // LARGE_ROUND) * LARGE_ROUND
+    return round_up(size, LARGE_ROUND)

@@ -10,12 +10,14 @@ A request is a number of bytes: positive where they are taken, negative where th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from math import ceil
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from framebench.devices.simulation import torch_sums
+from framebench.devices.simulation.blocks import round_up
 from framebench.devices.simulation.torch_convolutions import workspace
 from framebench.devices.simulation.torch_device import convolution_layout
 from framebench.devices.simulation.torch_gpu import Gpu
@@ -69,11 +71,6 @@ def take_and_return(*sizes: int) -> Iterator[int]:
     yield from sizes
     for size in reversed(sizes):
         yield -size
-
-
-def round_up(size: int, multiple: int) -> int:
-    """Return the next multiple that is not less than the size."""
-    return -(-size // multiple) * multiple
 
 
 def copy_unless_contiguous(tensor: Tensor, order: torch.memory_format = torch.contiguous_format) -> list[int]:
@@ -162,9 +159,9 @@ def efficient_workspace(query: Tensor, key: Tensor, value: Tensor, gpu: Gpu) -> 
     elements = 0
     if half or gpu.capability >= (7, 0):  # which accumulate in float32
         tile = rows * columns + 16 // FLOAT
-        elements += -(-length // rows) * -(-width // columns) * tile
+        elements += ceil(length / rows) * ceil(width / columns) * tile
     if half and widest > rows:
-        splits = max(1, min(-(-key.shape[2] // columns), 200 // (batch * heads)))
+        splits = max(1, min(ceil(key.shape[2] / columns), 200 // (batch * heads)))
         elements += splits * columns * (round_up(width, rows) + round_up(value_width, rows))
     return batch * heads * round_up(elements, 4) * FLOAT
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from framebench.analysis.comparison import Comparison, mib
 from framebench.devices.catalog import Device
 from framebench.devices.plans.planned import Planned, code_of, workspaces_of
-from framebench.devices.tables.table import by_reason, group_pinned, share
+from framebench.devices.tables.table import describe_share, group_by_reason, group_pinned
 from framebench.strategies.registry import names
 from framebench.suite.case import Case
 
@@ -59,7 +59,7 @@ def make_table(title: str, peaks: Peaks, strategies: Sequence[str], baseline: st
     if device.kind == "gpu":
         caption += f"{workspaces_of(peaks.values())} "
     caption += code_of(planned.origin.commit for planned in peaks.values())
-    return Comparison.of_text(title, caption, head, rows, left=1, notes=tuple(by_reason(reasons)))
+    return Comparison.of_text(title, caption, head, rows, left=1, notes=tuple(group_by_reason(reasons)))
 
 
 def make_cells(peaks: Peaks, framework: str, strategy: str, baseline: str, device: Device) -> tuple[str, str]:
@@ -69,7 +69,7 @@ def make_cells(peaks: Peaks, framework: str, strategy: str, baseline: str, devic
         return "-", "-"
     size = planned.used_bytes
     if size is None:
-        return share(planned, device) if planned.outcome == "refused" else "-", "-"
+        return describe_share(planned, device) if planned.outcome == "refused" else "-", "-"
     text = mib(size) if size <= device.memory_bytes else f"does not fit: needs {mib(size)} MiB"
     base = peaks.get((framework, baseline))
     return text, f"{size / base.used_bytes:.2f}" if base and base.used_bytes else "-"

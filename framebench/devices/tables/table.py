@@ -18,7 +18,7 @@ FINE = ",.2f"
 NAMES = {"compiler.plan": "planned", "allocator.simulated": "simulated"}
 
 
-def catalog(devices: Sequence[Device] = DEVICES) -> Comparison:
+def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Comparison:
     """Return a table of devices and what is assumed of them."""
     rows = []
     for device in devices:
@@ -74,7 +74,7 @@ def group_pinned(predictions: Iterable[Planned], device: Device) -> dict[tuple[s
     return dict(sorted(groups.items()))
 
 
-def of_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
+def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
     """Return a table of what each case needs on the device. What no prediction holds is said once, below."""
     rows = []
     unplanned = {}
@@ -83,7 +83,7 @@ def of_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
     for planned in predictions:
         if planned.has_answer:
             source = NAMES.get(planned.source or "", "-")
-            rows.append((planned.case, mib(planned.peak_bytes), share(planned, device), source))
+            rows.append((planned.case, mib(planned.peak_bytes), describe_share(planned, device), source))
         else:
             unplanned[planned.case] = planned.reason or planned.outcome
         if planned.not_held:
@@ -99,11 +99,11 @@ def of_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
         ("case", "peak MiB", "of memory", "told by"),
         rows,
         left=1,
-        notes=(*missing, *notes, *by_reason(unplanned)),
+        notes=(*missing, *notes, *group_by_reason(unplanned)),
     )
 
 
-def by_reason(reasons: Mapping[str, str]) -> list[str]:
+def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
     """Return what was not predicted, and why: names with the same reason on one line."""
     names = defaultdict(list)
     for name, reason in reasons.items():
@@ -111,7 +111,7 @@ def by_reason(reasons: Mapping[str, str]) -> list[str]:
     return [f"not predicted: {', '.join(those)}: {reason}" for reason, those in names.items()]
 
 
-def share(planned: Planned, device: Device) -> str:
+def describe_share(planned: Planned, device: Device) -> str:
     """Return the share of the device's memory; what is more does not fit."""
     if planned.outcome == "refused":
         return f"does not fit: needs {mib(planned.needs_bytes)} MiB" if planned.needs_bytes else "does not fit"
@@ -121,7 +121,7 @@ def share(planned: Planned, device: Device) -> str:
     return f"{of_memory:.1%}" if of_memory <= 1 else f"{of_memory:.1%}: does not fit"
 
 
-def parts(planned: Planned, device: Device) -> Comparison:
+def tabulate_parts(planned: Planned, device: Device) -> Comparison:
     """Return a table of what the peak of one case is made of, and the largest buffers."""
     rows = [(name, "", "", "", mib(size, FINE)) for name, size in planned.parts.items() if size]
     for buffer in planned.largest:
