@@ -19,7 +19,7 @@ def devices(
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """List the devices that `--device` takes, and how many predictions are kept for each. No such device is needed."""
+    """List the devices that `--device` takes, and how many predictions are cached for each. No such device is needed."""
     matching = [device for device in DEVICES if name.lower() in f"{device.name} {device.title}".lower()]
     if not matching:
         fail(f"no device has {name!r} in its name; devices: {', '.join(BY_NAME)}", 2)
@@ -32,9 +32,9 @@ def devices(
     table.tabulate_devices(matching).terminal(out)
     if name:
         return
-    folders = {"Predictions kept": results}
+    folders = {"Cached predictions": results}
     if own(results) != results:
-        folders["Predictions of your own"] = own(results)
+        folders["Your cached predictions"] = own(results)
     for title, folder in folders.items():
         cached = table.count_cached(every(folder), title)
         if cached:

@@ -26,7 +26,10 @@ def of_device(device: Device, results: Path) -> list[Comparison]:
 
 
 def of_named(name: str, results: Path) -> list[Comparison]:
-    """Return the same by the device's name, and how much is cached, for `report --device`. Raises UnknownDevice."""
+    """Return the same by the device's name, and how much is cached, for `report --device`.
+
+    Raises UnknownDevice.
+    """
     device = find(name)
     cached = table.count_cached(planned for planned in every(results) if planned.device == device.name)
     return of_device(device, results) + ([cached] if cached else [])

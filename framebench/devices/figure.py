@@ -52,7 +52,13 @@ def savings(df: pd.DataFrame) -> Figure | None:
     size = (3.6 * len(devices) + 1.2, 1.0 + ROW_IN * len(order))
     figure, panels = plt.subplots(1, len(devices), figsize=size, sharey=True, sharex=True, squeeze=False)
     for axes, device in zip(panels[0], devices):
-        draw_panel(axes, drawn[drawn["device"] == device], list(order), device, legend=device == devices[-1])
+        draw_panel(
+            axes,
+            drawn[drawn["device"] == device],
+            list(order),
+            device,
+            legend=device == devices[-1],
+        )
     figure.tight_layout()
     versions = drawn.groupby("framework", sort=False)["framework_version"].first()
     releases = ", ".join(f"{name} {version}" for name, version in versions.items())

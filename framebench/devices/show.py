@@ -43,13 +43,17 @@ def plan_with_progress(
             nonlocal count
             count += 1
             status.update(f"{device.title}: {count} of {len(cases)} cases, the last {planned.case}")
-            if print_each and not is_cached and planned.outcome != "not planned":  # the table has why
+            # the table has why
+            if print_each and not is_cached and planned.outcome != "not planned":
                 err.print(describe(planned), markup=False, highlight=False, soft_wrap=True)
 
         try:
             return planning.plan_all(cases, device, results, say, show, again, environment=environment)
         except KeyboardInterrupt:
-            fail("interrupted; what was planned is kept, and the same command goes on from there", 130)
+            fail(
+                "interrupted; what was planned is cached, and the same command resumes",
+                130,
+            )
 
 
 def describe(planned: Planned) -> str:
@@ -62,7 +66,10 @@ def describe(planned: Planned) -> str:
 
 
 def predict_on_device(selectors: Sequence[str], name: str, results: Path, as_json: bool, again: bool = False) -> None:
-    """Print the predictions of cases; end with exit code 1 if one failed. Raises UnknownCase and UnknownDevice."""
+    """Print the predictions of cases; end with exit code 1 if one failed.
+
+    Raises UnknownCase and UnknownDevice.
+    """
     device = find(name)
     cases = cases_of(selectors)
     predictions = plan_with_progress(cases, device, results, again=again, print_each=len(cases) > 1)
@@ -85,7 +92,10 @@ def explain_on_device(selector: str, name: str, results: Path, as_json: bool) ->
         fail(f"{selector!r} names {len(cases)} cases, and explain is about one", 2)
     (planned,) = plan_with_progress(cases, device, results)
     if planned.outcome != "planned":
-        fail(f"{planned.case} on {device.name}: {planned.outcome}: {planned.reason}", 1 if planned.outcome == "failed" else 2)
+        fail(
+            f"{planned.case} on {device.name}: {planned.outcome}: {planned.reason}",
+            1 if planned.outcome == "failed" else 2,
+        )
     if as_json:
         typer.echo(planned.model_dump_json(indent=1))
         return

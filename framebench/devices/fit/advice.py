@@ -41,14 +41,14 @@ def advise_on_device(question: Parts, device_name: str, budget: int | None, resu
         question = question._replace(size=FULL_SIZE, batch=question.batch or sizes[FULL_SIZE].base)
     cases, left_out = choose_candidates(question, device)
     if not question.strategy:
-        say("tried are the usual strategies; name others, such as {offload,adamw_8bit}: `framebench list --strategies` has all")
+        say("using the usual strategies; name others, such as {offload,adamw_8bit}: `framebench list --strategies` has all")
     if question.batch is not None:
         return fit_on_device(cases, left_out, device_name, budget, results, as_json)
     size = question.size or DEFAULT_SIZE
     at_one_batch = question._replace(batch=sizes[size].base, size=size)
     say(
         f"Looking for the largest batch of each of {len(cases)} strategies, which takes several plans each"
-        f"{describe_pace(device, results)}. What is kept is not planned again; without that it may take half an hour. At one "
+        f"{describe_pace(device, results)}. Cached plans are reused; without any it may take half an hour. At one "
         f"batch: framebench advise '{make_selector(at_one_batch)}' --device {device_name}"
     )
     searches = [BatchSearch(case, device, ALLOWED[case.framework], budget) for case in cases]
@@ -57,7 +57,9 @@ def advise_on_device(question: Parts, device_name: str, budget: int | None, resu
 
 def make_selector(question: Parts) -> str:
     """Return the selector of a question, by the defaults where it names nothing."""
-    workload, framework, scenario = question.workload or "transformer", question.framework or "*", question.scenario or "train"
+    workload = question.workload or "transformer"
+    framework = question.framework or "*"
+    scenario = question.scenario or "train"
     batch = "*" if question.batch is None else f"b{question.batch}"
     size = question.size or DEFAULT_SIZE
     return f"{workload}/{framework}/{scenario}/{question.strategy or '*'}/{batch}/{size}"
@@ -116,7 +118,7 @@ def fit_on_device(
     cached = len(planning.find_cached(cases, device, results))
     if cached < len(cases):
         pace = describe_pace(device, results)
-        say(f"{cached} of {len(cases)} cases are kept; others are planned now, {planning.AT_ONCE} at a time{pace}.")
+        say(f"{cached} of {len(cases)} cases are cached; the others are planned now, {planning.AT_ONCE} at a time{pace}.")
     predictions = plan_with_progress(cases, device, results, environment=environment)
     offers = []
     for case, planned in zip(cases, predictions):
@@ -144,7 +146,14 @@ def search_largest(searches: Sequence[BatchSearch], results: Path) -> list[Offer
 
 def show_offers(offers: list[Offer], batch: int | None, left_out: Mapping[str, str], as_json: bool) -> bool:
     """Print the offers, the best first, and return whether none fits."""
-    offers.sort(key=lambda offer: (not offer.fits, not offer.case.same_mathematics, -offer.batch, offer.bytes or 0))
+    offers.sort(
+        key=lambda offer: (
+            not offer.fits,
+            not offer.case.same_mathematics,
+            -offer.batch,
+            offer.bytes or 0,
+        )
+    )
     if as_json:
         typer.echo(json.dumps(advised.as_json(offers, left_out), indent=1))
     else:
@@ -160,4 +169,4 @@ def describe_pace(device: Device, results: Path) -> str:
         if planned.device == device.name and planned.outcome == "planned":
             seconds[TITLES[planned.framework]].append(planned.origin.wall_s)
     medians = ", ".join(f"{name} {statistics.median(taken):.0f} s" for name, taken in seconds.items())
-    return f"; half of those kept took at most: {medians}" if medians else ""
+    return f"; cached ones took, in the median: {medians}" if medians else ""

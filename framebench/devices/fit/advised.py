@@ -98,7 +98,12 @@ def make_table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str
     title = f"{describe_model(first.case)}, {f'batch {batch}' if batch else 'largest batch that fits'}, on one "
     rows = [make_cells(offer) for offer in offers if offer.bytes is not None]
     return Comparison.of_text(
-        title + first.device.title, write_caption(offers), HEAD, rows, left=2, notes=tuple(write_notes(offers, left_out))
+        title + first.device.title,
+        write_caption(offers),
+        HEAD,
+        rows,
+        left=2,
+        notes=tuple(write_notes(offers, left_out)),
     )
 
 

@@ -20,12 +20,16 @@ from framebench.devices.plans.planned import Planned
 from framebench.records.pins import pinned_version
 from framebench.suite.case import Case
 
-CONTEXT = (617 * 2**20, 1343 * 2**20)  # bytes of a CUDA context, the least and the most that was measured
+# bytes of a CUDA context, the least and the most that was measured
+CONTEXT = (617 * 2**20, 1343 * 2**20)
 MOST_SAMPLES = 2**16  # in a batch
 FLAT = 0.2  # of the share by which a batch grows: what plans of one size grow by at most
-APART = 1.1  # how many times the largest that fits the next may be, for another line between the two to be of use
-# The share that a prediction may be off by. PyTorch: the error that nine of ten peaks that others measured are within
-# (studies/published_peaks). JAX: more than a GPU of our own was off by at full size (studies/gpu_session).
+# how many times the largest that fits the next may be, for another line between the two to be of
+# use
+APART = 1.1
+# The share that a prediction may be off by. PyTorch: the error that nine of ten peaks that others
+# measured are within (studies/published_peaks). JAX: more than a GPU of our own was off by at full
+# size (studies/gpu_session).
 ALLOWED = {"torch": 0.0789776, "jax": 0.08}
 
 
@@ -41,8 +45,8 @@ class SearchRule(NamedTuple):
 RULES = {
     # segments of 20 MiB hide how small batches grow
     "torch": SearchRule((1, 4), first_leap=16, leap=16, most_plans=8),
-    # XLA computes values again near its pool's limit, so that two plans of one size say little about a third;
-    # a plan takes up to a minute
+    # XLA computes values again near its pool's limit, so that two plans of one size say little
+    # about a third; a plan takes up to a minute
     "jax": SearchRule((4,), first_leap=1024, leap=2, most_plans=5),
 }
 
@@ -61,7 +65,10 @@ class CachedPlan(NamedTuple):
 
 
 def read_cached(results: Path, device: str) -> dict[str, CachedPlan]:
-    """Return the cached predictions of the pinned releases by case id, for other features. Nothing is planned."""
+    """Return the cached predictions of the pinned releases by case id, for other features.
+
+    Nothing is planned.
+    """
     cached: dict[str, CachedPlan] = {}
     for framework, error in ALLOWED.items():
         file = store.file(results, device, framework, pinned_version(framework))
@@ -79,8 +86,10 @@ class Offer:
     device: Device
     error: float  # the share that the prediction may be off by
     budget: int | None = None  # bytes
-    complete: bool = True  # of a search for the largest batch: the next one does not fit for certain
-    below: int | None = None  # of a search: the smallest larger batch that was planned and may not fit
+    # of a search for the largest batch: the next one does not fit for certain
+    complete: bool = True
+    # of a search: the smallest larger batch that was planned and may not fit
+    below: int | None = None
 
     @property
     def batch(self) -> int:
@@ -143,7 +152,13 @@ class BatchSearch:
 
     def offer_at(self, batch: int) -> Offer:
         """Return the offer at a batch that was planned."""
-        return Offer(replace(self.case, batch=batch), self.planned[batch], self.device, self.error, self.budget)
+        return Offer(
+            replace(self.case, batch=batch),
+            self.planned[batch],
+            self.device,
+            self.error,
+            self.budget,
+        )
 
     def fits(self, batch: int) -> bool:
         """Return whether a batch that was planned fits for certain."""

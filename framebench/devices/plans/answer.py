@@ -1,4 +1,7 @@
-"""What a planner answers: JSON on its last line, which the parent reads. Standard library only, as planners use it."""
+"""What a planner answers: JSON on its last line, which the parent reads.
+
+Standard library only, as planners use it.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-# refused: the compiler says that it cannot fit. not planned: nothing can tell, and trying again gives the same answer.
-# failed: what was not foreseen, or ran out of time; tried again when asked for again
+# refused: the compiler says that it cannot fit. not planned: nothing can tell, and trying again
+# gives the same answer. failed: what was not foreseen, or ran out of time; tried again when asked
+# for again
 Outcome = Literal["planned", "refused", "not planned", "failed"]
 
 
@@ -44,7 +48,10 @@ class Answer:
 
 
 def parse_answer(printed: str) -> Answer:
-    """Return the answer in the last line of what a planner printed. Raises ValueError if there is none."""
+    """Return the answer in the last line of what a planner printed.
+
+    Raises ValueError if there is none.
+    """
     lines = printed.strip().splitlines()
     try:
         return Answer(**json.loads(lines[-1]))

@@ -10,11 +10,12 @@ from pydantic import Field, model_validator
 from framebench.devices.plans.answer import Outcome
 from framebench.records.record import Bytes, Moment, Part
 
-# compiler.plan: what XLA's executable for the device reserves, to the byte. allocator.simulated: a step on fake
-# tensors, each storage of which goes through a model of the device's allocator
+# compiler.plan: what XLA's executable for the device reserves, to the byte. allocator.simulated: a
+# step on fake tensors, each storage of which goes through a model of the device's allocator
 Source = Literal["compiler.plan", "allocator.simulated"]
 PLAN = {"arguments", "outputs", "temporaries", "aliased"}
-BESIDE, HOST = "beside", "host"  # of a plan, where there are such: on the device but not in the plan; in the host's memory
+# of a plan, where there are such: on the device but not in the plan; in the host's memory
+BESIDE, HOST = "beside", "host"
 
 
 class Buffer(Part):
@@ -24,7 +25,8 @@ class Buffer(Part):
     """
 
     bytes: Bytes  # of all of them
-    line: str  # of the source that asked for it, or the operator; empty if the compiler does not tell
+    # of the source that asked for it, or the operator; empty if the compiler does not tell
+    line: str
     shape: str = ""
     count: int = 1
 
@@ -62,8 +64,10 @@ class Planned(Part):
     notes: tuple[str, ...] = ()  # what to know of this case; whole sentences
     compiler: str = ""  # its version
     flags: dict[str, str] = Field(default={})  # that it was given
-    low: float | None = Field(default=None, gt=0)  # measured peaks lay between so many times the prediction ...
-    high: float | None = Field(default=None, gt=0)  # ... and so many times, over the cards and families that judged it
+    # measured peaks lay between so many times the prediction ...
+    low: float | None = Field(default=None, gt=0)
+    # ... and so many times, over the cards and families that judged it
+    high: float | None = Field(default=None, gt=0)
     origin: Origin
 
     @property
@@ -93,7 +97,10 @@ class Planned(Part):
 
 
 def plan_bytes(parts: dict[str, int]) -> int:
-    """Return the bytes of a plan. Donated arguments are written over, so what is aliased counts once."""
+    """Return the bytes of a plan.
+
+    Donated arguments are written over, so what is aliased counts once.
+    """
     return parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"] + parts.get(BESIDE, 0)
 
 

@@ -31,7 +31,8 @@ AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
 # environments of their own
 PACKAGES = {("jax", "gpu"): "jax-cuda", ("jax", "tpu"): "jax-tpu", ("torch", "gpu"): "torch-cudnn"}
 PLUGINS = ("jax-cuda13-plugin", "jax-cuda13-pjrt")  # released together with JAX
-ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")  # of any release of JAX as it is pinned for the current one
+# of any release of JAX as it is pinned for the current one
+ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")
 SOURCES: dict[str, Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
 JITTOR = (
     "Jittor decides what it allocates while it runs, and has no mode that runs without a device; on a CPU its own allocator's "

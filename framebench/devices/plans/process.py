@@ -16,7 +16,8 @@ from framebench.suite.case import Case
 
 BUDGET_S = {"gpu": 600.0, "tpu": 1800.0}  # for one case: what compiles for a TPU takes minutes
 PLANNERS = {"jax": "xla.jax_plan", "torch": "simulation.torch_plan"}
-FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # of the user: an answer is cached, and must not depend on them
+# of the user: an answer is cached, and must not depend on them
+FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 WITHOUT_DEVICE = {  # variables of a planner
     "JAX_PLATFORMS": "cpu",
     "CUDA_VISIBLE_DEVICES": "",

@@ -47,7 +47,10 @@ def publish(results: Path, is_chosen: Callable[[Planned], bool]) -> list[Planned
         for planned in chosen.values():
             write(results, planned)
         with FileLock(own(results) / LOCK):
-            rewrite(path, [line for line in read_lines(path).values() if case_of_line(line) not in chosen])
+            rewrite(
+                path,
+                [line for line in read_lines(path).values() if case_of_line(line) not in chosen],
+            )
         moved += chosen.values()
     return moved
 

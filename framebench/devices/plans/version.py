@@ -5,7 +5,8 @@ from __future__ import annotations
 # Raise it when a change of a planner, an adapter or a device's figures makes predictions differ.
 # Cached ones of an earlier version are then recomputed when somebody asks for them.
 PLANNER_VERSION = 1
-HASH_DIGITS = 12  # at least; predictions from before versions were counted are marked with a hash of the sources
+# at least; predictions from before versions were counted are marked with a hash of the sources
+HASH_DIGITS = 12
 
 
 def is_current(code: str) -> bool:

@@ -77,7 +77,8 @@ def recomputed_blocks_in_scan(scale: Array, x: Array) -> Array:
 def list_scans(device: Device) -> Iterator[Variant]:
     """Yield variants of jax 27748: a long scan in blocks, each recomputed in the backward pass."""
     here = jax_target.devices(device, 1)
-    scale, state = make_shape(here, (), jnp.float32, WHOLE), make_shape(here, STATE, jnp.float32, WHOLE)
+    scale = make_shape(here, (), jnp.float32, WHOLE)
+    state = make_shape(here, STATE, jnp.float32, WHOLE)
     for name, loss in (
         ("nothing recomputed", blocks),
         ("blocks recomputed, in a Python loop", recomputed_blocks),

@@ -58,7 +58,8 @@ def make_table(predictions: Sequence[Planned], device: Device) -> Comparison:
         cells = [make_cell(by_version.get(version)) for version in versions]
         rows.append((case, *cells, describe_change(by_version, versions)))
     caption = f"{CAPTIONS[framework]} Change: the newest that has a plan against the oldest."
-    if framework == "torch":  # of what a simulation of another release is made; a plan of XLA's is the release's own
+    # of what a simulation of another release is made; a plan of XLA's is the release's own
+    if framework == "torch":
         for note in dict.fromkeys(note for planned in predictions for note in planned.notes):
             caption += f" {note}"
     return Comparison.of_text(

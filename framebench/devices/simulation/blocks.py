@@ -13,7 +13,8 @@ from typing import NamedTuple
 MIN_BLOCK = 512  # bytes: every request is rounded up to a multiple (kMinBlockSize)
 SMALL = 1 << 20  # the largest request of the small pool (kSmallSize)
 SMALL_SEGMENT = 2 << 20  # what the small pool takes from the GPU at once (kSmallBuffer)
-LARGE_SEGMENT = 20 << 20  # what the large pool takes for a request below MIN_LARGE (kLargeBuffer, large_segment_size)
+# what the large pool takes for a request below MIN_LARGE (kLargeBuffer, large_segment_size)
+LARGE_SEGMENT = 20 << 20
 MIN_LARGE = 10 << 20  # from here on a request gets a segment of its own size (kMinLargeAlloc)
 LARGE_ROUND = 2 << 20  # rounded up to a multiple of this (kRoundLarge)
 
@@ -67,7 +68,9 @@ class Stats:
 class Event(NamedTuple):
     """One entry of the trace, in the words of `torch.cuda.memory._snapshot`."""
 
-    action: str  # alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, oom
+    # alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map,
+    # segment_unmap, oom
+    action: str
     address: int
     size: int
 

@@ -20,7 +20,8 @@ OLDEST = 90800  # that can be asked without a GPU
 NEEDED = ("libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13")
 INSTANT, FALLBACK = 0, 2  # modes of its heuristics
 TENSOR_CORE, DOWN_CONVERT, NONDETERMINISTIC = 0, 1, 4  # what an engine may note of its numbers
-# Numbers of cudnn_graph.h, which are part of its interface: kinds of descriptors, then types of values
+# Numbers of cudnn_graph.h, which are part of its interface: kinds of descriptors, then types of
+# values
 CONVOLUTION, ENGINE, CHOICE, HEURISTICS, PLAN, GRAPH, TENSOR, DEVICE = 1, 2, 3, 4, 5, 15, 17, 38
 DATA_TYPE, INT64, FLOAT, MODE, HEURISTIC, NOTE, DESCRIPTOR, CHAR = 1, 3, 4, 7, 8, 11, 15, 24
 C_TYPES: dict[int, Any] = {
@@ -29,7 +30,8 @@ C_TYPES: dict[int, Any] = {
     DESCRIPTOR: ctypes.c_void_p,
     CHAR: ctypes.c_char,
 }  # of others c_int
-OPERATIONS = {  # its descriptor, and its attributes for alpha, beta, weight, x, y and the convolution
+# its descriptor, and its attributes for alpha, beta, weight, x, y and the convolution
+OPERATIONS = {
     "forward": (10, 700, 701, 703, 704, 705, 702),
     "data": (12, 706, 707, 709, 710, 711, 708),  # the gradient of the input
     "filter": (11, 712, 713, 715, 716, 717, 714),  # that of the weight
@@ -153,14 +155,30 @@ class Session:
         """Return the values of an attribute, as many as fit. Raises Refused."""
         count = ctypes.c_int64()
         most = ctypes.c_int64(len(into))
-        self.call("GetAttribute", ctypes.c_void_p(descriptor), name, value_type, most, ctypes.byref(count), into)
+        self.call(
+            "GetAttribute",
+            ctypes.c_void_p(descriptor),
+            name,
+            value_type,
+            most,
+            ctypes.byref(count),
+            into,
+        )
         return list(into[: count.value])
 
     def count(self, descriptor: int, name: int, value_type: int) -> int:
         """Return how many values an attribute has. Raises Refused."""
         count = ctypes.c_int64()
         none = ctypes.c_int64(0)
-        self.call("GetAttribute", ctypes.c_void_p(descriptor), name, value_type, none, ctypes.byref(count), None)
+        self.call(
+            "GetAttribute",
+            ctypes.c_void_p(descriptor),
+            name,
+            value_type,
+            none,
+            ctypes.byref(count),
+            None,
+        )
         return count.value
 
 
@@ -199,7 +217,10 @@ def list_choices(session: Session, graph: int, device: int) -> Iterator[int]:
     for mode in (INSTANT, FALLBACK):
         with contextlib.suppress(Refused):
             heuristics = session.make(
-                HEURISTICS, (201, DESCRIPTOR, [graph]), (200, HEURISTIC, [mode]), (204, DESCRIPTOR, [device])
+                HEURISTICS,
+                (201, DESCRIPTOR, [graph]),
+                (200, HEURISTIC, [mode]),
+                (204, DESCRIPTOR, [device]),
             )
             choices = [session.create(CHOICE) for _ in range(session.count(heuristics, 202, DESCRIPTOR))]
             yield from session.read(heuristics, 202, DESCRIPTOR, (ctypes.c_void_p * len(choices))(*choices))

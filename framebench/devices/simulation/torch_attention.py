@@ -101,7 +101,10 @@ def can_use_cudnn(call: Call, gpu: Gpu) -> bool:
 
 
 def choose_kernel(call: Call, gpu: Gpu) -> str:
-    """Return flash, efficient, cudnn or math. Raises RuntimeError, as PyTorch does, if none is allowed."""
+    """Return flash, efficient, cudnn or math.
+
+    Raises RuntimeError, as PyTorch does, if none is allowed.
+    """
     if gpu.prefers_cudnn_attention and can_use_cudnn(call, gpu):
         return "cudnn"
     if can_use_flash(call, gpu):
@@ -145,7 +148,8 @@ def attend(
             query, key, value, mask, call.needs_gradients, dropout_p, is_causal, False, scale=scale
         )
     else:
-        if enable_gqa and key.shape[1] != query.shape[1]:  # the kernel's derivative wants as many heads everywhere
+        # the kernel's derivative wants as many heads everywhere
+        if enable_gqa and key.shape[1] != query.shape[1]:
             key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
             value = value.repeat_interleave(query.shape[1] // value.shape[1], 1)
         if mask is not None:  # preprocess_mask

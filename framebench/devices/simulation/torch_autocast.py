@@ -22,7 +22,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from framebench.devices.simulation.torch_device import NAME, is_on_gpu
 
 HEADER = Path(torch.__file__).parent / "include/ATen/autocast_mode.h"
-CAST: dict[int, tuple[Tensor, Tensor]] = {}  # the weight, which must outlive its key, and what it was cast to
+# the weight, which must outlive its key, and what it was cast to
+CAST: dict[int, tuple[Tensor, Tensor]] = {}
 KEY = "AutocastPrivateUse1"
 KEYS = DispatchKeySet(getattr(DispatchKey, KEY))
 

@@ -16,16 +16,23 @@ from framebench.devices.simulation.cudnn import Convolution, Operand
 from framebench.devices.simulation.torch_device import convolution_layout
 from framebench.devices.simulation.torch_gpu import Gpu
 
-ASKED_SINCE = (2, 8)  # the first release whose wheels have a cuDNN that can be asked: 9.10. Older ones chose otherwise
+# the first release whose wheels have a cuDNN that can be asked: 9.10. Older ones chose otherwise
+ASKED_SINCE = (2, 8)
 OLDEST_CHIP = (7, 5)  # that libraries of CUDA 13 know, as these are
-# Not in the catalog. At 1 or 9 GHz 3 of 204 choices for ResNet-50 and U-Net 3D on an H200 differ, by 2 MiB at most
+# Not in the catalog. At 1 or 9 GHz 3 of 204 choices for ResNet-50 and U-Net 3D on an H200 differ,
+# by 2 MiB at most
 MEMORY_KHZ = 3_000_000
 DRIVER = 13000  # the CUDA of the driver, which the wheels' cuDNN asks for
 BLOCKS = 32  # at once on a core; no choice depends on it
 
 
 def workspace(
-    kind: str, values: Tensor, weight: Tensor, out_shape: Sequence[int], settings: Sequence[Any], gpu: Gpu
+    kind: str,
+    values: Tensor,
+    weight: Tensor,
+    out_shape: Sequence[int],
+    settings: Sequence[Any],
+    gpu: Gpu,
 ) -> list[int]:
     """Return the bytes of a convolution's workspace; nothing where cuDNN is not asked, or takes none.
 
@@ -43,7 +50,8 @@ def workspace(
     axes = values.dim() - 2
     order = convolution_layout(values, weight)
     x, filters, y = (make_operand(shape, order) for shape in (values.shape, weight.shape, out_shape))
-    if transposed:  # which is the gradient of a convolution's input, and its own gradient the convolution
+    # which is the gradient of a convolution's input, and its own gradient the convolution
+    if transposed:
         kind = {"forward": "data", "data": "forward"}.get(kind, kind)
         x, y = y, x
     question = Convolution(

@@ -24,7 +24,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _foreach_utils, backend_registration
 
 NAME = "gpu"
-OF_CUDA = ("Stream", "Event", "stream", "current_stream", "synchronize")  # what programs take from `torch.cuda` itself
+# what programs take from `torch.cuda` itself
+OF_CUDA = ("Stream", "Event", "stream", "current_stream", "synchronize")
 
 
 def is_on_gpu(value: object) -> TypeGuard[Tensor]:
@@ -116,13 +117,17 @@ class Backend:
 
 @cache
 def register_backend() -> Backend:
-    """Register the device, once per process. Raises RuntimeError where another backend has the place."""
+    """Register the device, once per process.
+
+    Raises RuntimeError where another backend has the place.
+    """
     backend = Backend()
     backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=backend)
     return backend
 
 
-MOVED: list[dict[Tensor, Tensor]] = []  # what the outermost `_apply` that runs has moved, and to what
+# what the outermost `_apply` that runs has moved, and to what
+MOVED: list[dict[Tensor, Tensor]] = []
 
 
 def apply_to_module(module: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:

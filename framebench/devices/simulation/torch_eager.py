@@ -20,8 +20,20 @@ from torch.overrides import TorchFunctionMode
 
 from framebench.devices.simulation.torch_device import is_on_gpu
 
-VIEWS = ("Alias", "Detach", "Permute", "ReshapeAlias", "Squeeze", "T", "Transpose", "UnsafeView", "Unsqueeze", "View")
-COPY_NOTHING = {f"{view}Backward{form}" for view in VIEWS for form in (0, 1, 2)}  # other derivatives make new memory already
+VIEWS = (
+    "Alias",
+    "Detach",
+    "Permute",
+    "ReshapeAlias",
+    "Squeeze",
+    "T",
+    "Transpose",
+    "UnsafeView",
+    "Unsqueeze",
+    "View",
+)
+# other derivatives make new memory already
+COPY_NOTHING = {f"{view}Backward{form}" for view in VIEWS for form in (0, 1, 2)}
 
 
 class EagerOnGpu(TorchFunctionMode):

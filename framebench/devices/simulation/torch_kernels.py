@@ -29,8 +29,8 @@ NOT_HELD = (
     "where a card chooses otherwise: workspaces of convolutions are what cuDNN {} answers without one, and an H200 chose "
     "others for some of ResNet-50's (docs/devices.md); those of depthwise convolutions, and of cuDNN's attention beyond "
     "its sums",
-    # what was in use less what was reserved: BERT in optimum-benchmark's CUDA runs; a process with one number on a V100, in the
-    # documentation of Transformers 4.21
+    # what was in use less what was reserved: BERT in optimum-benchmark's CUDA runs; a process with
+    # one number on a V100, in the documentation of Transformers 4.21
     "the context, kernels and handles of libraries lie outside the allocator: 617 and 1,343 MiB on two measured cards",
 )
 MATMULS = {  # which take a handle of cuBLAS, and with the first one per thread a workspace

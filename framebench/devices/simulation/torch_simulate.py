@@ -45,7 +45,15 @@ from framebench.devices.simulation.torch_snapshot import make_snapshot
 from framebench.devices.simulation.torch_watch import Life, Watch
 
 Step = Callable[[], object]
-KINDS = ("weights", "gradients", "optimizer states", "activations", "temporaries", "workspaces", "inputs")
+KINDS = (
+    "weights",
+    "gradients",
+    "optimizer states",
+    "activations",
+    "temporaries",
+    "workspaces",
+    "inputs",
+)
 
 
 class Holder(NamedTuple):
@@ -62,7 +70,8 @@ class Holder(NamedTuple):
 class Simulation:
     """The result. Sizes are in bytes."""
 
-    allocated: int  # the most in use at once in the last step: torch.cuda.max_memory_allocated after a reset
+    # the most in use at once in the last step: torch.cuda.max_memory_allocated after a reset
+    allocated: int
     reserved: int  # the most taken from the GPU: torch.cuda.max_memory_reserved
     between_steps: int  # in use when the last step began
     by_step: list[int]  # the most in use in each step
@@ -197,7 +206,10 @@ def mark_states(watch: Watch, optimizers: Iterable[torch.optim.Optimizer]) -> No
 
 
 def mark_gradients(watch: Watch, models: Iterable[nn.Module]) -> list[Any]:
-    """Mark what a weight has after autograd has accumulated into it. Return the handles of the hooks."""
+    """Mark what a weight has after autograd has accumulated into it.
+
+    Return the handles of the hooks.
+    """
 
     def mark(weight: Tensor) -> None:
         watch.mark([weight.grad], "gradients")
@@ -248,7 +260,8 @@ def summarize(watch: Watch, by_step: list[int], between_steps: int, peak_event: 
     groups: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
     alive = [life for life in watch.lives if life.is_alive_at(peak_event)]
     for life in alive:
-        # what is no weight, gradient or state was made for later in the forward pass, or for now elsewhere
+        # what is no weight, gradient or state was made for later in the forward pass, or for now
+        # elsewhere
         kind = life.kind or ("activations" if life.phase == "forward" else "temporaries")
         kinds[kind] += life.block_size
         groups[f"{life.line} {life.operator}".strip(), life.shape, kind].append(life.block_size)

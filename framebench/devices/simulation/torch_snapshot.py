@@ -1,4 +1,7 @@
-"""A simulation for PyTorch's memory viewer, https://pytorch.org/memory_viz. Standard library only."""
+"""A simulation for PyTorch's memory viewer, https://pytorch.org/memory_viz.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 

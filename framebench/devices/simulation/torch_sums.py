@@ -19,7 +19,8 @@ LONG = 8
 WARP = 32  # threads
 MOST_THREADS = 512  # of a block
 VECTOR = 4  # values that a thread reads at once
-FEWEST_VALUES, MOST_VALUES = 16, 256  # that a thread adds up before another block of threads is asked to help
+# that a thread adds up before another block of threads is asked to help
+FEWEST_VALUES, MOST_VALUES = 16, 256
 UNSORTED_INDICES = 3072  # up to which an embedding's gradient needs no sorted copy
 ROWS_OF_PARTIAL_SUM = 10  # in an embedding's gradient
 
@@ -40,7 +41,7 @@ def sum_columns(args: tuple[Any, ...], gpu: Gpu) -> list[int]:
     rows = prod(values.shape[: len(dims)])
     columns = prod(values.shape[len(dims) :])
     size = partial_sum_bytes(values) * count_partial_sums(rows, columns, gpu)
-    return [size, -size]
+    return [size, -size] if size else []
 
 
 def partial_sum_bytes(values: Tensor) -> int:

@@ -26,7 +26,12 @@ from framebench.devices.simulation.torch_gpu import Gpu
 
 aten = torch.ops.aten
 # files that are no line of a program: PyTorch's, Python's, the simulation's and generated ones
-OTHERS = (str(Path(torch.__path__[0])), sysconfig.get_path("stdlib"), str(Path(__file__).parent), "<")
+OTHERS = (
+    str(Path(torch.__path__[0])),
+    sysconfig.get_path("stdlib"),
+    str(Path(__file__).parent),
+    "<",
+)
 
 
 @dataclass
@@ -81,7 +86,8 @@ class Watch(TorchDispatchMode):
         if func._schema.name.startswith("aten::_fused_") and not func._schema.returns:
             return None  # updates in place, and some have no shapes of their own
         if not torch.is_grad_enabled():
-            # in inference mode nothing above has taken a composed operator apart, or chosen how to attend
+            # in inference mode nothing above has taken a composed operator apart, or chosen how to
+            # attend
             if func is aten.scaled_dot_product_attention.default:
                 with self:
                     return torch_attention.attend(self.gpu, *args, **kwargs)

@@ -13,7 +13,8 @@ from framebench.devices.tables.table import group_pinned
 from framebench.strategies.registry import names
 from framebench.strategies.strategy import FRAMEWORKS
 
-GPUS = {"24 GB": "l4-24gb", "40 GB": "a100-40gb", "80 GB": "h100-80gb"}  # whose memory the columns have
+# whose memory the columns have
+GPUS = {"24 GB": "l4-24gb", "40 GB": "a100-40gb", "80 GB": "h100-80gb"}
 FEWEST = 3  # batches of a strategy that make a row
 HEAD = ("framework", "strategy", "batches planned", *GPUS)
 
@@ -39,7 +40,14 @@ def tables(predictions: Sequence[Planned], device: Device, errors: Mapping[str, 
                 by_batch = offers.get((framework, strategy), {})
                 if len(by_batch) >= FEWEST:
                     batches = ", ".join(map(str, sorted(by_batch)))
-                    rows.append((framework, strategy, batches, *(find_largest(by_batch, name) for name in GPUS.values())))
+                    rows.append(
+                        (
+                            framework,
+                            strategy,
+                            batches,
+                            *(find_largest(by_batch, name) for name in GPUS.values()),
+                        )
+                    )
                     shown += [offer.planned for offer in by_batch.values()]
         if rows:
             title = f"Largest batch that fits: {workload} {scenario}, size {size}, as on one {device.title}"

@@ -52,7 +52,13 @@ COLUMNS = describe_columns(PlannedRow)
 def columns() -> Comparison:
     """Return the table of columns for docs/data.md."""
     caption = "Generated from framebench/devices/tables/frame.py. Nothing in it is measured."
-    return Comparison.of_text("Columns of framebench.planned()", caption, Column._fields, COLUMNS, left=len(Column._fields))
+    return Comparison.of_text(
+        "Columns of framebench.planned()",
+        caption,
+        Column._fields,
+        COLUMNS,
+        left=len(Column._fields),
+    )
 
 
 def load(results: Path) -> pd.DataFrame:
@@ -80,7 +86,17 @@ def order_of(row: PlannedRow) -> tuple[object, ...]:
     strategies = names(row.scenario)
     place = strategies.index(row.strategy) if row.strategy in strategies else len(strategies)
     device = list(BY_NAME).index(row.device)
-    return device, row.workload, row.scenario, row.size, row.framework, row.framework_version, row.batch, place, row.case
+    return (
+        device,
+        row.workload,
+        row.scenario,
+        row.size,
+        row.framework,
+        row.framework_version,
+        row.batch,
+        place,
+        row.case,
+    )
 
 
 def make_row(planned: Planned, case: Case, is_baseline: bool, base_bytes: int | None) -> PlannedRow:

@@ -52,7 +52,14 @@ def make_table(title: str, peaks: Peaks, strategies: Sequence[str], baseline: st
             torch_cells = make_cells(peaks, "torch", strategy, baseline, device)
             simulated = peaks.get(("torch", strategy))
             reserved = mib(simulated.peak_bytes) if simulated else "-"
-            rows.append((strategy, *torch_cells, reserved, *make_cells(peaks, "jax", strategy, baseline, device)))
+            rows.append(
+                (
+                    strategy,
+                    *torch_cells,
+                    reserved,
+                    *make_cells(peaks, "jax", strategy, baseline, device),
+                )
+            )
     caption = (
         f"MiB, of {mib(device.memory_bytes)}. Predicted, not measured. {read}x {baseline} = over the same column's {baseline}. "
     )

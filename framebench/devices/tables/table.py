@@ -23,7 +23,16 @@ def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Comparison:
     rows = []
     for device in devices:
         capability = device.capability or device.topology
-        rows.append((device.name, device.title, f"{device.gib:,.2f}", capability, str(device.cores), device.source))
+        rows.append(
+            (
+                device.name,
+                device.title,
+                f"{device.gib:,.2f}",
+                capability,
+                str(device.cores),
+                device.source,
+            )
+        )
     return Comparison.of_text(
         "Devices that cases are planned for",
         "Memory is what a program can have. No card needs to be here: `framebench predict CASE --device NAME`.",
@@ -32,7 +41,7 @@ def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Comparison:
     )
 
 
-def count_cached(predictions: Iterable[Planned], title: str = "Predictions kept") -> Comparison | None:
+def count_cached(predictions: Iterable[Planned], title: str = "Cached predictions") -> Comparison | None:
     """Return a table of how many predictions are cached by device and release; None without any."""
     cached: Counter[tuple[str, str]] = Counter()
     older: Counter[tuple[str, str]] = Counter()  # of an earlier version of the planners
@@ -49,7 +58,7 @@ def count_cached(predictions: Iterable[Planned], title: str = "Predictions kept"
         rows.append((*place, str(cached[place]), str(older[place])))
     caption = (
         f"{older.total()} of {cached.total()} were made by an older version of the planners. "
-        "Such a prediction is made again when `framebench predict CASES --device NAME` asks for it."
+        "`framebench predict CASES --device NAME` recomputes such a prediction."
     )
     return Comparison.of_text(title, caption, ("device", "release", "cases", "older"), rows)
 
@@ -75,7 +84,10 @@ def group_pinned(predictions: Iterable[Planned], device: Device) -> dict[tuple[s
 
 
 def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
-    """Return a table of what each case needs on the device. What no prediction holds is said once, below."""
+    """Return a table of what each case needs on the device.
+
+    What no prediction holds is below it, once.
+    """
     rows = []
     unplanned = {}
     missing: dict[str, None] = {}  # as an ordered set
@@ -96,7 +108,7 @@ def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Comparison
     return Comparison.of_text(
         f"What cases need on one {device.title}",
         caption,
-        ("case", "peak MiB", "of memory", "told by"),
+        ("case", "peak MiB", "of memory", "source"),
         rows,
         left=1,
         notes=(*missing, *notes, *group_by_reason(unplanned)),
