@@ -1,56 +1,73 @@
-"""What to do: given only where the arms that it rests on are there, and say what it says."""
+"""What to do: given only where the measurements that it rests on are there, and say what it says."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from framebench.claims.claim import Advice, Claim
-from framebench.claims.entries import Line, hull, shown
+from framebench.claims.entries import Line, format_effect, span
 from framebench.claims.rule import UNMET
 
 NONE = "None: the arms do not carry one."
-SHOWN = {"less": "a decrease", "more": "an increase", "none": "no difference", "unclear": "either"}
+SIGNS = {"less": "a decrease", "more": "an increase", "none": "no difference", "unclear": "either"}
 
 
-def advice(claim: Claim, lines: Sequence[Line]) -> str:
-    """The first of the claim's that its arms carry, with the arms and the sign that it rests on."""
-    return next((said(one, rests_on(one, lines)) for one in claim.advice if carried(one, lines)), NONE)
+def choose_advice(claim: Claim, lines: Sequence[Line]) -> str:
+    """Return the first advice of the claim that its measurements support, with what it rests on."""
+    for advice in claim.advice:
+        supporting = find_supporting(advice, lines)
+        if is_supported(advice, supporting):
+            return describe_advice(advice, supporting)
+    return NONE
 
 
-def rests_on(one: Advice, lines: Sequence[Line]) -> list[Line]:
-    """Arms that were tried and can have no number are left out: they are named among the remarks."""
-    named = [line for line in lines if (one.arms in line.name if one.arms else line.decides)]
-    return [line for line in named if line.verdict != UNMET and not (line.value is None and line.tried)]
+def find_supporting(advice: Advice, lines: Sequence[Line]) -> list[Line]:
+    """Return the lines that advice rests on.
+
+    Those that were tried and can have no number are left out: they are named among the remarks.
+    """
+    if advice.measurements:
+        named = [line for line in lines if advice.measurements in line.name]
+    else:
+        named = [line for line in lines if line.decides]
+    return [line for line in named if line.verdict != UNMET and (line.value is not None or not line.tried)]
 
 
-def carried(one: Advice, lines: Sequence[Line]) -> bool:
-    """Whether no arm is missing, none says otherwise, and most say for certain what the advice says."""
-    arms = rests_on(one, lines)
-    agreeing = sum(line.sign == one.sign for line in arms)
-    missing = any(line.value is None for line in arms)
-    return one.sign is None or (
-        not missing and {line.sign for line in arms} <= {one.sign, "unclear"} and 2 * agreeing > len(arms)
-    )
+def is_supported(advice: Advice, lines: Sequence[Line]) -> bool:
+    """Return whether no number is missing, none says otherwise, and most say for certain what the advice says."""
+    if advice.sign is None:
+        return True
+    signs = [line.sign for line in lines]
+    if any(line.value is None for line in lines) or not set(signs) <= {advice.sign, "unclear"}:
+        return False
+    return 2 * signs.count(advice.sign) > len(signs)
 
 
-def said(one: Advice, arms: Sequence[Line]) -> str:
-    if one.sign is None:
-        return one.text
-    agree = [line for line in arms if line.sign == one.sign]
-    direction = {"less": -1, "more": 1}.get(one.sign)
-    ranked = sorted(arms, key=lambda line: _departure(line, direction))  # undecided ones too: nobody's number is left out
+def describe_advice(advice: Advice, lines: Sequence[Line]) -> str:
+    """Return the text of advice with the numbers that it rests on."""
+    sign = advice.sign
+    if sign is None:
+        return advice.text
+
+    def departure(line: Line) -> float:
+        """Return how far a number is from no effect: in the advice's direction, or to either side."""
+        distance = (line.value or 0) - line.null
+        if sign == "less":
+            return -distance
+        return distance if sign == "more" else abs(distance)
+
+    ranked = sorted(lines, key=departure)  # undecided ones too: no number is left out
     least, most = ranked[0], ranked[-1]
-    text = one.text.format(
-        measured=shown(*hull(arms), arms[0].form), range=" to ".join(dict.fromkeys((least.figure, most.figure))),
-        least=least.figure, most=most.figure, least_arm=least.name, most_arm=most.name,
-    )  # fmt: skip
-    if len(arms) == 1:
-        return f"{text} (1 arm {f'with {one.arms!r}' if one.arms else 'that decides'} shows {SHOWN[one.sign]}.)"
-    which = f"with {one.arms!r}" if one.arms else "that decide"
-    return f"{text} ({len(agree)} of {len(arms)} arms {which} show {SHOWN[one.sign]}.)"
-
-
-def _departure(line: Line, direction: int | None) -> float:
-    """How far from no effect: in a direction, or to either side."""
-    departure = (line.value or 0) - line.null
-    return abs(departure) if direction is None else direction * departure
+    text = advice.text.format(
+        measured=format_effect(*span(lines), lines[0].form),
+        range=" to ".join(dict.fromkeys((least.figure, most.figure))),
+        least=least.figure,
+        most=most.figure,
+        least_arm=least.name,
+        most_arm=most.name,
+    )
+    named = f"with {advice.measurements!r}" if advice.measurements else ""
+    if len(lines) == 1:
+        return f"{text} (1 arm {named or 'that decides'} shows {SIGNS[sign]}.)"
+    agreeing = sum(line.sign == sign for line in lines)
+    return f"{text} ({agreeing} of {len(lines)} arms {named or 'that decide'} show {SIGNS[sign]}.)"

@@ -1,4 +1,4 @@
-"""The ledger of claims: `claims`."""
+"""The command `claims`: the ledger of claims."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import profiles
 from framebench.suite.case import DEFAULT_SIZE
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the command's options are shown without what reads records
     from framebench.analysis.results import Results as Folder
     from framebench.claims.claim import Claim
     from framebench.claims.entries import Entry
-    from framebench.claims.wanted import Wanted
+    from framebench.claims.missing import Missing
     from framebench.suite.case import Case
 
 
@@ -46,115 +46,129 @@ def claims(
     """What articles claim and users report about memory, what was measured, and the verdict. Several claims are a list; one is
     shown with every comparison behind it."""
     from framebench.analysis.results import Results as Folder
-    from framebench.claims.claim import UnknownClaim
-    from framebench.claims.entries import as_json as plain
+    from framebench.claims import entries as ledger_entries
     from framebench.claims.ledger import ledger
-    from framebench.claims.registry import REGISTRY
-    from framebench.claims.show import detail, in_short, parts
+    from framebench.claims.registry import REGISTRY, UnknownClaim
+    from framebench.claims.show import make_detail, make_list, split_by_source
 
-    if size not in (valid_sizes := sorted({p.size for p in profiles.PROFILES.values()})):
-        fail(f"no size {size!r}; sizes: {', '.join(valid_sizes)}", 2)
+    queries = ids or []
+    sizes = sorted({profile.size for profile in profiles.PROFILES.values()})
+    if size not in sizes:
+        fail(f"no size {size!r}; sizes: {', '.join(sizes)}", 2)
     try:
-        chosen = REGISTRY.chosen(ids or [])
+        chosen = REGISTRY.chosen(queries)
     except UnknownClaim as error:
         fail(str(error), 2)
-    for text in REGISTRY.inexact(ids or []):
-        say(f"no claim has the words {text.lower()!r}; shown is what shares most of them")
-    failed = measure(chosen, size, (evidence, cases), blocks, time_limit, results) if run else []
-    folder = Folder(results)  # anew: what was measured just now is in it
-    entries = _by_default(folder, size, ids or []) if not (machine or run) else []
+    for query in REGISTRY.inexact(queries):
+        say(f"no claim has the words {query.lower()!r}; shown is what shares most of them")
+    failed = []
+    if run:
+        options = runner.Options(time_limit_s=time_limit)
+        failed = measure_missing(chosen, size, evidence, cases, blocks, options, results)
+    folder = Folder(results)  # read after measuring
+    entries = [] if machine or run else merge_ledgers(folder, size, queries)
     where = provenance.machine_name() if run and not machine else machine_of(folder, machine)
-    entries = entries or ledger(folder, where, size, ids or [])
+    entries = entries or ledger(folder, where, size, queries)
     if as_json:
-        typer.echo(json.dumps([plain(entry) for entry in entries], indent=1))
+        typer.echo(json.dumps([ledger_entries.as_json(entry) for entry in entries], indent=1))
     elif len({entry.id for entry in entries}) == 1:
         for entry in entries:
-            detail(entry).terminal(out)
+            make_detail(entry).terminal(out)
     else:
         for name in dict.fromkeys(entry.machine for entry in entries):
-            for part in parts([entry for entry in entries if entry.machine == name]):
-                in_short(part).terminal(out)
+            for part in split_by_source([entry for entry in entries if entry.machine == name]):
+                make_list(part).terminal(out)
     raise typer.Exit(bool(failed))
 
 
-def _by_default(folder: Folder, size: str, ids: list[str]) -> list[Entry]:
-    """Each claim as this machine has measured it, or else as the published one has, this machine's first. Empty where there are
-    not both."""
-    from framebench.claims.ledger import ledger, measured_there
+def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:
+    """Return each claim as this machine has measured it, or else as the published one has, this machine's first.
+
+    Empty where there are not both.
+    """
+    from framebench.claims.ledger import is_measured, ledger
 
     here = provenance.machine_name()
     others = [name for name in folder.machines if name != here]
     if here not in folder.machines or not others:
         return []
-    own_entries, published = (ledger(folder, name, size, ids) for name in (here, others[0]))
-    merged = [mine if measured_there(mine) else theirs for mine, theirs in zip(own_entries, published)]
-    count = sum(map(measured_there, own_entries))
+    own, published = ledger(folder, here, size, queries), ledger(folder, others[0], size, queries)
+    merged = [mine if is_measured(mine) else theirs for mine, theirs in zip(own, published)]
+    count = sum(is_measured(entry) for entry in own)
     rest = f", has measured {count} of {len(merged)} claims; the others are those of {others[0]}" if count < len(merged) else ""
     say(f"machine {here}, this one{rest}; --machine takes another's alone: {', '.join(others)}")
     return sorted(merged, key=lambda entry: entry.machine != here)
 
 
-def measure(
-    chosen: tuple[Claim, ...], size: str, also: tuple[bool, bool], blocks: int, time_limit: float, results: Path
+def measure_missing(
+    claims: tuple[Claim, ...],
+    size: str,
+    informational: bool,
+    with_cases: bool,
+    blocks: int,
+    options: runner.Options,
+    results: Path,
 ) -> list[str]:
-    """Run the probes that these claims lack here, plan, and measure: `also` evidence and cases. Returns what failed."""
+    """Run the probes that these claims lack here, measure cases and plan. Return what failed."""
     from framebench.analysis.results import Results as Folder
-    from framebench.claims.ledger import names
-    from framebench.claims.registry import REGISTRY
-    from framebench.claims.store import Measured
-    from framebench.claims.wanted import wanted
+    from framebench.claims.missing import find_missing
+    from framebench.claims.store import MachineResults
 
-    evidence, cases = also
-    lacking = wanted(chosen, Measured(Folder(results), provenance.machine_name()), size, evidence, cases)
-    missing = any(not runner.unsupported(case) for case in lacking.cases)
-    if not missing and not lacking.probes and not lacking.plans:
+    here = MachineResults(Folder(results), provenance.machine_name())
+    missing = find_missing(claims, here, size, informational, with_cases)
+    if all(map(runner.unsupported, missing.cases)) and not missing.probes and not missing.plans:
         say("nothing is missing that this machine can measure")
         return []
-    with session(results, f"claims {' '.join(c.name for c in chosen)} {size} {blocks} blocks") as opened:
-        failed = _run_probes(lacking.probes, names(REGISTRY.claims), size, results)
-        failed += _run_cases(lacking, opened, blocks, time_limit, results)
-        return failed + _plan(lacking.plans, results)
+    with session(results, f"claims {' '.join(claim.name for claim in claims)} {size} {blocks} blocks") as opened:
+        failed = run_probes(missing.probes, size, results)
+        failed += measure_cases(missing, opened, blocks, options, results)
+        return failed + plan_cases(missing.plans, results)
 
 
-def _plan(cases: list[Case], results: Path) -> list[str]:
-    """For the card of the planned arms. Returns the ids of those that failed."""
-    from framebench.claims.plans import CARD
-
-    if not cases:
-        return []
-    unseen = "; `framebench dev publish` puts them where claims read them" if results == runner.RESULTS else ""
-    say(f"{len(cases)} cases are planned for {CARD}{unseen}")
-    return [planned.case for planned in planned_for(cases, CARD, results, say) if planned.outcome == "failed"]
-
-
-def _run_cases(lacking: Wanted, session: Session, blocks: int, time_limit: float, results: Path) -> list[str]:
-    """The same way as `framebench run`: what is compared in time in so many blocks, the rest once. Returns the ids of those
-    that failed."""
-    frameworks = {c.framework for c in lacking.cases if not runner.unsupported(c)}
-    ready = {f: environments.ensure(f, say=say) for f in FRAMEWORKS if f in frameworks}
-    for environment in ready.values():
-        environments.warm(environment, "standard", say)
-    pairs = [pair for pair in lacking.pairs if not any(map(runner.unsupported, pair))]
-    often = list(dict.fromkeys([*lacking.timed, *(case for pair in pairs for case in pair)]))
-    bad = []
-    for cases, times, both in ((often, blocks, pairs), (lacking.once, 1, [])):
-        able = [case for case in cases if not runner.unsupported(case)]
-        statuses = measure_all(able, session, ready, runner.Options(time_limit_s=time_limit), results, times, both)
-        bad += [case.id for case, status in zip(able, statuses) if status in BROKEN]
-    if bad:
-        say(f"these failed: {', '.join(bad)}")
-    return bad
-
-
-def _run_probes(probes: list[str], looked_up: tuple[str, ...], size: str, results: Path) -> list[str]:
-    """One after the other; one that fails leaves the others unharmed."""
-    from framebench.claims import measure as claim_probes
+def run_probes(probes: list[str], size: str, results: Path) -> list[str]:
+    """Run one probe after the other and return those that failed; one that fails leaves the others unharmed."""
+    from framebench.claims import measure
+    from framebench.claims.ledger import list_names
+    from framebench.claims.registry import REGISTRY
 
     failed = []
     for probe in probes:
         try:
-            claim_probes.run(probe, looked_up, size, results, say)
+            measure.run(probe, list_names(REGISTRY.claims), size, results, say)
         except (RuntimeError, environments.SetupError) as error:
             say(f"probe {probe} failed: {error}")
             failed.append(probe)
     return failed
+
+
+def measure_cases(missing: Missing, opened: Session, blocks: int, options: runner.Options, results: Path) -> list[str]:
+    """Measure as `framebench run` does: what is compared in time in so many blocks, the rest once.
+
+    Returns the ids of those that failed.
+    """
+    frameworks = {case.framework for case in missing.cases if not runner.unsupported(case)}
+    ready = {name: environments.ensure(name, say=say) for name in FRAMEWORKS if name in frameworks}
+    for environment in ready.values():
+        environments.warm(environment, "standard", say)
+    pairs = [pair for pair in missing.pairs if not any(map(runner.unsupported, pair))]
+    paired = [case for pair in pairs for case in pair]
+    timed = list(dict.fromkeys([*missing.timed, *paired]))
+    failed = []
+    for cases, times, together in ((timed, blocks, pairs), (missing.once, 1, [])):
+        able = [case for case in cases if not runner.unsupported(case)]
+        statuses = measure_all(able, opened, ready, options, results, times, together)
+        failed += [case.id for case, status in zip(able, statuses) if status in BROKEN]
+    if failed:
+        say(f"these failed: {', '.join(failed)}")
+    return failed
+
+
+def plan_cases(cases: list[Case], results: Path) -> list[str]:
+    """Plan cases for the GPU of the planned measurements. Return the ids of those that failed."""
+    from framebench.claims.plans import GPU
+
+    if not cases:
+        return []
+    hint = "; `framebench dev publish` puts them where claims read them" if results == runner.RESULTS else ""
+    say(f"{len(cases)} cases are planned for {GPU}{hint}")
+    return [planned.case for planned in planned_for(cases, GPU, results, say) if planned.outcome == "failed"]

@@ -1,4 +1,4 @@
-"""Small measurements that claims need and no case gives: their results are data under results/claims, checked when read.
+"""Run the small measurements that claims need and no case gives: their results are data, checked when read.
 
 `results/claims/<machine>/<probe>/<time>.json`. The newest result of a probe counts.
 """
@@ -9,14 +9,13 @@ import json
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from framebench.budget.max_batch.oom_recovery import evaluate_in
-from framebench.claims import snippets
-from framebench.claims.needs import listing
+from framebench.claims.listings import find_listing, framework_of, run_listing
+from framebench.claims.probed import Numbers
 from framebench.claims.probed_record import Probed
 from framebench.claims.store import SNIPPET
 from framebench.engine import environments, runner
@@ -27,133 +26,138 @@ from framebench.instruments.host import MALLOC_ENV
 from framebench.records import store
 from framebench.records.record import INSTRUMENTS
 from framebench.suite.case import Case
-from framebench.suite.selectors import parse
 
-Say = Callable[[str], None]
+PROBES = "framebench.claims.probes"
 ROUNDS = 5  # fresh processes of a probe
 STEPS = 30  # pairs of a monitored and an unmonitored step
 COLLECTED_STEPS = 20  # during which garbage may pile up
 COLLECTORS = ("fp32", "gc_off", "gc_every_1", "gc_every_2")  # Python's own ways of collecting, and by hand
 SAMPLES = 64  # of the evaluation that has to halve its batch, which are all in the first attempt
-MANY = {"tiny": 512}  # the same of sizes so small that libraries' blocks would hide them
-ROOM = 0.5  # of what the whole batch needs: the first attempt must fail
-LEAST_ROOM = 2**22  # bytes; in less, what libraries take at once decides
+MANY_SAMPLES = {"tiny": 512}  # the same of sizes so small that libraries' blocks would hide them
+BUDGET_SHARE = 0.5  # of what the whole batch needs: the first attempt must fail
+LEAST_BUDGET = 2**22  # bytes; in less, what libraries take at once decides
 
 
 def folder(results: Path, machine: str, probe: str) -> Path:
+    """Return where the results of a probe are."""
     return results / "claims" / machine / probe
 
 
-def absent_names(names: tuple[str, ...], environment: Environment) -> dict[str, bool]:
-    """Whether each of these attribute paths exists in the framework that is installed."""
-    printed = environments.run_module(environment, "framebench.claims.probes.names", environment.framework, *names)
-    return {str(name): bool(there) for name, there in json.loads(printed.splitlines()[-1]).items()}
+def collect_rounds(rounds: Sequence[dict[str, float]]) -> Numbers:
+    """Return by name the numbers of all rounds."""
+    return {name: [float(numbers[name]) for numbers in rounds] for name in rounds[0]}
 
 
-def inputs() -> dict[str, list[float]]:
-    """Bytes by which reading a data set grew a fresh process, from a list of arrays and from a memory-mapped file."""
-    return _by_key([json.loads(_own_module("framebench.claims.probes.inputs")) for _ in range(ROUNDS)])
-
-
-def _by_key(rounds: list[dict[str, float]]) -> dict[str, list[float]]:
-    return {key: [float(r[key]) for r in rounds] for key in rounds[0]}
-
-
-def _own_module(name: str) -> str:
-    """What a module prints that needs NumPy alone: it runs in this interpreter's environment, in a process of its own."""
-    done = subprocess.run([sys.executable, "-P", "-m", name], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[-1]
-
-
-def monitor(case: Case, environment: Environment) -> dict[str, list[float]]:
-    """By process: time of steps with a thread that reads resident memory over those without, and what it saw of the peak."""
-    return _by_key([_printed_by(environment, "monitor", case.id, str(STEPS), str(seed)) for seed in range(ROUNDS)])
-
-
-def _printed_by(environment: Environment, module: str, *arguments: str, **variables: str) -> dict[str, float]:
-    """The last line that a module of the worker prints, in a process of its own on one thread."""
-    name = f"framebench.claims.probes.{module}"
-    printed = environments.run_module(environment, name, *arguments, OMP_NUM_THREADS="1", **variables)
+def run_probe(environment: Environment, module: str, *arguments: str, **variables: str) -> dict[str, float]:
+    """Return the numbers that a probe prints in its last line, in a process of its own on one thread. Raises SetupError."""
+    printed = environments.run_module(environment, f"{PROBES}.{module}", *arguments, OMP_NUM_THREADS="1", **variables)
     numbers: dict[str, float] = json.loads(printed.splitlines()[-1])
     return numbers
 
 
-def collected(case: Case, environment: Environment) -> dict[str, list[float]]:
-    """Bytes that a process grew to over some steps, by what Python's collector did; and how often it ran."""
-    readings: dict[str, list[float]] = {}
+def look_up_names(names: Sequence[str], environment: Environment) -> dict[str, bool]:
+    """Return whether each of these attribute paths exists in the framework that is installed."""
+    printed = environments.run_module(environment, f"{PROBES}.names", environment.framework, *names)
+    found = json.loads(printed.splitlines()[-1])
+    return {str(name): bool(exists) for name, exists in found.items()}
+
+
+def measure_inputs() -> Numbers:
+    """Return the bytes by which reading a data set grew a fresh process, from a list of arrays and from a memory-mapped file.
+
+    The probe needs NumPy alone, so that it runs by this interpreter.
+    """
+    command = [sys.executable, "-P", "-m", f"{PROBES}.inputs"]
+    rounds = []
     for _ in range(ROUNDS):
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        rounds.append(json.loads(done.stdout.splitlines()[-1]))
+    return collect_rounds(rounds)
+
+
+def measure_monitor(case: Case, environment: Environment) -> Numbers:
+    """Return the time of steps with a thread that reads resident memory over those without, and how much of the peak it saw."""
+    seeds = [str(seed) for seed in range(ROUNDS)]
+    return collect_rounds([run_probe(environment, "monitor", case.id, str(STEPS), seed) for seed in seeds])
+
+
+def measure_collectors(case: Case, environment: Environment) -> Numbers:
+    """Return the bytes that a process grew to over some steps, by what Python's collector did; and how often it ran."""
+    rounds = []
+    for _ in range(ROUNDS):
+        numbers = {}
         for strategy in COLLECTORS:
-            one = replace(case, strategy=strategy).id
-            for key, value in _printed_by(environment, "collector", one, str(COLLECTED_STEPS), **MALLOC_ENV).items():
-                readings.setdefault(f"{strategy}_{key}", []).append(value)
-    return readings
+            case_id = replace(case, strategy=strategy).id
+            for name, value in run_probe(environment, "collector", case_id, str(COLLECTED_STEPS), **MALLOC_ENV).items():
+                numbers[f"{strategy}_{name}"] = value
+        rounds.append(numbers)
+    return collect_rounds(rounds)
 
 
-def reported(environment: Environment, number: str) -> dict[str, list[float]]:
-    """What a user's report is decided by, in fresh processes."""
-    name = environment.framework
-    return _by_key([_printed_by(environment, "report", name, number, **MALLOC_ENV) for _ in range(ROUNDS)])
+def try_report(environment: Environment, number: str) -> Numbers:
+    """Return what a user's report is decided by, in fresh processes."""
+    framework = environment.framework
+    return collect_rounds([run_probe(environment, "report", framework, number, **MALLOC_ENV) for _ in range(ROUNDS)])
 
 
-def halved(case: Case, environment: Environment, options: Options) -> dict[str, list[float]]:
-    """An evaluation within half of what its first batch needs. Raises RuntimeError if it does not come to its end."""
+def measure_halving(case: Case, environment: Environment, options: Options) -> Numbers:
+    """Return how an evaluation went within half of what its first batch needs.
+
+    Raises RuntimeError if it does not come to its end without a limit.
+    """
     whole = evaluate_in(environment, case, case.batch, None, options)
     if whole.failure:
         raise RuntimeError(f"{case.id} without a limit: {whole.failure}")
-    peak = next(whole.peaks[i] for i in INSTRUMENTS if i in whole.peaks)
-    budget_bytes = max(int(ROOM * peak), LEAST_ROOM)
-    outcome = evaluate_in(environment, case, case.batch, budget_bytes, options)
-    counts = {
-        "lost": outcome.lost,
-        "done_twice": outcome.twice,
-        "recoveries": len(outcome.recoveries),
+    peak = next(whole.peaks[instrument] for instrument in INSTRUMENTS if instrument in whole.peaks)
+    budget_bytes = max(int(BUDGET_SHARE * peak), LEAST_BUDGET)
+    limited = evaluate_in(environment, case, case.batch, budget_bytes, options)
+    numbers: dict[str, float] = {
+        "lost": limited.lost,
+        "done_twice": limited.twice,
+        "recoveries": len(limited.recoveries),
         "budget_bytes": budget_bytes,
     }
-    return {key: [float(n)] for key, n in counts.items()}
+    return collect_rounds([numbers])
 
 
-def _save(probe: str, case: Case, environment: Environment, results: Path, **fields: Any) -> Path:
-    """Write a probe's result with the provenance of what ran. Raises OSError."""
-    options, load = Options(), runner.load_average()
-    context = Context(case, environment, options, secrets.token_hex(6), results, load)
-    where = make_provenance(context, None, started=False)
-    probe_record = Probed(probe=probe, provenance=where, **fields)
-    # it needs a provenance of what it writes, no more
-    return store.write(probe_record, folder(results, where.machine, probe))  # type: ignore[arg-type]
-
-
-def _snippet(probe: str, size: str, results: Path, say: Say) -> Path:
-    snippet = listing(probe.removeprefix(SNIPPET))
-    framework = snippets.framework_of(snippet)
-    environment = environments.ensure(framework, say=say)
-    numbers, error = snippets.tried(snippet, environment)
-    case = parse(f"transformer/{framework}/train/fp32/b4/{size}")
-    found = {name: [float(number)] for name, number in numbers.items()}
-    return _save(probe, case, environment, results, found=found, error=error)
-
-
-def run(probe: str, names: tuple[str, ...], size: str, results: Path, say: Say) -> Path:
-    """Carry out one probe and save what it found. Raises SetupError, RuntimeError, OSError."""
-    say(f"probe {probe}")
+def framework_of_probe(probe: str) -> str:
+    """Return the framework that a probe runs: that of its name, or PyTorch."""
     if probe == "names":
-        case, environment = parse(f"transformer/jittor/train/fp32/b4/{size}"), environments.ensure("jittor", say=say)
-        return _save(probe, case, environment, results, names=absent_names(names, environment))
-    if probe.startswith("halving-"):
-        framework = probe.removeprefix("halving-")
-        case, environment = (
-            Case("transformer", framework, "eval", "no_grad", MANY.get(size, SAMPLES), size),
-            environments.ensure(framework, say=say),
-        )
-        return _save(probe, case, environment, results, found=halved(case, environment, Options()))
+        return "jittor"
     if probe.startswith(SNIPPET):
-        return _snippet(probe, size, results, say)
+        return framework_of(find_listing(probe.removeprefix(SNIPPET)))
+    rest = probe.partition("-")[2]
+    return rest.partition("-")[0] or "torch"
+
+
+def run(probe: str, names: Sequence[str], size: str, results: Path, say: Callable[[str], None]) -> Path:
+    """Carry out one probe and save its result. Raises SetupError, RuntimeError, OSError."""
+    say(f"probe {probe}")
     kind, _, rest = probe.partition("-")
-    framework, _, number = (rest or "torch").partition("-")
-    case, environment = parse(f"transformer/{framework}/train/fp32/b4/{size}"), environments.ensure(framework, say=say)
-    find = {
-        "inputs": inputs,
-        "monitor": lambda: monitor(case, environment),
-        "collector": lambda: collected(case, environment),
-        "report": lambda: reported(environment, number),
-    }[kind]
-    return _save(probe, case, environment, results, found=find())
+    framework = framework_of_probe(probe)
+    environment = environments.ensure(framework, say=say)
+    case = Case("transformer", framework, "train", "fp32", 4, size)
+    found: Numbers = {}
+    exists: dict[str, bool] = {}
+    error = ""
+    if kind == "names":
+        exists = look_up_names(names, environment)
+    elif kind == "snippet":
+        numbers, error = run_listing(find_listing(rest), environment)
+        found = collect_rounds([numbers])
+    elif kind == "halving":
+        case = Case("transformer", framework, "eval", "no_grad", MANY_SAMPLES.get(size, SAMPLES), size)
+        found = measure_halving(case, environment, Options())
+    elif kind == "inputs":
+        found = measure_inputs()
+    elif kind == "monitor":
+        found = measure_monitor(case, environment)
+    elif kind == "collector":
+        found = measure_collectors(case, environment)
+    else:
+        found = try_report(environment, rest.partition("-")[2])
+    context = Context(case, environment, Options(), secrets.token_hex(6), results, runner.load_average())
+    provenance = make_provenance(context, None, started=False)
+    result = Probed(probe=probe, names=exists, found=found, error=error, provenance=provenance)
+    # it needs a provenance of what it writes, no more
+    return store.write(result, folder(results, provenance.machine, probe))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""How an effect is computed: what is taken from a record (`samples.py`), of which cases, and how they are compared.
+"""How the number of a measurement is computed: from which cases, probe or plans, and how they are compared.
 
 Step times are compared within blocks (`framebench/analysis/blocks.py`); what shares no block has no ratio.
 """
@@ -6,144 +6,138 @@ Step times are compared within blocks (`framebench/analysis/blocks.py`); what sh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Protocol
+from itertools import pairwise, product
+from typing import Literal
 
-from framebench.analysis import statistics
-from framebench.claims.plans import Plan
-from framebench.claims.probed_record import Probed
-from framebench.claims.refs import Ref, all_of, place, sweep
-from framebench.claims.rule import Effect
-from framebench.claims.samples import TIME, Estimate, Quantity
-from framebench.records.record import Record
-from framebench.suite.case import Case
+from framebench.claims import plans
+from framebench.claims.plans import GPU, Plan, bound_bytes
+from framebench.claims.probed import Reading
+from framebench.claims.refs import Ref, describe_batches, resolve_all, resolve_sweep
+from framebench.claims.rule import Effect, NoNumber
+from framebench.claims.samples import ADDED, PEAK, TIME, Estimate, Quantity
+from framebench.claims.store import MachineResults
+from framebench.suite.case import FULL_SIZE, Case
+
+Form = Literal["change", "number", "count", "share", "points", "error"]
+PLANNED_METRICS = {"peak": PEAK.name, "added": ADDED.name, "kept": "activations at the peak"}
 
 
-class Nothing(Exception):
-    """The records are there, but do not hold the number that a measure needs; the message says which."""
-
-
-class Unpaired(Nothing):
+class Unpaired(NoNumber):
     """Step times that were never taken in one block."""
 
 
-class Outdated(Nothing):
+class Outdated(NoNumber):
     """A probe's result that an older program of it gave."""
 
 
-class DoesNotRun(Nothing):
-    """A snippet that ends with an error; the message is the error."""
+class DoesNotRun(NoNumber):
+    """A listing that ends with an error; the message is the error."""
 
 
-class Store(Protocol):
-    """What was measured on one machine."""
+class Measure:
+    """What a number is computed from; a subclass says how."""
 
-    def records(self, case: Case) -> list[Record]: ...
-
-    def time_ratio(self, base: Case, change: Case) -> statistics.Ratio | None:
-        """Of step times; None if the two share no block."""
-
-    def probe(self, name: str) -> Probed | None: ...
-
-    def plan(self, case: Case) -> Plan | None:
-        """What the case needs on the card of `plans.CARD`, if that was planned."""
-
-    def reported_plan(self, release: str, program: str) -> dict[str, int]:
-        """Planned bytes of a user's program there, by variant."""
-
-
-class Measure(Protocol):
-    """`cases` are what it needs in a size (empty if the size has no such batches), `probe` the probe it needs, if any."""
+    form: Form
+    probe: str  # that it needs, if any
+    is_planned = False
 
     @property
-    def form(self) -> str:
-        """How the number is shown: change, number, count, share, points or error."""
-
-    @property
-    def probe(self) -> str: ...
-
-    @property
-    def about(self) -> str:
-        """What is measured and how: numbers of the same kind may be summed up."""
-
-    def cases(self, size: str) -> list[Case]: ...
-
-    def where(self, size: str) -> str:
-        """Batches and size that are compared: `b8/cpu`."""
-
-    def effect(self, store: Store, size: str) -> Effect:
-        """Raises Nothing."""
-
-
-@dataclass(frozen=True)
-class OfCases:
-    """What measures of cases have in common."""
-
-    quantity: Quantity
-
-    @property
-    def probe(self) -> str:
-        return ""
-
-    @property
-    def about(self) -> str:
-        return f"{type(self).__name__} of {self.quantity.name}"
-
-    def cases(self, size: str) -> list[Case]:
+    def metric(self) -> str:
+        """What is measured and how: numbers of the same metric may be summed up."""
         raise NotImplementedError
 
-    def where(self, size: str) -> str:
-        return place(self.cases(size))
+    def cases(self, size: str) -> list[Case]:
+        """Return the cases that it needs in a size; none if the size lacks one of their batches."""
+        return []
 
-    def estimate(self, store: Store, case: Case) -> Estimate:
-        estimated = self.quantity.estimate(store.records(case))
-        if estimated is None:
-            raise Nothing(f"the records of {case.id} have no {self.quantity.name}")
-        return estimated
+    def planned_cases(self) -> list[Case]:
+        """Return the cases of which it needs a plan."""
+        return []
+
+    def describe_place(self, size: str) -> str:
+        """Return which batches and size are compared: `b8/cpu`."""
+        return describe_batches(self.cases(size))
+
+    def effect(self, machine: MachineResults, size: str) -> Effect:
+        """Return the number with its interval. Raises NoNumber if the results do not hold it."""
+        raise NotImplementedError
+
+
+def estimate_at(quantity: Quantity, machine: MachineResults, case: Case) -> Estimate:
+    """Return a case's number. Raises NoNumber."""
+    estimate = quantity.estimate(machine.records(case))
+    if estimate is None:
+        raise NoNumber(f"the records of {case.id} have no {quantity.name}")
+    return estimate
 
 
 @dataclass(frozen=True)
-class _OfTwo(OfCases):
-    """What measures of two cases have in common."""
+class OfCases(Measure):
+    """A measure of a quantity of cases."""
 
-    change: Ref
+    quantity: Quantity
+    probe = ""
+
+    @property
+    def metric(self) -> str:
+        return f"{self.prefix} of {self.quantity.name}"
+
+    @property
+    def prefix(self) -> str:
+        return type(self).__name__
+
+    def estimates(self, machine: MachineResults, size: str) -> list[Estimate]:
+        """Return the quantity of each case, in the order of `cases`. Raises NoNumber."""
+        return [estimate_at(self.quantity, machine, case) for case in self.cases(size)]
+
+
+@dataclass(frozen=True)
+class OfTwo(OfCases):
+    """A measure of two cases: `cases` has the base first."""
+
+    candidate: Ref
     base: Ref
-    form: str = "change"
 
     def cases(self, size: str) -> list[Case]:
-        return all_of([self.base, self.change], size)
+        return resolve_all([self.base, self.candidate], size)
 
 
 @dataclass(frozen=True)
-class Ratio(_OfTwo):
-    """Change / base."""
+class Ratio(OfTwo):
+    """Candidate / base."""
 
-    def effect(self, store: Store, size: str) -> Effect:
+    form: Form = "change"
+
+    def effect(self, machine: MachineResults, size: str) -> Effect:
         if self.quantity is TIME:
-            return in_blocks(store, *self.cases(size))
-        base, change = (self.estimate(store, case) for case in self.cases(size))
-        if base.instrument != change.instrument:
-            raise Nothing(f"peaks by {base.instrument} and {change.instrument} cannot be compared")
-        return quotient(change, base)
+            return compare_times(machine, *self.cases(size))
+        base, candidate = self.estimates(machine, size)
+        if base.instrument != candidate.instrument:
+            raise NoNumber(f"peaks by {base.instrument} and {candidate.instrument} cannot be compared")
+        return divide(candidate, base)
 
 
-def in_blocks(store: Store, base: Case, change: Case) -> Effect:
-    """The ratio of step times, change / base. Raises Unpaired."""
-    relative_peak = store.time_ratio(base, change)
-    if relative_peak is None:
-        raise Unpaired(f"{base.id} and {change.id} share no block, so their times have no ratio")
-    if relative_peak.low is None or relative_peak.high is None:  # fewer blocks than an interval takes
-        return Effect(relative_peak.value, -math.inf, math.inf)
-    return Effect(relative_peak.value, relative_peak.low, relative_peak.high)
+def compare_times(machine: MachineResults, base: Case, candidate: Case) -> Effect:
+    """Return the ratio of step times, candidate / base. Raises Unpaired."""
+    ratio = machine.time_ratio(base, candidate)
+    if ratio is None:
+        raise Unpaired(f"{base.id} and {candidate.id} share no block, so their times have no ratio")
+    if ratio.low is None or ratio.high is None:  # fewer blocks than an interval takes
+        return Effect(ratio.value, -math.inf, math.inf)
+    return Effect(ratio.value, ratio.low, ratio.high)
 
 
-def quotient(change: Estimate, base: Estimate) -> Effect:
-    """Raises Nothing where the base may be zero, as far as its instrument can tell."""
+def divide(candidate: Estimate, base: Estimate) -> Effect:
+    """Return candidate / base. Raises NoNumber where the base may be zero, as far as its instrument can tell."""
     if base.low <= 0:
-        raise Nothing(f"{change.value:g} / {base.value:g} is no ratio: the base may be zero by {base.instrument}")
-    return Effect(change.value / base.value, change.low / base.high, change.high / base.low)
+        raise NoNumber(f"{candidate.value:g} / {base.value:g} is no ratio: the base may be zero by {base.instrument}")
+    return Effect(candidate.value / base.value, candidate.low / base.high, candidate.high / base.low)
+
+
+def subtract(candidate: Estimate, base: Estimate) -> Effect:
+    """Return candidate - base."""
+    return Effect(candidate.value - base.value, candidate.low - base.high, candidate.high - base.low)
 
 
 @dataclass(frozen=True)
@@ -151,124 +145,107 @@ class Value(OfCases):
     """The quantity itself, of one case."""
 
     ref: Ref
-    form: str = "count"
+    form: Form = "count"
 
     def cases(self, size: str) -> list[Case]:
-        return all_of([self.ref], size)
+        return resolve_all([self.ref], size)
 
-    def effect(self, store: Store, size: str) -> Effect:
-        estimated = self.estimate(store, self.cases(size)[0])
-        return Effect(estimated.value, estimated.low, estimated.high)
-
-
-@dataclass(frozen=True)
-class Apart(_OfTwo):
-    """How far change and base differ: |change / base - 1|."""
-
-    form: str = "error"
-
-    def effect(self, store: Store, size: str) -> Effect:
-        base, change = (self.estimate(store, case) for case in self.cases(size))
-        return apart(quotient(change, base))
-
-
-def apart(ratio: Effect) -> Effect:
-    """How far a ratio is from 1, to either side."""
-    ends = abs(ratio.low - 1), abs(ratio.high - 1)
-    nearest = 0.0 if ratio.low <= 1 <= ratio.high else min(ends)
-    return Effect(abs(ratio.value - 1), nearest, max(ends))
+    def effect(self, machine: MachineResults, size: str) -> Effect:
+        (estimate,) = self.estimates(machine, size)
+        return Effect(estimate.value, estimate.low, estimate.high)
 
 
 @dataclass(frozen=True)
-class Difference(_OfTwo):
-    """Change - base: for shares, of which one may be zero."""
+class Apart(OfTwo):
+    """How far candidate and base differ, to either side: |candidate / base - 1|."""
 
-    form: str = "points"
+    form: Form = "error"
 
-    def effect(self, store: Store, size: str) -> Effect:
-        base, change = (self.estimate(store, case) for case in self.cases(size))
-        return Effect(change.value - base.value, change.low - base.high, change.high - base.low)
+    def effect(self, machine: MachineResults, size: str) -> Effect:
+        base, candidate = self.estimates(machine, size)
+        ratio = divide(candidate, base)
+        ends = abs(ratio.low - 1), abs(ratio.high - 1)
+        nearest = 0.0 if ratio.low <= 1 <= ratio.high else min(ends)
+        return Effect(abs(ratio.value - 1), nearest, max(ends))
 
 
 @dataclass(frozen=True)
-class OfTheWay(OfCases):
-    """What part of the difference between `high` and `low` the change saves of `high`: 1 is all of it."""
+class Difference(OfTwo):
+    """Candidate - base: for shares, of which one may be zero."""
 
-    change: Ref
+    form: Form = "points"
+
+    def effect(self, machine: MachineResults, size: str) -> Effect:
+        base, candidate = self.estimates(machine, size)
+        return subtract(candidate, base)
+
+
+@dataclass(frozen=True)
+class ShareOfTheWay(OfCases):
+    """Which part of the difference between `high` and `low` the candidate saves of `high`: 1 is all of it."""
+
+    candidate: Ref
     high: Ref
     low: Ref
-    form: str = "number"
+    form: Form = "number"
+    prefix = "OfTheWay"
 
     def cases(self, size: str) -> list[Case]:
-        return all_of([self.high, self.low, self.change], size)
+        return resolve_all([self.high, self.low, self.candidate], size)
 
-    def effect(self, store: Store, size: str) -> Effect:
-        high, low, change = (self.estimate(store, case) for case in self.cases(size))
+    def effect(self, machine: MachineResults, size: str) -> Effect:
+        high, low, candidate = self.estimates(machine, size)
         if high.low <= low.high:
-            raise Nothing(f"there is no difference to save: {high.value:.3g} and {low.value:.3g} bytes")
-
-        def part(h: float, m: float, c: float) -> float:
-            return (h - c) / (h - m)
-
-        ends = [part(h, m, c) for h in (high.low, high.high) for m in (low.low, low.high) for c in (change.low, change.high)]
-        return Effect(part(high.value, low.value, change.value), min(ends), max(ends))
+            raise NoNumber(f"there is no difference to save: {high.value:.3g} and {low.value:.3g} bytes")
+        corners = product((high.low, high.high), (low.low, low.high), (candidate.low, candidate.high))
+        shares = [(top - reached) / (top - bottom) for top, bottom, reached in corners]
+        value = (high.value - candidate.value) / (high.value - low.value)
+        return Effect(value, min(shares), max(shares))
 
 
 @dataclass(frozen=True)
 class OfSweep(OfCases):
-    """What measures of a batch sweep have in common: the baseline or another strategy at every declared batch."""
+    """A measure of a case at every declared batch."""
 
-    workload: str
-    framework: str
-    scenario: str
-    strategy: str
-    form: str = "number"
+    ref: Ref
 
     def cases(self, size: str) -> list[Case]:
-        swept_cases = sweep(self.workload, self.framework, self.scenario, self.strategy, size)
-        return swept_cases if len(swept_cases) > 1 else []
-
-    def points(self, store: Store, size: str) -> list[tuple[int, Estimate]]:
-        return [(case.batch, self.estimate(store, case)) for case in self.cases(size)]
-
-
-@dataclass(frozen=True)
-class Exponent(OfSweep):
-    """How the quantity grows from the smallest batch to the largest, both as logarithms: 1 is proportional, 0 constant.
-
-    Of the two ends alone: what lies between strays from a straight line by its nature, which is no uncertainty of the growth.
-    """
-
-    def effect(self, store: Store, size: str) -> Effect:
-        points = self.points(store, size)
-        return growth(points[0], points[-1])
-
-
-def growth(small: tuple[int, Estimate], large: tuple[int, Estimate]) -> Effect:
-    """The exponent between two batches. Raises Nothing."""
-    (batch, first), (larger, last) = small, large
-    if min(first.low, last.low) <= 0:
-        raise Nothing("what grows is not positive at every batch")
-    ratio = quotient(last, first)
-    return Effect(*(math.log(end) / math.log(larger / batch) for end in ratio))
+        cases = resolve_sweep(self.ref, size)
+        return cases if len(cases) > 1 else []
 
 
 @dataclass(frozen=True)
 class Steepest(OfSweep):
-    """The largest exponent between successive batches: where growth is no power law, the two ends of a sweep would hide it."""
+    """The largest exponent of growth between successive batches: 1 is proportional, 0 constant.
 
-    def effect(self, store: Store, size: str) -> Effect:
-        return max((growth(*pair) for pair in pairwise(self.points(store, size))), key=lambda step: step.value)
+    Where growth is no power law, the two ends of a sweep would hide it.
+    """
+
+    form: Form = "number"
+
+    def effect(self, machine: MachineResults, size: str) -> Effect:
+        points = zip(self.cases(size), self.estimates(machine, size))
+        steps = []
+        for (small, first), (large, last) in pairwise(points):
+            if min(first.low, last.low) <= 0:
+                raise NoNumber("what grows is not positive at every batch")
+            steps.append(compute_exponent(divide(last, first), large.batch / small.batch))
+        return max(steps, key=lambda step: step.value)
+
+
+def compute_exponent(ratio: Effect, batches: float) -> Effect:
+    """Return the exponent of growth by this ratio where the batch grows so many times."""
+    return Effect(*(math.log(end) / math.log(batches) for end in ratio))
 
 
 @dataclass(frozen=True)
 class SmallestStep(OfSweep):
     """The least ratio of the quantity at a batch to that at the next smaller one: below 1, a larger batch needs less."""
 
-    form: str = "change"
+    form: Form = "change"
 
-    def effect(self, store: Store, size: str) -> Effect:
-        steps = [quotient(larger, smaller) for (_, smaller), (_, larger) in pairwise(self.points(store, size))]
+    def effect(self, machine: MachineResults, size: str) -> Effect:
+        steps = [divide(larger, smaller) for smaller, larger in pairwise(self.estimates(machine, size))]
         return min(steps, key=lambda step: step.value)
 
 
@@ -276,40 +253,133 @@ class SmallestStep(OfSweep):
 class Fall(OfSweep):
     """The quantity at the smallest batch less that at the largest: by how much it falls."""
 
-    form: str = "points"
+    form: Form = "points"
 
-    def effect(self, store: Store, size: str) -> Effect:
-        sweep_points = self.points(store, size)
-        first, last = sweep_points[0][1], sweep_points[-1][1]
-        return Effect(first.value - last.value, first.low - last.high, first.high - last.low)
+    def effect(self, machine: MachineResults, size: str) -> Effect:
+        estimates = self.estimates(machine, size)
+        return subtract(estimates[0], estimates[-1])
 
 
 @dataclass(frozen=True)
-class OfProbe:
-    """A number from a probe's result by a function of it."""
+class OfProbe(Measure):
+    """A number from a probe's result."""
 
     probe: str
-    of: Callable[[dict[str, Any]], Effect]
-    form: str = "number"
+    reading: Reading
+    form: Form = "number"
     what: str = ""  # the batch, or how much of what: `b4`
 
     @property
-    def about(self) -> str:
-        return f"{self.of.__name__} by a probe"
+    def metric(self) -> str:
+        return f"{self.reading.metric} by a probe"
 
-    def where(self, size: str) -> str:
+    def describe_place(self, size: str) -> str:
         return f"{self.what}/{size}" if self.what.startswith("b") else self.what
 
-    def cases(self, size: str) -> list[Case]:
-        return []
-
-    def effect(self, store: Store, size: str) -> Effect:
-        probe_record = store.probe(self.probe)
-        if probe_record is None:
-            raise Nothing(f"probe {self.probe} was not run")
-        if probe_record.error:
-            raise DoesNotRun(probe_record.error)
+    def effect(self, machine: MachineResults, size: str) -> Effect:
+        result = machine.probe(self.probe)
+        if result is None:
+            raise NoNumber(f"probe {self.probe} was not run")
+        if result.error:
+            raise DoesNotRun(result.error)
         try:
-            return self.of(probe_record.found)
+            return self.reading.effect(result.found)
         except KeyError as missing:
             raise Outdated(f"the result of probe {self.probe} is an older one's, without {missing}") from None
+
+
+@dataclass(frozen=True)
+class OfPlans(Measure):
+    """A measure of full-size cases as they are planned for a GPU that is not here; nothing of it was measured."""
+
+    probe = ""
+    is_planned = True
+
+    def describe_place(self, size: str) -> str:
+        return f"{describe_batches(self.planned_cases())}, {GPU}"
+
+    def find_plans(self, machine: MachineResults) -> list[Plan]:
+        """Return the plan of each case. Raises NoNumber."""
+        found = []
+        for case in self.planned_cases():
+            plan = machine.plan(case)
+            if plan is None:
+                raise NoNumber(f"{case.id} was not planned for {GPU}")
+            if plan.reason:
+                raise NoNumber(f"{case.id} on {GPU}: {plan.reason}")
+            found.append(plan)
+        return found
+
+
+@dataclass(frozen=True)
+class Planned(OfPlans):
+    """Candidate / base as planned; or the exponent of the growth from the base's batch to the candidate's.
+
+    The interval is the prediction's published error, taken against the ratio on both sides.
+    """
+
+    quantity: plans.Quantity
+    candidate: Ref
+    base: Ref
+    is_growth: bool = False
+
+    @property
+    def form(self) -> Form:  # type: ignore[override]
+        return "number" if self.is_growth else "change"
+
+    @property
+    def metric(self) -> str:
+        """As of what is measured: they are summed up together."""
+        return f"{'Exponent' if self.is_growth else 'Ratio'} of {PLANNED_METRICS[self.quantity]}"
+
+    def planned_cases(self) -> list[Case]:
+        return resolve_all([self.base, self.candidate], FULL_SIZE)
+
+    def effect(self, machine: MachineResults, size: str) -> Effect:
+        base, candidate = self.planned_cases()
+        base_plan, plan = self.find_plans(machine)
+        ratio = plans.divide_plans(plan, base_plan, self.quantity)
+        return compute_exponent(ratio, candidate.batch / base.batch) if self.is_growth else ratio
+
+
+@dataclass(frozen=True)
+class PlannedShare(OfPlans):
+    """The planned peak over the memory that another GPU has: 1 fills it."""
+
+    ref: Ref
+    limit_bytes: int
+    form: Form = "share"
+    metric = "planned peak over the card's memory"
+
+    def planned_cases(self) -> list[Case]:
+        return resolve_all([self.ref], FULL_SIZE)
+
+    def effect(self, machine: MachineResults, size: str) -> Effect:
+        (plan,) = self.find_plans(machine)
+        low, value, high = bound_bytes(plan, "peak")
+        return Effect(value / self.limit_bytes, low / self.limit_bytes, high / self.limit_bytes)
+
+
+@dataclass(frozen=True)
+class PlannedReport(OfPlans):
+    """What the candidate saves of the base in a program that a user reported, as one release's compiler plans it.
+
+    The plan itself is what is asked for, so that there is no error.
+    """
+
+    release: str
+    program: str
+    candidate: str
+    base: str
+    form: Form = "share"
+    metric = "share of the planned bytes"
+
+    def describe_place(self, size: str) -> str:
+        return f"{GPU}, JAX {self.release}"
+
+    def effect(self, machine: MachineResults, size: str) -> Effect:
+        planned = plans.read_report(machine.results.root, self.release, self.program)
+        if not planned.get(self.base) or self.candidate not in planned:
+            raise NoNumber(f"{self.program} was not planned by JAX {self.release}")
+        saved = 1 - planned[self.candidate] / planned[self.base]
+        return Effect(saved, saved, saved)

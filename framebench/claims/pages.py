@@ -11,35 +11,46 @@ from typing import Any
 from framebench.analysis.reports.page import Page
 from framebench.claims.entries import Entry
 from framebench.claims.ledger import ledger
-from framebench.claims.picture import LABEL, WIDTH, pictures
-from framebench.claims.plans import CARD
-from framebench.claims.show import CAPTION, detail, of_articles, of_trackers
-
-LISTS = (("claims", "Claims", of_articles), ("reports", "Reports", of_trackers))
+from framebench.claims.picture import LABEL, WIDTH, draw
+from framebench.claims.plans import GPU
+from framebench.claims.show import CAPTION, is_report, make_detail
 
 
 def pages(machine: Any) -> Iterator[Page]:
+    """Yield the pages of a machine of the site (`publish.site.machine.Machine`)."""
     entries = ledger(machine.results, machine.name)
-    for name, title, chosen in LISTS:
-        yield Page(name, title, "claims/list.html", partial(_list, title, chosen(entries)))
+    claims = [entry for entry in entries if not is_report(entry)]
+    reports = [entry for entry in entries if is_report(entry)]
+    yield Page("claims", "Claims", "claims/list.html", partial(describe_list, "Claims", claims))
+    yield Page("reports", "Reports", "claims/list.html", partial(describe_list, "Reports", reports))
     for entry in entries:
-        yield Page(f"claims/{file_of(entry)}", "", "claims/page.html", partial(_claim, machine, entry))
+        yield Page(f"claims/{file_of(entry)}", "", "claims/page.html", partial(describe_claim, machine, entry))
 
 
 def file_of(entry: Entry) -> str:
-    """`b2-memory`: of its page, without the ending."""
+    """Return the name of a claim's page without the ending: `b2-memory`."""
     return entry.name.lower().replace(" ", "-")
 
 
-def _list(title: str, entries: Sequence[Entry]) -> dict[str, Any]:
+def describe_list(title: str, entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return what the template of a list asks for."""
     verdicts = Counter(entry.verdict for entry in entries).most_common()
     return {"heading": title, "entries": entries, "verdicts": verdicts, "file_of": file_of, "caption": CAPTION}
 
 
-def _claim(machine: Any, entry: Entry) -> dict[str, Any]:
-    """The arms as bars and as a table, and the records: the file, and the case if the machine has a page of it."""
+def describe_claim(machine: Any, entry: Entry) -> dict[str, Any]:
+    """Return what the template of a claim asks for.
+
+    Its measurements as bars and as a table, and the records: the file, and the case if the machine has a page of it.
+    """
     cases = {case.replace("/", "."): case for case in machine.with_a_page}
-    records = [(file, cases.get(PurePosixPath(file).parent.name, "")) for file in entry.records]
-    drawn = {"pictures": pictures(entry.lines), "scale": WIDTH, "label": LABEL, "card": CARD}
-    back = "reports" if entry.source == "R" else "claims"
-    return {"entry": entry, "arms": detail(entry), "records": records, "back": back, **drawn}
+    return {
+        "entry": entry,
+        "arms": make_detail(entry),
+        "records": [(file, cases.get(PurePosixPath(file).parent.name, "")) for file in entry.records],
+        "back": "reports" if is_report(entry) else "claims",
+        "pictures": draw(entry.lines),
+        "scale": WIDTH,
+        "label": LABEL,
+        "card": GPU,
+    }

@@ -1,38 +1,39 @@
-"""A claim's arms as bars on one scale: the interval, the value in it, "no effect", and the claimed value."""
+"""A claim's measurements as bars on one scale: the interval, the value in it, "no effect", and the claimed value."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from framebench.claims.entries import Line, shown
-from framebench.claims.plans import CARD
-from framebench.claims.rule import UNMET
+from framebench.claims.entries import Line, format_number
+from framebench.claims.plans import GPU
 
-WIDTH, ROW, LABEL = 420, 18, 250  # pixels: of the scale, of a bar, and of the names beside it
+WIDTH, ROW, LABEL = 420, 18, 250  # pixels: of the scale, of a bar, and of the names at its left
 
 
 @dataclass(frozen=True)
 class Bar:
+    """One measurement, in pixels."""
+
     name: str
     text: str  # the number, as tables print it
     verdict: str
     decides: bool
     planned: bool
     y: float
-    left: float  # of the interval, in pixels
+    left: float  # of the interval
     width: float
     dot: float  # the value
 
     @property
     def label(self) -> str:
-        """Without what a hollow bar and the caption say of planned ones."""
-        return self.name.removesuffix(f", {CARD}").replace(" planned", "") if self.planned else self.name
+        """The name without what a hollow bar and the caption say of planned ones."""
+        return self.name.removesuffix(f", {GPU}").replace(" planned", "") if self.planned else self.name
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Arms of one metric. `null` and `claimed` are places on the scale; None where the claim names no size."""
+    """Measurements of one metric. `null` and `claimed` are places on the scale; None where the claim names no size."""
 
     metric: str
     bars: tuple[Bar, ...]
@@ -45,35 +46,56 @@ class Picture:
 
     @property
     def height(self) -> int:
+        """Pixels from the first bar to the ends of the scale."""
         return ROW * (len(self.bars) + 2)
 
 
-def pictures(lines: Sequence[Line]) -> list[Picture]:
-    """One for each metric and form that has arms with an interval, the deciding one's first."""
-    kinds = dict.fromkeys((line.metric, line.form) for line in sorted(lines, key=lambda line: not line.decides))
-    drawn = [[line for line in lines if (line.metric, line.form) == kind and line.low is not None] for kind in kinds]
-    return [_picture(of_kind) for of_kind in drawn if of_kind]
+def draw(lines: Sequence[Line]) -> list[Picture]:
+    """Return a picture for each metric and form that has an interval, the deciding one's first."""
+    deciding_first = sorted(lines, key=lambda line: not line.decides)
+    kinds = dict.fromkeys((line.metric, line.form) for line in deciding_first)
+    drawn = []
+    for kind in kinds:
+        bounded = [line for line in lines if (line.metric, line.form) == kind and line.low is not None]
+        if bounded:
+            drawn.append(draw_one(bounded))
+    return drawn
 
 
-def _picture(lines: Sequence[Line]) -> Picture:
+def draw_one(lines: Sequence[Line]) -> Picture:
+    """Return the picture of lines that all have an interval."""
     first = lines[0]
-    ends = [end for line in lines for end in (line.low, line.high) if end is not None]
-    marks = [first.null] + [line.claimed for line in lines[:1] if line.claimed is not None]
-    low, high = min(*ends, *marks), max(*ends, *marks)
+    marks = [first.null] if first.claimed is None else [first.null, first.claimed]
+    marks += [end for line in lines for end in (line.low, line.high) if end is not None]
+    low, high = min(marks), max(marks)
     span = (high - low) or 1.0
 
-    def at(value: float) -> float:
-        return round(WIDTH * (value - low) / span, 1)
+    def place(value: float | None) -> float:
+        """Return where a value is on the scale, in pixels."""
+        return round(WIDTH * ((value or 0.0) - low) / span, 1)
 
-    bars = tuple(
-        Bar(
-            line.name, line.measured, line.verdict, line.decides and line.verdict != UNMET, line.planned, ROW * (i + 0.5),
-            at(line.low or 0.0), max(at(line.high or 0.0) - at(line.low or 0.0), 1.0), at(line.value or 0.0),
+    bars = []
+    for number, line in enumerate(lines):
+        left = place(line.low)
+        bar = Bar(
+            name=line.name,
+            text=line.measured,
+            verdict=line.verdict,
+            decides=line.counts,
+            planned=line.planned,
+            y=ROW * (number + 0.5),
+            left=left,
+            width=max(place(line.high) - left, 1.0),
+            dot=place(line.value),
         )
-        for i, line in enumerate(lines)
-    )  # fmt: skip
-    text = "" if first.claimed is None else shown(first.claimed, first.claimed, first.claimed, first.form)
-    edges = (shown(end, end, end, first.form) for end in (low, high))
+        bars.append(bar)
     return Picture(
-        first.metric, bars, at(first.null), None if first.claimed is None else at(first.claimed), text, first.ours, *edges
+        metric=first.metric,
+        bars=tuple(bars),
+        null=place(first.null),
+        claimed=None if first.claimed is None else place(first.claimed),
+        claimed_text="" if first.claimed is None else format_number(first.claimed, first.form),
+        ours=first.ours,
+        least=format_number(low, first.form),
+        most=format_number(high, first.form),
     )

@@ -1,115 +1,141 @@
-"""What stands below a row: who disagrees, what is not met or missing, what stands beside, what cards have measured."""
+"""What stands below a row: who disagrees, what is not met or missing, informational numbers, and what GPUs have measured."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from framebench.claims.claim import Claim
-from framebench.claims.entries import Line, either
+from framebench.claims.entries import Line, join_verdicts
 from framebench.claims.needs import Conditions
-from framebench.claims.rule import DOES_NOT_RUN, UNMET, sides
+from framebench.claims.rule import DOES_NOT_RUN, UNMET, describe_disagreement
 
 
-def remarks(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What the numbers cannot say, and the numbers that decide nothing: no arm is withheld. Second: what a list of
-    arms says too."""
-    deciding = [one for one in lines if one.decides]
-    met = [one for one in deciding if one.verdict != UNMET]
-    printed = [one for one in lines if one.decides or one.value is not None or one.verdict == DOES_NOT_RUN]
-    disagree = sides((one.name, one.verdict) for one in deciding)
-    why = "; ".join(dict.fromkeys(one.remark for one in met if one.remark))
-    proof = claim.definition and f"By definition: {claim.definition}"
-    gaps = ("; ".join(filter(None, (claim.needs.lacking(), _unmet(claim, deciding)))), _missing(met), why)
-    own = _sentences(disagree, proof, _undecided(met), *gaps, claim.note, *_circumstances(printed, looked_up))
-    return own, _sentences(_on_cards(met), beside([one for one in lines if not one.decides]))
+def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tuple[str, ...]:
+    """Return what the numbers cannot say: disagreement, what is missing, circumstances.
+
+    `looked_up` is the machine that looked names up, if it is another one.
+    """
+    deciding = [line for line in lines if line.decides]
+    counting = [line for line in deciding if line.counts]
+    printed = [line for line in lines if line.decides or line.value is not None or line.verdict == DOES_NOT_RUN]
+    return make_sentences(
+        describe_disagreement((line.name, line.verdict) for line in deciding),
+        f"By definition: {claim.definition}" if claim.definition else "",
+        describe_undecided(counting),
+        "; ".join(filter(None, (claim.needs.lacking, describe_unmet(claim, deciding)))),
+        describe_missing(counting),
+        "; ".join(dict.fromkeys(line.remark for line in counting if line.remark)),
+        claim.note,
+        *describe_options(printed),
+        *describe_machines(printed, looked_up),
+    )
 
 
-def _sentences(*parts: str) -> tuple[str, ...]:
+def make_informational(lines: Sequence[Line]) -> tuple[str, ...]:
+    """Return what other GPUs have measured and the informational numbers, which a list of measurements shows too."""
+    on_gpus = [f"{line.name}: {line.number}, {line.verdict}" for line in lines if line.counts and line.on_other_gpu]
+    beside = describe_informational([line for line in lines if not line.decides])
+    return make_sentences(
+        f"On a card: {'; '.join(on_gpus)}" if on_gpus else "",
+        f"Beside: {'; '.join(beside)}" if beside else "",
+    )
+
+
+def make_sentences(*parts: str) -> tuple[str, ...]:
+    """Return the parts that are not empty, each with a full stop."""
     return tuple(part if part.endswith(".") else f"{part}." for part in parts if part)
 
 
-def _missing(met: Sequence[Line]) -> str:
-    """How many arms have no number, and the cases that nobody has tried."""
-    absent = [one for one in met if one.value is None]
-    untried = dict.fromkeys(case for one in absent if not one.tried for case in one.missing)
-    told = f": no records of {', '.join(untried)}" if untried else ""
-    return f"{len(absent)} of {len(met)} arms have no number{told}" if absent else ""
+def group(lines: Iterable[Line], key: Callable[[Line], Hashable]) -> dict[Hashable, list[Line]]:
+    """Return the lines by a key, in the order in which keys appear."""
+    groups: dict[Hashable, list[Line]] = {}
+    for line in lines:
+        groups.setdefault(key(line), []).append(line)
+    return groups
 
 
-def _on_cards(met: Sequence[Line]) -> str:
-    """What cards have measured of the arms that decide: in their names is which."""
-    told = [f"{one.name}: {one.number}, {one.verdict}" for one in met if one.on_a_card]
-    return f"On a card: {'; '.join(told)}" if told else ""
+def describe_missing(lines: Sequence[Line]) -> str:
+    """Return how many measurements have no number, and the cases that nobody has tried."""
+    absent = [line for line in lines if line.value is None]
+    if not absent:
+        return ""
+    untried = dict.fromkeys(case for line in absent if not line.tried for case in line.missing)
+    cases = f": no records of {', '.join(untried)}" if untried else ""
+    return f"{len(absent)} of {len(lines)} arms have no number{cases}"
 
 
-def beside(lines: Sequence[Line]) -> str:
-    """Arms that decide nothing; those that differ in workload and framework alone by their range. Of a listing the error."""
-    kinds: dict[tuple[str, ...], list[Line]] = {}
-    for one in (one for one in lines if one.value is not None):
-        kinds.setdefault((one.label, one.elsewhere, one.form, one.metric), []).append(one)
-    told = [*map(_together, kinds.values()), *(one.remark for one in lines if one.verdict == DOES_NOT_RUN)]
-    return f"Beside: {'; '.join(told)}" if told else ""
+def describe_informational(lines: Sequence[Line]) -> list[str]:
+    """Return informational numbers, and the errors of listings.
+
+    Those that differ in workload and framework alone are told by their range.
+    """
+    numbers = [line for line in lines if line.value is not None]
+    alike = group(numbers, lambda line: (line.label, line.elsewhere, line.form, line.metric))
+    return [describe_range(several) for several in alike.values()] + [
+        line.remark for line in lines if line.verdict == DOES_NOT_RUN
+    ]
 
 
-def _together(lines: Sequence[Line]) -> str:
-    """`time, resnet50 and unet3d: +6.4 % to +98.1 % (4 arms)`, of one arm with its interval."""
+def describe_range(lines: Sequence[Line]) -> str:
+    """Return `time, resnet50/torch, unet3d/jax: +6.4 % to +98.1 %`, of one line its number with the interval."""
+    first = lines[0]
     if len(lines) == 1:
-        return f"{lines[0].name}: {lines[0].number}"
-    ranked = sorted(lines, key=lambda one: one.value or 0.0)
-    about = lines[0].label or lines[0].metric
-    places = ", ".join(dict.fromkeys([about, *(one.place for one in lines if one.place)]))
-    ends = " to ".join(dict.fromkeys((ranked[0].figure, ranked[-1].figure)))
-    return f"{places}{_of_card(lines[0])}: {ends}{_without_interval(lines)}"
+        return f"{first.name}: {first.number}"
+    names = dict.fromkeys([first.label or first.metric, *(line.place for line in lines if line.place)])
+    gpu = f", {first.elsewhere}" if first.on_other_gpu else ""
+    return f"{', '.join(names)}{gpu}: {join_ends(lines)}{note_single_draws(lines)}"
 
 
-def _of_card(one: Line) -> str:
-    return f", {one.elsewhere}" if one.on_a_card else ""
+def join_ends(lines: Sequence[Line]) -> str:
+    """Return the least and the greatest number, or the one that both print as."""
+    ranked = sorted(lines, key=lambda line: line.value or 0.0)
+    return " to ".join(dict.fromkeys((ranked[0].figure, ranked[-1].figure)))
 
 
-def _without_interval(lines: Sequence[Line]) -> str:
-    return " (single draws among them, without interval)" if any(not one.bounded for one in lines) else ""
+def note_single_draws(lines: Sequence[Line]) -> str:
+    """Return that some of these numbers have no interval, if so."""
+    return " (single draws among them, without interval)" if any(not line.is_bounded for line in lines) else ""
 
 
-def _undecided(met: Sequence[Line]) -> str:
-    """Which arms are, and what their intervals leave open."""
-    arms = [one for one in met if one.value is not None and one.verdict == "undecided"]
-    told = [f"{one.name}, {either(one.left)}" if one.left else one.name for one in arms]
-    return f"Undecided: {'; '.join(told)}" if arms and len(arms) < len(met) else ""
+def describe_undecided(lines: Sequence[Line]) -> str:
+    """Return which measurements are undecided, if not all are, and what their intervals leave open."""
+    undecided = [line for line in lines if line.value is not None and line.verdict == "undecided"]
+    if not undecided or len(undecided) == len(lines):
+        return ""
+    texts = [f"{line.name}, {join_verdicts(line.left)}" if line.left else line.name for line in undecided]
+    return f"Undecided: {'; '.join(texts)}"
 
 
-def _circumstances(lines: Sequence[Line], looked_up: str) -> list[str]:
-    """What is not the same in both cases of an arm, and whose probes these are."""
-    options: dict[str, list[str]] = {}
-    for one in lines:
-        if one.unlike:
-            options.setdefault(one.unlike, []).append(one.name)
-    told = [f"{unlike}: {', '.join(names)}" for unlike, names in options.items()]
-    return [*told, *_tried(lines, looked_up)]
+def describe_options(lines: Sequence[Line]) -> list[str]:
+    """Return in which comparisons the two cases were compiled differently."""
+    alike = group((line for line in lines if line.unlike), lambda line: line.unlike)
+    return [f"{unlike}: {', '.join(line.name for line in several)}" for unlike, several in alike.items()]
 
 
-def _tried(lines: Sequence[Line], looked_up: str) -> list[str]:
-    """On which other machine probes ran; which, where the row has cases of its own machine too."""
-    machines: dict[str, list[str]] = {looked_up: []} if looked_up else {}
-    for one in lines:
-        if one.elsewhere and not one.on_a_card:
-            machines.setdefault(one.elsewhere, []).append(one.name)
-    mixed = any(one.cases for one in lines) and not looked_up
-    return [f"Tried on {machine}{': ' + ', '.join(names) if mixed else ''}" for machine, names in machines.items()]
+def describe_machines(lines: Sequence[Line], looked_up: str) -> list[str]:
+    """Return on which other machine probes ran; which probes, where the row has cases of its own machine too."""
+    probed = group((line for line in lines if line.elsewhere and not line.on_other_gpu), lambda line: line.elsewhere)
+    machines = {looked_up: probed.pop(looked_up, [])} | probed if looked_up else probed
+    is_mixed = any(line.cases for line in lines) and not looked_up
+    texts = []
+    for machine, several in machines.items():
+        names = ": " + ", ".join(line.name for line in several) if is_mixed else ""
+        texts.append(f"Tried on {machine}{names}")
+    return texts
 
 
-def _unmet(claim: Claim, deciding: Sequence[Line]) -> str:
-    """What is not as the claim needs it, with the number of arms that do not decide, and what they are here."""
-    if not claim.arms:
-        return claim.needs.unmet(Conditions())
-    barred = [one for one in deciding if one.verdict == UNMET]
-    kinds = dict.fromkeys((one.remark, one.form) for one in barred)
-    return ". ".join(_barred([one for one in barred if (one.remark, one.form) == kind]) for kind in kinds)
+def describe_unmet(claim: Claim, deciding: Sequence[Line]) -> str:
+    """Return what is not as the claim needs it, with the number of measurements that do not decide, and what they are here."""
+    if not claim.deciding:
+        return claim.needs.describe_unmet(Conditions())
+    unmet = [line for line in deciding if line.verdict == UNMET]
+    alike = group(unmet, lambda line: (line.remark, line.form))
+    return ". ".join(describe_skipped(several) for several in alike.values())
 
 
-def _barred(lines: Sequence[Line]) -> str:
-    """`3 arms decide nothing: needs a GPU; here they are +6.4 % to +98.1 %`."""
-    numbers = [one for one in lines if one.value is not None]
-    figures = dict.fromkeys(one.figure for one in sorted(numbers, key=lambda one: one.value or 0.0))
-    told = f"; here: {' to '.join(dict.fromkeys([*list(figures)[:1], *list(figures)[-1:]]))}" if figures else ""
-    told += _without_interval(numbers)
-    return f"{len(lines)} {'arms decide' if len(lines) > 1 else 'arm decides'} nothing: {lines[0].remark}{told}"
+def describe_skipped(lines: Sequence[Line]) -> str:
+    """Return `3 arms decide nothing: needs a GPU; here: +6.4 % to +98.1 %`."""
+    numbers = [line for line in lines if line.value is not None]
+    here = f"; here: {join_ends(numbers)}" if numbers else ""
+    subject = "arms decide" if len(lines) > 1 else "arm decides"
+    return f"{len(lines)} {subject} nothing: {lines[0].remark}{here}{note_single_draws(numbers)}"

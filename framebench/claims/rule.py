@@ -9,7 +9,7 @@ direction, the departure is the *gain*, and then, in this order:
 - **weaker**: a size is stated; the interval lies above the smallest that matters, and wholly below that size less a fifth.
 - **stronger**: it lies wholly above the stated size and a fifth, unless the claim says "or more".
 - **reproduced**: it lies wholly within a fifth of the stated size; or above the smallest that matters, where none is stated.
-- **undecided**: it lies across one of these limits. `between` tells between which verdicts.
+- **undecided**: it lies across one of these limits. `list_open_verdicts` tells between which.
 
 A size of our own (`ours`) is shown and never judged by: only the direction is. An interval that contains "no effect"
 never reproduces anything, and a larger gain never gets a lesser verdict. A claim of equality ("the same loss") is one of an
@@ -25,10 +25,20 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Verdict = Literal[
-    "reproduced", "weaker", "stronger", "contradicted", "no effect worth having", "not supported", "mixed", "undecided",
+    "reproduced",
+    "weaker",
+    "stronger",
+    "contradicted",
+    "no effect worth having",
+    "not supported",
+    "mixed",
+    "undecided",
     "by definition",
-    "precondition not met here", "snippet does not run", "no such API", "not measured",
-]  # fmt: skip
+    "precondition not met here",
+    "snippet does not run",
+    "no such API",
+    "not measured",
+]
 # those that a measurement decides, in the order of a growing gain
 DECIDED: tuple[Verdict, ...] = ("contradicted", "no effect worth having", "weaker", "reproduced", "stronger")
 FAILED = DECIDED[:3]  # what was measured and is less than claimed
@@ -41,8 +51,12 @@ TOLERANCE = 0.2  # of the claimed gain: what "as large as claimed" allows either
 Sign = Literal["less", "more", "none", "unclear"]
 
 
+class NoNumber(Exception):
+    """The results do not hold the number that a measurement needs; the message says which."""
+
+
 class Effect(NamedTuple):
-    """A measured number and its interval, in the unit of its measure; of no interval `low` and `high` are infinite."""
+    """A measured number and its interval, in the unit of its measure; without an interval `low` and `high` are infinite."""
 
     value: float
     low: float
@@ -61,17 +75,19 @@ class Target:
     ours: bool = False  # no article states the size: it is shown, and not judged by
 
     def gain(self, effect: float) -> float:
-        """How far an effect departs from `null` in the claimed direction."""
+        """Return how far an effect departs from `null` in the claimed direction."""
         return self.direction * (effect - self.null)
 
     @property
     def claimed(self) -> float | None:
         """The gain that an article states."""
-        return None if self.value is None or self.ours else self.gain(self.value)
+        if self.value is None or self.ours:
+            return None
+        return self.gain(self.value)
 
 
 def decide(effect: Effect, target: Target) -> Verdict:
-    """The verdict on one effect. Raises ValueError for an interval that is none."""
+    """Return the verdict on one effect. Raises ValueError for an interval that is none."""
     if not effect.low <= effect.value <= effect.high or not math.isfinite(effect.value):
         raise ValueError(f"no interval: {effect}")
     low, high = sorted((target.gain(effect.low), target.gain(effect.high)))
@@ -81,11 +97,13 @@ def decide(effect: Effect, target: Target) -> Verdict:
         return "no effect worth having"
     if low <= target.minimum:
         return "undecided"
-    return "reproduced" if target.claimed is None else _sized(low, high, target.claimed, target.or_more)
+    if target.claimed is None:
+        return "reproduced"
+    return compare_with_size(low, high, target.claimed, target.or_more)
 
 
-def _sized(low: float, high: float, claimed: float, or_more: bool) -> Verdict:
-    """The verdict on a gain that is worth having, where the article states its size."""
+def compare_with_size(low: float, high: float, claimed: float, or_more: bool) -> Verdict:
+    """Return the verdict on a gain that is worth having, where the article states its size."""
     least, most = (1 - TOLERANCE) * claimed, (1 + TOLERANCE) * claimed
     if high < least:
         return "weaker"
@@ -94,31 +112,38 @@ def _sized(low: float, high: float, claimed: float, or_more: bool) -> Verdict:
     return "reproduced" if low >= least and (high <= most or or_more) else "undecided"
 
 
-def between(effect: Effect, target: Target) -> tuple[Verdict, ...]:
-    """The verdicts that the numbers of its interval would get, from the least gain to the largest; none without an interval."""
+def list_open_verdicts(effect: Effect, target: Target) -> tuple[Verdict, ...]:
+    """Return the verdicts that the numbers of its interval would get, from the least gain to the largest.
+
+    Without an interval there are none.
+    """
     if not (math.isfinite(effect.low) and math.isfinite(effect.high)):
         return ()
     least, most = sorted(DECIDED.index(decide(Effect(end, end, end), target)) for end in (effect.low, effect.high))
-    sized = target.claimed is not None
-    return tuple(verdict for verdict in DECIDED[least : most + 1] if sized or verdict not in ("weaker", "stronger"))
+    possible = DECIDED[least : most + 1]
+    if target.claimed is not None:
+        return possible
+    return tuple(verdict for verdict in possible if verdict not in ("weaker", "stronger"))
 
 
-def sign(effect: Effect, target: Target) -> Sign:
-    """On which side of "no effect" the number lies for certain, whatever was claimed: what advice may rest on."""
-    if effect.high < target.null - target.minimum:
+def find_sign(effect: Effect, target: Target) -> Sign:
+    """Return on which side of "no effect" the number lies for certain, whatever was claimed: what advice may rest on."""
+    least, most = target.null - target.minimum, target.null + target.minimum
+    if effect.high < least:
         return "less"
-    if effect.low > target.null + target.minimum:
+    if effect.low > most:
         return "more"
-    within = target.null - target.minimum <= effect.low and effect.high <= target.null + target.minimum
-    return "none" if within else "unclear"
+    if least <= effect.low and effect.high <= most:
+        return "none"
+    return "unclear"
 
 
-def summary(verdicts: Collection[Verdict]) -> Verdict:
-    """The verdict on a claim from those on its deciding arms.
+def summarize(verdicts: Collection[Verdict]) -> Verdict:
+    """Return the verdict on a claim from those on its deciding measurements.
 
-    Arms whose precondition is not met do not count. What all decided arms say is said of the claim. Where two say different
-    things, it is not supported if some show no effect and the others the opposite, and otherwise mixed. Where as many arms are
-    undecided or missing as are decided, the claim is undecided, or not measured if nothing was.
+    Measurements whose precondition is not met do not count. What all decided ones say is said of the claim. Where two say
+    different things, it is not supported if some show no effect and the others the opposite, and otherwise mixed. Where as
+    many are undecided or missing as are decided, the claim is undecided, or not measured if nothing was.
     """
     counted = [verdict for verdict in verdicts if verdict != UNMET]
     if verdicts and not counted:
@@ -131,14 +156,18 @@ def summary(verdicts: Collection[Verdict]) -> Verdict:
     decided = sum(verdict in DECIDED for verdict in counted)
     if decided > len(counted) - decided:
         return kinds.pop()
-    return "undecided" if decided or "undecided" in counted else NOT_MEASURED
+    if decided or "undecided" in counted:
+        return "undecided"
+    return NOT_MEASURED
 
 
-def sides(arms: Iterable[tuple[str, Verdict]]) -> str:
-    """Who says what where arms disagree: `reproduced: a, b; contradicted: c`. Empty where they do not."""
-    by_verdict: dict[Verdict, list[str]] = {}
-    for name, verdict in arms:
+def describe_disagreement(named: Iterable[tuple[str, Verdict]]) -> str:
+    """Return who says what where measurements disagree: `reproduced: a, b; contradicted: c`. Empty where they do not."""
+    names: dict[Verdict, list[str]] = {}
+    for name, verdict in named:
         if verdict in DECIDED:
-            by_verdict.setdefault(verdict, []).append(name)
-    ordered = sorted(by_verdict, key=DECIDED.index, reverse=True)
-    return "; ".join(f"{verdict}: {', '.join(by_verdict[verdict])}" for verdict in ordered) if len(ordered) > 1 else ""
+            names.setdefault(verdict, []).append(name)
+    if len(names) < 2:
+        return ""
+    ordered = sorted(names, key=DECIDED.index, reverse=True)
+    return "; ".join(f"{verdict}: {', '.join(names[verdict])}" for verdict in ordered)

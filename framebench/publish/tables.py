@@ -70,7 +70,7 @@ def for_documents(results: Results, of_all: Sequence[Comparison] | None = None) 
         *(of_records(results.records, results.root) if of_all is None else of_all),
         columns,
         *support.make_tables(),
-        *claims.tables(results),
+        *claims.make_tables(results),
         *blocks.make_tables(results.records),
         *devices.documents(results),
         *explain.documents(results),

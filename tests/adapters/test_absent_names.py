@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from framebench.claims.ledger import names
-from framebench.claims.measure import absent_names
+from framebench.claims.ledger import list_names
+from framebench.claims.measure import look_up_names
 from framebench.claims.registry import REGISTRY
 from framebench.engine.environments import Environment
 from tests.processes import run_inside
@@ -29,12 +29,12 @@ pytestmark = pytest.mark.slow
 
 
 def test_recommended_names_do_not_exist(environment: dict[str, Environment]) -> None:
-    found = absent_names((*ABSENT, *names(REGISTRY.claims)), environment["jittor"])
-    assert found == dict.fromkeys((*ABSENT, *names(REGISTRY.claims)), False)
+    found = look_up_names((*ABSENT, *list_names(REGISTRY.claims)), environment["jittor"])
+    assert found == dict.fromkeys((*ABSENT, *list_names(REGISTRY.claims)), False)
 
 
 def test_the_look_up_finds_what_exists(environment: dict[str, Environment]) -> None:
-    found = absent_names(PRESENT, environment["jittor"])
+    found = look_up_names(PRESENT, environment["jittor"])
     assert found == dict.fromkeys(PRESENT, True)
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from framebench.analysis.results import Results
 from framebench.claims import measure as claim_probes
-from framebench.claims.arms import FASTER, GPT, LESS, TORCH, ratios
-from framebench.claims.claim import Advice, Claim
+from framebench.claims.claim import Advice, Claim, Measurement
 from framebench.claims.entries import Entry
-from framebench.claims.ledger import entry
-from framebench.claims.needs import ANYWHERE, Needs
+from framebench.claims.ledger import make_entry
+from framebench.claims.needs import Needs
 from framebench.claims.probed_record import Probed
 from framebench.claims.registry import REGISTRY
+from framebench.claims.rows import EXPECTED, make_measurements
 from framebench.claims.rule import Target
-from framebench.claims.samples import TIME
-from framebench.claims.store import Measured
+from framebench.claims.store import MachineResults
 from framebench.records import store
 from framebench.records.record import Rank
 from framebench.suite.result import StrategyEffect, Verification
@@ -27,13 +27,27 @@ MIB = 2**20
 ADVICE = (Advice("Compile: {range}.", "less"), Advice("Do not: {range}.", "more"))
 
 
-def made_up(id: str = "T1", target: Target = LESS, needs: Needs = ANYWHERE, definition: str = "", speed: bool = False) -> Claim:
-    """A claim of these tests alone: the Transformer needs less, or is faster, when it is compiled."""
-    arms = ratios(
-        "train/compile", "train/fp32", FASTER if speed else target, GPT, TORCH, **({"quantity": TIME} if speed else {})
-    )  # type: ignore[arg-type]
+def compiled_in_torch(*workloads: str, **fields: Any) -> tuple[Measurement, ...]:
+    """Return a compiled step against an eager one in PyTorch, in these workloads or in all."""
+    fields = {"candidate": "train/compile", "base": "train/fp32", "expect": "less"} | fields
+    return make_measurements(workloads=workloads, frameworks=("torch",), **fields)
+
+
+def made_up(target: Target | None = None, needs: Needs | None = None, definition: str = "", speed: bool = False) -> Claim:
+    """Return a claim of these tests alone: the Transformer needs less, or is faster, when it is compiled."""
+    (measurement,) = compiled_in_torch("transformer", quantity="time" if speed else "peak")
+    expected = EXPECTED["faster"] if speed else target or EXPECTED["less"]
     return Claim(
-        id, "It needs less.", "less", "peak, compiled / eager", True, "it is", ADVICE, arms, needs=needs, definition=definition
+        id="T1",
+        says="It needs less.",
+        claimed="less",
+        metric="peak, compiled / eager",
+        transfers_to_gpu=True,
+        why="it is",
+        advice=ADVICE,
+        deciding=(replace(measurement, target=expected),),
+        needs=needs or Needs(),
+        definition=definition,
     )
 
 
@@ -46,10 +60,14 @@ def put(results: Path, case_id: str, peak: float = 100, step: float = 1.0, minut
         update={"measured_at": provenance().measured_at.replace(minute=minute), **changes.pop("origin", {})}
     )
     fields: dict[str, Any] = {
-        "peaks": peaks, "peak_samples": [peaks], "live_bytes": 10 * MIB, "step_s": [step * (1 + 0.001 * i) for i in range(20)],
+        "peaks": peaks,
+        "peak_samples": [peaks],
+        "live_bytes": 10 * MIB,
+        "step_s": [step * (1 + 0.001 * i) for i in range(20)],
         "verification": Verification(passed=True, observed={"loss_1": 2.0, "grad_norm": 1.0}),
-        "effect": StrategyEffect(proven=True, evidence={}), "provenance": origin,
-    }  # fmt: skip
+        "effect": StrategyEffect(proven=True, evidence={}),
+        "provenance": origin,
+    }
     made = record(case, **{**fields, **changes})
     return store.write(made, store.folder(results, "m", f"{case.framework}-{version}", case))
 
@@ -57,7 +75,7 @@ def put(results: Path, case_id: str, peak: float = 100, step: float = 1.0, minut
 def one(results: Path, claim: str | Claim) -> Entry:
     """The claim, or its first part."""
     chosen = REGISTRY.chosen([claim])[0] if isinstance(claim, str) else claim
-    return entry(chosen, Measured(Results(results), "m"), "tiny")
+    return make_entry(chosen, MachineResults(Results(results), "m"), "tiny")
 
 
 def compiled(results: Path, peak: float, **changes: Any) -> Entry:

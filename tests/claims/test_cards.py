@@ -6,20 +6,26 @@ from dataclasses import replace
 from pathlib import Path
 
 from framebench.analysis.results import Results
-from framebench.claims.arms import GPT, RESNET, TORCH, planned, ratios
-from framebench.claims.cards import added
-from framebench.claims.lines import line, stands_for
+from framebench.claims.claim import Measurement
+from framebench.claims.lines import add_gpu_lines, make_line, stands_for_plan
 from framebench.claims.needs import Conditions, Needs
 from framebench.claims.plans import Plan
-from framebench.claims.remarks import remarks
-from framebench.claims.samples import ADDED, PEAK, evidence
-from framebench.claims.store import Measured
+from framebench.claims.remarks import make_informational
+from framebench.claims.rows import make_measurements
+from framebench.claims.samples import find_quantity
+from framebench.claims.store import MachineResults
 from framebench.suite.result import StrategyEffect
 from tests.claims.claim_records import MIB, made_up, one, put
 
 
+def checkpointed(**fields: str) -> tuple[Measurement, ...]:
+    """Return a checkpointed step of PyTorch's Transformer against a plain one."""
+    fields = {"candidate": "train/checkpoint", "base": "train/fp32"} | fields
+    return make_measurements(workloads=("transformer",), frameworks=("torch",), expect="less", **fields)
+
+
 def test_a_change_without_effect_has_no_verdict(results: Path) -> None:
-    claim = replace(made_up(), reaches=evidence("reached"))
+    claim = replace(made_up(), reaches=find_quantity("evidence: reached"))
     for reached, verdict in ((0, "precondition not met here"), (3, "reproduced")):
         put(results, "transformer/torch/train/fp32/b4/tiny", 100, minute=reached)
         effect = StrategyEffect(proven=True, evidence={"reached": reached})
@@ -32,10 +38,10 @@ def test_a_change_without_effect_has_no_verdict(results: Path) -> None:
 
 
 def test_a_measurement_replaces_the_prediction_of_the_same_comparison() -> None:
-    arms = planned("train/checkpoint", "train/fp32", workloads=GPT, frameworks=TORCH, quantity="added")
-    same, other = (ratios("train/checkpoint", "train/fp32", workloads=GPT, frameworks=TORCH, quantity=q) for q in (ADDED, PEAK))
-    assert [stands_for(same[0].measure, arms, size) for size in ("full", "cpu")] == [True, False]
-    assert not stands_for(other[0].measure, arms, "full"), "another quantity"
+    planned = checkpointed(kind="planned", quantity="added")
+    (same,), (other,) = (checkpointed(quantity=quantity) for quantity in ("added", "peak"))
+    assert [stands_for_plan(same.measure, planned, size) for size in ("full", "cpu")] == [True, False]
+    assert not stands_for_plan(other.measure, planned, "full"), "another quantity"
 
 
 def test_jax_on_a_gpu_is_judged_by_memory_in_use(results: Path) -> None:
@@ -44,8 +50,10 @@ def test_jax_on_a_gpu_is_judged_by_memory_in_use(results: Path) -> None:
     for strategy, reserved, used in (("fp32", 100, 80), ("amp_bf16", 70, 20)):
         peaks = {"allocator.in_use": used * MIB, "allocator.reserved": reserved * MIB}
         put(results, f"resnet50/jax/train/{strategy}/b64/full", origin=card, peaks=peaks, peak_samples=[peaks])
-    arm = next(arm for arm in ratios("train/amp_bf16", "train/fp32", workloads=RESNET) if "jax" in arm.name)
-    found = line(replace(made_up(), arms=(arm,)), arm, Measured(Results(results), "m"), "full")
+    (measurement,) = make_measurements(
+        candidate="train/amp_bf16", base="train/fp32", workloads=("resnet50",), frameworks=("jax",), expect="less"
+    )
+    found = make_line(replace(made_up(), deciding=(measurement,)), measurement, MachineResults(Results(results), "m"), "full")
     assert (found.measured, found.also) == ("-75.0 %", "")
 
 
@@ -58,38 +66,38 @@ def test_torch_on_a_gpu_is_judged_by_reserved_memory(results: Path) -> None:
     assert (line.measured, line.also) == ("-30.0 %", "reserved; allocated: -75.0 %")
 
 
-def on_the_card(results: Path, change: int) -> Measured:
+def on_the_card(results: Path, change: int) -> MachineResults:
     """One whose two cases, of half the planned batch, were measured on it."""
     card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}, "commit": f"{change:040d}"}
     for strategy, peak in (("fp32", 100), ("checkpoint", change)):
         put(results, f"transformer/torch/train/{strategy}/b4/full", peak + 10, origin=card, minute=change // 100)
-    return Measured(Results(results), "m")
+    return MachineResults(Results(results), "m")
 
 
 def test_a_gpu_measurement_replaces_the_prediction(results: Path) -> None:
     """Of the same two cases, at whatever batch; of other cases the plan goes on to decide."""
-    kept = [*ratios("train/checkpoint@-1", "train/fp32@-1", workloads=GPT, frameworks=TORCH, quantity=ADDED)]
-    plans = planned("train/checkpoint", "train/fp32", workloads=GPT, frameworks=TORCH, quantity="added")
-    others = planned("train/compile", "train/fp32", workloads=GPT, frameworks=TORCH, quantity="added")
-    claim = replace(made_up(), arms=(*plans, *others, *kept))
+    measured = checkpointed(candidate="train/checkpoint@-1", base="train/fp32@-1", quantity="added")
+    plans = checkpointed(kind="planned", quantity="added")
+    others = checkpointed(kind="planned", candidate="train/compile", quantity="added")
+    claim = replace(made_up(), deciding=(*plans, *others, *measured))
     for change, sign in ((20, "less"), (130, "more")):
-        here = Measured(Results(results), "nowhere")
+        here = MachineResults(Results(results), "nowhere")
         here.plans = {
             f"transformer/torch/train/{strategy}/b8/full": Plan(results, "1", 0.01, in_use=peak, peak=peak)
             for strategy, peak in (("fp32", 100), ("checkpoint", 10), ("compile", 50))
         }
-        own = [line(claim, arm, here, "cpu") for arm in (*plans, *others)]
-        lines = added(claim, own, [on_the_card(results, change)])
+        own = [make_line(claim, one, here, "cpu") for one in (*plans, *others)]
+        lines = add_gpu_lines(claim, own, [on_the_card(results, change)])
         assert [one.decides for one in lines] == [False, True, True]
         assert [one.value for one in lines] == [0.1, 0.5, change / 100]
         assert (lines[2].name, lines[2].sign, lines[2].device) == ("transformer/torch b4/full, m", sign, "gpu")
-        result = " ".join(remarks(claim, lines)[1])
+        result = " ".join(make_informational(lines))
         assert f"On a card: transformer/torch b4/full, m: {change - 100:+.1f} %" in result
         assert "Beside: transformer/torch planned b8/full, h100-80gb: -90.0 %" in result, "nor is the plan withheld"
 
 
 def test_a_claim_about_one_gpu_needs_that_gpu() -> None:
-    needs = Needs(card="RTX 3090")
-    assert needs.unmet(Conditions(device="gpu", card="h100-80gb")) == "needs an RTX 3090: this is h100-80gb"
-    assert needs.unmet(Conditions()) == "needs an RTX 3090: this is no card"
-    assert not needs.unmet(Conditions(device="gpu", card="NVIDIA GeForce RTX 3090"))
+    needs = Needs(gpu="RTX 3090")
+    assert needs.describe_unmet(Conditions(device="gpu", gpu="h100-80gb")) == "needs an RTX 3090: this is h100-80gb"
+    assert needs.describe_unmet(Conditions()) == "needs an RTX 3090: this is no card"
+    assert not needs.describe_unmet(Conditions(device="gpu", gpu="NVIDIA GeForce RTX 3090"))

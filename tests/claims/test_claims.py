@@ -10,17 +10,16 @@ import pytest
 
 from framebench.analysis.results import Results
 from framebench.claims.advice import NONE
-from framebench.claims.arms import TORCH, ratios
-from framebench.claims.entries import Line, qualifier
-from framebench.claims.ledger import entry, ledger
+from framebench.claims.entries import Line, qualify
+from framebench.claims.ledger import ledger, make_entry
 from framebench.claims.needs import Needs
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rule import DECIDED, Verdict
-from framebench.claims.store import Measured
+from framebench.claims.store import MachineResults
 from framebench.records import store
 from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect
-from tests.claims.claim_records import compiled, made_up, one, probe, put, put_ranks
+from tests.claims.claim_records import compiled, compiled_in_torch, made_up, one, probe, put, put_ranks
 from tests.fake_records import provenance, record
 
 
@@ -45,7 +44,7 @@ def test_gpu_claims_are_not_measured_on_a_gpu_without_records(results: Path) -> 
 
 @pytest.mark.parametrize(
     "needs",
-    [Needs(device="gpu"), Needs(size="full"), Needs(cpu_flag="amx_bf16"), Needs(version="torch<2"), Needs(language="Julia")],
+    [Needs(device="gpu"), Needs(size="full"), Needs(cpu_flag="amx_bf16"), Needs(language="Julia")],
 )
 def test_an_unmet_precondition_shows_the_number_without_a_verdict(results: Path, needs: Needs) -> None:
     assert compiled(results, 80).verdict == "reproduced"
@@ -59,7 +58,7 @@ def test_an_unmet_precondition_shows_the_number_without_a_verdict(results: Path,
 
 
 def test_a_met_precondition_changes_no_verdict(results: Path) -> None:
-    assert compiled(results, 80, needs=Needs(device="cpu", size="tiny", version="torch>=2")).verdict == "reproduced"
+    assert compiled(results, 80, needs=Needs(device="cpu", size="tiny")).verdict == "reproduced"
 
 
 @pytest.mark.parametrize(("peak", "verdict"), [(80, "by definition"), (100, "no effect worth having"), (120, "contradicted")])
@@ -70,7 +69,7 @@ def test_no_record_may_violate_a_definition(results: Path, peak: float, verdict:
 
 
 def test_arms_that_disagree_are_mixed_and_named(results: Path) -> None:
-    claim = replace(made_up(), arms=ratios("train/compile", "train/fp32", frameworks=TORCH))
+    claim = replace(made_up(), deciding=compiled_in_torch())
     for workload, peak in (("transformer", 80), ("resnet50", 120), ("unet3d", 100)):
         put(results, f"{workload}/torch/train/fp32/b4/tiny", 100)
         put(results, f"{workload}/torch/train/compile/b4/tiny", peak)
@@ -87,9 +86,7 @@ def test_advice_follows_the_sign_of_its_arms(results: Path, peak: float, message
 
 
 def test_advice_is_withheld_if_an_arm_is_missing_or_disagrees(results: Path) -> None:
-    claim = replace(
-        made_up(), arms=ratios("train/compile", "train/fp32", workloads=("transformer", "unet3d"), frameworks=TORCH)
-    )
+    claim = replace(made_up(), deciding=compiled_in_torch("transformer", "unet3d"))
     assert compiled(results, 80).recommendation != NONE
     assert one(results, claim).recommendation == NONE, "one of two arms is missing"
     put(results, "unet3d/torch/train/fp32/b4/tiny", 100)
@@ -97,16 +94,20 @@ def test_advice_is_withheld_if_an_arm_is_missing_or_disagrees(results: Path) -> 
     assert one(results, claim).recommendation == NONE, "one says the opposite"
     put(results, "unet3d/torch/train/compile/b4/tiny", 70, minute=1, origin={"commit": "d" * 40})
     assert one(results, claim).recommendation == "Compile: -20.0 % to -30.0 %. (2 of 2 arms that decide show a decrease.)"
-    three = replace(made_up(), arms=ratios("train/compile", "train/fp32", frameworks=TORCH))
+    three = replace(made_up(), deciding=compiled_in_torch())
     assert one(results, three).recommendation == NONE, "most agree, and one is missing"
     put(results, "resnet50/torch/train/fp32/b4/tiny", 100)
     put(results, "resnet50/torch/train/compile/b4/tiny", 99.9)
     assert one(results, three).recommendation == NONE, "one says that there is no effect"
 
 
-@pytest.mark.parametrize(("numbers", "error", "verdict"), [
-    ({"steps": [1.0]}, "", "reproduced"), ({}, "AttributeError: no attribute 'backward'", "snippet does not run"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("numbers", "error", "verdict"),
+    [
+        ({"steps": [1.0]}, "", "reproduced"),
+        ({}, "AttributeError: no attribute 'backward'", "snippet does not run"),
+    ],
+)
 def test_a_snippet_is_judged_by_running_it(
     results: Path, numbers: dict[str, list[float]], error: str, verdict: Verdict
 ) -> None:
@@ -115,7 +116,7 @@ def test_a_snippet_is_judged_by_running_it(
     put(results, "transformer/torch/train/fp32/b4/tiny")
     for machine in ("m", "another"):
         (claim,) = REGISTRY.chosen(["B22"])
-        found = entry(claim, Measured(Results(results), machine), "tiny")
+        found = make_entry(claim, MachineResults(Results(results), machine), "tiny")
         assert found.verdict == verdict
         assert error in found.remark
 
@@ -141,8 +142,9 @@ def test_ranks_are_judged_by_the_fullest(results: Path) -> None:
     put_ranks(results, "deepspeed_zero3", (100, 60), others=50)
     states, memory, speed = ledger(Results(results), "m", "tiny", ["B21"])
     assert [(arm.cases[1].split("/")[3], arm.value, arm.verdict) for arm in states.lines if arm.value] == [
-        ("deepspeed_zero1", 0.5, "reproduced"), ("deepspeed_zero3", 0.5, "reproduced"),
-    ]  # fmt: skip
+        ("deepspeed_zero1", 0.5, "reproduced"),
+        ("deepspeed_zero3", 0.5, "reproduced"),
+    ]
     held = [arm.value for arm in memory.lines if arm.value and "peak" not in arm.name]
     assert held == [200 / 300, 150 / 300]
     assert (memory.verdict, speed.verdict) == ("not measured", "not measured"), "of three measures together"
@@ -170,16 +172,31 @@ def test_a_verdict_that_may_differ_on_a_gpu_is_qualified(results: Path, transfer
 
 
 def test_a_size_with_another_verdict_is_named() -> None:
-    full = Line("T1", "planned", "planned", True, "undecided", "change", "peak", 1.0, 1.0, 0.9, 1.1, left=DECIDED[:2],
-                planned=True, device="gpu", cases=("transformer/torch/train/fp32/b8/full",))  # fmt: skip
+    full = Line(
+        "T1",
+        "planned",
+        "planned",
+        True,
+        "undecided",
+        "change",
+        "peak",
+        1.0,
+        1.0,
+        0.9,
+        1.1,
+        left=DECIDED[:2],
+        planned=True,
+        device="gpu",
+        cases=("transformer/torch/train/fp32/b8/full",),
+    )
     small = replace(full, verdict="reproduced", cases=("transformer/torch/train/fp32/b4/cpu",), planned=False, device="cpu")
-    assert qualifier("reproduced", [small, small, full], True) == "undecided at size full"
-    assert qualifier("mixed", [small, full], True) == "reproduced at size cpu; undecided at size full"
+    assert qualify("reproduced", [small, small, full], True) == "undecided at size full"
+    assert qualify("mixed", [small, full], True) == "reproduced at size cpu; undecided at size full"
 
 
 def test_range_and_advice_use_all_deciding_arms(results: Path) -> None:
     """Of an undecided one too: nobody's number is left out."""
-    claim = replace(made_up(), arms=ratios("train/compile", "train/fp32", frameworks=TORCH))
+    claim = replace(made_up(), deciding=compiled_in_torch())
     for workload, peaks in (("transformer", (80,)), ("resnet50", (60,)), ("unet3d", (98.5, 99.5))):
         put(results, f"{workload}/torch/train/fp32/b4/tiny", 100)
         for minute, peak in enumerate(peaks):

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from framebench.analysis.results import Results
 from framebench.claims.entries import as_json
+from framebench.claims.missing import find_missing
 from framebench.claims.registry import REGISTRY
-from framebench.claims.store import Measured
-from framebench.claims.wanted import wanted
+from framebench.claims.store import MachineResults
 from framebench.cli.__main__ import app
 from framebench.engine import runner
 from framebench.engine.environments import Environment
@@ -34,7 +34,7 @@ def test_json_has_the_promised_fields(results: Path) -> None:
 
 def test_missing_cases_are_collected_once(results: Path) -> None:
     put(results, "transformer/torch/train/fp32/b4/tiny")
-    found = wanted(REGISTRY.chosen(["B19", "B14", "B16", "C12"]), Measured(Results(results), "m"), "tiny")
+    found = find_missing(REGISTRY.chosen(["B19", "B14", "B16", "C12"]), MachineResults(Results(results), "m"), "tiny")
     ids = [case.id for case in found.cases]
     assert len(set(ids)) == len(ids)
     assert "transformer/torch/train/compile/b4/tiny" in ids
@@ -45,7 +45,7 @@ def test_missing_cases_are_collected_once(results: Path) -> None:
 def test_cases_compared_in_time_are_measured_in_one_block(results: Path) -> None:
     """With the baseline, which every block of its framework has; or as a pair of its own."""
     put(results, "transformer/torch/train/fp32/b4/tiny")
-    found = wanted(REGISTRY.chosen(["B15", "B18", "D5", "C8"]), Measured(Results(results), "m"), "tiny")
+    found = find_missing(REGISTRY.chosen(["B15", "B18", "D5", "C8"]), MachineResults(Results(results), "m"), "tiny")
     strategies = {tuple(case.strategy for case in pair) for pair in found.pairs}
     assert strategies == {("memmap", "prefetch"), ("whole_every_step", "gc_every_2+reused")}
     assert {"amp_bf16+checkpoint", "fp32"} <= {case.strategy for case in found.timed}
@@ -102,7 +102,7 @@ def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(command.environments, "warm", lambda *_: None)
     planned: list[Case] = []
     monkeypatch.setattr(command, "planned_for", lambda cases, *_: planned.extend(cases) or [])
-    monkeypatch.setattr("framebench.claims.plans.kept", lambda _: {})
+    monkeypatch.setattr("framebench.claims.plans.read_plans", lambda _: {})
     found = run("B5", "A6", "--run", "--size", "tiny", results=results)
     assert found.exit_code == 0, found.output
     assert {f"resnet50/torch/train/{s}/b64/full" for s in ("fp32", "width_half")} <= {case.id for case in planned}

@@ -46,7 +46,7 @@ def test_a_word_is_searched_in_every_module_that_is_imported() -> None:
 
 def test_a_list_is_private_memory_and_a_mapped_file_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_probes, "ROUNDS", 1)
-    found = {name: values[0] for name, values in claim_probes.inputs().items()}
+    found = {name: values[0] for name, values in claim_probes.measure_inputs().items()}
     size = input_probe.BATCHES * input_probe.BATCH_BYTES
     for name in ("listed_resident", "listed_private", "mapped_resident"):
         assert found[name] == pytest.approx(size, rel=0.02), name
@@ -74,9 +74,14 @@ def test_the_budget_is_a_part_of_what_the_whole_batch_needs(
         return evaluation(1 if budget else 0, budget)
 
     monkeypatch.setattr(oom_recovery, "evaluate", evaluate)
-    found = claim_probes.halved(CASE, environment_of_nothing, Options())
-    assert budgets == [None, int(claim_probes.ROOM * 2**30)]
-    assert found == {"lost": [1.0], "done_twice": [0.0], "recoveries": [1.0], "budget_bytes": [claim_probes.ROOM * 2**30]}
+    found = claim_probes.measure_halving(CASE, environment_of_nothing, Options())
+    assert budgets == [None, int(claim_probes.BUDGET_SHARE * 2**30)]
+    assert found == {
+        "lost": [1.0],
+        "done_twice": [0.0],
+        "recoveries": [1.0],
+        "budget_bytes": [claim_probes.BUDGET_SHARE * 2**30],
+    }
 
 
 def test_an_evaluation_that_fails_without_a_limit_is_no_result(
@@ -84,7 +89,7 @@ def test_an_evaluation_that_fails_without_a_limit_is_no_result(
 ) -> None:
     monkeypatch.setattr(oom_recovery, "evaluate", lambda *_: Evaluation(4, failure="it broke"))
     with pytest.raises(RuntimeError, match="it broke"):
-        claim_probes.halved(CASE, environment_of_nothing, Options())
+        claim_probes.measure_halving(CASE, environment_of_nothing, Options())
 
 
 @pytest.fixture
@@ -97,7 +102,7 @@ def environment_of_nothing() -> Environment:
 def test_the_monitor_sees_steps_of_a_real_case(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_probes, "STEPS", 4)
     monkeypatch.setattr(claim_probes, "ROUNDS", 2)
-    found = claim_probes.monitor(parse("transformer/torch/train/fp32/b4/tiny"), environment["torch"])
+    found = claim_probes.measure_monitor(parse("transformer/torch/train/fp32/b4/tiny"), environment["torch"])
     assert {name: len(values) for name, values in found.items()} == {"watched_over_alone": 2, "seen_over_peak": 2}
     # the kernel adds up its counters with some pages' delay
     assert all(0.9 < seen <= 1.01 for seen in found["seen_over_peak"])
@@ -109,7 +114,7 @@ def test_the_monitor_sees_steps_of_a_real_case(environment: dict[str, Environmen
 def test_only_the_case_collects(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_probes, "ROUNDS", 1)
     monkeypatch.setattr(claim_probes, "COLLECTED_STEPS", 4)
-    found = claim_probes.collected(parse("transformer/torch/train/fp32/b4/tiny"), environment["torch"])
+    found = claim_probes.measure_collectors(parse("transformer/torch/train/fp32/b4/tiny"), environment["torch"])
     often = {name: values for name, values in found.items() if name.endswith("collections") and not name.startswith("fp32")}
     assert often == {"gc_off_collections": [0.0], "gc_every_1_collections": [4.0], "gc_every_2_collections": [2.0]}
     assert all(values[0] > 0 for name, values in found.items() if name.endswith("bytes"))
@@ -117,7 +122,7 @@ def test_only_the_case_collects(environment: dict[str, Environment], monkeypatch
 
 def test_every_report_has_its_program() -> None:
     """And every program its report; where they are is data to the claims."""
-    asked = {arm.measure.probe for claim in REGISTRY.claims if claim.source == "R" for arm in claim.every_arm}
+    asked = {arm.measure.probe for claim in REGISTRY.claims if claim.source == "R" for arm in claim.measurements}
     files = {framework: ROOT / "framebench/claims" / f"{framework}_reports.py" for framework in FRAMEWORKS}
     programs = {
         f"report-{framework}-{number}"
@@ -135,7 +140,7 @@ def test_the_profiler_counts_what_a_step_allocates(environment: dict[str, Enviro
 
 def test_a_report_is_tried_in_fresh_processes(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_probes, "ROUNDS", 1)
-    found = claim_probes.reported(environment["jax"], "27748")
+    found = claim_probes.try_report(environment["jax"], "27748")
     steps = 4 * 300 * 100  # bytes of the state that each step keeps, where all are kept
     assert found["plain"][0] == pytest.approx(1000 * steps, rel=0.01)
     assert found["in_a_loop"][0] < 0.2 * found["plain"][0]

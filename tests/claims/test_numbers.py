@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from framebench.analysis.results import Results
-from framebench.claims.arms import times
 from framebench.claims.entries import as_json
-from framebench.claims.measures import Nothing, quotient
-from framebench.claims.needs import ANYWHERE
+from framebench.claims.measures import divide
+from framebench.claims.missing import find_missing
+from framebench.claims.needs import Needs
 from framebench.claims.registry import REGISTRY
-from framebench.claims.rule import Verdict
-from framebench.claims.samples import bounds
-from framebench.claims.store import Measured
-from framebench.claims.wanted import wanted
+from framebench.claims.rule import NoNumber, Target, Verdict
+from framebench.claims.samples import estimate_bytes
+from framebench.claims.store import MachineResults
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect
 from tests.claims.claim_records import compiled, made_up, one, put, turns
@@ -49,9 +48,10 @@ def test_times_without_a_common_block_have_no_ratio(results: Path) -> None:
     found = one(results, speed)
     assert (found.verdict, found.value) == ("not measured", None)
     assert "share no block" in found.remark
-    assert {c.strategy for c in wanted([speed], Measured(Results(results), "m"), "tiny").timed} == {"fp32", "compile"}
+    missing = find_missing([speed], MachineResults(Results(results), "m"), "tiny")
+    assert {case.strategy for case in missing.timed} == {"fp32", "compile"}
     turns(results, [0.5] * 3)
-    assert not wanted([speed], Measured(Results(results), "m"), "tiny").timed
+    assert not find_missing([speed], MachineResults(Results(results), "m"), "tiny").timed
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_times_without_a_common_block_have_no_ratio(results: Path) -> None:
     [(60, "reproduced"), (65, "weaker"), (50, "reproduced"), (20, "stronger"), (100, "no effect worth having")],
 )
 def test_sizes_are_judged_and_numbers_are_the_records_own(results: Path, peak: float, verdict: Verdict) -> None:
-    found = compiled(results, peak, target=times(0.5))
+    found = compiled(results, peak, target=Target(-1, 1.0, 0.01, 0.5))
     assert found.verdict == verdict
     assert found.value == pytest.approx(peak / 100, abs=1e-6)
     assert found.low <= found.value <= found.high
@@ -91,10 +91,10 @@ def test_resident_memory_has_the_instruments_resolution(results: Path) -> None:
 
 
 def test_what_resident_memory_cannot_tell_from_nothing_has_no_ratio() -> None:
-    small, large = (bounds([size], "host.rss") for size in (2**16, 2**20))
-    with pytest.raises(Nothing, match="may be zero by host"):
-        quotient(large, small)
-    assert quotient(bounds([2**16], "allocator.in_use"), bounds([2**15], "allocator.in_use")).value == 2
+    small, large = (estimate_bytes([size], "host.rss") for size in (2**16, 2**20))
+    with pytest.raises(NoNumber, match="may be zero by host"):
+        divide(large, small)
+    assert divide(estimate_bytes([2**16], "allocator.in_use"), estimate_bytes([2**15], "allocator.in_use")).value == 2
 
 
 def test_the_pinned_version_counts(results: Path) -> None:
@@ -138,14 +138,15 @@ def test_an_unproven_strategy_has_no_verdict(results: Path) -> None:
 def test_counts_are_judged(results: Path, nodes: int, verdict: Verdict) -> None:
     evidence = {"graph_nodes": nodes, "saved_tensors": nodes}
     put(results, "transformer/torch/eval/no_grad/b4/tiny", effect=StrategyEffect(proven=True, evidence=evidence))
-    found = one(results, replace(REGISTRY.chosen(["C2"])[0], arms=REGISTRY.chosen(["C2"])[0].arms[-2:-1]))
+    (c2,) = REGISTRY.chosen(["C2"])
+    found = one(results, replace(c2, deciding=c2.deciding[-2:-1]))
     assert (found.verdict, found.value, found.low, found.high) == (verdict, nodes, nodes, nodes)
 
 
 def test_shares_are_subtracted_since_one_may_be_zero(results: Path) -> None:
     """B15 claims that less time is waited. One process has no interval; half a per cent less is not worth having."""
     (b15,) = REGISTRY.chosen(["B15"])
-    waited = replace(b15, needs=ANYWHERE, arms=b15.arms[:1])
+    waited = replace(b15, needs=Needs(), deciding=b15.deciding[:1])
     for i, (before, after) in enumerate([(0.3, 0.1), (0.31, 0.11), (0.29, 0.1)]):
         put(results, "resnet50/torch/pipeline/memmap/b4/tiny", shares={"wait": before}, minute=i)
         put(results, "resnet50/torch/pipeline/prefetch/b4/tiny", shares={"wait": after}, minute=i)
@@ -165,6 +166,6 @@ def test_exponents_are_judged(results: Path, power: float, verdict: Verdict) -> 
     for batch in (4, 8):
         put(results, f"transformer/torch/eval/no_grad/b{batch}/tiny", 10 * batch**power)
     (a2,) = REGISTRY.chosen(["A2"])
-    found = one(results, replace(a2, arms=tuple(arm for arm in a2.arms if arm.name == "transformer/torch eval")))
+    found = one(results, replace(a2, deciding=tuple(one for one in a2.deciding if one.name == "transformer/torch eval")))
     assert found.verdict == verdict
     assert found.value == pytest.approx(power, abs=1e-3)

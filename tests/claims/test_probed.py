@@ -11,12 +11,12 @@ import pytest
 
 from framebench.analysis.results import Results
 from framebench.claims import measure as claim_probes
-from framebench.claims.ledger import ledger, names
-from framebench.claims.probed import amount, of_all
+from framebench.claims.ledger import ledger, list_names
+from framebench.claims.missing import find_missing
+from framebench.claims.probed import Reading
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rule import Verdict
-from framebench.claims.store import Measured
-from framebench.claims.wanted import wanted
+from framebench.claims.store import MachineResults
 from framebench.records import store
 from tests.claims.claim_records import MIB, one, probe
 
@@ -24,7 +24,7 @@ from tests.claims.claim_records import MIB, one, probe
 @pytest.mark.parametrize(("claim", "name"), [("B13", "set_memory_limit"), ("B16", "VolumeBatchNorm3d"), ("B20", "attention")])
 def test_a_missing_api_is_reported_as_missing(results: Path, claim: str, name: str) -> None:
     assert one(results, claim).verdict == "not measured"
-    absent = dict.fromkeys(names(REGISTRY.claims), False)
+    absent = dict.fromkeys(list_names(REGISTRY.claims), False)
     path = probe(results, "names", names=absent)
     assert one(results, claim).verdict == "no such API"
     assert one(results, claim).records[-1] == path.relative_to(results).as_posix()
@@ -110,15 +110,16 @@ def test_a_probe_of_another_machine_is_used_if_there_is_no_current_one(results: 
     assert "Tried on another." in one(results, "C15").remark
     probe(results, "monitor", found={"alone_s": [1.0]})
     assert one(results, "C15").value == pytest.approx(0.9)
-    assert "monitor" in wanted(REGISTRY.chosen(["C15"]), Measured(Results(results), "m"), "tiny").probes, "it may have its own"
+    missing = find_missing(REGISTRY.chosen(["C15"]), MachineResults(Results(results), "m"), "tiny")
+    assert "monitor" in missing.probes, "it may have its own"
 
 
 def test_amounts_have_students_interval_and_counts_their_range() -> None:
     values = [3.0, 8.5, 9.6, 7.0, 8.0]
     half = 2.776 * stdev(values) / 5**0.5
-    assert amount("later")({"later": values}) == pytest.approx(
+    assert Reading("value", ("later",)).effect({"later": values}) == pytest.approx(
         (mean(values), mean(values) - half, mean(values) + half), rel=1e-3
     )
-    assert amount("a", "b")({"a": [3.0] * 5, "b": [1.0] * 5}) == (2, 2, 2)
-    assert amount("a")({"a": [3.0]}).high == math.inf, "one process has none"
-    assert of_all("n")({"n": [1.0, 2.0, 4.0]}) == (2, 1, 4)
+    assert Reading("difference", ("a", "b")).effect({"a": [3.0] * 5, "b": [1.0] * 5}) == (2, 2, 2)
+    assert Reading("value", ("a",)).effect({"a": [3.0]}).high == math.inf, "one process has none"
+    assert Reading("value", ("n",), exact=True).effect({"n": [1.0, 2.0, 4.0]}) == (2, 1, 4)

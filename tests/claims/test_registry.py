@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import operator
+import tomllib
+from pathlib import Path
 
 import pytest
 
-from framebench.claims.claim import Claim, Registry, UnknownClaim
-from framebench.claims.measures import OfProbe, Ratio, Value
+from framebench.claims.claim import Claim
+from framebench.claims.measures import OfProbe, Planned, Ratio, Value
 from framebench.claims.needs import Conditions
-from framebench.claims.planned_measures import OF_PLANS, Planned
-from framebench.claims.registry import REGISTRY
+from framebench.claims.registry import REGISTRY, Registry, UnknownClaim
+from framebench.claims.rows import FOLDER, make_measurements, read_source
 from framebench.strategies.strategy import AlwaysOn
 from framebench.suite.selectors import parse
 
@@ -18,6 +20,29 @@ from framebench.suite.selectors import parse
 def test_a_claim_cannot_be_there_twice() -> None:
     with pytest.raises(ValueError, match="twice"):
         Registry((REGISTRY.claims[0], REGISTRY.claims[0]))
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.toml")), ids=operator.attrgetter("stem"))
+def test_every_row_stands_for_a_case_that_exists(file: Path) -> None:
+    for claim in tomllib.loads(file.read_text())["claim"]:
+        for row in (*claim.get("deciding", ()), *claim.get("informational", ())):
+            assert make_measurements(**row), (claim["id"], row)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"candidate": "train/fp32"}, "expect"),
+        ({"candidate": "train/compile", "base": "train/fp32", "expects": "less"}, "expects"),
+        ({"candidate": "train compile", "base": "train/fp32", "expect": "less"}, "'train compile' names no case"),
+        ({"candidate": "train/compile", "base": "train/fp32", "expect": "lesser"}, "lesser"),
+    ],
+)
+def test_a_malformed_row_names_its_claim_and_the_fault(row: dict[str, str], message: str, tmp_path: Path) -> None:
+    claim = {"id": "T1", "says": "", "claimed": "", "metric": "", "transfers_to_gpu": True, "why": "", "deciding": [row]}
+    file = tmp_path / "t.toml"
+    with pytest.raises(ValueError, match=f"t.toml: claim T1: (.|\\n)*{message}"):
+        list(read_source(file, [claim]))
 
 
 @pytest.mark.parametrize(
@@ -45,10 +70,10 @@ def test_an_unknown_claim_lists_the_known_ones() -> None:
 
 @pytest.mark.parametrize("claim", REGISTRY.claims, ids=operator.attrgetter("name"))
 def test_arms_of_a_claim_are_distinct_and_name_cases_that_can_run(claim: Claim) -> None:
-    assert claim.arms or claim.absent or claim.needs.unmet(Conditions()) or claim.needs.lacking()
-    places = [f"{arm.name} {arm.measure.where('cpu')}" for arm in claim.every_arm]
+    assert claim.deciding or claim.absent or claim.needs.describe_unmet(Conditions()) or claim.needs.lacking
+    places = [f"{arm.name} {arm.measure.describe_place('cpu')}" for arm in claim.measurements]
     assert len(set(places)) == len(places)
-    for arm in claim.every_arm:
+    for arm in claim.measurements:
         for size in ("cpu", "tiny", "full"):
             for case in arm.measure.cases(size):
                 assert parse(case.id) == case
@@ -58,20 +83,20 @@ def test_arms_of_a_claim_are_distinct_and_name_cases_that_can_run(claim: Claim) 
 
 def test_no_arm_is_compared_with_itself() -> None:
     for claim in REGISTRY.claims:
-        for arm in claim.every_arm:
+        for arm in claim.measurements:
             cases = arm.measure.cases("cpu")
             assert len(set(cases)) == len(cases)
-            assert len(cases) > 1 or isinstance(arm.measure, (Value, OfProbe, *OF_PLANS)), arm.name
+            assert len(cases) > 1 or arm.measure.is_planned or isinstance(arm.measure, Value | OfProbe), arm.name
             for case in cases:
                 # what is always on is the baseline itself
                 assert not isinstance(case.support, AlwaysOn) or case.strategy == case.stage.baseline
 
 
 def test_planned_arms_are_of_two_cases_at_full_size() -> None:
-    planned = [arm for claim in REGISTRY.claims for arm in claim.every_arm if isinstance(arm.measure, Planned)]
+    planned = [arm for claim in REGISTRY.claims for arm in claim.measurements if isinstance(arm.measure, Planned)]
     assert len(planned) > 40
     for arm in planned:
-        base, change = arm.measure.planned()
+        base, change = arm.measure.planned_cases()
         assert base != change
         assert {case.size for case in (base, change)} == {"full"}
         assert "planned" in arm.name
@@ -80,9 +105,9 @@ def test_planned_arms_are_of_two_cases_at_full_size() -> None:
 def test_jax_recomputing_in_a_scan_is_compared_with_a_scan() -> None:
     """Without recomputing JAX's Transformer is no scan, so that the two would differ in more than what is claimed."""
     for claim in REGISTRY.claims:
-        for arm in claim.arms:
+        for arm in claim.deciding:
             if isinstance(arm.measure, Ratio | Planned):
-                base, change = arm.measure.base, arm.measure.change
+                base, change = arm.measure.base, arm.measure.candidate
                 if (change.workload, change.framework, change.scenario) == ("transformer", "jax", "train"):
                     recomputes = "checkpoint" in change.strategy and "checkpoint" not in base.strategy
                     assert not recomputes or base.strategy == "scan", arm.name

@@ -14,11 +14,11 @@ from framebench.claims.rule import (
     Sign,
     Target,
     Verdict,
-    between,
     decide,
-    sides,
-    sign,
-    summary,
+    describe_disagreement,
+    find_sign,
+    list_open_verdicts,
+    summarize,
 )
 
 number = st.floats(-10, 10, allow_nan=False)
@@ -27,8 +27,12 @@ TARGETS = st.builds(
     Target, st.sampled_from([-1, 1]), null=st.floats(-2, 2), minimum=st.floats(0, 0.5), value=st.none()
 ) | st.builds(
     lambda direction, null, minimum, gain, more: Target(direction, null, minimum, null + direction * gain, more),
-    st.sampled_from([-1, 1]), st.floats(-2, 2), st.floats(0, 0.1), st.floats(0.2, 5), st.booleans(),
-)  # fmt: skip
+    st.sampled_from([-1, 1]),
+    st.floats(-2, 2),
+    st.floats(0, 0.1),
+    st.floats(0.2, 5),
+    st.booleans(),
+)
 FORTY_LESS = Target(-1, 1.0, 0.01, 0.6)
 
 
@@ -130,13 +134,16 @@ def test_a_size_of_our_own_never_makes_a_verdict_weaker() -> None:
 @pytest.mark.parametrize(
     ("effect", "found"),
     [
-        ((0.9, 0.8, 0.98), "less"), ((1.1, 1.02, 1.2), "more"), ((1.0, 0.995, 1.005), "none"), ((1.0, 0.9, 1.1), "unclear"),
+        ((0.9, 0.8, 0.98), "less"),
+        ((1.1, 1.02, 1.2), "more"),
+        ((1.0, 0.995, 1.005), "none"),
+        ((1.0, 0.9, 1.1), "unclear"),
         ((1.0, -math.inf, math.inf), "unclear"),
     ],
-)  # fmt: skip
+)
 def test_a_sign_is_that_of_the_whole_interval(effect: tuple[float, float, float], found: Sign) -> None:
     for direction in (-1, 1):  # whatever is claimed
-        assert sign(Effect(*effect), Target(direction, 1.0, 0.01)) == found  # type: ignore[arg-type]
+        assert find_sign(Effect(*effect), Target(direction, 1.0, 0.01)) == found  # type: ignore[arg-type]
 
 
 NOT_MET: Verdict = "precondition not met here"
@@ -170,13 +177,13 @@ NOT_MET: Verdict = "precondition not met here"
     ],
 )
 def test_the_verdict_on_several_arms(arms: list[Verdict], verdict: Verdict) -> None:
-    assert summary(arms) == verdict
+    assert summarize(arms) == verdict
 
 
 @given(st.lists(st.sampled_from(DECIDED), min_size=2))
 def test_arms_that_disagree_are_mixed_and_both_sides_are_named(arms: list[Verdict]) -> None:
-    named = sides((f"arm {i}", verdict) for i, verdict in enumerate(arms))
-    assert (summary(arms) in ("mixed", "not supported")) == bool(named) == (len(set(arms)) > 1)
+    named = describe_disagreement((f"arm {i}", verdict) for i, verdict in enumerate(arms))
+    assert (summarize(arms) in ("mixed", "not supported")) == bool(named) == (len(set(arms)) > 1)
     if named:
         assert all(f"arm {i}" in named for i in range(len(arms)))
         assert all(verdict in named for verdict in arms)
@@ -196,14 +203,14 @@ def test_arms_that_disagree_are_mixed_and_both_sides_are_named(arms: list[Verdic
 def test_between_lists_the_verdicts_left_open(
     effect: tuple[float, float, float], target: Target, verdicts: list[Verdict]
 ) -> None:
-    assert list(between(Effect(*effect), target)) == verdicts
+    assert list(list_open_verdicts(Effect(*effect), target)) == verdicts
 
 
 @given(INTERVALS, TARGETS)
 def test_a_decided_verdict_is_the_only_one_left_open(ends: list[float], target: Target) -> None:
     low, value, high = ends
     effect = Effect(value, low, high)
-    found, left = decide(effect, target), between(effect, target)
+    found, left = decide(effect, target), list_open_verdicts(effect, target)
     assert left
     if found == "no effect worth having":  # at most: the opposite is none either
         assert set(left) <= {"contradicted", "no effect worth having"}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from framebench.claims import probed_record
+from framebench.claims.listings import framework_of, list_listings, run_listing
 from framebench.claims.registry import REGISTRY
-from framebench.claims.snippets import framework_of, snippets, tried
 from framebench.claims.store import SNIPPET
 from framebench.engine.environments import Environment
 from tests.processes import ROOT
@@ -34,22 +34,22 @@ BY_KERNEL = {
 
 
 def test_every_listing_belongs_to_a_claim() -> None:
-    asked = {arm.measure.probe for claim in REGISTRY.claims for arm in claim.every_arm if arm.measure.probe.startswith(SNIPPET)}
-    assert asked == {f"{SNIPPET}{path.stem}" for path in snippets()}
+    probes = {one.measure.probe for claim in REGISTRY.claims for one in claim.measurements}
+    assert {probe for probe in probes if probe.startswith(SNIPPET)} == {f"{SNIPPET}{path.stem}" for path in list_listings()}
 
 
 TRIED = [
     pytest.param(
         path, marks=[pytest.mark.slow, *([pytest.mark.all_cells] if framework_of(path) == "jittor" else [])], id=path.stem
     )
-    for path in snippets()
+    for path in list_listings()
 ]
 
 
 @pytest.mark.usefixtures("imported_once")
 @pytest.mark.parametrize("snippet", TRIED)
 def test_a_listing_still_behaves_as_recorded(snippet: Path, environment: dict[str, Environment]) -> None:
-    numbers, error = tried(snippet, environment[framework_of(snippet)])
+    numbers, error = run_listing(snippet, environment[framework_of(snippet)])
     assert error.startswith(FAIL[snippet.stem]) if snippet.stem in FAIL else not error
     assert bool(numbers) != bool(error)
     recorded = sorted((ROOT / "results" / "claims").glob(f"*/{SNIPPET}{snippet.stem}/*.json"))
@@ -70,7 +70,7 @@ def test_a_listing_still_behaves_as_recorded(snippet: Path, environment: dict[st
 def test_errors_contain_no_local_paths(environment: dict[str, Environment], tmp_path: Path) -> None:
     broken = tmp_path / "torch_broken.py"
     broken.write_text(f"open({str(tmp_path / 'not there')!r})\n")
-    numbers, error = tried(broken, environment["torch"])
+    numbers, error = run_listing(broken, environment["torch"])
     assert (numbers, error.split(":")[0]) == ({}, "FileNotFoundError")
     assert str(tmp_path) not in error
     assert json.dumps(error)

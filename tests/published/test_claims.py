@@ -9,11 +9,10 @@ from typing import Any, get_args
 import pytest
 
 from framebench.analysis.results import Results
-from framebench.claims.claim import Arm
+from framebench.claims.claim import Measurement
 from framebench.claims.ledger import Entry, Line, ledger
 from framebench.claims.lines import applies
-from framebench.claims.measures import Ratio
-from framebench.claims.planned_measures import Planned
+from framebench.claims.measures import Planned, Ratio
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rule import MEASURED, Verdict, decide
 from framebench.claims.samples import ADDED, PEAK
@@ -35,14 +34,14 @@ def entries(machine: str) -> list[Entry]:
 
 def own(entry: Entry) -> list[Line]:
     """Without what cards elsewhere have measured."""
-    return [line for line in entry.lines if not line.on_a_card]
+    return [line for line in entry.lines if not line.on_other_gpu]
 
 
-def arms_of(machine: str) -> list[tuple[Entry, Line, Arm]]:
+def arms_of(machine: str) -> list[tuple[Entry, Line, Measurement]]:
     return [
         (entry, line, arm)
         for entry, claim in zip(entries(machine), REGISTRY.claims, strict=True)
-        for line, arm in zip(own(entry), [a for a in claim.every_arm if applies(a, "cpu")], strict=True)
+        for line, arm in zip(own(entry), [a for a in claim.measurements if applies(a, "cpu")], strict=True)
     ]
 
 
@@ -55,11 +54,11 @@ def test_no_verdict_stands_where_a_precondition_fails(machine: str) -> None:
                 continue
             sizes = {case.split("/")[-1] for case in line.cases}
             assert not claim.needs.size or sizes == {claim.needs.size}, line.id
-            assert claim.needs.device != "gpu" or line.planned or line.on_a_card or machine == CARD, line.id
+            assert claim.needs.device != "gpu" or line.planned or line.on_other_gpu or machine == CARD, line.id
             assert not claim.needs.language, line.id
         if claim.needs.language:
             assert entry.verdict == UNMET
-        if claim.needs.workload or claim.needs.instrument or claim.needs.listing or claim.needs.release:
+        if claim.needs.lacking:
             assert (entry.verdict, entry.command) == ("not measured", ""), "the suite lacks it"
 
 
@@ -81,9 +80,9 @@ def test_every_available_prediction_is_part_of_its_claim() -> None:
     ]  # fmt: skip
     planned = {plan["case"] for plan in plans if plan["outcome"] == "planned"}
     for claim in REGISTRY.claims:
-        used = [tuple(arm.measure.planned()) for arm in claim.arms if isinstance(arm.measure, Planned)]
-        for arm in claim.arms:
-            if isinstance(arm.measure, Ratio) and arm.measure.quantity in (PEAK, ADDED) and arm.measure.change.ranks == 1:
+        used = [tuple(arm.measure.planned_cases()) for arm in claim.deciding if isinstance(arm.measure, Planned)]
+        for arm in claim.deciding:
+            if isinstance(arm.measure, Ratio) and arm.measure.quantity in (PEAK, ADDED) and arm.measure.candidate.ranks == 1:
                 at_full_size = tuple(arm.measure.cases("full"))
                 if at_full_size and {case.id for case in at_full_size} <= planned:
                     assert at_full_size in used, f"{claim.name}: {arm.name} was planned at full size: add it by planned(...)"
@@ -93,7 +92,7 @@ def test_no_record_violates_a_definition() -> None:
     """Each proof is tried against every record of the cases that it is about, whatever their machine, commit or protocol."""
     tried = 0
     for claim in REGISTRY.claims:
-        for arm in claim.arms if claim.definition else ():
+        for arm in claim.deciding if claim.definition else ():
             for case in arm.measure.cases("cpu"):
                 for record in (r for r in records() if r.case == case.id and r.status == "ok"):
                     found = arm.measure.quantity.estimate([record])  # type: ignore[attr-defined]
@@ -157,7 +156,7 @@ def test_a_prediction_decides_nothing_that_a_gpu_has_measured() -> None:
     """And each number of the card's is that of its own files."""
     checked = 0
     for entry in entries(SHOWN):
-        measured = [line for line in entry.lines if line.on_a_card]
+        measured = [line for line in entry.lines if line.on_other_gpu]
         pairs = {(line.metric, *map(without_batch, line.cases)) for line in measured if line.decides}
         assert not pairs & {
             (line.metric, *map(without_batch, line.cases)) for line in entry.lines if line.planned and line.decides

@@ -80,7 +80,7 @@ from framebench.analysis.reports import support
 from framebench.claims.registry import REGISTRY
 from framebench.strategies.registry import SCENARIOS
 for claim in REGISTRY.claims:
-    print(claim.id, [arm.name for arm in claim.arms])
+    print(claim.id, [arm.name for arm in claim.deciding])
 for scenario in SCENARIOS:
     print([row[2] for row in support.make_matrix(scenario).rows])
 """

@@ -1,0 +1,250 @@
+"""Read the claims from `sources/*.toml`: one file for each source, one `[[claim]]` for each row.
+
+`deciding` and `informational` list measurements. An entry that names no workload or framework stands for
+one measurement in each of them in which its cases exist.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from framebench.claims import samples
+from framebench.claims.claim import Advice, Claim, Measurement
+from framebench.claims.measures import (
+    Apart,
+    Difference,
+    Fall,
+    Form,
+    Measure,
+    OfProbe,
+    Planned,
+    PlannedReport,
+    PlannedShare,
+    Ratio,
+    ShareOfTheWay,
+    SmallestStep,
+    Steepest,
+    Value,
+)
+from framebench.claims.needs import Needs
+from framebench.claims.probed import Read, Reading
+from framebench.claims.refs import Ref, read_ref
+from framebench.claims.rule import Target
+from framebench.claims.samples import PEAK
+from framebench.claims.store import SNIPPET
+from framebench.models import spec
+from framebench.strategies.strategy import FRAMEWORKS, Unsupported
+from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, declared
+
+FOLDER = Path(__file__).parent / "sources"
+PLANNED_FRAMEWORKS = ("torch", "jax")  # whose cases can be planned for a GPU that is not here
+
+# The smallest departures that matter: bytes by 1 %, as everywhere (framebench/analysis/statistics.py);
+# times by 5 %, since two processes on a shared machine differ by some per cent (studies/noise).
+BYTES, SECONDS = 0.01, 0.05
+EXPECTED = {
+    "less": Target(-1, 1.0, BYTES),
+    "more": Target(1, 1.0, BYTES),
+    "faster": Target(-1, 1.0, SECONDS),
+    "slower": Target(1, 1.0, SECONDS),
+    "some": Target(1, 0.5),  # a count above zero: between none and one
+    "none": Target(-1, 0.5),
+}
+OF_TWO_CASES: dict[str, type[Ratio] | type[Apart] | type[Difference]] = {
+    "ratio": Ratio,
+    "apart": Apart,
+    "difference": Difference,
+}
+OF_SWEEP: dict[str, type[Steepest] | type[SmallestStep] | type[Fall]] = {
+    "steepest": Steepest,
+    "smallest step": SmallestStep,
+    "fall": Fall,
+}
+
+
+class Row(BaseModel):
+    """One entry of `deciding` or `informational`. Cases are written as `refs.read_ref` reads them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal[
+        "ratio",
+        "value",
+        "apart",
+        "difference",
+        "of the way",
+        "steepest",
+        "smallest step",
+        "fall",
+        "planned",
+        "planned steps",
+        "planned growth",
+        "planned share",
+        "planned report",
+    ] = "ratio"
+    expect: str | dict[str, Any]  # a name of `EXPECTED`, or the fields of a Target
+    label: str = ""
+    name: str = ""  # of a measurement that is of no workload and framework
+    workloads: tuple[str, ...] = ()
+    frameworks: tuple[str, ...] = ()
+    quantity: str = PEAK.name
+    form: Form | None = None
+    case: str = ""
+    candidate: str = ""
+    base: str | dict[str, str] = ""  # or one by `workload/framework`, with a `default`
+    high: str = ""  # of the way
+    low: str = ""
+    limit_bytes: int = 0  # of a planned share
+    releases: tuple[str, ...] = ()  # of JAX, that plan a report
+    program: str = ""
+    listing: str = ""  # a file of examples/articles
+    report: str = ""  # `framework-number` of a program that tries a user's report
+    probe: str = ""
+    what: str = ""  # that the probe measured
+    read: Read | None = None  # these are the fields of a Reading
+    of: tuple[str, ...] = ()
+    exact: bool = False
+    right: float = 1.0
+    at_least: float = 0.0
+    metric: str = ""
+
+
+def read_claims() -> tuple[Claim, ...]:
+    """Return all claims, in the order of their sources. Raises ValueError for a row that is malformed."""
+    claims: list[Claim] = []
+    for file in sorted(FOLDER.glob("*.toml")):
+        claims += read_source(file, tomllib.loads(file.read_text())["claim"])
+    return tuple(claims)
+
+
+def read_source(file: Path, rows: list[dict[str, Any]]) -> Iterator[Claim]:
+    """Yield the claims of a file. Raises ValueError with the file and the claim that is malformed."""
+    for fields in rows:
+        try:
+            yield read_claim(fields)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{file}: claim {fields.get('id')}: {error}") from error
+
+
+def read_claim(fields: dict[str, Any]) -> Claim:
+    """Return the claim that a `[[claim]]` describes."""
+    made = dict(fields)
+    made["advice"] = tuple(Advice(**one) for one in fields.get("advice", ()))
+    made["needs"] = Needs(**fields.get("needs", {}))
+    made["absent"] = tuple(fields.get("absent", ()))
+    made["reaches"] = samples.find_quantity(fields["reaches"]) if "reaches" in fields else None
+    for kind in ("deciding", "informational"):
+        rows = fields.get(kind, ())
+        made[kind] = tuple(measurement for row in rows for measurement in make_measurements(**row))
+    return Claim(**made)
+
+
+def make_measurements(**fields: Any) -> tuple[Measurement, ...]:
+    """Return the measurements of one entry that is given by its fields."""
+    return tuple(expand(Row(**fields)))
+
+
+def expand(row: Row) -> Iterator[Measurement]:
+    """Yield the measurements that a row stands for."""
+    target = EXPECTED[row.expect] if isinstance(row.expect, str) else Target(**row.expect)
+    if row.listing or row.report or row.probe:
+        yield Measurement(name_of_probe(row), make_of_probe(row), target)
+    elif row.kind == "planned report":
+        assert isinstance(row.base, str)
+        for release in row.releases:
+            report = PlannedReport(release, row.program, row.candidate, row.base)
+            yield Measurement(f"{row.name} planned", report, target)
+    elif row.name:  # of two frameworks
+        yield Measurement(row.name, make_measure(row, "", ""), target)
+    elif row.kind.startswith("planned"):
+        for workload, framework in places(row, PLANNED_FRAMEWORKS):
+            name = " ".join(filter(None, (f"{workload}/{framework}", row.label, "planned")))
+            for measure in make_planned(row, workload, framework):
+                # a batch that the row names is planned whether the size declares it or not
+                if "@b" in row.candidate or all(map(exists, measure.planned_cases())):
+                    yield Measurement(name, measure, target)
+    else:
+        for workload, framework in places(row, FRAMEWORKS):
+            measure = make_measure(row, workload, framework)
+            cases = measure.cases(DEFAULT_SIZE)
+            if cases and all(map(exists, cases)):
+                yield Measurement(f"{workload}/{framework} {row.label}".strip(), measure, target)
+
+
+def places(row: Row, frameworks: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield each workload with each framework.
+
+    Where the row names no workloads, they are all those whose references two frameworks confirm.
+    """
+    yield from product(row.workloads or spec.confirmed_names(), row.frameworks or frameworks)
+
+
+def exists(case: Case) -> bool:
+    """Return whether a case is declared, and not unsupported by nature; what needs a GPU exists."""
+    return declared(case) and not isinstance(case.support, Unsupported) and case.support.supported
+
+
+def base_at(row: Row, workload: str, framework: str) -> str:
+    """Return what the row compares with in this workload and framework."""
+    if isinstance(row.base, str):
+        return row.base
+    return row.base.get(f"{workload}/{framework}", row.base["default"])
+
+
+def make_measure(row: Row, workload: str, framework: str) -> Measure:
+    """Return the measure of cases that the row describes, in one workload and framework."""
+
+    def ref(text: str) -> Ref:
+        return read_ref(text, workload, framework)
+
+    quantity = samples.find_quantity(row.quantity)
+    if row.kind in OF_SWEEP:
+        return OF_SWEEP[row.kind](quantity, ref(row.case))
+    if row.kind == "value":
+        return Value(quantity, ref(row.case), row.form or "count")
+    candidate = ref(row.candidate)
+    if row.kind == "of the way":
+        return ShareOfTheWay(quantity, candidate, ref(row.high), ref(row.low))
+    return OF_TWO_CASES[row.kind](quantity, candidate, ref(base_at(row, workload, framework)))
+
+
+def make_planned(row: Row, workload: str, framework: str) -> list[Measure]:
+    """Return the measures of plans that the row describes, in one workload and framework."""
+    if row.kind == "planned share":
+        return [PlannedShare(read_ref(row.case, workload, framework), row.limit_bytes)]
+    if row.kind == "planned steps":  # between each batch and the next of full size
+        preset = spec.workload(workload).sizes.get(FULL_SIZE)
+        steps = pairwise(preset.batches) if preset else ()
+        pairs = [(f"{row.case}@b{large}", f"{row.case}@b{small}") for small, large in steps]
+    else:
+        pairs = [(row.candidate, base_at(row, workload, framework))]
+    made: list[Measure] = []
+    for texts in pairs:
+        candidate, base = (read_ref(text, workload, framework) for text in texts)
+        growth = row.kind in ("planned steps", "planned growth")
+        measure = Planned(row.quantity, candidate, base, growth)  # type: ignore[arg-type]
+        if measure.planned_cases():
+            made.append(measure)
+    return made
+
+
+def name_of_probe(row: Row) -> str:
+    """Return the name of a measurement by a probe: that of a report has its framework in front."""
+    return f"{row.report.partition('-')[0]} {row.name}" if row.report else row.name
+
+
+def make_of_probe(row: Row) -> OfProbe:
+    """Return the measure of a number that a probe, a listing or a report's program finds."""
+    assert row.read
+    reading = Reading(row.read, row.of, row.exact, row.right, row.at_least, row.metric)
+    if row.listing:
+        return OfProbe(f"{SNIPPET}{row.listing}", reading, row.form or "count", f"{row.listing}.py")
+    if row.report:
+        return OfProbe(f"report-{row.report}", reading, row.form or "change", "the report's program, smaller")
+    return OfProbe(row.probe, reading, row.form or "number", row.what)
