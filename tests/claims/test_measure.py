@@ -12,7 +12,7 @@ from framebench.budget.max_batch import oom_recovery
 from framebench.budget.max_batch.oom_recovery import Evaluation, Recovery
 from framebench.claims import measure as claim_probes
 from framebench.claims.probes import inputs as input_probe
-from framebench.claims.probes.names import exists, looked_up
+from framebench.claims.probes.names import exists, look_up
 from framebench.claims.registry import REGISTRY
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
@@ -39,7 +39,7 @@ def test_names_are_looked_up(path: str, there: bool) -> None:
 
 
 def test_a_word_is_searched_in_every_module_that_is_imported() -> None:
-    found = looked_up(["json.**decode**", "json.**checkpoint**", "json.loads"])
+    found = look_up(["json.**decode**", "json.**checkpoint**", "json.loads"])
     assert (found["json.**decode**"], found["json.**checkpoint**"], found["json.loads"]) == (True, False, True)
     assert {"json.JSONDecoder", "json.JSONDecoder.decode", "json.decoder.JSONDecoder"} <= found.keys(), "what was found is said"
 

@@ -23,80 +23,85 @@ from framebench.instruments.host import status_bytes
 
 BATCHES, BATCH_BYTES = 64, 2**22  # 256 MiB
 MADV_PAGEOUT = 21  # of linux/mman.h, from Linux 5.4 on
+Batches = list[np.ndarray] | np.memmap
 
 
-def _use(batch: np.ndarray) -> int:
-    """Touch every page."""
+def touch(batch: np.ndarray) -> int:
+    """Read a byte of every page."""
     return int(batch[::512].sum())
 
 
-def _growth(read: list[np.ndarray] | np.memmap, before: tuple[int, int]) -> tuple[int, int]:
-    for i in range(BATCHES):
-        _use(read[i])
-    return memory()[0] - before[0], memory()[1] - before[1]
+def read_memory() -> tuple[int, int]:
+    """Return resident bytes, and those of them that no file backs."""
+    gc.collect()
+    return status_bytes("VmRSS"), status_bytes("RssAnon")
 
 
-def take_back(read: list[np.ndarray] | np.memmap) -> None:
+def take_back(batches: Batches) -> None:
     """Ask the kernel to write pages out and free them: it can if a file or swap has them. Raises OSError."""
     libc, page = ctypes.CDLL(None, use_errno=True), resource.getpagesize()
-    for batch in read:
+    for batch in batches:
         start = -(-batch.ctypes.data // page) * page
         size = (batch.ctypes.data + batch.nbytes - start) // page * page
         if libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), MADV_PAGEOUT):
             raise OSError(ctypes.get_errno(), "madvise(MADV_PAGEOUT)")
 
 
-def memory() -> tuple[int, int]:
-    """Resident bytes, and those of them that no file backs."""
-    gc.collect()
-    return status_bytes("VmRSS"), status_bytes("RssAnon")
-
-
-def make(rng: np.random.Generator) -> np.ndarray:
+def make_batch(rng: np.random.Generator) -> np.ndarray:
+    """Return random images."""
     return rng.integers(0, 256, BATCH_BYTES, np.uint8)
 
 
-def _written(rng: np.random.Generator, folder: Path) -> np.memmap:
-    """The data set as a memory-mapped file, made batch by batch."""
-    file = folder / "images"
+def write_batches(rng: np.random.Generator, file: Path) -> np.memmap:
+    """Return the data set as a memory-mapped file, made batch by batch."""
     with file.open("wb") as out:
         for _ in range(BATCHES):
-            make(rng).tofile(out)
+            make_batch(rng).tofile(out)
         os.fsync(out.fileno())  # what is not written yet cannot be taken back
     return np.memmap(file, np.uint8, "r", shape=(BATCHES, BATCH_BYTES))
 
 
-def _batches_read(batch: Callable[[int], np.ndarray]) -> int:
-    """How many batches there are before memory runs out; all of them are kept."""
-    kept = []
+def read_batches(name: str, batches: Batches, before: tuple[int, int]) -> dict[str, int]:
+    """Return what reading added, and what the kernel left of it when it was asked to take it back."""
+    for i in range(BATCHES):
+        touch(batches[i])
+    resident, private = read_memory()
+    take_back(batches)
+    left = read_memory()[0]
+    return {
+        f"{name}_resident": resident - before[0],
+        f"{name}_private": private - before[1],
+        f"{name}_left": max(left - before[0], 0),
+    }
+
+
+def count_batches(get_batch: Callable[[int], np.ndarray]) -> int:
+    """Return how many batches can be held at once before memory runs out."""
+    held = []
     for i in range(BATCHES):
         try:
-            kept.append(batch(i))
-            _use(kept[-1])
+            held.append(get_batch(i))
+            touch(held[-1])
         except MemoryError:
             return i
     return BATCHES
 
 
 def measure(folder: Path) -> dict[str, int]:
+    """Return the numbers of a data set as a list of arrays and as a memory-mapped file in a folder."""
     rng = np.random.default_rng(0)
-    start = memory()
-    listed = [make(rng) for _ in range(BATCHES)]
-    found = _read("listed", listed, start)
+    before = read_memory()
+    listed = [make_batch(rng) for _ in range(BATCHES)]
+    numbers = read_batches("listed", listed, before)
     del listed
-    mapped = _written(rng, folder)
-    found |= _read("mapped", mapped, memory())
-    room = status_bytes("VmData") + BATCHES * BATCH_BYTES // 2
-    resource.setrlimit(resource.RLIMIT_DATA, (room, room))
-    counts = {"listed_batches": _batches_read(lambda i: make(rng)), "mapped_batches": _batches_read(lambda i: mapped[i])}
-    return found | {"batches": BATCHES} | counts
-
-
-def _read(name: str, batches: list[np.ndarray] | np.memmap, before: tuple[int, int]) -> dict[str, int]:
-    """What reading added, and what the kernel left of it when it was asked to take it back."""
-    resident, private = _growth(batches, before)
-    take_back(batches)
-    return {f"{name}_resident": resident, f"{name}_private": private, f"{name}_left": max(memory()[0] - before[0], 0)}
+    mapped = write_batches(rng, folder / "images")
+    numbers |= read_batches("mapped", mapped, read_memory())
+    limit = status_bytes("VmData") + BATCHES * BATCH_BYTES // 2
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    numbers["batches"] = BATCHES
+    numbers["listed_batches"] = count_batches(lambda i: make_batch(rng))
+    numbers["mapped_batches"] = count_batches(lambda i: mapped[i])
+    return numbers
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What a monitoring thread costs and sees: `python -m framebench.claims.probes.monitor CASE STEPS SEED`. Linux.
+"""What a monitoring thread costs, and how much of a peak it sees. Linux.
 
-Steps with and without a thread that reads the process's resident memory every 10 ms are made in pairs, in random order: a
-machine that drifts changes both alike. What the thread saw at the most is compared with the kernel's high-water mark of the
-same step. One process is one block: its claim takes several.
+`python -m framebench.claims.probes.monitor CASE STEPS SEED`. Steps with and without a thread that reads the process's resident
+memory every 10 ms are made in pairs, in random order: a machine that drifts changes both alike. The most that the thread saw is
+compared with the kernel's high-water mark of the same step. One process is one block: its claim takes several.
 """
 
 from __future__ import annotations
@@ -12,29 +12,31 @@ import random
 import statistics
 import sys
 import threading
+from pathlib import Path
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.instruments.host import status_bytes
 from framebench.suite.selectors import parse
-from framebench.worker.worker import timed_step
+from framebench.worker.stepping import timed_step
 
-EVERY_S = 0.01
+INTERVAL_S = 0.01
 WARM_UP = 3
 
 
 class Monitor:
-    """Reads resident memory beside what runs inside the `with`."""
+    """A thread that reads resident memory while a `with` block runs."""
 
     def __init__(self) -> None:
-        self.most = 0
-        self.over = threading.Event()
+        self.highest = 0
+        self.stopped = threading.Event()
         self.thread = threading.Thread(target=self.watch, daemon=True)
 
     def watch(self) -> None:
+        """Read until the block ends, and once more then."""
         while True:
-            self.most = max(self.most, status_bytes("VmRSS"))
-            if self.over.wait(EVERY_S):
+            self.highest = max(self.highest, status_bytes("VmRSS"))
+            if self.stopped.wait(INTERVAL_S):
                 return
 
     def __enter__(self) -> Monitor:
@@ -42,42 +44,35 @@ class Monitor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.over.set()
+        self.stopped.set()
         self.thread.join()
 
 
-def _reset_high_water() -> None:
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
-
-
-def alone(adapter: Adapter) -> tuple[float, float]:
-    _reset_high_water()
-    return timed_step(adapter), 1.0
-
-
-def _watched(adapter: Adapter) -> tuple[float, float]:
-    """Seconds, and what the thread saw of the peak."""
-    _reset_high_water()
-    with Monitor() as monitor:
-        seconds = timed_step(adapter)
-    return seconds, monitor.most / status_bytes("VmHWM")
-
-
-def _pairs(adapter: Adapter, steps: int, rng: random.Random) -> dict[str, float]:
-    """Medians over the pairs: of the watched step's time over the other's, and of what was seen of the peak."""
-    times, seen = [], []
+def compare_steps(adapter: Adapter, steps: int, rng: random.Random) -> dict[str, float]:
+    """Return medians over pairs: the watched step's time over the other's, and what the thread saw of the peak."""
+    times, shares = [], []
     for _ in range(steps):
-        order = rng.sample((alone, _watched), 2)
-        readings = {make: make(adapter) for make in order}
-        times.append(readings[_watched][0] / readings[alone][0])
-        seen.append(readings[_watched][1])
-    return {"watched_over_alone": statistics.median(times), "seen_over_peak": statistics.median(seen)}
+        seconds: dict[bool, float] = {}
+        for is_watched in rng.sample((False, True), 2):
+            Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+            if not is_watched:
+                seconds[is_watched] = timed_step(adapter)
+                continue
+            with Monitor() as monitor:
+                seconds[is_watched] = timed_step(adapter)
+            shares.append(monitor.highest / status_bytes("VmHWM"))
+        times.append(seconds[True] / seconds[False])
+    return {"watched_over_alone": statistics.median(times), "seen_over_peak": statistics.median(shares)}
+
+
+def main() -> None:
+    """Build the case, and print the medians."""
+    adapter = adapters.load(parse(sys.argv[1]))
+    adapter.build()
+    for _ in range(WARM_UP):
+        timed_step(adapter)
+    print(json.dumps(compare_steps(adapter, int(sys.argv[2]), random.Random(sys.argv[3]))))
 
 
 if __name__ == "__main__":
-    measured = adapters.load(parse(sys.argv[1]))
-    measured.build()
-    for _ in range(WARM_UP):
-        timed_step(measured)
-    print(json.dumps(_pairs(measured, int(sys.argv[2]), random.Random(sys.argv[3]))))
+    main()

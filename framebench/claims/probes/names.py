@@ -1,9 +1,8 @@
-"""Whether attribute paths exist in a framework: `python -m framebench.claims.probes.names jittor
-jittor.nn.BatchNorm3d ...`.
+"""Whether attribute paths exist in a framework: `python -m framebench.claims.probes.names jittor jittor.nn.BatchNorm3d ...`.
 
 A path whose parent does not exist does not exist either. Modules that were not imported yet count as existing.
-`jittor.**word**` asks for any public name that contains the word, in any module of the package that is imported; what is found
-is said too.
+`jittor.**word**` asks for any public name that contains the word, in any module of the package that is imported; the names that
+are found are printed too.
 """
 
 from __future__ import annotations
@@ -13,9 +12,11 @@ import importlib
 import json
 import os
 import sys
+from collections.abc import Iterable
 
 
 def exists(path: str) -> bool:
+    """Return whether an attribute or a module of this path exists."""
     root, *names = path.split(".")
     try:
         functools.reduce(getattr, names, importlib.import_module(root))
@@ -29,30 +30,42 @@ def exists(path: str) -> bool:
         return False
 
 
-def matching(pattern: str) -> list[str]:
-    """Public names that contain the word of `package.**word**`."""
+def match_names(names: Iterable[str], word: str) -> list[str]:
+    """Return the public names that contain a word."""
+    return [name for name in names if word in name.lower() and not name.startswith("_")]
+
+
+def search(pattern: str) -> list[str]:
+    """Return the names of modules and of their classes that contain the word of `package.**word**`."""
     package, _, word = pattern.rstrip("*").partition(".**")
-    modules = [module for name, module in sys.modules.items() if name == package or name.startswith(f"{package}.")]
-    names = {
-        f"{module.__name__}.{name}" for module in modules for name in dir(module) if word in name.lower() and name[0] != "_"
-    }
-    members = {
-        f"{module.__name__}.{of}.{name}"
-        for module in modules for of, each in vars(module).items() if isinstance(each, type)
-        for name in vars(each) if word in name.lower() and name[0] != "_"
-    }  # fmt: skip
-    return sorted(names | members)
+    found: set[str] = set()
+    for module_name, module in list(sys.modules.items()):
+        if module_name != package and not module_name.startswith(f"{package}."):
+            continue
+        found.update(f"{module.__name__}.{name}" for name in match_names(dir(module), word))
+        for class_name, value in vars(module).items():
+            if isinstance(value, type):
+                members = match_names(vars(value), word)
+                found.update(f"{module.__name__}.{class_name}.{name}" for name in members)
+    return sorted(found)
 
 
-def looked_up(paths: list[str]) -> dict[str, bool]:
-    """Each path, and what the patterns among them found."""
-    found = {path: matching(path) for path in paths if "**" in path}
-    asked = {path: bool(found[path]) if path in found else exists(path) for path in paths}
-    return asked | {name: True for names in found.values() for name in names}
+def look_up(paths: list[str]) -> dict[str, bool]:
+    """Return whether each path exists, and the names that the patterns among them found."""
+    answers = {}
+    names_found: list[str] = []
+    for path in paths:
+        if "**" in path:
+            names = search(path)
+            names_found += names
+            answers[path] = bool(names)
+        else:
+            answers[path] = exists(path)
+    return answers | dict.fromkeys(names_found, True)
 
 
 if __name__ == "__main__":
     importlib.import_module(sys.argv[1])
-    print(json.dumps(looked_up(sys.argv[2:])))
+    print(json.dumps(look_up(sys.argv[2:])))
     sys.stdout.flush()
     os._exit(0)  # as the worker does: Jittor's clean-up at exit sometimes crashes
