@@ -1,7 +1,7 @@
-"""What users reported about JAX, small enough for a CPU: each function returns the numbers that decide, by the issue's number.
+"""What users reported about JAX, small enough for a CPU: each function returns the numbers that decide.
 
 The programs are ours; the issues are https://github.com/jax-ml/jax/issues/NUMBER, and what they report
-stands in `framebench/claims/source_r.py`.
+stands in `framebench/claims/sources/r.toml`.
 """
 
 from __future__ import annotations
@@ -21,125 +21,137 @@ from framebench.instruments.host import status_bytes
 
 LAYERS, WIDTH = 10, 512
 BLOCKS, STEPS, STATE = 10, 100, (300, 100)
-SHAPES, WARM = 300, 50
-CLEARED = 100  # calls after each of which caches are cleared: each compiles anew
+CALLS, WARM_UP = 300, 50
+CALLS_CLEARED = 100  # calls after each of which caches are cleared: each compiles again
 Numbers = dict[str, float]
 
 
-def planned(loss: Callable[..., Array], *arguments: Any) -> float:
-    """Bytes that the compiler plans for the loss and its gradient."""
+def plan_gradient(loss: Callable[..., Array], *arguments: Any) -> float:
+    """Return the bytes that the compiler plans for the loss and its gradient."""
     return float(plan_bytes(jax.jit(jax.value_and_grad(loss)).lower(*arguments).compile()))
 
 
-def layer(x: Array, key: Array) -> Array:
-    """Its random weights are made where they are used."""
+def apply_layer(x: Array, key: Array) -> Array:
+    """Return a layer's output; its random weights are made where they are used."""
     return jax.nn.relu(jax.random.normal(key, (WIDTH, WIDTH)) @ x + 1)
 
 
-def network(x: Array, layer: Callable[[Array, Array], Array] = layer) -> Array:
+def run_layers(x: Array, layer: Callable[[Array, Array], Array] = apply_layer) -> Array:
+    """Return the sum of a network's output."""
     for key in jax.random.split(jax.random.key(0), LAYERS):
         x = layer(x, key)
     return x.sum()
 
 
-def in_a_loop(x: Array) -> Array:
-    """The same network by lax.scan over its layers, each recomputed."""
-    recomputed = jax.checkpoint(layer)
-    return lax.scan(lambda x, key: (recomputed(x, key), None), x, jax.random.split(jax.random.key(0), LAYERS))[0].sum()
+def scan_layers(x: Array) -> Array:
+    """Return the same by lax.scan over the layers, each recomputed."""
+    recomputed = jax.checkpoint(apply_layer)
+    keys = jax.random.split(jax.random.key(0), LAYERS)
+    return lax.scan(lambda x, key: (recomputed(x, key), None), x, keys)[0].sum()
 
 
-def checkpointed_network() -> Numbers:
+def checkpoint_network() -> Numbers:
+    """Return the planned bytes of a network that is recomputed as a whole, by layers, in a scan, and not at all."""
     x = jnp.ones((WIDTH, WIDTH))
     return {
-        "plain": planned(network, x),
-        "whole": planned(jax.checkpoint(network), x),
-        "layers": planned(lambda x: network(x, jax.checkpoint(layer)), x),
-        "in_a_loop": planned(in_a_loop, x),
+        "plain": plan_gradient(run_layers, x),
+        "whole": plan_gradient(jax.checkpoint(run_layers), x),
+        "layers": plan_gradient(lambda x: run_layers(x, jax.checkpoint(apply_layer)), x),
+        "in_a_loop": plan_gradient(scan_layers, x),
     }
 
 
 @jax.checkpoint
-def step(carry: Array, scale: Array) -> tuple[Array, None]:
+def step(carry: Array, scale: Array) -> Array:
+    """Return the next state of a recurrence; recomputed in the backward pass."""
     sine = jnp.sin(scale * carry)
-    return carry + sine + jnp.cos(scale * sine), None
+    return carry + sine + jnp.cos(scale * sine)
 
 
-def block(carry: Array, scale: Array) -> Array:
-    """Steps of a recurrence, each recomputed."""
-    return lax.scan(lambda c, _: step(c, scale), carry, None, STEPS)[0]
+def run_block(carry: Array, scale: Array) -> Array:
+    """Return the state after a scan of steps."""
+    return lax.scan(lambda carry, _: (step(carry, scale), None), carry, None, STEPS)[0]
 
 
-def blocks(x: Array, scale: Array, block: Callable[[Array, Array], Array] = block) -> Array:
+def run_blocks(x: Array, scale: Array, block: Callable[[Array, Array], Array] = run_block) -> Array:
+    """Return the sum of the state after all blocks, in a Python loop."""
     for _ in range(BLOCKS):
         x = block(x, scale)
     return x.sum()
 
 
-def blocks_in_a_loop(x: Array, scale: Array) -> Array:
-    recomputed = jax.checkpoint(block)
-    return lax.scan(lambda c, _: (recomputed(c, scale), None), x, None, BLOCKS)[0].sum()
+def scan_blocks(x: Array, scale: Array) -> Array:
+    """Return the same by an outer scan, whose body is recomputed."""
+    recomputed = jax.checkpoint(run_block)
+    return lax.scan(lambda carry, _: (recomputed(carry, scale), None), x, None, BLOCKS)[0].sum()
 
 
-def checkpointed_scans() -> Numbers:
+def checkpoint_scans() -> Numbers:
+    """Return the planned bytes of scans that are recomputed in a Python loop, in an outer scan, and not at all."""
     arguments = jnp.ones(STATE), jnp.float32(0.8)
     return {
-        "plain": planned(blocks, *arguments),
-        "blocks": planned(lambda x, s: blocks(x, s, jax.checkpoint(block)), *arguments),
-        "in_a_loop": planned(blocks_in_a_loop, *arguments),
+        "plain": plan_gradient(run_blocks, *arguments),
+        "blocks": plan_gradient(lambda x, scale: run_blocks(x, scale, jax.checkpoint(run_block)), *arguments),
+        "in_a_loop": plan_gradient(scan_blocks, *arguments),
     }
 
 
-def grown(call: Callable[[int], Any], after: Callable[[], Any] = lambda: None, calls: int = SHAPES) -> float:
-    """Bytes of resident memory for each call, after some that warm up."""
-    for i in range(WARM):
-        call(i)
-        after()
+def measure_growth(call: Callable[[int], Any], calls: int = CALLS) -> float:
+    """Return the bytes of resident memory for each call, after some that warm up."""
+    for number in range(WARM_UP):
+        call(number)
     before = status_bytes("VmRSS")
-    for i in range(WARM, WARM + calls):
-        call(i)
-        after()
+    for number in range(WARM_UP, WARM_UP + calls):
+        call(number)
     return (status_bytes("VmRSS") - before) / calls
 
 
-def compiled_for_every_shape() -> Numbers:
-    product = jax.jit(lambda x, y: jnp.mean(x.T @ y))
+def compile_every_shape() -> Numbers:
+    """Return the growth for each call with the same shape, and with a new one."""
+    matmul = jax.jit(lambda x, y: jnp.mean(x.T @ y))
 
-    def of(size: int) -> Any:
+    def call(size: int) -> None:
         x = np.ones((64, size), np.float32)
-        return product(x, x).block_until_ready()
+        matmul(x, x).block_until_ready()
 
-    return {"same": grown(lambda i: of(8)), "new": grown(lambda i: of(i + 9))}
+    return {"same": measure_growth(lambda number: call(8)), "new": measure_growth(lambda number: call(number + 9))}
 
 
-def cleared_caches() -> Numbers:
+def clear_caches() -> Numbers:
+    """Return the growth for each call with the same shape, and with a new one, where caches are cleared after each."""
     total = jax.jit(lambda x: jnp.sum(jnp.sin(x)))
 
-    def clear() -> None:
+    def call(size: int) -> None:
+        total(np.ones(size, np.float32)).block_until_ready()
         jax.clear_caches()
         gc.collect()
 
-    def of(size: int) -> Any:
-        return total(np.ones(size, np.float32)).block_until_ready()
+    return {
+        "cleared_same": measure_growth(lambda number: call(1), CALLS_CLEARED),
+        "cleared": measure_growth(lambda number: call(number + 2), CALLS_CLEARED),
+    }
 
-    same, new = grown(lambda i: of(1), clear, CLEARED), grown(lambda i: of(i + 2), clear, CLEARED)
-    return {"cleared_same": same, "cleared": new}
 
-
-def conjugate_gradients() -> Numbers:
+def solve_by_conjugate_gradients() -> Numbers:
+    """Return the growth for each solution of a linear system, compiled and not."""
     rng = np.random.default_rng(0)
     a = rng.standard_normal((64, 64), np.float32)
     matrix, target = jnp.asarray(a @ a.T + 64 * np.eye(64, dtype=np.float32)), jnp.ones(64)
-    compiled = jax.jit(lambda b: cg(matrix, b, maxiter=20)[0])
+
+    def solve(b: Array) -> Array:
+        return cg(matrix, b, maxiter=20)[0]
+
+    compiled = jax.jit(solve)
     return {
-        "plain": grown(lambda i: cg(matrix, target * i, maxiter=20)[0].block_until_ready()),
-        "compiled": grown(lambda i: compiled(target * i).block_until_ready()),
+        "plain": measure_growth(lambda number: solve(target * number).block_until_ready()),
+        "compiled": measure_growth(lambda number: compiled(target * number).block_until_ready()),
     }
 
 
 REPORTS: dict[str, Callable[[], Numbers]] = {
-    "2072": compiled_for_every_shape,
-    "9714": conjugate_gradients,
-    "19429": cleared_caches,
-    "19822": checkpointed_network,
-    "27748": checkpointed_scans,
+    "2072": compile_every_shape,
+    "9714": solve_by_conjugate_gradients,
+    "19429": clear_caches,
+    "19822": checkpoint_network,
+    "27748": checkpoint_scans,
 }

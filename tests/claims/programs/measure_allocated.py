@@ -1,6 +1,6 @@
 import torch
 
-from framebench.claims.torch_reports import peak
+from framebench.claims.torch_reports import measure_peak
 
 
 def mib():
@@ -15,4 +15,4 @@ def step():
     return second, third
 
 
-print(peak(step))
+print(measure_peak(step))
