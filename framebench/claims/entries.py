@@ -257,13 +257,13 @@ def count_digits(form: str, value: float, high: float) -> int:
 def span(lines: Sequence[Line]) -> tuple[float | None, float | None, float | None]:
     """Return the median, the lowest and the highest end; no ends where a line has none."""
     values = [line.value for line in lines if line.value is not None]
-    if not values:
-        return None, None, None
     lows = [line.low for line in lines if line.low is not None]
     highs = [line.high for line in lines if line.high is not None]
-    if len(lows) < len(lines) or len(highs) < len(lines):
-        return median(values), None, None
-    return median(values), min(lows), max(highs)
+    middle = median(values) if values else None
+    if not values or min(len(lows), len(highs)) < len(lines):
+        return middle, None, None
+    return middle, min(lows), max(highs)
+
 
 
 def as_json(entry: Entry) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from framebench.claims.claim import Claim, Measurement
 from framebench.claims.entries import Line
-from framebench.claims.measures import DoesNotRun, Measure, OfCases, Planned, PlannedReport, Ratio
+from framebench.claims.measures import DoesNotRun, Measure, OfCases, Planned, PlannedReport, is_ratio
 from framebench.claims.needs import Conditions
 from framebench.claims.plans import GPU, find_report
 from framebench.claims.rule import (
@@ -80,7 +80,7 @@ def find_cpu_flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
 
 def describe_idle(claim: Claim, measurement: Measurement, machine: MachineResults, size: str) -> str:
     """Return that what the claim's change must reach is none at all: then two equal steps are compared."""
-    if claim.reaches is None or not isinstance(measurement.measure, Ratio):
+    if claim.reaches is None or not is_ratio(measurement.measure):
         return ""
     cases = measurement.measure.cases(size)
     reached = claim.reaches.estimate(machine.records(cases[1])) if cases else None
@@ -147,7 +147,7 @@ def stands_for_plan(measure: Measure, deciding: Sequence[Measurement], size: str
 
     Then it decides what the plan does.
     """
-    if not isinstance(measure, Ratio) or measure.quantity.name not in AS_PLANNED:
+    if not is_ratio(measure) or measure.quantity.name not in AS_PLANNED:
         return False
     quantity, cases = AS_PLANNED[measure.quantity.name], measure.cases(size)
     plans = [one.measure for one in deciding if isinstance(one.measure, Planned) and not one.measure.is_growth]
@@ -160,7 +160,7 @@ def judge_reserved(blank: Line, measurement: Measurement, machine: MachineResult
     None elsewhere, and for JAX: its plan is of what is in use, and its pool grows in ever larger pieces.
     """
     measure = measurement.measure
-    if not isinstance(measure, Ratio) or measure.quantity is not PEAK:
+    if not is_ratio(measure) or measure.quantity is not PEAK:
         return None
     if find_conditions(measure, machine, size).device == "cpu" or measure.cases(size)[0].framework == "jax":
         return None

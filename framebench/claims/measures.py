@@ -6,9 +6,10 @@ Step times are compared within blocks (`framebench/analysis/blocks.py`); what sh
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Literal
+from typing import Literal, NamedTuple, TypeGuard
 
 from framebench.claims import plans
 from framebench.claims.plans import GPU, Plan, bound_bytes
@@ -64,60 +65,6 @@ class Measure:
         raise NotImplementedError
 
 
-def estimate_at(quantity: Quantity, machine: MachineResults, case: Case) -> Estimate:
-    """Return a case's number. Raises NoNumber."""
-    estimate = quantity.estimate(machine.records(case))
-    if estimate is None:
-        raise NoNumber(f"the records of {case.id} have no {quantity.name}")
-    return estimate
-
-
-@dataclass(frozen=True)
-class OfCases(Measure):
-    """A measure of a quantity of cases."""
-
-    quantity: Quantity
-    probe = ""
-
-    @property
-    def metric(self) -> str:
-        return f"{self.prefix} of {self.quantity.name}"
-
-    @property
-    def prefix(self) -> str:
-        return type(self).__name__
-
-    def estimates(self, machine: MachineResults, size: str) -> list[Estimate]:
-        """Return the quantity of each case, in the order of `cases`. Raises NoNumber."""
-        return [estimate_at(self.quantity, machine, case) for case in self.cases(size)]
-
-
-@dataclass(frozen=True)
-class OfTwo(OfCases):
-    """A measure of two cases: `cases` has the base first."""
-
-    candidate: Ref
-    base: Ref
-
-    def cases(self, size: str) -> list[Case]:
-        return resolve_all([self.base, self.candidate], size)
-
-
-@dataclass(frozen=True)
-class Ratio(OfTwo):
-    """Candidate / base."""
-
-    form: Form = "change"
-
-    def effect(self, machine: MachineResults, size: str) -> Effect:
-        if self.quantity is TIME:
-            return compare_times(machine, *self.cases(size))
-        base, candidate = self.estimates(machine, size)
-        if base.instrument != candidate.instrument:
-            raise NoNumber(f"peaks by {base.instrument} and {candidate.instrument} cannot be compared")
-        return divide(candidate, base)
-
-
 def compare_times(machine: MachineResults, base: Case, candidate: Case) -> Effect:
     """Return the ratio of step times, candidate / base. Raises Unpaired."""
     ratio = machine.time_ratio(base, candidate)
@@ -128,136 +75,142 @@ def compare_times(machine: MachineResults, base: Case, candidate: Case) -> Effec
     return Effect(ratio.value, ratio.low, ratio.high)
 
 
-def divide(candidate: Estimate, base: Estimate) -> Effect:
+def divide(base: Estimate, candidate: Estimate) -> Effect:
     """Return candidate / base. Raises NoNumber where the base may be zero, as far as its instrument can tell."""
     if base.low <= 0:
         raise NoNumber(f"{candidate.value:g} / {base.value:g} is no ratio: the base may be zero by {base.instrument}")
     return Effect(candidate.value / base.value, candidate.low / base.high, candidate.high / base.low)
 
 
-def subtract(candidate: Estimate, base: Estimate) -> Effect:
-    """Return candidate - base."""
+def divide_peaks(base: Estimate, candidate: Estimate) -> Effect:
+    """Return candidate / base of one instrument. Raises NoNumber."""
+    if base.instrument != candidate.instrument:
+        raise NoNumber(f"peaks by {base.instrument} and {candidate.instrument} cannot be compared")
+    return divide(base, candidate)
+
+
+def subtract(base: Estimate, candidate: Estimate) -> Effect:
+    """Return candidate - base: for shares, of which one may be zero."""
     return Effect(candidate.value - base.value, candidate.low - base.high, candidate.high - base.low)
 
 
-@dataclass(frozen=True)
-class Value(OfCases):
-    """The quantity itself, of one case."""
-
-    ref: Ref
-    form: Form = "count"
-
-    def cases(self, size: str) -> list[Case]:
-        return resolve_all([self.ref], size)
-
-    def effect(self, machine: MachineResults, size: str) -> Effect:
-        (estimate,) = self.estimates(machine, size)
-        return Effect(estimate.value, estimate.low, estimate.high)
+def separate(base: Estimate, candidate: Estimate) -> Effect:
+    """Return how far candidate and base differ, to either side: |candidate / base - 1|."""
+    ratio = divide(base, candidate)
+    ends = abs(ratio.low - 1), abs(ratio.high - 1)
+    nearest = 0.0 if ratio.low <= 1 <= ratio.high else min(ends)
+    return Effect(abs(ratio.value - 1), nearest, max(ends))
 
 
-@dataclass(frozen=True)
-class Apart(OfTwo):
-    """How far candidate and base differ, to either side: |candidate / base - 1|."""
-
-    form: Form = "error"
-
-    def effect(self, machine: MachineResults, size: str) -> Effect:
-        base, candidate = self.estimates(machine, size)
-        ratio = divide(candidate, base)
-        ends = abs(ratio.low - 1), abs(ratio.high - 1)
-        nearest = 0.0 if ratio.low <= 1 <= ratio.high else min(ends)
-        return Effect(abs(ratio.value - 1), nearest, max(ends))
-
-
-@dataclass(frozen=True)
-class Difference(OfTwo):
-    """Candidate - base: for shares, of which one may be zero."""
-
-    form: Form = "points"
-
-    def effect(self, machine: MachineResults, size: str) -> Effect:
-        base, candidate = self.estimates(machine, size)
-        return subtract(candidate, base)
-
-
-@dataclass(frozen=True)
-class ShareOfTheWay(OfCases):
-    """Which part of the difference between `high` and `low` the candidate saves of `high`: 1 is all of it."""
-
-    candidate: Ref
-    high: Ref
-    low: Ref
-    form: Form = "number"
-    prefix = "OfTheWay"
-
-    def cases(self, size: str) -> list[Case]:
-        return resolve_all([self.high, self.low, self.candidate], size)
-
-    def effect(self, machine: MachineResults, size: str) -> Effect:
-        high, low, candidate = self.estimates(machine, size)
-        if high.low <= low.high:
-            raise NoNumber(f"there is no difference to save: {high.value:.3g} and {low.value:.3g} bytes")
-        corners = product((high.low, high.high), (low.low, low.high), (candidate.low, candidate.high))
-        shares = [(top - reached) / (top - bottom) for top, bottom, reached in corners]
-        value = (high.value - candidate.value) / (high.value - low.value)
-        return Effect(value, min(shares), max(shares))
-
-
-@dataclass(frozen=True)
-class OfSweep(OfCases):
-    """A measure of a case at every declared batch."""
-
-    ref: Ref
-
-    def cases(self, size: str) -> list[Case]:
-        cases = resolve_sweep(self.ref, size)
-        return cases if len(cases) > 1 else []
-
-
-@dataclass(frozen=True)
-class Steepest(OfSweep):
-    """The largest exponent of growth between successive batches: 1 is proportional, 0 constant.
-
-    Where growth is no power law, the two ends of a sweep would hide it.
-    """
-
-    form: Form = "number"
-
-    def effect(self, machine: MachineResults, size: str) -> Effect:
-        points = zip(self.cases(size), self.estimates(machine, size))
-        steps = []
-        for (small, first), (large, last) in pairwise(points):
-            if min(first.low, last.low) <= 0:
-                raise NoNumber("what grows is not positive at every batch")
-            steps.append(compute_exponent(divide(last, first), large.batch / small.batch))
-        return max(steps, key=lambda step: step.value)
+def find_share(high: Estimate, low: Estimate, candidate: Estimate) -> Effect:
+    """Return which part of the difference between `high` and `low` the candidate saves of `high`: 1 is all of it."""
+    if high.low <= low.high:
+        raise NoNumber(f"there is no difference to save: {high.value:.3g} and {low.value:.3g} bytes")
+    corners = product((high.low, high.high), (low.low, low.high), (candidate.low, candidate.high))
+    shares = [(top - reached) / (top - bottom) for top, bottom, reached in corners]
+    value = (high.value - candidate.value) / (high.value - low.value)
+    return Effect(value, min(shares), max(shares))
 
 
 def compute_exponent(ratio: Effect, batches: float) -> Effect:
-    """Return the exponent of growth by this ratio where the batch grows so many times."""
+    """Return the exponent of growth by this ratio where the batch grows so many times: 1 is proportional, 0 constant."""
     return Effect(*(math.log(end) / math.log(batches) for end in ratio))
 
 
-@dataclass(frozen=True)
-class SmallestStep(OfSweep):
-    """The least ratio of the quantity at a batch to that at the next smaller one: below 1, a larger batch needs less."""
+def find_steepest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
+    """Return the largest exponent of growth between successive batches.
 
-    form: Form = "change"
+    Where growth is no power law, the two ends of a sweep would hide it.
+    """
+    steps = []
+    for (small, first), (large, last) in pairwise(zip(batches, estimates)):
+        if min(first.low, last.low) <= 0:
+            raise NoNumber("what grows is not positive at every batch")
+        steps.append(compute_exponent(divide(first, last), large / small))
+    return max(steps, key=lambda step: step.value)
+
+
+def find_smallest_step(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
+    """Return the least ratio of a batch to the next smaller one: below 1, a larger batch needs less."""
+    steps = [divide(smaller, larger) for smaller, larger in pairwise(estimates)]
+    return min(steps, key=lambda step: step.value)
+
+
+def find_fall(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
+    """Return by how much the quantity falls from the smallest batch to the largest."""
+    return subtract(estimates[-1], estimates[0])
+
+
+class Operation(NamedTuple):
+    """What is done with the quantities of several cases, in the order in which a measure names them."""
+
+    metric: str
+    form: Form
+    compute: Callable[..., Effect]
+
+
+OPERATIONS = {
+    "value": Operation("Value", "count", lambda case: Effect(case.value, case.low, case.high)),
+    "ratio": Operation("Ratio", "change", divide_peaks),
+    "difference": Operation("Difference", "points", subtract),
+    "apart": Operation("Apart", "error", separate),
+    "of the way": Operation("OfTheWay", "number", find_share),
+}
+# of a case at every declared batch
+SWEEPS = {
+    "steepest": Operation("Steepest", "number", find_steepest),
+    "smallest step": Operation("SmallestStep", "change", find_smallest_step),
+    "fall": Operation("Fall", "points", find_fall),
+}
+
+
+@dataclass(frozen=True)
+class OfCases(Measure):
+    """A quantity of one case, of several that are compared (the base first), or of a sweep over batches."""
+
+    kind: str  # of `OPERATIONS` or `SWEEPS`
+    quantity: Quantity
+    refs: tuple[Ref, ...]
+    own_form: Form | None = None
+    probe = ""
+
+    @property
+    def operation(self) -> Operation:
+        """What is done with the quantities."""
+        return SWEEPS.get(self.kind) or OPERATIONS[self.kind]
+
+    @property
+    def form(self) -> Form:  # type: ignore[override]
+        return self.own_form or self.operation.form
+
+    @property
+    def metric(self) -> str:
+        return f"{self.operation.metric} of {self.quantity.name}"
+
+    def cases(self, size: str) -> list[Case]:
+        if self.kind not in SWEEPS:
+            return resolve_all(self.refs, size)
+        cases = resolve_sweep(self.refs[0], size)
+        return cases if len(cases) > 1 else []
 
     def effect(self, machine: MachineResults, size: str) -> Effect:
-        steps = [divide(larger, smaller) for smaller, larger in pairwise(self.estimates(machine, size))]
-        return min(steps, key=lambda step: step.value)
+        cases = self.cases(size)
+        if self.quantity is TIME:
+            return compare_times(machine, *cases)
+        estimates = []
+        for case in cases:
+            estimate = self.quantity.estimate(machine.records(case))
+            if estimate is None:
+                raise NoNumber(f"the records of {case.id} have no {self.quantity.name}")
+            estimates.append(estimate)
+        if self.kind in SWEEPS:
+            return self.operation.compute([case.batch for case in cases], estimates)
+        return self.operation.compute(*estimates)
 
 
-@dataclass(frozen=True)
-class Fall(OfSweep):
-    """The quantity at the smallest batch less that at the largest: by how much it falls."""
-
-    form: Form = "points"
-
-    def effect(self, machine: MachineResults, size: str) -> Effect:
-        estimates = self.estimates(machine, size)
-        return subtract(estimates[0], estimates[-1])
+def is_ratio(measure: Measure) -> TypeGuard[OfCases]:
+    """Return whether a measure is a ratio of two cases."""
+    return isinstance(measure, OfCases) and measure.kind == "ratio"
 
 
 @dataclass(frozen=True)
@@ -333,7 +286,7 @@ class Planned(OfPlans):
         return f"{'Exponent' if self.is_growth else 'Ratio'} of {PLANNED_METRICS[self.quantity]}"
 
     def planned_cases(self) -> list[Case]:
-        return resolve_all([self.base, self.candidate], FULL_SIZE)
+        return resolve_all((self.base, self.candidate), FULL_SIZE)
 
     def effect(self, machine: MachineResults, size: str) -> Effect:
         base, candidate = self.planned_cases()
@@ -352,7 +305,7 @@ class PlannedShare(OfPlans):
     metric = "planned peak over the card's memory"
 
     def planned_cases(self) -> list[Case]:
-        return resolve_all([self.ref], FULL_SIZE)
+        return resolve_all((self.ref,), FULL_SIZE)
 
     def effect(self, machine: MachineResults, size: str) -> Effect:
         (plan,) = self.find_plans(machine)

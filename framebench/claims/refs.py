@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from framebench.models import spec
@@ -74,7 +75,7 @@ def resolve_sweep(ref: Ref, size: str) -> list[Case]:
     return [Case(ref.workload, ref.framework, ref.scenario, ref.strategy, batch, size) for batch in preset.batches]
 
 
-def resolve_all(refs: list[Ref], size: str) -> list[Case]:
+def resolve_all(refs: Iterable[Ref], size: str) -> list[Case]:
     """Return the cases in this size; none where it lacks one of them."""
     cases = []
     for ref in refs:

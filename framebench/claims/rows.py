@@ -16,25 +16,10 @@ from pydantic import BaseModel, ConfigDict
 
 from framebench.claims import samples
 from framebench.claims.claim import Advice, Claim, Measurement
-from framebench.claims.measures import (
-    Apart,
-    Difference,
-    Fall,
-    Form,
-    Measure,
-    OfProbe,
-    Planned,
-    PlannedReport,
-    PlannedShare,
-    Ratio,
-    ShareOfTheWay,
-    SmallestStep,
-    Steepest,
-    Value,
-)
+from framebench.claims.measures import Form, Measure, OfCases, OfProbe, Planned, PlannedReport, PlannedShare
 from framebench.claims.needs import Needs
 from framebench.claims.probed import Read, Reading
-from framebench.claims.refs import Ref, read_ref
+from framebench.claims.refs import read_ref
 from framebench.claims.rule import Target
 from framebench.claims.samples import PEAK
 from framebench.claims.store import SNIPPET
@@ -55,16 +40,6 @@ EXPECTED = {
     "slower": Target(1, 1.0, SECONDS),
     "some": Target(1, 0.5),  # a count above zero: between none and one
     "none": Target(-1, 0.5),
-}
-OF_TWO_CASES: dict[str, type[Ratio] | type[Apart] | type[Difference]] = {
-    "ratio": Ratio,
-    "apart": Apart,
-    "difference": Difference,
-}
-OF_SWEEP: dict[str, type[Steepest] | type[SmallestStep] | type[Fall]] = {
-    "steepest": Steepest,
-    "smallest step": SmallestStep,
-    "fall": Fall,
 }
 
 
@@ -153,12 +128,11 @@ def make_measurements(**fields: Any) -> tuple[Measurement, ...]:
 def expand(row: Row) -> Iterator[Measurement]:
     """Yield the measurements that a row stands for."""
     target = EXPECTED[row.expect] if isinstance(row.expect, str) else Target(**row.expect)
-    if row.listing or row.report or row.probe:
-        yield Measurement(name_of_probe(row), make_of_probe(row), target)
-    elif row.kind == "planned report":
-        assert isinstance(row.base, str)
+    if row.read:
+        yield Measurement(*read_probe(row, row.read), target)
+    elif row.releases:
         for release in row.releases:
-            report = PlannedReport(release, row.program, row.candidate, row.base)
+            report = PlannedReport(release, row.program, row.candidate, str(row.base))
             yield Measurement(f"{row.name} planned", report, target)
     elif row.name:  # of two frameworks
         yield Measurement(row.name, make_measure(row, "", ""), target)
@@ -194,57 +168,47 @@ def base_at(row: Row, workload: str, framework: str) -> str:
     """Return what the row compares with in this workload and framework."""
     if isinstance(row.base, str):
         return row.base
-    return row.base.get(f"{workload}/{framework}", row.base["default"])
+    return row.base.get(f"{workload}/{framework}") or row.base["default"]
 
 
 def make_measure(row: Row, workload: str, framework: str) -> Measure:
     """Return the measure of cases that the row describes, in one workload and framework."""
 
-    def ref(text: str) -> Ref:
-        return read_ref(text, workload, framework)
-
-    quantity = samples.find_quantity(row.quantity)
-    if row.kind in OF_SWEEP:
-        return OF_SWEEP[row.kind](quantity, ref(row.case))
-    if row.kind == "value":
-        return Value(quantity, ref(row.case), row.form or "count")
-    candidate = ref(row.candidate)
-    if row.kind == "of the way":
-        return ShareOfTheWay(quantity, candidate, ref(row.high), ref(row.low))
-    return OF_TWO_CASES[row.kind](quantity, candidate, ref(base_at(row, workload, framework)))
+    if row.case:
+        texts = [row.case]
+    elif row.high:
+        texts = [row.high, row.low, row.candidate]
+    else:
+        texts = [base_at(row, workload, framework), row.candidate]
+    refs = tuple(read_ref(text, workload, framework) for text in texts)
+    return OfCases(row.kind, samples.find_quantity(row.quantity), refs, row.form)
 
 
-def make_planned(row: Row, workload: str, framework: str) -> list[Measure]:
-    """Return the measures of plans that the row describes, in one workload and framework."""
-    if row.kind == "planned share":
-        return [PlannedShare(read_ref(row.case, workload, framework), row.limit_bytes)]
+def make_planned(row: Row, workload: str, framework: str) -> Iterator[Measure]:
+    """Yield the measures of plans that the row describes, in one workload and framework."""
+    if row.limit_bytes:
+        yield PlannedShare(read_ref(row.case, workload, framework), row.limit_bytes)
+        return
+    pairs = [(row.candidate, base_at(row, workload, framework))]
     if row.kind == "planned steps":  # between each batch and the next of full size
         preset = spec.workload(workload).sizes.get(FULL_SIZE)
-        steps = pairwise(preset.batches) if preset else ()
-        pairs = [(f"{row.case}@b{large}", f"{row.case}@b{small}") for small, large in steps]
-    else:
-        pairs = [(row.candidate, base_at(row, workload, framework))]
-    made: list[Measure] = []
+        batches = preset.batches if preset else ()
+        pairs = [(f"{row.case}@b{large}", f"{row.case}@b{small}") for small, large in pairwise(batches)]
     for texts in pairs:
         candidate, base = (read_ref(text, workload, framework) for text in texts)
-        growth = row.kind in ("planned steps", "planned growth")
-        measure = Planned(row.quantity, candidate, base, growth)  # type: ignore[arg-type]
+        measure = Planned(row.quantity, candidate, base, row.kind != "planned")  # type: ignore[arg-type]
         if measure.planned_cases():
-            made.append(measure)
-    return made
+            yield measure
 
 
-def name_of_probe(row: Row) -> str:
-    """Return the name of a measurement by a probe: that of a report has its framework in front."""
-    return f"{row.report.partition('-')[0]} {row.name}" if row.report else row.name
-
-
-def make_of_probe(row: Row) -> OfProbe:
-    """Return the measure of a number that a probe, a listing or a report's program finds."""
-    assert row.read
-    reading = Reading(row.read, row.of, row.exact, row.right, row.at_least, row.metric)
+def read_probe(row: Row, read: Read) -> tuple[str, OfProbe]:
+    """Return the name and the measure of a number that a listing, a report's program or a probe finds."""
+    reading = Reading(read, row.of, row.exact, row.right, row.at_least, row.metric)
     if row.listing:
-        return OfProbe(f"{SNIPPET}{row.listing}", reading, row.form or "count", f"{row.listing}.py")
+        probe, what = f"{SNIPPET}{row.listing}", f"{row.listing}.py"
+        return row.name, OfProbe(probe, reading, row.form or "count", what)
     if row.report:
-        return OfProbe(f"report-{row.report}", reading, row.form or "change", "the report's program, smaller")
-    return OfProbe(row.probe, reading, row.form or "number", row.what)
+        framework = row.report.partition("-")[0]
+        measure = OfProbe(f"report-{row.report}", reading, row.form or "change", "the report's program, smaller")
+        return f"{framework} {row.name}", measure
+    return row.name, OfProbe(row.probe, reading, row.form or "number", row.what)

@@ -93,8 +93,8 @@ def test_resident_memory_has_the_instruments_resolution(results: Path) -> None:
 def test_what_resident_memory_cannot_tell_from_nothing_has_no_ratio() -> None:
     small, large = (estimate_bytes([size], "host.rss") for size in (2**16, 2**20))
     with pytest.raises(NoNumber, match="may be zero by host"):
-        divide(large, small)
-    assert divide(estimate_bytes([2**16], "allocator.in_use"), estimate_bytes([2**15], "allocator.in_use")).value == 2
+        divide(small, large)
+    assert divide(estimate_bytes([2**15], "allocator.in_use"), estimate_bytes([2**16], "allocator.in_use")).value == 2
 
 
 def test_the_pinned_version_counts(results: Path) -> None:

@@ -12,7 +12,7 @@ from framebench.analysis.results import Results
 from framebench.claims.claim import Measurement
 from framebench.claims.ledger import Entry, Line, ledger
 from framebench.claims.lines import applies
-from framebench.claims.measures import Planned, Ratio
+from framebench.claims.measures import Planned, is_ratio
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rule import MEASURED, Verdict, decide
 from framebench.claims.samples import ADDED, PEAK
@@ -82,7 +82,7 @@ def test_every_available_prediction_is_part_of_its_claim() -> None:
     for claim in REGISTRY.claims:
         used = [tuple(arm.measure.planned_cases()) for arm in claim.deciding if isinstance(arm.measure, Planned)]
         for arm in claim.deciding:
-            if isinstance(arm.measure, Ratio) and arm.measure.quantity in (PEAK, ADDED) and arm.measure.candidate.ranks == 1:
+            if is_ratio(arm.measure) and arm.measure.quantity in (PEAK, ADDED) and arm.measure.refs[1].ranks == 1:
                 at_full_size = tuple(arm.measure.cases("full"))
                 if at_full_size and {case.id for case in at_full_size} <= planned:
                     assert at_full_size in used, f"{claim.name}: {arm.name} was planned at full size: add it by planned(...)"
@@ -127,7 +127,7 @@ def ends(values: list[int]) -> tuple[int, int]:
 def test_peaks_agree_with_the_record_files(machine: str) -> None:
     checked = 0
     for entry, line, arm in arms_of(machine):
-        if line.value is None or not isinstance(arm.measure, Ratio) or arm.measure.quantity is not PEAK:
+        if line.value is None or not is_ratio(arm.measure) or arm.measure.quantity is not PEAK:
             continue
         base, change = (peaks(machine, case.id, entry.protocol) for case in arm.measure.cases("cpu"))
         assert base[0] == change[0], line.id
