@@ -1,4 +1,4 @@
-"""What to do: given only where the measurements that it rests on are there, and say what it says."""
+"""What to do: advice is given only where measurements support it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def find_supporting(advice: Advice, lines: Sequence[Line]) -> list[Line]:
 
 
 def is_supported(advice: Advice, lines: Sequence[Line]) -> bool:
-    """Return whether no number is missing, none says otherwise, and most say for certain what the advice says."""
+    """Return whether the measurements say what the advice says.
+
+    No number may be missing, none may say otherwise, and most must say it for certain.
+    """
     if advice.sign is None:
         return True
     signs = [line.sign for line in lines]
@@ -50,7 +53,7 @@ def describe_advice(advice: Advice, lines: Sequence[Line]) -> str:
         return advice.text
 
     def departure(line: Line) -> float:
-        """Return how far a number is from no effect: in the advice's direction, or to either side."""
+        """Return how far a number is from no effect, in the advice's direction."""
         distance = (line.value or 0) - line.null
         if sign == "less":
             return -distance

@@ -22,10 +22,11 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do, and what it rests on: the measurements whose name contains a text, of no text the deciding ones.
+    """What to do, and what it rests on.
 
-    All of them have this sign; without a sign it rests on no number. The text may use {measured}, {range}, the {least} and the
-    {most} departure from no effect, and their names {least_arm} and {most_arm}.
+    These are the measurements whose name contains a text, of no text the deciding ones. All of them
+    have this sign; without a sign it rests on no number. The text may use {measured}, {range}, the
+    {least} and the {most} departure from no effect, and their names {least_arm} and {most_arm}.
     """
 
     text: str
@@ -35,7 +36,10 @@ class Advice:
 
 @dataclass(frozen=True)
 class Claim:
-    """One row. A claim about memory and speed is two rows of one id, each with a `part` of its own."""
+    """One row.
+
+    A claim about memory and speed is two rows of one id, each with a `part` of its own.
+    """
 
     id: str  # A1 .. of the articles, R1 .. of users' reports
     says: str  # a sentence of our own

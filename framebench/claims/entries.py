@@ -1,4 +1,7 @@
-"""What the ledger says: a line for each measurement, an entry for each claim, and how their numbers are printed."""
+"""The ledger's lines and entries, and how their numbers are printed.
+
+A line is one measurement, an entry one claim.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,11 @@ UNITS = {"points": " points", "change": " %", "share": " %", "error": " %"}
 
 @dataclass(frozen=True)
 class Line:
-    """One measurement of a claim. Numbers are in the unit of its measure; None without a measurement, `low` and `high` without
-    an interval. The names of the fields are those of `--json`."""
+    """One measurement of a claim.
+
+    Numbers are in the unit of its measure; None without a measurement, `low` and `high` without an
+    interval. The names of the fields are those of `--json`.
+    """
 
     id: str  # B2 memory/transformer/torch b4/cpu
     name: str  # of the measurement, and where
@@ -49,7 +55,10 @@ class Line:
 
     @property
     def measured(self) -> str:
-        """The number with its interval; of fewer blocks or processes than an interval takes, that it has none."""
+        """The number with its interval.
+
+        Of fewer blocks or processes than an interval takes, it says that it has none.
+        """
         if self.value is None or self.is_bounded:
             return format_effect(self.value, self.low, self.high, self.form)
         return f"{format_number(self.value, self.form)} (one draw: no interval between blocks or processes)"
@@ -93,8 +102,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Entry:
-    """One claim, or one part of it. `value`, `low` and `high` are those of all deciding measurements that have a number: the
-    median, and from the lowest end of their intervals to the highest. The names of the fields are those of `--json`."""
+    """One claim, or one part of it.
+
+    `value`, `low` and `high` are those of all deciding measurements that have a number: the median,
+    and from the lowest end of their intervals to the highest. The names of the fields are those of
+    `--json`.
+    """
 
     id: str
     part: str  # such as memory and speed, where the claim is about several
@@ -137,10 +150,15 @@ class Entry:
 
     @property
     def measured(self) -> str:
-        """The number; of measurements that disagree the least and the most alone: a value between them is nobody's."""
+        """The number with its interval.
+
+        Of measurements that disagree the least and the most alone: a value between them is
+        nobody's.
+        """
         values = [line.value for line in with_numbers(self.lines) if line.value is not None]
         if self.verdict in DISAGREE and values:
-            least, most = format_number(min(values), self.form), format_number(max(values), self.form)
+            least = format_number(min(values), self.form)
+            most = format_number(max(values), self.form)
             return f"{least.partition(' ')[0]} to {most}" if least != most else least
         if self.value is not None and self.low is None:
             return f"{format_number(self.value, self.form)} (single draws: no interval)"
@@ -160,7 +178,10 @@ def join_verdicts(verdicts: Iterable[Verdict]) -> str:
 
 
 def qualify(verdict: Verdict, lines: Sequence[Line], transfers_to_gpu: bool) -> str:
-    """Return what is left open, which sizes say something else, and whether it is a CPU's result alone."""
+    """Return what restricts a verdict.
+
+    That is what is left open, which sizes say something else, and that it is a CPU's result alone.
+    """
     numbers = with_numbers(lines)
     if verdict not in (*DECIDED, *DISAGREE, "undecided") or not numbers:
         return ""
@@ -227,9 +248,10 @@ def format_number(value: float, form: str) -> str:
 
 
 def format_effect(value: float | None, low: float | None, high: float | None, form: str) -> str:
-    """Return `-38.2 % (-38.9 to -37.5)`, in the form of the measure; `-` without a value, and no number without an interval.
+    """Return `-38.2 % (-38.9 to -37.5)`, in the form of the measure.
 
-    What prints as one number has no brackets.
+    `-` without a value, and no number without an interval. What prints as one number has no
+    brackets.
     """
     if value is None:
         return "-"
@@ -265,8 +287,14 @@ def span(lines: Sequence[Line]) -> tuple[float | None, float | None, float | Non
     return middle, min(lows), max(highs)
 
 
-
 def as_json(entry: Entry) -> dict[str, Any]:
-    """Return the entry for programs: `measured`, `low` and `high` as numbers, its measurements in `lines`."""
-    fields = asdict(entry) | {"measured": entry.value, "text": entry.measured, "remark": entry.remark}
+    """Return the entry for programs.
+
+    `measured`, `low` and `high` are numbers; `lines` has the measurements.
+    """
+    fields = asdict(entry) | {
+        "measured": entry.value,
+        "text": entry.measured,
+        "remark": entry.remark,
+    }
     return fields | {"lines": [asdict(line) | {"measured": line.value, "text": line.measured} for line in entry.lines]}

@@ -1,7 +1,9 @@
-"""What users reported about JAX, small enough for a CPU: each function returns the numbers that decide.
+"""What users reported about JAX, small enough for a CPU.
 
-The programs are ours; the issues are https://github.com/jax-ml/jax/issues/NUMBER, and what they report
-stands in `framebench/claims/sources/r.toml`.
+Each function of `REPORTS` returns the numbers that decide.
+
+The programs are ours; the issues are https://github.com/jax-ml/jax/issues/NUMBER, and what they
+report stands in `framebench/claims/sources/r.toml`.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ def scan_layers(x: Array) -> Array:
 
 
 def checkpoint_network() -> Numbers:
-    """Return the planned bytes of a network that is recomputed as a whole, by layers, in a scan, and not at all."""
+    """Return the planned bytes of a network that is recomputed in several ways."""
     x = jnp.ones((WIDTH, WIDTH))
     return {
         "plain": plan_gradient(run_layers, x),
@@ -87,7 +89,7 @@ def scan_blocks(x: Array, scale: Array) -> Array:
 
 
 def checkpoint_scans() -> Numbers:
-    """Return the planned bytes of scans that are recomputed in a Python loop, in an outer scan, and not at all."""
+    """Return the planned bytes of scans that are recomputed in several ways."""
     arguments = jnp.ones(STATE), jnp.float32(0.8)
     return {
         "plain": plan_gradient(run_blocks, *arguments),
@@ -114,11 +116,14 @@ def compile_every_shape() -> Numbers:
         x = np.ones((64, size), np.float32)
         matmul(x, x).block_until_ready()
 
-    return {"same": measure_growth(lambda number: call(8)), "new": measure_growth(lambda number: call(number + 9))}
+    return {
+        "same": measure_growth(lambda number: call(8)),
+        "new": measure_growth(lambda number: call(number + 9)),
+    }
 
 
 def clear_caches() -> Numbers:
-    """Return the growth for each call with the same shape, and with a new one, where caches are cleared after each."""
+    """Return the same growth where caches are cleared after each call."""
     total = jax.jit(lambda x: jnp.sum(jnp.sin(x)))
 
     def call(size: int) -> None:

@@ -1,7 +1,9 @@
-"""What users reported about Jittor, small enough for a CPU: each function returns the numbers that decide.
+"""What users reported about Jittor, small enough for a CPU.
 
-The programs are ours; the issues are https://github.com/Jittor/jittor/issues/NUMBER, and what they report
-stands in `framebench/claims/sources/r.toml`.
+Each function of `REPORTS` returns the numbers that decide.
+
+The programs are ours; the issues are https://github.com/Jittor/jittor/issues/NUMBER, and what they
+report stands in `framebench/claims/sources/r.toml`.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ Numbers = dict[str, float]
 
 
 def accumulate(waits: bool) -> tuple[float, float]:
-    """Return the variables and the bytes that each micro-batch adds which `optimizer.backward` accumulates.
+    """Return the variables and the bytes that each micro-batch adds.
 
-    The bytes are the process's: variables that are not computed yet have no bytes of a pool, only their records. Somebody
-    waits for the sums after each micro-batch, or nobody does.
+    `optimizer.backward` accumulates its gradients. The bytes are the process's: variables that are
+    not computed yet have no bytes of a pool, only their records. Somebody waits for the sums after
+    each micro-batch, or nobody does.
     """
     model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(4)))
     optimizer = jt.optim.SGD(model.parameters(), lr=0.1)

@@ -18,9 +18,9 @@ from framebench.suite.case import DEFAULT_SIZE
 
 
 def ledger(results: Results, machine: str, size: str = DEFAULT_SIZE, ids: Iterable[str] = ()) -> list[Entry]:
-    """Return every claim (or those named) as measured on a machine, and if it has no GPU on those of others too.
+    """Return every claim, or those named, as measured on a machine.
 
-    Raises UnknownClaim.
+    If it has no GPU, what those of others have measured is added. Raises UnknownClaim.
     """
     here = MachineResults(results, machine)
     gpus = []
@@ -80,8 +80,8 @@ def make_entry(claim: Claim, machine: MachineResults, size: str, gpus: Sequence[
 def judge_claim(claim: Claim, machine: MachineResults, lines: Sequence[Line]) -> Verdict:
     """Return the verdict on a claim.
 
-    It is true by definition only where no measurement says otherwise, and there is no such API where a look-up found none of
-    the names.
+    It is true by definition only where no measurement says otherwise, and there is no such API
+    where a look-up found none of the names.
     """
     if claim.absent:
         looked_up = machine.probe(NAMES)
@@ -98,7 +98,10 @@ def judge_claim(claim: Claim, machine: MachineResults, lines: Sequence[Line]) ->
 
 
 def suggest_command(claim: Claim, lines: Sequence[Line], verdict: Verdict, size: str) -> str:
-    """Return how to measure what is missing here; empty where nothing is, was tried in vain, or no records can be had."""
+    """Return how to measure what is missing here.
+
+    Empty where nothing is, was tried in vain, or no records can be had.
+    """
     missing = [line for line in lines if line.decides and line.verdict == NOT_MEASURED]
     if missing and all(line.tried for line in missing):
         return ""

@@ -1,4 +1,4 @@
-"""One measurement of a claim as a line of the ledger: its number and verdict, or why it has none."""
+"""A measurement as a line of the ledger: its number and verdict, or why it has none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from dataclasses import replace
 
 from framebench.claims.claim import Claim, Measurement
 from framebench.claims.entries import Line
-from framebench.claims.measures import DoesNotRun, Measure, OfCases, Planned, PlannedReport, is_ratio
+from framebench.claims.measures import (
+    DoesNotRun,
+    Measure,
+    OfCases,
+    Planned,
+    PlannedReport,
+    is_ratio,
+)
 from framebench.claims.needs import Conditions
 from framebench.claims.plans import GPU, find_report
 from framebench.claims.rule import (
@@ -71,7 +78,10 @@ def find_conditions(measure: Measure, machine: MachineResults, size: str) -> Con
 
 
 def find_cpu_flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
-    """Return the processors' instructions for bfloat16, which alone are recorded; None where one does not tell."""
+    """Return the processors' instructions for bfloat16, which alone are recorded.
+
+    None where one does not tell.
+    """
     flags = [frozenset(origin.hardware["bfloat16"]) for origin in origins if "bfloat16" in origin.hardware]
     if not flags or len(flags) < len(origins):
         return None
@@ -79,7 +89,7 @@ def find_cpu_flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
 
 
 def describe_idle(claim: Claim, measurement: Measurement, machine: MachineResults, size: str) -> str:
-    """Return that what the claim's change must reach is none at all: then two equal steps are compared."""
+    """Return that the claim's change reached nothing: then two equal steps are compared."""
     if claim.reaches is None or not is_ratio(measurement.measure):
         return ""
     cases = measurement.measure.cases(size)
@@ -143,9 +153,9 @@ def list_files(measure: Measure, machine: MachineResults, cases: Sequence[Case])
 
 
 def stands_for_plan(measure: Measure, deciding: Sequence[Measurement], size: str) -> bool:
-    """Return whether it measures the very cases and quantity that a deciding measurement has planned.
+    """Return whether it measures what a deciding measurement has planned.
 
-    Then it decides what the plan does.
+    That is the very same cases and quantity. Then it decides what the plan does.
     """
     if not is_ratio(measure) or measure.quantity.name not in AS_PLANNED:
         return False
@@ -155,9 +165,10 @@ def stands_for_plan(measure: Measure, deciding: Sequence[Measurement], size: str
 
 
 def judge_reserved(blank: Line, measurement: Measurement, machine: MachineResults, size: str) -> Line | None:
-    """Return a GPU's peak by what is reserved, as in PyTorch's plan: that must fit. What is allocated is also shown.
+    """Return a GPU's peak by what is reserved, as in PyTorch's plan: that must fit.
 
-    None elsewhere, and for JAX: its plan is of what is in use, and its pool grows in ever larger pieces.
+    What is allocated is also shown. None elsewhere, and for JAX: its plan is of what is in use, and
+    its pool grows in ever larger pieces.
     """
     measure = measurement.measure
     if not is_ratio(measure) or measure.quantity is not PEAK:
@@ -189,7 +200,8 @@ def with_effect(blank: Line, effect: Effect, measurement: Measurement) -> Line:
 def add_gpu_lines(claim: Claim, lines: Sequence[Line], gpus: Iterable[MachineResults]) -> list[Line]:
     """Return the lines with those that machines with a GPU have measured behind them.
 
-    At full size a measurement decides in place of a plan of the same two cases, whatever the plan's batch.
+    At full size a measurement decides in place of a plan of the same two cases, whatever the plan's
+    batch.
     """
     measured: list[Line] = []
     for gpu in gpus:

@@ -20,11 +20,6 @@ def find_listing(name: str) -> Path:
     return FOLDER / f"{name}.py"
 
 
-def list_listings() -> list[Path]:
-    """Return all of them."""
-    return sorted(FOLDER.glob("*.py"))
-
-
 def framework_of(listing: Path) -> str:
     """Return the framework that a listing is written for."""
     return listing.stem.partition("_")[0]
@@ -32,7 +27,12 @@ def framework_of(listing: Path) -> str:
 
 def run_listing(listing: Path, environment: Environment) -> tuple[dict[str, float], str]:
     """Return the numbers of a listing's last line, and the error with which it ended, if it did."""
-    variables = {**os.environ, **environment.variables(), "PYTHONPATH": import_path(None), "OMP_NUM_THREADS": "1"}
+    variables = {
+        **os.environ,
+        **environment.variables(),
+        "PYTHONPATH": import_path(None),
+        "OMP_NUM_THREADS": "1",
+    }
     variables.pop("log_silent", None)  # in silence Jittor's own errors end nothing
     command = [str(environment.python), "-P", str(listing)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=TIME_LIMIT_S)
@@ -43,7 +43,10 @@ def run_listing(listing: Path, environment: Environment) -> tuple[dict[str, floa
 
 
 def find_error(errors: str) -> str:
-    """Return the line of a traceback that names the exception, without colours, times and places of this machine."""
+    """Return the line of a traceback that names the exception.
+
+    Colours, times and places of this machine are left out.
+    """
     lines = re.sub(r"\x1b\[[\d;]*m", "", errors).splitlines()
     named = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
     last = named[-1] if named else "ended with an error that has no name"

@@ -1,4 +1,4 @@
-"""Run the small measurements that claims need and no case gives: their results are data, checked when read.
+"""Run the small measurements that claims need and no case gives.
 
 `results/claims/<machine>/<probe>/<time>.json`. The newest result of a probe counts.
 """
@@ -31,7 +31,8 @@ PROBES = "framebench.claims.probes"
 ROUNDS = 5  # fresh processes of a probe
 STEPS = 30  # pairs of a monitored and an unmonitored step
 COLLECTED_STEPS = 20  # during which garbage may pile up
-COLLECTORS = ("fp32", "gc_off", "gc_every_1", "gc_every_2")  # Python's own ways of collecting, and by hand
+# Python's own ways of collecting, and by hand
+COLLECTORS = ("fp32", "gc_off", "gc_every_1", "gc_every_2")
 SAMPLES = 64  # of the evaluation that has to halve its batch, which are all in the first attempt
 MANY_SAMPLES = {"tiny": 512}  # the same of sizes so small that libraries' blocks would hide them
 BUDGET_SHARE = 0.5  # of what the whole batch needs: the first attempt must fail
@@ -49,7 +50,10 @@ def collect_rounds(rounds: Sequence[dict[str, float]]) -> Numbers:
 
 
 def run_probe(environment: Environment, module: str, *arguments: str, **variables: str) -> dict[str, float]:
-    """Return the numbers that a probe prints in its last line, in a process of its own on one thread. Raises SetupError."""
+    """Return the numbers that a probe prints in its last line.
+
+    It runs in a process of its own on one thread. Raises SetupError.
+    """
     printed = environments.run_module(environment, f"{PROBES}.{module}", *arguments, OMP_NUM_THREADS="1", **variables)
     numbers: dict[str, float] = json.loads(printed.splitlines()[-1])
     return numbers
@@ -63,9 +67,10 @@ def look_up_names(names: Sequence[str], environment: Environment) -> dict[str, b
 
 
 def measure_inputs() -> Numbers:
-    """Return the bytes by which reading a data set grew a fresh process, from a list of arrays and from a memory-mapped file.
+    """Return the bytes by which reading a data set grew a fresh process.
 
-    The probe needs NumPy alone, so that it runs by this interpreter.
+    It is read from a list of arrays and from a memory-mapped file. The probe needs NumPy alone, so
+    that it runs by this interpreter.
     """
     command = [sys.executable, "-P", "-m", f"{PROBES}.inputs"]
     rounds = []
@@ -76,13 +81,16 @@ def measure_inputs() -> Numbers:
 
 
 def measure_monitor(case: Case, environment: Environment) -> Numbers:
-    """Return the time of steps with a thread that reads resident memory over those without, and how much of the peak it saw."""
+    """Return what a thread that reads resident memory costs, and how much of the peak it saw."""
     seeds = [str(seed) for seed in range(ROUNDS)]
     return collect_rounds([run_probe(environment, "monitor", case.id, str(STEPS), seed) for seed in seeds])
 
 
 def measure_collectors(case: Case, environment: Environment) -> Numbers:
-    """Return the bytes that a process grew to over some steps, by what Python's collector did; and how often it ran."""
+    """Return the bytes that a process grew to over some steps, by what Python's collector did.
+
+    How often it ran is counted too.
+    """
     rounds = []
     for _ in range(ROUNDS):
         numbers = {}

@@ -1,6 +1,7 @@
-"""How the number of a measurement is computed: from which cases, probe or plans, and how they are compared.
+"""How the number of a measurement is computed, from cases, a probe or plans.
 
-Step times are compared within blocks (`framebench/analysis/blocks.py`); what shares no block has no ratio.
+Step times are compared within blocks (`framebench/analysis/blocks.py`); what shares no block has no
+ratio.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ def compare_times(machine: MachineResults, base: Case, candidate: Case) -> Effec
 
 
 def divide(base: Estimate, candidate: Estimate) -> Effect:
-    """Return candidate / base. Raises NoNumber where the base may be zero, as far as its instrument can tell."""
+    """Return candidate / base.
+
+    Raises NoNumber where the base may be zero, as far as its instrument can tell.
+    """
     if base.low <= 0:
         raise NoNumber(f"{candidate.value:g} / {base.value:g} is no ratio: the base may be zero by {base.instrument}")
     return Effect(candidate.value / base.value, candidate.low / base.high, candidate.high / base.low)
@@ -103,7 +107,10 @@ def separate(base: Estimate, candidate: Estimate) -> Effect:
 
 
 def find_share(high: Estimate, low: Estimate, candidate: Estimate) -> Effect:
-    """Return which part of the difference between `high` and `low` the candidate saves of `high`: 1 is all of it."""
+    """Return which part of the difference between `high` and `low` the candidate saves.
+
+    1 is all of it.
+    """
     if high.low <= low.high:
         raise NoNumber(f"there is no difference to save: {high.value:.3g} and {low.value:.3g} bytes")
     corners = product((high.low, high.high), (low.low, low.high), (candidate.low, candidate.high))
@@ -113,7 +120,10 @@ def find_share(high: Estimate, low: Estimate, candidate: Estimate) -> Effect:
 
 
 def compute_exponent(ratio: Effect, batches: float) -> Effect:
-    """Return the exponent of growth by this ratio where the batch grows so many times: 1 is proportional, 0 constant."""
+    """Return the exponent of growth by this ratio where the batch grows so many times.
+
+    1 is proportional, 0 constant.
+    """
     return Effect(*(math.log(end) / math.log(batches) for end in ratio))
 
 
@@ -131,7 +141,10 @@ def find_steepest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effe
 
 
 def find_smallest_step(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
-    """Return the least ratio of a batch to the next smaller one: below 1, a larger batch needs less."""
+    """Return the least ratio of a batch to the next smaller one.
+
+    Below 1, a larger batch needs less.
+    """
     steps = [divide(smaller, larger) for smaller, larger in pairwise(estimates)]
     return min(steps, key=lambda step: step.value)
 
@@ -142,7 +155,7 @@ def find_fall(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
 
 
 class Operation(NamedTuple):
-    """What is done with the quantities of several cases, in the order in which a measure names them."""
+    """What is done with the quantities of the cases, in the order of a measure's `refs`."""
 
     metric: str
     form: Form
@@ -166,7 +179,7 @@ SWEEPS = {
 
 @dataclass(frozen=True)
 class OfCases(Measure):
-    """A quantity of one case, of several that are compared (the base first), or of a sweep over batches."""
+    """A quantity of one case, of several (the base first), or of a sweep over batches."""
 
     kind: str  # of `OPERATIONS` or `SWEEPS`
     quantity: Quantity
@@ -243,7 +256,10 @@ class OfProbe(Measure):
 
 @dataclass(frozen=True)
 class OfPlans(Measure):
-    """A measure of full-size cases as they are planned for a GPU that is not here; nothing of it was measured."""
+    """A measure of full-size cases as they are planned for a GPU that is not here.
+
+    Nothing of it was measured.
+    """
 
     probe = ""
     is_planned = True
@@ -266,9 +282,10 @@ class OfPlans(Measure):
 
 @dataclass(frozen=True)
 class Planned(OfPlans):
-    """Candidate / base as planned; or the exponent of the growth from the base's batch to the candidate's.
+    """Candidate / base as planned.
 
-    The interval is the prediction's published error, taken against the ratio on both sides.
+    Or the exponent of the growth from the base's batch to the candidate's. The interval is the
+    prediction's published error, taken against the ratio on both sides.
     """
 
     quantity: plans.Quantity
@@ -315,7 +332,7 @@ class PlannedShare(OfPlans):
 
 @dataclass(frozen=True)
 class PlannedReport(OfPlans):
-    """What the candidate saves of the base in a program that a user reported, as one release's compiler plans it.
+    """What the candidate saves of the base in a user's program, as a release plans it.
 
     The plan itself is what is asked for, so that there is no error.
     """

@@ -31,7 +31,11 @@ class Missing:
 
 
 def find_missing(
-    claims: Sequence[Claim], machine: MachineResults, size: str, informational: bool = True, with_cases: bool = True
+    claims: Sequence[Claim],
+    machine: MachineResults,
+    size: str,
+    informational: bool = True,
+    with_cases: bool = True,
 ) -> Missing:
     """Return what these claims need and the machine lacks: for the deciding measurements first.
 
@@ -63,12 +67,15 @@ def find_missing(
 
 
 def needs_blocks(measurement: Measurement) -> bool:
-    """Return whether it takes several blocks: ratios of times, and shares, which one process has no interval for."""
+    """Return whether it takes several blocks, as times and their shares do."""
     return isinstance(measurement.measure, OfCases) and measurement.measure.quantity.needs_blocks
 
 
 def find_missing_cases(measurement: Measurement, machine: MachineResults, size: str) -> list[Case]:
-    """Return the cases that have no records; of times, which are taken in one block, all if any has none."""
+    """Return the cases that have no records.
+
+    Of times, which are taken in one block, all if any has none.
+    """
     cases = measurement.measure.cases(size)
     missing = [case for case in cases if not machine.records(case)]
     if missing:

@@ -1,8 +1,9 @@
-"""What must hold where a claim is decided: checked by the machine for every measurement, before its number may decide.
+"""What must hold for a measurement before its number may decide a claim.
 
-A claim needs only what its own sentence names: a device's tool, a volume, a language. Bytes and counts decide wherever they are
-taken, seconds on a GPU alone: an article's seconds are a GPU's. What the suite lacks (a model, an instrument, a listing, a
-release) is no precondition: such a claim is not measured.
+A claim needs only what its own sentence names: a device's tool, a volume, a language. Bytes and
+counts decide wherever they are taken, seconds on a GPU alone: an article's seconds are a GPU's.
+What the suite lacks (a model, an instrument, a listing, a release) is no precondition: such a claim
+is not measured.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ LANGUAGE = "Python"  # what every program of this suite is written in
 
 @dataclass(frozen=True)
 class Conditions:
-    """Under which a number came about. A number that was planned counts for the device that it was planned for."""
+    """Under which a number came about.
+
+    A number that was planned counts for the device that it was planned for.
+    """
 
     size: str = ""  # of its cases; empty where it has none
     device: Device = "cpu"

@@ -1,4 +1,4 @@
-"""The pages of a machine about claims: a list of the articles', a list of the trackers', and one page for each."""
+"""The pages of a machine about claims: two lists, and one page for each claim."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ def pages(machine: Any) -> Iterator[Page]:
     yield Page("claims", "Claims", "claims/list.html", partial(describe_list, "Claims", claims))
     yield Page("reports", "Reports", "claims/list.html", partial(describe_list, "Reports", reports))
     for entry in entries:
-        yield Page(f"claims/{file_of(entry)}", "", "claims/page.html", partial(describe_claim, machine, entry))
+        yield Page(
+            f"claims/{file_of(entry)}",
+            "",
+            "claims/page.html",
+            partial(describe_claim, machine, entry),
+        )
 
 
 def file_of(entry: Entry) -> str:
@@ -35,13 +40,20 @@ def file_of(entry: Entry) -> str:
 def describe_list(title: str, entries: Sequence[Entry]) -> dict[str, Any]:
     """Return what the template of a list asks for."""
     verdicts = Counter(entry.verdict for entry in entries).most_common()
-    return {"heading": title, "entries": entries, "verdicts": verdicts, "file_of": file_of, "caption": CAPTION}
+    return {
+        "heading": title,
+        "entries": entries,
+        "verdicts": verdicts,
+        "file_of": file_of,
+        "caption": CAPTION,
+    }
 
 
 def describe_claim(machine: Any, entry: Entry) -> dict[str, Any]:
     """Return what the template of a claim asks for.
 
-    Its measurements as bars and as a table, and the records: the file, and the case if the machine has a page of it.
+    Its measurements as bars and as a table, and the records: the file, and the case if the machine
+    has a page of it.
     """
     cases = {case.replace("/", "."): case for case in machine.with_a_page}
     return {

@@ -1,4 +1,4 @@
-"""A claim's measurements as bars on one scale: the interval, the value in it, "no effect", and the claimed value."""
+"""A claim's measurements as bars on one scale, with "no effect" and the claimed value."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class Picture:
-    """Measurements of one metric. `null` and `claimed` are places on the scale; None where the claim names no size."""
+    """Measurements of one metric.
+
+    `null` and `claimed` are places on the scale; None where the claim names no size.
+    """
 
     metric: str
     bars: tuple[Bar, ...]

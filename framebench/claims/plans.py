@@ -1,9 +1,9 @@
-"""What `framebench predict --device` has planned at full size for a GPU that is not here, with its published error.
+"""What `framebench predict --device` has planned at full size, with its published error.
 
-A measured peak lies between predicted / (1 + e) and predicted / (1 - e): e is the error that nine of ten judged rows are within
-(PyTorch), or one that a GPU of our own has not exceeded (JAX), as docs/devices.md says. Nothing is assumed of how the errors
-of two predictions go together, so that a ratio's interval has both against it. It holds nine times of ten, not nineteen of
-twenty.
+A measured peak lies between predicted / (1 + e) and predicted / (1 - e): e is the error that nine
+of ten judged rows are within (PyTorch), or one that a GPU of our own has not exceeded (JAX), as
+docs/devices.md says. Nothing is assumed of how the errors of two predictions go together, so that a
+ratio's interval has both against it. It holds nine times of ten, not nineteen of twenty.
 """
 
 from __future__ import annotations
@@ -49,7 +49,15 @@ def make_plan(planned: Planned, file: Path, error: float) -> Plan:
     if peak is None:
         return Plan(file, version, error, reason=f"{planned.outcome}: {planned.reason}")
     standing = parts["between_steps"] if "between_steps" in parts else parts["arguments"]
-    return Plan(file, version, error, peak, standing, parts.get("allocated", peak), parts.get("activations", 0))
+    return Plan(
+        file,
+        version,
+        error,
+        peak,
+        standing,
+        parts.get("allocated", peak),
+        parts.get("activations", 0),
+    )
 
 
 def divide_plans(candidate: Plan, base: Plan, quantity: Quantity) -> Effect:

@@ -1,4 +1,4 @@
-"""How the result of a probe is read (`framebench/claims/measure.py` says what each probe measures)."""
+"""How the result of a probe is read. `measure.py` says what each probe measures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,18 @@ from framebench.claims.rule import Effect, NoNumber
 from framebench.claims.samples import estimate_mean
 
 Numbers = dict[str, list[float]]  # by name, a number for each fresh process
-Read = Literal["value", "difference", "ratio", "share saved", "error", "ran", "mean ratio", "slowdown", "lost", "collected"]
+Read = Literal[
+    "value",
+    "difference",
+    "ratio",
+    "share saved",
+    "error",
+    "ran",
+    "mean ratio",
+    "slowdown",
+    "lost",
+    "collected",
+]
 # by which measurements are summed up; the first of a pair is that of exact counts
 METRICS = {
     "value": ("median", "average"),
@@ -52,7 +63,10 @@ class Reading:
         return exact if self.exact else estimated
 
     def effect(self, found: Numbers) -> Effect:
-        """Return the number with its interval. Raises NoNumber, or KeyError if the result is an older program's."""
+        """Return the number with its interval.
+
+        Raises NoNumber, or KeyError if the result is an older program's.
+        """
         if self.read == "ran":
             ran = float(bool(found))
             return Effect(ran, ran, ran)
@@ -83,7 +97,10 @@ class Reading:
         return ratio
 
     def summarize(self, values: list[float]) -> Effect:
-        """Return the median of counts with their range, or the mean of amounts with Student's interval."""
+        """Return the median of counts with their range, or the mean of amounts.
+
+        The mean has Student's interval.
+        """
         if self.exact:
             return Effect(statistics.median(values), min(values), max(values))
         mean = estimate_mean(values)
@@ -91,7 +108,10 @@ class Reading:
 
 
 def average_ratios(ratios: list[float]) -> Effect:
-    """Return the mean of the logarithms over fresh processes, with Student's interval. Raises NoNumber."""
+    """Return the mean of the logarithms over fresh processes, with Student's interval.
+
+    Raises NoNumber.
+    """
     if min(ratios) <= 0:
         raise NoNumber(f"{min(ratios):g} is no ratio")
     mean = compare_blocks([math.log(ratio) for ratio in ratios])

@@ -1,4 +1,4 @@
-"""What a probe of the claims found: `results/claims/<machine>/<probe>/<time>.json`, checked when read."""
+"""The result of a probe: `results/claims/<machine>/<probe>/<time>.json`, checked when read."""
 
 from __future__ import annotations
 

@@ -31,7 +31,14 @@ class Ref:
     def at(self, size: str) -> Case | None:
         """Return the case in this size, or None if it has no such batch."""
         if self.batch:
-            return Case(self.workload, self.framework, self.scenario, self.strategy, self.batch, self.own_size or size)
+            return Case(
+                self.workload,
+                self.framework,
+                self.scenario,
+                self.strategy,
+                self.batch,
+                self.own_size or size,
+            )
         if size not in spec.workload(self.workload).sizes:
             return None
         preset = spec.workload(self.workload).preset(size)
@@ -46,9 +53,9 @@ class Ref:
 def read_ref(text: str, workload: str, framework: str) -> Ref:
     """Return the cases that a text names in a workload and a framework.
 
-    `train/fp32`; `train/fp32@-2`: two declared batches below the base; `train/ddp@x2`: over two ranks;
-    `train/fp32@b1:full-1b`: batch 1 of that size, of a plan; `unet3d/torch/train/fp32`: of that workload and framework.
-    Raises ValueError.
+    `train/fp32`; `train/fp32@-2`: two declared batches below the base; `train/ddp@x2`: over two
+    ranks; `train/fp32@b1:full-1b`: batch 1 of that size, of a plan; `unet3d/torch/train/fp32`: of
+    that workload and framework. Raises ValueError.
     """
     if text.count("/") == 3:
         workload, framework, text = text.split("/", 2)

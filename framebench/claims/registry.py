@@ -47,7 +47,8 @@ SMALL_WORDS = set(
         "%",
     ]
 )
-TIME_WORDS = {"SLOW", "SLOWER", "FASTER", "SPEED", "SLOWDOWN"}  # who asks what is slower asks for a time
+# who asks what is slower asks for a time
+TIME_WORDS = {"SLOW", "SLOWER", "FASTER", "SPEED", "SLOWDOWN"}
 FEW = 12  # claims with a word: one that more of them have, such as memory, finds none
 ID = re.compile(r"[A-Z]\d")
 
@@ -69,9 +70,10 @@ class Registry:
             raise ValueError("a claim is there twice")
 
     def chosen(self, texts: Iterable[str]) -> tuple[Claim, ...]:
-        """Return the claims with these ids, all parts of each, these names, such as `B1 memory`, or words; in any case.
+        """Return the claims with these ids, names, such as `B1 memory`, or words.
 
-        Without any text these are all claims. Raises UnknownClaim.
+        An id has all of its parts; upper and lower case are the same. Without any text these are all
+        claims. Raises UnknownClaim.
         """
         queries = self.join_parts(texts)
         if not queries:
@@ -113,7 +115,10 @@ class Registry:
         return [claim for claim in self.claims if shared[claim.name] & rare]
 
     def join_parts(self, texts: Iterable[str]) -> list[str]:
-        """Return queries as they are typed, with quotes or without: a part that follows its id belongs to it."""
+        """Return queries as they are typed, with quotes or without.
+
+        A part that follows its id belongs to it.
+        """
         names = {name for claim in self.claims for name in names_of(claim)}
         queries: list[str] = []
         for text in texts:

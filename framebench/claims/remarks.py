@@ -1,4 +1,4 @@
-"""What stands below a row: who disagrees, what is not met or missing, informational numbers, and what GPUs have measured."""
+"""What stands below a row: who disagrees, what is missing, and informational numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tu
 
 
 def make_informational(lines: Sequence[Line]) -> tuple[str, ...]:
-    """Return what other GPUs have measured and the informational numbers, which a list of measurements shows too."""
+    """Return what other GPUs have measured, and the informational numbers."""
     on_gpus = [f"{line.name}: {line.number}, {line.verdict}" for line in lines if line.counts and line.on_other_gpu]
     beside = describe_informational([line for line in lines if not line.decides])
     return make_sentences(
@@ -77,7 +77,10 @@ def describe_informational(lines: Sequence[Line]) -> list[str]:
 
 
 def describe_range(lines: Sequence[Line]) -> str:
-    """Return `time, resnet50/torch, unet3d/jax: +6.4 % to +98.1 %`, of one line its number with the interval."""
+    """Return `time, resnet50/torch, unet3d/jax: +6.4 % to +98.1 %`.
+
+    Of one line it is the number with the interval.
+    """
     first = lines[0]
     if len(lines) == 1:
         return f"{first.name}: {first.number}"
@@ -98,7 +101,7 @@ def note_single_draws(lines: Sequence[Line]) -> str:
 
 
 def describe_undecided(lines: Sequence[Line]) -> str:
-    """Return which measurements are undecided, if not all are, and what their intervals leave open."""
+    """Return which measurements are undecided, if not all are, and what is left open."""
     undecided = [line for line in lines if line.value is not None and line.verdict == "undecided"]
     if not undecided or len(undecided) == len(lines):
         return ""
@@ -113,8 +116,14 @@ def describe_options(lines: Sequence[Line]) -> list[str]:
 
 
 def describe_machines(lines: Sequence[Line], looked_up: str) -> list[str]:
-    """Return on which other machine probes ran; which probes, where the row has cases of its own machine too."""
-    probed = group((line for line in lines if line.elsewhere and not line.on_other_gpu), lambda line: line.elsewhere)
+    """Return on which other machine probes ran.
+
+    Which probes, where the row has cases of its own machine too.
+    """
+    probed = group(
+        (line for line in lines if line.elsewhere and not line.on_other_gpu),
+        lambda line: line.elsewhere,
+    )
     machines = {looked_up: probed.pop(looked_up, [])} | probed if looked_up else probed
     is_mixed = any(line.cases for line in lines) and not looked_up
     texts = []
@@ -125,7 +134,7 @@ def describe_machines(lines: Sequence[Line], looked_up: str) -> list[str]:
 
 
 def describe_unmet(claim: Claim, deciding: Sequence[Line]) -> str:
-    """Return what is not as the claim needs it, with the number of measurements that do not decide, and what they are here."""
+    """Return what is not as the claim needs it, and the measurements that do not decide."""
     if not claim.deciding:
         return claim.needs.describe_unmet(Conditions())
     unmet = [line for line in deciding if line.verdict == UNMET]

@@ -1,7 +1,7 @@
 """Read the claims from `sources/*.toml`: one file for each source, one `[[claim]]` for each row.
 
-`deciding` and `informational` list measurements. An entry that names no workload or framework stands for
-one measurement in each of them in which its cases exist.
+`deciding` and `informational` list measurements. An entry that names no workload or framework
+stands for one measurement in each of them in which its cases exist.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from pydantic import BaseModel, ConfigDict
 
 from framebench.claims import samples
 from framebench.claims.claim import Advice, Claim, Measurement
-from framebench.claims.measures import Form, Measure, OfCases, OfProbe, Planned, PlannedReport, PlannedShare
+from framebench.claims.measures import (
+    Form,
+    Measure,
+    OfCases,
+    OfProbe,
+    Planned,
+    PlannedReport,
+    PlannedShare,
+)
 from framebench.claims.needs import Needs
 from framebench.claims.probed import Read, Reading
 from framebench.claims.refs import read_ref
@@ -44,7 +52,10 @@ EXPECTED = {
 
 
 class Row(BaseModel):
-    """One entry of `deciding` or `informational`. Cases are written as `refs.read_ref` reads them."""
+    """One entry of `deciding` or `informational`.
+
+    Cases are written as `refs.read_ref` reads them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -91,7 +102,10 @@ class Row(BaseModel):
 
 
 def read_claims() -> tuple[Claim, ...]:
-    """Return all claims, in the order of their sources. Raises ValueError for a row that is malformed."""
+    """Return all claims, in the order of their sources.
+
+    Raises ValueError for a row that is malformed.
+    """
     claims: list[Claim] = []
     for file in sorted(FOLDER.glob("*.toml")):
         claims += read_source(file, tomllib.loads(file.read_text())["claim"])
@@ -99,7 +113,10 @@ def read_claims() -> tuple[Claim, ...]:
 
 
 def read_source(file: Path, rows: list[dict[str, Any]]) -> Iterator[Claim]:
-    """Yield the claims of a file. Raises ValueError with the file and the claim that is malformed."""
+    """Yield the claims of a file.
+
+    Raises ValueError with the file and the claim that is malformed.
+    """
     for fields in rows:
         try:
             yield read_claim(fields)
@@ -202,7 +219,7 @@ def make_planned(row: Row, workload: str, framework: str) -> Iterator[Measure]:
 
 
 def read_probe(row: Row, read: Read) -> tuple[str, OfProbe]:
-    """Return the name and the measure of a number that a listing, a report's program or a probe finds."""
+    """Return the name and the measure of a number that a probe of any kind finds."""
     reading = Reading(read, row.of, row.exact, row.right, row.at_least, row.metric)
     if row.listing:
         probe, what = f"{SNIPPET}{row.listing}", f"{row.listing}.py"

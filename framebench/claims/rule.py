@@ -1,20 +1,25 @@
 """The one rule that turns measured effects into a verdict. docs/claims.md tells it in words.
 
-Every effect is a number with an interval. A claim says from which value ("no effect": 1 for a ratio, 0 for a difference)
-the number departs, in which direction, perhaps how far, and what the smallest departure is that matters. Along the claimed
-direction, the departure is the *gain*, and then, in this order:
+Every effect is a number with an interval. A claim says from which value ("no effect": 1 for a
+ratio, 0 for a difference) the number departs, in which direction, perhaps how far, and what the
+smallest departure is that matters. Along the claimed direction, the departure is the *gain*, and
+then, in this order:
 
-- **contradicted**: the whole interval of the gain lies below minus the smallest that matters: the opposite effect.
+- **contradicted**: the whole interval of the gain lies below minus the smallest that matters: the
+  opposite effect.
 - **no effect worth having**: it lies at or below the smallest that matters.
-- **weaker**: a size is stated; the interval lies above the smallest that matters, and wholly below that size less a fifth.
+- **weaker**: a size is stated; the interval lies above the smallest that matters, and wholly below
+  that size less a fifth.
 - **stronger**: it lies wholly above the stated size and a fifth, unless the claim says "or more".
-- **reproduced**: it lies wholly within a fifth of the stated size; or above the smallest that matters, where none is stated.
+- **reproduced**: it lies wholly within a fifth of the stated size; or above the smallest that
+  matters, where none is stated.
 - **undecided**: it lies across one of these limits. `list_open_verdicts` tells between which.
 
-A size of our own (`ours`) is shown and never judged by: only the direction is. An interval that contains "no effect"
-never reproduces anything, and a larger gain never gets a lesser verdict. A claim of equality ("the same loss") is one of an
-error below a limit: its "no effect" is the limit, its direction down. A claim that something happens at all ("> 0 nodes") has
-its "no effect" at one half, between none and one.
+A size of our own (`ours`) is shown and never judged by: only the direction is. An interval that
+contains "no effect" never reproduces anything, and a larger gain never gets a lesser verdict. A
+claim of equality ("the same loss") is one of an error below a limit: its "no effect" is the limit,
+its direction down. A claim that something happens at all ("> 0 nodes") has its "no effect" at one
+half, between none and one.
 """
 
 from __future__ import annotations
@@ -40,7 +45,13 @@ Verdict = Literal[
     "not measured",
 ]
 # those that a measurement decides, in the order of a growing gain
-DECIDED: tuple[Verdict, ...] = ("contradicted", "no effect worth having", "weaker", "reproduced", "stronger")
+DECIDED: tuple[Verdict, ...] = (
+    "contradicted",
+    "no effect worth having",
+    "weaker",
+    "reproduced",
+    "stronger",
+)
 FAILED = DECIDED[:3]  # what was measured and is less than claimed
 MEASURED: tuple[Verdict, ...] = (*DECIDED, "not supported", "mixed", "undecided")
 DISAGREE: tuple[Verdict, ...] = ("mixed", "not supported")
@@ -56,7 +67,10 @@ class NoNumber(Exception):
 
 
 class Effect(NamedTuple):
-    """A measured number and its interval, in the unit of its measure; without an interval `low` and `high` are infinite."""
+    """A measured number and its interval, in the unit of its measure.
+
+    Without an interval `low` and `high` are infinite.
+    """
 
     value: float
     low: float
@@ -113,7 +127,7 @@ def compare_with_size(low: float, high: float, claimed: float, or_more: bool) ->
 
 
 def list_open_verdicts(effect: Effect, target: Target) -> tuple[Verdict, ...]:
-    """Return the verdicts that the numbers of its interval would get, from the least gain to the largest.
+    """Return the verdicts that the numbers of an interval would get, in the order of the gain.
 
     Without an interval there are none.
     """
@@ -127,7 +141,7 @@ def list_open_verdicts(effect: Effect, target: Target) -> tuple[Verdict, ...]:
 
 
 def find_sign(effect: Effect, target: Target) -> Sign:
-    """Return on which side of "no effect" the number lies for certain, whatever was claimed: what advice may rest on."""
+    """Return on which side of "no effect" the number lies for certain, whatever was claimed."""
     least, most = target.null - target.minimum, target.null + target.minimum
     if effect.high < least:
         return "less"
@@ -141,9 +155,10 @@ def find_sign(effect: Effect, target: Target) -> Sign:
 def summarize(verdicts: Collection[Verdict]) -> Verdict:
     """Return the verdict on a claim from those on its deciding measurements.
 
-    Measurements whose precondition is not met do not count. What all decided ones say is said of the claim. Where two say
-    different things, it is not supported if some show no effect and the others the opposite, and otherwise mixed. Where as
-    many are undecided or missing as are decided, the claim is undecided, or not measured if nothing was.
+    Measurements whose precondition is not met do not count. What all decided ones say is said of
+    the claim. Where two say different things, it is not supported if some show no effect and the
+    others the opposite, and otherwise mixed. Where as many are undecided or missing as are decided,
+    the claim is undecided, or not measured if nothing was.
     """
     counted = [verdict for verdict in verdicts if verdict != UNMET]
     if verdicts and not counted:
@@ -162,7 +177,10 @@ def summarize(verdicts: Collection[Verdict]) -> Verdict:
 
 
 def describe_disagreement(named: Iterable[tuple[str, Verdict]]) -> str:
-    """Return who says what where measurements disagree: `reproduced: a, b; contradicted: c`. Empty where they do not."""
+    """Return who says what where measurements disagree: `reproduced: a, b; contradicted: c`.
+
+    Empty where they do not.
+    """
     names: dict[Verdict, list[str]] = {}
     for name, verdict in named:
         if verdict in DECIDED:

@@ -1,9 +1,10 @@
-"""What is taken from the records of one case: a number with its interval, from one process or several.
+"""What is taken from the records of one case: a number with its interval.
 
 - Times have no interval of their own, but ratios have: of processes that made their steps in turn
   (`framebench/analysis/statistics.py`).
-- Bytes: the largest over steps and processes, as everywhere in this suite. They hardly vary, so the interval is from the
-  smallest to the largest value, widened by what equal processes differ by under the instrument: nothing for counters and plans.
+- Bytes: the largest over steps and processes, as everywhere in this suite. They hardly vary, so the
+  interval is from the smallest to the largest value, widened by what equal processes differ by
+  under the instrument: nothing for counters and plans.
 - Shares of the step time: the mean over processes with its t interval; one process has none.
 - Counts from the evidence of an effect: exact, from the smallest to the largest.
 """
@@ -35,7 +36,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number of a case: how it is estimated from its records (all of one machine, version and protocol)."""
+    """A number of a case, and how it is estimated from its records.
+
+    The records are all of one machine, version and protocol.
+    """
 
     name: str
     estimate: Callable[[Sequence[Record]], Estimate | None]
@@ -59,7 +63,10 @@ def estimate_mean(values: Sequence[float]) -> Estimate:
 
 
 def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Quantity:
-    """Return the peak by an instrument, or by that of the newest record; perhaps without what is alive between two steps."""
+    """Return the peak by an instrument, or by that of the newest record.
+
+    What is alive between two steps may be subtracted.
+    """
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
         measured = [record for record in records if record.peak_samples]
@@ -100,7 +107,10 @@ def make_count(name: str, read: Callable[[Record], float | None]) -> Quantity:
 
 
 def read_evidence(record: Record, name: str) -> float | None:
-    """Return a number of the effect's evidence; what a file has in its place that is no number does not count."""
+    """Return a number of the effect's evidence.
+
+    What a file has in its place that is no number does not count.
+    """
     value = record.effect.evidence.get(name) if record.effect else None
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
@@ -116,7 +126,10 @@ def make_observed(name: str) -> Quantity:
 
 
 def make_held(name: str, part: str = "") -> Quantity:
-    """Return the bytes of a part, or of all, that the fullest of several ranks holds between two steps."""
+    """Return the bytes that the fullest of several ranks holds between two steps.
+
+    They are those of a part, or all.
+    """
 
     def read(record: Record) -> int | None:
         held = [rank.held.get(part, 0) if part else sum(rank.held.values()) for rank in record.ranks]
@@ -126,9 +139,10 @@ def make_held(name: str, part: str = "") -> Quantity:
 
 
 def estimate_fragmentation(records: Sequence[Record]) -> Estimate | None:
-    """Return the part of the pool, as the timed steps have left it, that the next step did not use at its peak.
+    """Return the part of the pool that a step did not use at its peak.
 
-    The pool grows by whole blocks, so a block more or less says nothing.
+    The pool is as the timed steps have left it. The pool grows by whole blocks, so a block more or
+    less says nothing.
     """
     values, lows, highs = [], [], []
     for record in records:
@@ -142,7 +156,8 @@ def estimate_fragmentation(records: Sequence[Record]) -> Estimate | None:
 
 def read_parameters(record: Record) -> float | None:
     """Return the parameters over those of the plain model."""
-    count, plain = read_evidence(record, "parameters"), read_evidence(record, "parameters_of_the_plain_model")
+    count = read_evidence(record, "parameters")
+    plain = read_evidence(record, "parameters_of_the_plain_model")
     return count / plain if count and plain else None
 
 
@@ -155,7 +170,10 @@ def read_half_precision(record: Record) -> int | None:
 
 
 def read_refused(record: Record) -> int | None:
-    """Return 1 if an allocation above the process's share of the GPU was refused, and was not without the cap."""
+    """Return 1 if an allocation above the process's share of the GPU was refused.
+
+    Without the cap it must have been granted.
+    """
     evidence = record.effect.evidence if record.effect else {}
     if "refused" not in evidence:
         return None
@@ -186,8 +204,9 @@ MADE = {"evidence": make_evidence, "share": make_share, "observed": make_observe
 
 
 def find_quantity(name: str) -> Quantity:
-    """Return a quantity of `QUANTITIES`, or such as `evidence: kernels`, `share: wait`, `observed: grad_norm`.
+    """Return a quantity by name.
 
+    It is one of `QUANTITIES`, or such as `evidence: kernels`, `share: wait`, `observed: grad_norm`.
     Raises KeyError.
     """
     kind, _, rest = name.partition(": ")

@@ -16,11 +16,19 @@ from framebench.claims.rule import DECIDED, MEASURED, NOT_MEASURED, UNMET
 from framebench.claims.store import device_of
 from framebench.suite.case import FULL_SIZE, Case
 
-MEASURED_COLUMN, VERDICT_COLUMN = Shown("measured", priority=ESSENTIAL), Shown("verdict", priority=ESSENTIAL)
+MEASURED_COLUMN = Shown("measured", priority=ESSENTIAL)
+VERDICT_COLUMN = Shown("verdict", priority=ESSENTIAL)
 HEAD = ("id", "claim", "claimed", MEASURED_COLUMN, VERDICT_COLUMN, "what to do")
 HEAD_OF_LIST = ("id", "claim", MEASURED_COLUMN, VERDICT_COLUMN)
-HEAD_OF_LINES = ("arm", "decides", MEASURED_COLUMN, VERDICT_COLUMN, Shown("records", priority=DETAIL))
-CLAIMS, REPORTS = "Claims", "What users report"  # the titles of the articles' table and the trackers'
+HEAD_OF_LINES = (
+    "arm",
+    "decides",
+    MEASURED_COLUMN,
+    VERDICT_COLUMN,
+    Shown("records", priority=DETAIL),
+)
+CLAIMS = "Claims"  # the title of the articles' table
+REPORTS = "What users report"  # and the trackers'
 SAYS = 72  # characters of a claim's sentence in a list: some three lines at 80 columns
 CAPTION = (
     "Measured is the median of the arms that decide; brackets hold the lowest and the highest end of their intervals. "
@@ -76,7 +84,14 @@ def make_row(entry: Entry) -> tuple[str, ...]:
         measured += f"; {place}"
     if entry.verdict == NOT_MEASURED and entry.command:
         verdict += f": {entry.command}"
-    return entry.name, entry.says, f"{entry.claimed} ({entry.metric})", measured, verdict, entry.recommendation
+    return (
+        entry.name,
+        entry.says,
+        f"{entry.claimed} ({entry.metric})",
+        measured,
+        verdict,
+        entry.recommendation,
+    )
 
 
 def make_list(entries: Sequence[Entry]) -> Comparison:
@@ -90,12 +105,17 @@ def make_list(entries: Sequence[Entry]) -> Comparison:
         f"One claim with its arms and what to do: framebench claims '{entries[0].name}'."
     )
     return Comparison.of_text(
-        title_of(entries), caption, HEAD_OF_LIST, rows, left=len(HEAD_OF_LIST), machine=entries[0].machine
+        title_of(entries),
+        caption,
+        HEAD_OF_LIST,
+        rows,
+        left=len(HEAD_OF_LIST),
+        machine=entries[0].machine,
     )
 
 
 def describe_times(entry: Entry) -> str:
-    """Return the lowest and the highest change of informational step times with an interval, on a CPU.
+    """Return the lowest and the highest change of informational step times on a CPU.
 
     What compares something else as well, such as a scan with an unrolled step, is left out.
     """
@@ -111,7 +131,7 @@ def describe_times(entry: Entry) -> str:
 
 
 def describe_cases(entry: Entry) -> str:
-    """Return what the measurements that decided ran: `resnet50 b8, b16/cpu, unet3d b4/full planned`."""
+    """Return which cases decided: `resnet50 b8, b16/cpu, unet3d b4/full planned`."""
     batches: dict[tuple[str, str, str], set[int]] = {}
     for line in with_numbers(entry.lines):
         place = ""
@@ -146,7 +166,8 @@ def make_detail(entry: Entry) -> Comparison:
 def make_line_row(line: Line) -> tuple[str, ...]:
     """Return the cells of a measurement.
 
-    An informational one is of another quantity, or another case, than the claim's: its number has no verdict on the claim.
+    An informational one is of another quantity, or another case, than the claim's: its number has
+    no verdict on the claim.
     """
     decides = "beside"
     if line.decides:
@@ -161,8 +182,8 @@ def make_line_row(line: Line) -> tuple[str, ...]:
 def make_tables(results: Results) -> list[Comparison]:
     """Return what documents may show.
 
-    The ledger of each machine that has records, the first one's with what GPUs have measured; of what that leaves open, what
-    another has measured itself; and the measurements on a GPU.
+    The ledger of each machine that has records, the first one's with what GPUs have measured; of
+    what that leaves open, what another has measured itself; and the measurements on a GPU.
     """
     ledgers = [(machine, ledger(results, machine)) for machine in results.machines] or [("", [])]
     tables = [make_table(part) for _, entries in ledgers for part in split_by_source(entries)]
@@ -180,7 +201,7 @@ def make_tables(results: Results) -> list[Comparison]:
 
 
 def adds_to(published: Entry, entry: Entry) -> bool:
-    """Return whether a machine has measured itself what decides, where the published row leaves it open."""
+    """Return whether a machine has measured what the published row leaves open."""
     if published.verdict not in (NOT_MEASURED, UNMET, "undecided"):
         return False
     decided = {line.id for line in with_numbers(published.lines) if line.verdict in DECIDED}

@@ -1,7 +1,8 @@
 """What was measured on one machine, by case and with the files' names.
 
-Of a framework one version counts: both sides of a ratio must be measured alike. Of a case all ok records count that are of its
-newest one's commit; times are compared in all blocks that two cases share, whenever they were.
+Of a framework one version counts: both sides of a ratio must be measured alike. Of a case all ok
+records count that are of its newest one's commit; times are compared in all blocks that two cases
+share, whenever they were.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class MachineResults:
     def read_probes(self) -> dict[str, tuple[Path, Probed]]:
         """Return the results of probes that count, by name, with their files.
 
-        A probe has both sides of its comparison in it: where this machine has none by today's program, the newest of any
-        machine counts. Older programs found other numbers.
+        A probe has both sides of its comparison in it: where this machine has none by today's
+        program, the newest of any machine counts. Older programs found other numbers.
         """
         folder = self.results.root / "claims"
         chosen = read_newest_probes(folder, self.protocol)
@@ -71,17 +72,23 @@ class MachineResults:
         return bool(cases) and all(case.id in self.ok_records for case in cases)
 
     def time_ratio(self, base: Case, candidate: Case) -> Ratio | None:
-        """Return the ratio of step times over the blocks that the two cases share; None if there is none."""
+        """Return the ratio of step times over the blocks that the two cases share.
+
+        None if there is none.
+        """
         base_records, records = self.ok_records.get(base.id), self.ok_records.get(candidate.id)
         return self.blocks.ratio(base_records, records) if base_records and records else None
 
     def failure(self, case: Case) -> str:
-        """Return status and reason of a case's newest record, if it failed; empty if it was not tried."""
+        """Return status and reason of a case's newest record, if it failed.
+
+        Empty if it was not tried.
+        """
         newest = self.newest.get(case.id)
         return f"{newest.status}: {newest.reason}" if newest and newest.status != "ok" else ""
 
     def is_proven(self, case: Case) -> bool:
-        """Return whether the strategy's effect is confirmed in every record, those of earlier blocks included."""
+        """Return whether the strategy's effect is confirmed in every record of any block."""
         records = self.ok_records.get(case.id, [])
         return all(record.effect is None or record.effect.proven for record in records)
 
@@ -109,7 +116,7 @@ class MachineResults:
         return not names or (result is not None and set(names) <= result.names.keys())
 
     def describe_options(self, cases: Sequence[Case]) -> str:
-        """Return the compiler's options that some cases of a comparison were compiled with, and others were not."""
+        """Return the compiler's options that some cases of a comparison had, and others had not."""
         options: list[set[str]] = []
         for case in cases:
             compiled: set[str] = set()
@@ -125,7 +132,10 @@ class MachineResults:
         return f"Compiled with {', '.join(sorted(apart))} on one side alone" if apart else ""
 
     def files(self, cases: Iterable[Case], probe: str = "", timed: bool = False) -> list[str]:
-        """Return the files behind cases and a probe, relative to the results folder; of times those of all blocks."""
+        """Return the files behind cases and a probe, relative to the results folder.
+
+        Of times those of all blocks.
+        """
         names = []
         for case in cases:
             records = self.ok_records.get(case.id, []) if timed else self.records(case)
@@ -152,7 +162,10 @@ def device_of(origin: Provenance) -> Device:
 
 
 def read_newest_probes(folder: Path, protocol: int) -> dict[str, tuple[Path, Probed]]:
-    """Return the newest result of each probe below the folder, of this protocol and of the pinned releases."""
+    """Return the newest result of each probe below a folder.
+
+    They are of this protocol and of the pinned releases.
+    """
     found = []
     for file in folder.rglob("*.json"):
         try:

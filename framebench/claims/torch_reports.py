@@ -1,7 +1,9 @@
-"""What users reported about PyTorch, small enough for a CPU: each function returns the numbers that decide.
+"""What users reported about PyTorch, small enough for a CPU.
 
-The programs are ours; the issues are https://github.com/pytorch/pytorch/issues/NUMBER, and what they report
-stands in `framebench/claims/sources/r.toml`.
+Each function of `REPORTS` returns the numbers that decide.
+
+The programs are ours; the issues are https://github.com/pytorch/pytorch/issues/NUMBER, and what
+they report stands in `framebench/claims/sources/r.toml`.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ Numbers = dict[str, float]
 
 
 def measure_peak(step: Callable[[], Any]) -> float:
-    """Return the bytes that the second of two steps has allocated at the most, without what was there before it.
+    """Return the bytes that the second of two steps has allocated at the most.
 
-    It is the running sum of the allocator's events, as the profiler records them.
+    What was there before it is not counted. It is the running sum of the allocator's events, as the
+    profiler records them.
     """
     step()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as step_profile:
@@ -78,7 +81,10 @@ def compile_checkpoint() -> Numbers:
 
 
 class Block(nn.Module):
-    """Attention over itself, over a context if there is one, and two matmuls with GELU between; each after a norm."""
+    """Attention over itself, over a context if there is one, and two matmuls with GELU between.
+
+    Each after a norm.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +102,10 @@ class Block(nn.Module):
 
 
 class Twice(nn.Module):
-    """The same blocks twice in a step, without and with a context, every block recomputed; perhaps in two graphs."""
+    """The same blocks twice in a step, without and with a context, every block recomputed.
+
+    Perhaps in two graphs.
+    """
 
     def __init__(self, two_graphs: bool) -> None:
         super().__init__()
@@ -159,7 +168,7 @@ def add_one(x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def call_often() -> Numbers:
-    """Return the bytes that Python holds for each call: in the first half and the second, compiled and not."""
+    """Return the bytes that Python holds for each call, in two halves, compiled and not."""
     x = torch.randn(9, 3840, dtype=torch.bfloat16)
     first, later = measure_calls(torch.compile(add_one), x)
     first_eager, later_eager = measure_calls(add_one, x)
@@ -232,7 +241,7 @@ def recompute_dropout() -> Numbers:
 
 
 def compare_with_slope(budget: float) -> float:
-    """Return the relative error of a compiled gradient's length against the slope of the loss along it.
+    """Return the relative error of a compiled gradient's length against the loss's slope.
 
     The slope is that of small steps forward and back, with the same seed.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from framebench.claims import probed_record
-from framebench.claims.listings import framework_of, list_listings, run_listing
+from framebench.claims.listings import FOLDER, framework_of, run_listing
 from framebench.claims.registry import REGISTRY
 from framebench.claims.store import SNIPPET
 from framebench.engine.environments import Environment
@@ -33,16 +33,19 @@ BY_KERNEL = {
 }
 
 
+LISTINGS = sorted(FOLDER.glob("*.py"))
+
+
 def test_every_listing_belongs_to_a_claim() -> None:
     probes = {one.measure.probe for claim in REGISTRY.claims for one in claim.measurements}
-    assert {probe for probe in probes if probe.startswith(SNIPPET)} == {f"{SNIPPET}{path.stem}" for path in list_listings()}
+    assert {probe for probe in probes if probe.startswith(SNIPPET)} == {f"{SNIPPET}{path.stem}" for path in LISTINGS}
 
 
 TRIED = [
     pytest.param(
         path, marks=[pytest.mark.slow, *([pytest.mark.all_cells] if framework_of(path) == "jittor" else [])], id=path.stem
     )
-    for path in list_listings()
+    for path in LISTINGS
 ]
 
 

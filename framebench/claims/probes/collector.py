@@ -1,7 +1,7 @@
 """What a loop grows to while Python's collector is on, off or called. Linux.
 
-`python -m framebench.claims.probes.collector CASE STEPS`. A memory worker collects before each step that it measures, so that
-its peaks cannot tell; here nobody collects but the case.
+`python -m framebench.claims.probes.collector CASE STEPS`. A memory worker collects before each step
+that it measures, so that its peaks cannot tell; here nobody collects but the case.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from framebench.worker.stepping import timed_step
 
 
 def measure_growth(case_id: str, steps: int) -> dict[str, float]:
-    """Return how much the process grew at the most over so many steps after the first, and how often the collector ran.
+    """Return how much the process grew over so many steps, and how often the collector ran.
 
     The growth is in bytes, without the framework's import.
     """
@@ -29,7 +29,10 @@ def measure_growth(case_id: str, steps: int) -> dict[str, float]:
     Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     for _ in range(steps):
         timed_step(adapter)
-    return {"bytes": status_bytes("VmHWM") - before, "collections": adapter.collections.total() - collected}
+    return {
+        "bytes": status_bytes("VmHWM") - before,
+        "collections": adapter.collections.total() - collected,
+    }
 
 
 if __name__ == "__main__":

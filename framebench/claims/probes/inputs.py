@@ -1,9 +1,12 @@
-"""By how much reading a data set grows a process: `python -m framebench.claims.probes.inputs`. Linux; NumPy alone.
+"""By how much reading a data set grows a process: `python -m framebench.claims.probes.inputs`.
 
-The same BYTES of images are read batch by batch, once from arrays in a list, once from a memory-mapped file. Resident memory
-(VmRSS) contains the pages of a file that were touched, which the kernel may take back; private memory (RssAnon) does not. So
-the kernel is asked to take back what it can of either (MADV_PAGEOUT), as it does where memory is short. Then the process may
-have half of the data's bytes for itself (RLIMIT_DATA): how many batches can be read either way?
+Linux; NumPy alone.
+
+The same BYTES of images are read batch by batch, once from arrays in a list, once from a
+memory-mapped file. Resident memory (VmRSS) contains the pages of a file that were touched, which
+the kernel may take back; private memory (RssAnon) does not. So the kernel is asked to take back
+what it can of either (MADV_PAGEOUT), as it does where memory is short. Then the process may have
+half of the data's bytes for itself (RLIMIT_DATA): how many batches can be read either way?
 """
 
 from __future__ import annotations
@@ -38,7 +41,10 @@ def read_memory() -> tuple[int, int]:
 
 
 def take_back(batches: Batches) -> None:
-    """Ask the kernel to write pages out and free them: it can if a file or swap has them. Raises OSError."""
+    """Ask the kernel to write pages out and free them: it can if a file or swap has them.
+
+    Raises OSError.
+    """
     libc, page = ctypes.CDLL(None, use_errno=True), resource.getpagesize()
     for batch in batches:
         start = -(-batch.ctypes.data // page) * page
@@ -62,7 +68,7 @@ def write_batches(rng: np.random.Generator, file: Path) -> np.memmap:
 
 
 def read_batches(name: str, batches: Batches, before: tuple[int, int]) -> dict[str, int]:
-    """Return what reading added, and what the kernel left of it when it was asked to take it back."""
+    """Return what reading added, and what the kernel left of it."""
     for i in range(BATCHES):
         touch(batches[i])
     resident, private = read_memory()
@@ -88,7 +94,7 @@ def count_batches(get_batch: Callable[[int], np.ndarray]) -> int:
 
 
 def measure(folder: Path) -> dict[str, int]:
-    """Return the numbers of a data set as a list of arrays and as a memory-mapped file in a folder."""
+    """Return the numbers of a data set as a list of arrays and as a memory-mapped file."""
     rng = np.random.default_rng(0)
     before = read_memory()
     listed = [make_batch(rng) for _ in range(BATCHES)]

@@ -1,8 +1,9 @@
 """What a monitoring thread costs, and how much of a peak it sees. Linux.
 
-`python -m framebench.claims.probes.monitor CASE STEPS SEED`. Steps with and without a thread that reads the process's resident
-memory every 10 ms are made in pairs, in random order: a machine that drifts changes both alike. The most that the thread saw is
-compared with the kernel's high-water mark of the same step. One process is one block: its claim takes several.
+`python -m framebench.claims.probes.monitor CASE STEPS SEED`. Steps with and without a thread that
+reads the process's resident memory every 10 ms are made in pairs, in random order: a machine that
+drifts changes both alike. The most that the thread saw is compared with the kernel's high-water
+mark of the same step. One process is one block: its claim takes several.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Monitor:
 
 
 def compare_steps(adapter: Adapter, steps: int, rng: random.Random) -> dict[str, float]:
-    """Return medians over pairs: the watched step's time over the other's, and what the thread saw of the peak."""
+    """Return medians over pairs: relative time, and what the thread saw of the peak."""
     times, shares = [], []
     for _ in range(steps):
         seconds: dict[bool, float] = {}
@@ -62,7 +63,10 @@ def compare_steps(adapter: Adapter, steps: int, rng: random.Random) -> dict[str,
                 seconds[is_watched] = timed_step(adapter)
             shares.append(monitor.highest / status_bytes("VmHWM"))
         times.append(seconds[True] / seconds[False])
-    return {"watched_over_alone": statistics.median(times), "seen_over_peak": statistics.median(shares)}
+    return {
+        "watched_over_alone": statistics.median(times),
+        "seen_over_peak": statistics.median(shares),
+    }
 
 
 def main() -> None:

@@ -1,8 +1,10 @@
-"""Whether attribute paths exist in a framework: `python -m framebench.claims.probes.names jittor jittor.nn.BatchNorm3d ...`.
+"""Whether attribute paths exist in a framework.
 
-A path whose parent does not exist does not exist either. Modules that were not imported yet count as existing.
-`jittor.**word**` asks for any public name that contains the word, in any module of the package that is imported; the names that
-are found are printed too.
+`python -m framebench.claims.probes.names jittor jittor.nn.BatchNorm3d ...`.
+
+A path whose parent does not exist does not exist either. Modules that were not imported yet count
+as existing. `jittor.**word**` asks for any public name that contains the word, in any module of the
+package that is imported; the names that are found are printed too.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def match_names(names: Iterable[str], word: str) -> list[str]:
 
 
 def search(pattern: str) -> list[str]:
-    """Return the names of modules and of their classes that contain the word of `package.**word**`."""
+    """Return the names in modules and classes that contain the word of `package.**word**`."""
     package, _, word = pattern.rstrip("*").partition(".**")
     found: set[str] = set()
     for module_name, module in list(sys.modules.items()):

@@ -1,4 +1,4 @@
-"""Try a user's report: `python -m framebench.claims.probes.report FRAMEWORK NUMBER`, in the framework's environment."""
+"""Try a user's report: `python -m framebench.claims.probes.report FRAMEWORK NUMBER`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 def main() -> None:
-    """Print the numbers that decide, by name: bytes, counts or values, as the report's function says."""
+    """Print the numbers that decide, by name."""
     framework, number = sys.argv[1:]
     module = importlib.import_module(f"framebench.claims.{framework}_reports")
     print(json.dumps(module.REPORTS[number]()))
