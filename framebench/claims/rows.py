@@ -131,9 +131,10 @@ def read_claim(fields: dict[str, Any]) -> Claim:
     made["needs"] = Needs(**fields.get("needs", {}))
     made["absent"] = tuple(fields.get("absent", ()))
     made["reaches"] = samples.find_quantity(fields["reaches"]) if "reaches" in fields else None
+    expect = made.pop("expect", None)  # of all rows that do not say otherwise
     for kind in ("deciding", "informational"):
         rows = fields.get(kind, ())
-        made[kind] = tuple(measurement for row in rows for measurement in make_measurements(**row))
+        made[kind] = tuple(one for row in rows for one in make_measurements(**{"expect": expect, **row}))
     return Claim(**made)
 
 

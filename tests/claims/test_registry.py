@@ -26,7 +26,7 @@ def test_a_claim_cannot_be_there_twice() -> None:
 def test_every_row_stands_for_a_case_that_exists(file: Path) -> None:
     for claim in tomllib.loads(file.read_text())["claim"]:
         for row in (*claim.get("deciding", ()), *claim.get("informational", ())):
-            assert make_measurements(**row), (claim["id"], row)
+            assert make_measurements(**{"expect": claim.get("expect"), **row}), (claim["id"], row)
 
 
 @pytest.mark.parametrize(
