@@ -11,6 +11,7 @@ import pytest
 from framebench.claims.claim import Claim
 from framebench.claims.measures import OfCases, OfProbe, Planned, is_ratio
 from framebench.claims.needs import Conditions
+from framebench.claims.refs import Ref, read_ref
 from framebench.claims.registry import REGISTRY, Registry, UnknownClaim
 from framebench.claims.rows import FOLDER, make_measurements, read_source
 from framebench.strategies.strategy import AlwaysOn
@@ -27,6 +28,20 @@ def test_every_row_stands_for_a_case_that_exists(file: Path) -> None:
     for claim in tomllib.loads(file.read_text())["claim"]:
         for row in (*claim.get("deciding", ()), *claim.get("informational", ())):
             assert make_measurements(**{"expect": claim.get("expect"), **row}), (claim["id"], row)
+
+
+@pytest.mark.parametrize(
+    ("text", "ref"),
+    [
+        ("train/fp32", Ref("resnet50", "jax", "train", "fp32")),
+        ("train/amp_bf16+checkpoint@-2", Ref("resnet50", "jax", "train", "amp_bf16+checkpoint", shift=-2)),
+        ("train/ddp@x2", Ref("resnet50", "jax", "train", "ddp", ranks=2)),
+        ("train/fp32@b1:full-1b", Ref("resnet50", "jax", "train", "fp32", batch=1, own_size="full-1b")),
+        ("unet3d/torch/eval/no_grad", Ref("unet3d", "torch", "eval", "no_grad")),
+    ],
+)
+def test_a_row_names_cases_in_any_size(text: str, ref: Ref) -> None:
+    assert read_ref(text, "resnet50", "jax") == ref
 
 
 @pytest.mark.parametrize(
