@@ -130,7 +130,11 @@ def traverse_twice() -> Numbers:
     x = torch.randn(8, 128, WIDTH)
     together, apart = Twice(two_graphs=False), Twice(two_graphs=True)
     apart.load_state_dict(together.state_dict())
-    models = {"eager": together, "compiled": torch.compile(together), "apart": torch.compile(apart)}
+    models: dict[str, Callable[[Tensor], Tensor]] = {
+        "eager": together,
+        "compiled": torch.compile(together),
+        "apart": torch.compile(apart),
+    }
     return {name: measure_peak(lambda: model(x).backward()) for name, model in models.items()}  # noqa: B023
 
 
