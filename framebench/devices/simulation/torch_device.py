@@ -51,7 +51,7 @@ class Event:
         return 0.0
 
 
-class Stream:
+class OneStream:
     """A stream. Everything runs in order on one stream, whatever a program asks for."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
@@ -72,7 +72,7 @@ class Backend:
     States of generators are host memory and have no numbers.
     """
 
-    Stream, Event = Stream, Event
+    Stream, Event = OneStream, Event
     _initialized = True
     on_empty_cache: Callable[[], None] = staticmethod(lambda: None)
 
@@ -106,8 +106,8 @@ class Backend:
 
     stream = device
 
-    def current_stream(self, *_: Any) -> Stream:
-        return Stream()
+    def current_stream(self, *_: Any) -> OneStream:
+        return OneStream()
 
     def synchronize(self, *_: Any) -> None: ...
 

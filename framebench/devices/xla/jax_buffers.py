@@ -22,7 +22,7 @@ class Placed(NamedTuple):
     """A buffer, and which part of which instruction's result it holds."""
 
     instruction: str
-    index: str
+    part: str
     buffer: Buffer
 
 
@@ -53,7 +53,7 @@ def largest(folder: Path) -> list[Holder]:
         instruction = by_name.get(placed.instruction)
         if instruction:
             line = find_source(instruction, sources)
-            groups[line, find_shape(instruction, placed.index)].append(placed.buffer.size)
+            groups[line, find_shape(instruction, placed.part)].append(placed.buffer.size)
     holders = [Holder(sum(sizes), line, shape, len(sizes)) for (line, shape), sizes in groups.items()]
     holders.sort(key=lambda holder: -holder.bytes)
     return holders[:MOST_HOLDERS]

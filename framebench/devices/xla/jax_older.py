@@ -42,5 +42,5 @@ def help_jax() -> dict[str, str]:
     def get_shardings_without_kinds(executable: Any, *others: Any) -> Any:
         return get_shardings(WithoutKinds(executable), *others)
 
-    pxla.get_out_shardings_from_executable = get_shardings_without_kinds
+    pxla.get_out_shardings_from_executable = get_shardings_without_kinds  # type: ignore[assignment]
     return FLAGS
