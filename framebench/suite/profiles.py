@@ -77,7 +77,8 @@ MATRIX = (
 @dataclass(frozen=True)
 class Profile:
     """Of one size all strategies, the baselines at every batch and the others at one; or if `quick`, those that the catalog
-    marks so, at the base batch; or with `batches`, those of `only` at so many batches from the base one on."""
+    marks so, at the base batch; or with `batches`, those of `only` at so many batches, from the base one on where there are as
+    many."""
 
     summary: str
     size: str
@@ -135,7 +136,7 @@ def batches(case: Case, chosen: Profile) -> tuple[int, ...]:
     preset = case.spec.preset(case.size)
     larger = tuple(b for b in preset.batches if b >= preset.base)
     if chosen.batches:
-        return larger[: chosen.batches]
+        return larger[: chosen.batches] if len(larger) >= chosen.batches else preset.batches[-chosen.batches :]
     if chosen.quick:
         twice = f"{case.workload}/{case.scenario}/{case.strategy}" == chosen.also_at_the_next_batch
         return larger[: 1 + twice] if case.plan.quick and case.scenario in ("train", "eval") else ()

@@ -33,11 +33,11 @@ class Told:
             options=Options(), without_times=False, write=lambda record, arm: self.written.append(record)
         )
         self.look = FirstLook(run, 0.0, 2**20, self.table)
-        monkeypatch.setattr(looks, "looked_at", self.looked_at)
+        monkeypatch.setattr(looks, "run_side_by_side", self.run_side_by_side)
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         monkeypatch.setattr(Options, "cores", lambda options: (1, 0))
 
-    def looked_at(self, arms: list[Arm], run: Any) -> list[Any]:
+    def run_side_by_side(self, arms: list[Arm], run: Any) -> list[Any]:
         self.now += self.seconds
         self.asked += [arm.case.strategy for arm in arms]
         return [SimpleNamespace(case=arm.case.strategy, status="ok") for arm in arms]
@@ -46,7 +46,7 @@ class Told:
         self.shown.append([record.case for record in records])
 
     def take(self) -> list[tuple[str, str]]:
-        self.look.take([Arm(Case("transformer", "torch", "train", name, 4), CONTROL) for name in NAMES])
+        self.look.look_at([Arm(Case("transformer", "torch", "train", name, 4), CONTROL) for name in NAMES])
         return [(record.case, record.status) for record in self.written]
 
 
@@ -98,7 +98,7 @@ def test_an_interrupted_first_look_is_shown(monkeypatch: pytest.MonkeyPatch, tmp
             look.run.write(record(arm.case, provenance=provenance(machine=machine_name(), session=look.run.id)), arm)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(FirstLook, "take", interrupted)
+    monkeypatch.setattr(FirstLook, "look_at", interrupted)
     monkeypatch.setattr(command.trial, "environment", lambda *_: CONTROL)
     monkeypatch.setattr(command.trial, "cases", lambda *_: (cases, {"compile": "why"}))
     monkeypatch.setattr(command.trial, "in_short", lambda *_: "")
