@@ -19,7 +19,7 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import LOSS_STEPS, Reference
 from framebench.suite.result import Again, TensorComparison, Verification
 from framebench.suite.tensors import Summaries, Summary, errors, max_error
-from framebench.worker.laziness_check import describe_ignored_inputs, describe_late_loss, describe_other_losses
+from framebench.worker.laziness_check import describe_ignored_inputs, describe_late_result, describe_other_losses
 from framebench.worker.observe import Observed, begin_again, first_steps, output
 from framebench.worker.stepping import timed_step
 from framebench.worker.tolerances import (
@@ -305,7 +305,7 @@ def verify_again(adapter: Adapter, losses: list[float], tolerances: Tolerances, 
     reason = describe_missing_outputs(adapter)
     if not reason and unmoved:
         reason = f"{unmoved} of {len(losses)} steps left the loss as it was"
-    reason = reason or describe_late_loss(adapter)
+    reason = reason or describe_late_result(adapter)
     if case.stage.trains:
         begin_again(adapter)
         observed = first_steps(adapter)[1]

@@ -15,7 +15,7 @@ from framebench.worker.laziness_check import (
     SHORTEST_S,
     TRIES,
     describe_ignored_inputs,
-    describe_late_loss,
+    describe_late_result,
     describe_other_losses,
     give_other_inputs,
 )
@@ -27,28 +27,37 @@ def standing(**more: Any) -> Any:
     return SimpleNamespace(synchronize=lambda: None, **about | more)
 
 
+TRAIN, EVAL = parse("transformer/torch/train/fp32/b4/tiny"), parse("transformer/torch/eval/no_grad/b4/tiny")
+
+
 def stepping(step_s: float, read_s: list[float]) -> Any:
     """An adapter whose step and whose loss take so long."""
     reads = iter(read_s)
-    return standing(step=lambda: time.sleep(step_s), loss=lambda: time.sleep(next(reads)))
+    return standing(case=TRAIN, step=lambda: time.sleep(step_s), loss=lambda: time.sleep(next(reads)))
 
 
 def test_a_loss_that_takes_longer_than_the_step_is_late() -> None:
     late = 4 * SHORTEST_S
-    assert "after the clock of a step of" in describe_late_loss(stepping(0, [late, 0] * TRIES))
-    assert describe_late_loss(stepping(2 * late, [late, 0])) == ""
+    assert "after the clock of a step of" in describe_late_result(stepping(0, [late] * TRIES))
+    assert describe_late_result(stepping(2 * late, [late])) == ""
 
 
-def test_a_loss_that_is_computed_when_it_is_read_is_not_late() -> None:
-    """In evaluation a user's loss of all pairs may take longer than the forward pass: at every reading."""
+def test_in_evaluation_the_logits_must_be_there_and_not_their_loss() -> None:
+    """A user's loss of all pairs may take longer than the forward pass."""
     slow = 4 * SHORTEST_S
-    assert describe_late_loss(stepping(0, [slow, slow])) == ""
+
+    def evaluating(logits_s: float, loss_s: float) -> Any:
+        reads = {"logits": lambda: time.sleep(logits_s), "loss": lambda: time.sleep(loss_s)}
+        return standing(case=EVAL, step=lambda: None, **reads)
+
+    assert describe_late_result(evaluating(0, slow)) == ""
+    assert "after the clock of a step of" in describe_late_result(evaluating(slow, 0))
 
 
 def test_one_late_loss_is_chance_and_a_short_one_says_nothing() -> None:
     late = 4 * SHORTEST_S
-    assert describe_late_loss(stepping(0, [late, 0] * (TRIES - 1) + [0, 0])) == ""
-    assert describe_late_loss(stepping(0, [SHORTEST_S / 10, 0])) == ""
+    assert describe_late_result(stepping(0, [late] * (TRIES - 1) + [0])) == ""
+    assert describe_late_result(stepping(0, [SHORTEST_S / 10])) == ""
 
 
 def test_steps_are_the_same_a_second_time_or_it_is_said() -> None:

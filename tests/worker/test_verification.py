@@ -131,7 +131,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         run.loss = lambda: next(later)
         run.restore = lambda: setattr(run, "restored", True)
         monkeypatch.setattr("framebench.worker.verification.first_steps", lambda adapter: ([0.1, 0.1], observed))
-        monkeypatch.setattr("framebench.worker.verification.describe_late_loss", lambda adapter: "")
+        monkeypatch.setattr("framebench.worker.verification.describe_late_result", lambda adapter: "")
         for module in ("verification", "laziness_check"):
             monkeypatch.setattr(f"framebench.worker.{module}.timed_step", lambda adapter: 0.1)
         return run
