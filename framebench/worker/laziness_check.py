@@ -10,6 +10,7 @@ import time
 import numpy as np
 
 from framebench.adapters.base import Adapter, Batch, lengths_of
+from framebench.models.spec import OWN
 from framebench.suite.trees import mapped
 from framebench.worker.stepping import timed_step
 
@@ -21,9 +22,11 @@ SHORTEST_S = 5e-3  # to read a result from a device takes less
 def describe_late_result(adapter: Adapter) -> str:
     """Say why a step is not done when its clock stops: reading its result takes longer than the step. Empty if it is done.
 
-    In evaluation the result is the logits. Their loss is computed only when somebody asks, and may take long.
+    In evaluation of a user's model the result is the logits: the user's loss is computed only when somebody asks for
+    it, and may take longer than the step.
     """
-    read = adapter.logits if adapter.case.stage.observes == "logits" else adapter.loss
+    of_logits = adapter.case.workload == OWN and adapter.case.stage.observes == "logits"
+    read = adapter.logits if of_logits else adapter.loss
     for _ in range(TRIES):
         step_s = timed_step(adapter)
         start = time.perf_counter()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from framebench.models.spec import OWN
 from framebench.suite.selectors import parse
 from framebench.worker.laziness_check import (
     SHORTEST_S,
@@ -42,13 +44,13 @@ def test_a_loss_that_takes_longer_than_the_step_is_late() -> None:
     assert describe_late_result(stepping(2 * late, [late])) == ""
 
 
-def test_in_evaluation_the_logits_must_be_there_and_not_their_loss() -> None:
-    """A user's loss of all pairs may take longer than the forward pass."""
+def test_of_a_users_model_the_logits_must_be_there_and_not_their_loss() -> None:
+    """A loss of all pairs may take longer than the forward pass."""
     slow = 4 * SHORTEST_S
 
     def evaluating(logits_s: float, loss_s: float) -> Any:
         reads = {"logits": lambda: time.sleep(logits_s), "loss": lambda: time.sleep(loss_s)}
-        return standing(case=EVAL, step=lambda: None, **reads)
+        return standing(case=replace(EVAL, workload=OWN), step=lambda: None, **reads)
 
     assert describe_late_result(evaluating(0, slow)) == ""
     assert "after the clock of a step of" in describe_late_result(evaluating(slow, 0))
