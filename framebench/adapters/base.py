@@ -73,7 +73,7 @@ class Adapter(ABC):
     """
 
     float64 = False  # set before build() to compute reference values
-    unfreezes = True  # what a case before this one has frozen, for Python's collector
+    unfreezes = True  # whether a new adapter takes back the `gc.freeze` of a case before it
     biased_variance = False  # of batch norm's running statistics
     draws_anew = False  # whether a step from the same seed may draw other numbers under another strategy
     budget_s = math.inf  # seconds that all steps of the case may take

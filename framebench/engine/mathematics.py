@@ -107,7 +107,10 @@ def source_digest() -> str:
 
 
 def read_lines(file: Path) -> dict[str, Mathematics]:
-    """Return the outcomes in a file by case. A line that was cut off is left out, and so is one that was written after it."""
+    """Return the outcomes in a file by case.
+
+    A line that was cut off is left out, with what another process wrote behind it.
+    """
     outcomes: dict[str, Mathematics] = {}
     if file.exists():
         for line in file.read_text().splitlines():

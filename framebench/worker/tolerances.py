@@ -239,15 +239,17 @@ def tolerances_from(
     for kind in observed.tensors:
         largest = largest_responses(observed.tensors, [each.tensors for each in responses], kind, left_out, shared)
         median = statistics.median_low(largest.values()) if largest else 0.0
-
-        def tolerance_of(response: float, median: float = median) -> float:
-            tolerance = max(least, least_of_tensors, FACTOR * max(response, median))
-            return max(tolerance, SIZE_ALONE) if tolerance > DIGITS_LOST else tolerance
-
-        tensors[kind] = {group: tolerance_of(response) for group, response in largest.items()}
-        usual[kind] = tolerance_of(median)
+        floor = max(least, least_of_tensors, FACTOR * median)
+        tensors[kind] = {group: tensor_tolerance(response, floor) for group, response in largest.items()}
+        usual[kind] = tensor_tolerance(median, floor)
     values = value_tolerances(observed, responses, least, least_of_tensors)
     return Tolerances(values, tensors, update, usual, shared)
+
+
+def tensor_tolerance(response: float, floor: float) -> float:
+    """Return the tolerance of a tensor with this response. Where its digits are lost, its size alone must hold."""
+    tolerance = max(floor, FACTOR * response)
+    return max(tolerance, SIZE_ALONE) if tolerance > DIGITS_LOST else tolerance
 
 
 def negligible(tensors: Summaries) -> set[str]:
