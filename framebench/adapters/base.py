@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from framebench.adapters.holders import array_storage, globals_of, held
+from framebench.adapters.holders import find_array_storage, find_holders, iterate_globals
 from framebench.adapters.loading import Loader
 from framebench.adapters.parts import Hooks, Ledger
 from framebench.adapters.proof import Evidence, Proof, judge_parts
@@ -43,7 +43,7 @@ class Switches(dict[str, Switch]):
         return function
 
 
-class Events(Protocol):
+class Stopwatch(Protocol):
     """A stopwatch on the device."""
 
     def start(self) -> None:
@@ -75,9 +75,11 @@ class Adapter(ABC):
     float64 = False  # set before build() to compute reference values
     unfreezes = True  # whether a new adapter takes back the `gc.freeze` of a case before it
     biased_variance = False  # of batch norm's running statistics
-    draws_anew = False  # whether a step from the same seed may draw other numbers under another strategy
+    may_draw_other_numbers = False  # whether a step from the same seed may draw other numbers under another strategy
     budget_s = math.inf  # seconds that all steps of the case may take
-    blocks_before: int | None = None  # of malloc, before the user's file was imported; where tensors are all that takes such
+    malloc_bytes_before: int | None = (
+        None  # of malloc, before the user's file was imported; where tensors are all that takes such
+    )
     unseen_before_steps = 0  # bytes of `UNSEEN` when the first step begins
     teacher: Any = None  # the configuration of a second model that is not trained
 
@@ -88,16 +90,16 @@ class Adapter(ABC):
         self.workload = case.spec
         self.config = case.config
         self.model_module = case.spec.model(case.framework)
-        self.micro = case.plan.micro_batches
-        self.still = case.still
+        self.micro_batches = case.plan.micro_batches
+        self.deterministic = case.still
         self.ledger = Ledger()
         self.after_step: list[Callable[[], None]] = []  # what a strategy does between two steps
         self.before_first_step: Hooks[[]] = Hooks(self.ledger)  # what it does once everything is built
         self.loader: Loader | None = None
         self.steps = 0
         self.restored_at = 0  # steps until the weights were last put back
-        self.answers: Counter[int] = Counter()  # timed steps by how often each set its output
-        self.spent: dict[str, float] = defaultdict(float)  # seconds of the steps: waiting for data, Python's collector
+        self.outputs_per_step: Counter[int] = Counter()  # timed steps by how often each set its output
+        self.seconds_spent: dict[str, float] = defaultdict(float)  # seconds of the steps: waiting for data, Python's collector
         self.collections: Counter[str] = Counter()  # of Python's collector, by generation
         gc.enable()
         if self.unfreezes:
@@ -114,15 +116,15 @@ class Adapter(ABC):
         self.switch_on()
         self.make()
         self.before_first_step()
-        if self.counts_blocks():
-            unseen = self.unseen_bytes(self.named_elsewhere()) - self.library_bytes_told()
+        if self.can_read_malloc():
+            unseen = self.unseen_bytes(self.named_untracked_bytes()) - self.reported_library_bytes()
             self.unseen_before_steps = max(0, unseen)
 
     def switch_on(self) -> None:
         """Turn every part of the strategy on, and keep what proves it. Raises IncompatibleStrategies."""
         self.proofs: dict[str, Proof] = {}
         for part in self.case.parts:
-            with self.ledger.by(part.name):
+            with self.ledger.acting_as(part.name):
                 self.proofs[part.name] = self.switch(part.how)(self, **part.options)
         self.ledger.finish()
 
@@ -144,14 +146,14 @@ class Adapter(ABC):
     def seed(self) -> None:
         """Set the generators that a user's step draws from, to the same state before the same step since the first weights."""
 
-    def stilled(self) -> AbstractContextManager[Any]:
+    def disable_randomness(self) -> AbstractContextManager[Any]:
         """Return the context in which steps are verified.
 
         In it those of a strategy that draws random numbers in another order than the baseline draw none.
         """
         return nullcontext()
 
-    def draws(self) -> bool:
+    def draws_random_numbers(self) -> bool:
         """Say whether a step draws random numbers, seen in one more."""
         return False
 
@@ -165,7 +167,7 @@ class Adapter(ABC):
             return self.inputs
         start = time.perf_counter()
         batch = self.loader.next()
-        self.spent["wait"] += time.perf_counter() - start
+        self.seconds_spent["wait"] += time.perf_counter() - start
         return batch
 
     def on_collection(self, phase: str, info: dict[str, int]) -> None:
@@ -173,10 +175,10 @@ class Adapter(ABC):
         if phase == "start":
             self.collection_started = time.perf_counter()
         else:
-            self.spent["collector"] += time.perf_counter() - self.collection_started
+            self.seconds_spent["collector"] += time.perf_counter() - self.collection_started
             self.collections[f"generation {info['generation']}"] += 1
 
-    def effect(self) -> StrategyEffect:
+    def judge_effect(self) -> StrategyEffect:
         """Observe one more step, and ask every part of the strategy for its proof."""
         return judge_parts(self.proofs, self.observe())
 
@@ -255,7 +257,7 @@ class Adapter(ABC):
     def parameter_count(self) -> int:
         """Return how many trainable numbers the model has as it was built."""
 
-    def batched_products(self) -> int:
+    def count_batched_matmuls(self) -> int:
         """Return how many batched matmuls, as attention's are, a step has; 0 where no strategy asks."""
         return 0
 
@@ -269,14 +271,14 @@ class Adapter(ABC):
         These are weights, gradients, optimizer states, inputs and last outputs.
         """
 
-    def elsewhere(self) -> dict[str, int]:
+    def untracked_bytes(self) -> dict[str, int]:
         """Return bytes by holder that lie in host memory between two steps and are none of `live_bytes`.
 
         A user's program holds them in globals, closures and attributes, or had allocated them before the first step in a way
         that no object of Python shows (`UNSEEN`). What libraries take in steps is not the program's: `library_bytes`. The
         suite's own cases hold nothing.
         """
-        holders, _ = self.holders_and_libraries()
+        holders, _ = self.measure_untracked()
         return holders
 
     def library_bytes(self) -> int:
@@ -285,81 +287,81 @@ class Adapter(ABC):
         Libraries of kernels keep them for their next calls: MKL packs matrices into them, oneDNN holds generated code and
         reordered weights. How many there are depends on the processor, so they are in no peak of a steady step.
         """
-        _, libraries = self.holders_and_libraries()
+        _, libraries = self.measure_untracked()
         return libraries
 
-    def holders_and_libraries(self) -> tuple[dict[str, int], int]:
+    def measure_untracked(self) -> tuple[dict[str, int], int]:
         """Return what `elsewhere` and `library_bytes` are, of one moment."""
         if self.case.workload != OWN:
             return {}, 0
-        holders = self.named_elsewhere()
+        holders = self.named_untracked_bytes()
         all_unseen = self.unseen_bytes(holders)
         unseen = max(0, min(self.unseen_before_steps, all_unseen))
         if unseen:
             holders[UNSEEN] = unseen
         return holders, max(0, all_unseen - unseen)
 
-    def counts_blocks(self) -> bool:
+    def can_read_malloc(self) -> bool:
         """Return whether malloc tells what a user's program takes: on a CPU, where tensors are all that takes large blocks."""
-        return self.case.workload == OWN and self.blocks_before is not None and self.device() == "cpu"
+        return self.case.workload == OWN and self.malloc_bytes_before is not None and self.device() == "cpu"
 
     def unseen_bytes(self, named: Mapping[str, int]) -> int:
         """Return the bytes in large blocks that came since the user's file was imported, and that nothing explains.
 
         It may be less than 0: a tensor of `live_bytes` that lies in a hole between small blocks is in no block of its own.
         """
-        if not self.counts_blocks():
+        if not self.can_read_malloc():
             return 0
         taken = host.large_blocks()
         assert taken is not None
-        assert self.blocks_before is not None
+        assert self.malloc_bytes_before is not None
         explained = self.live_bytes() + sum(named.values()) + self.harness_bytes()
-        return taken - self.blocks_before - explained
+        return taken - self.malloc_bytes_before - explained
 
     def harness_bytes(self) -> int:
         """Return the bytes that the adapter keeps for itself, which are neither the model's nor the user's."""
         return 0
 
-    def library_bytes_told(self) -> int:
+    def reported_library_bytes(self) -> int:
         """Return the bytes that libraries themselves say they have taken since the user's file was imported."""
         return 0
 
-    def named_elsewhere(self) -> dict[str, int]:
+    def named_untracked_bytes(self) -> dict[str, int]:
         """Return the bytes of `elsewhere` that Python's objects show, by holder."""
-        return held(globals_of(self.case.user_file), array_storage, ())
+        return find_holders(iterate_globals(self.case.user_file), find_array_storage, ())
 
     def resting_bytes(self) -> int:
         """Return all that a step finds in memory when it begins."""
-        holders, libraries = self.holders_and_libraries()
+        holders, libraries = self.measure_untracked()
         return self.live_bytes() + sum(holders.values()) + libraries
 
     def reset_peak(self) -> None:
-        """Begin the region whose peak `own_peaks` reports."""
+        """Begin the region whose peak `read_peaks` reports."""
 
-    def own_peaks(self) -> dict[str, int]:
+    def read_peaks(self) -> dict[str, int]:
         """Return the peak in bytes since `reset_peak`, by those of the framework's own counters that exist here."""
         return {}
 
-    def counters(self) -> dict[str, int]:
+    def read_counters(self) -> dict[str, int]:
         """Return what else a GPU's allocator counts, such as fragmentation, retries and failures."""
         return {}
 
-    def known_fault(self) -> str | None:
+    def find_known_fault(self) -> str | None:
         """Say why the case cannot come out right here, where the framework itself is known to err."""
         return None
 
-    def cause(self, names: list[str]) -> str | None:
+    def explain_wrong_tensors(self, names: list[str]) -> str | None:
         """Say what the framework is known to compute wrong by itself, where that explains these wrong tensors."""
         return None
 
-    def events(self) -> Events | None:
+    def make_stopwatch(self) -> Stopwatch | None:
         """Return a stopwatch on the device, where there is a device next to the host and the framework shows its events."""
         return None
 
     def compile(self) -> None:
         """Compile for the shape of the present `inputs`, before a memory limit is enforced. Nothing in eager mode."""
 
-    def cap(self, budget: int | None) -> bool:
+    def limit_memory(self, budget: int | None) -> bool:
         """Let tensors and workspaces take `budget` bytes from now on (None: all there is).
 
         Return whether anything enforces that; where nothing does, the measured peak decides alone.
@@ -388,6 +390,6 @@ class Adapter(ABC):
         """Return `cpu`, or the accelerator's name."""
 
 
-def lengths_of(case: Case) -> str:
+def find_length_strategy(case: Case) -> str:
     """Return how a case of `varlen` treats lengths: padded, bucketed or raw."""
     return next(part.name for part in case.parts if part.axis == "lengths")

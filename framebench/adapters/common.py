@@ -6,7 +6,7 @@ import gc
 import math
 from collections import Counter
 
-from framebench.adapters.base import Adapter, Switches, lengths_of
+from framebench.adapters.base import Adapter, Switches, find_length_strategy
 from framebench.adapters.loading import Loader, expect_loader
 from framebench.adapters.proof import Evidence, Proof, above, at_most, below, expect, other_than
 from framebench.models.spec import STREAM
@@ -91,7 +91,7 @@ def loading(adapter: Adapter, mode: str) -> Proof:
             adapter.step()
         adapter.synchronize()
         prepared = {"batches_prepared_by_3_steps": adapter.loader.made - before}
-        return adapter.loader.counted() | prepared
+        return adapter.loader.count() | prepared
 
     in_3_steps = {"whole": 0, "whole_every_step": 3 * STREAM}.get(mode, (above(0), below(STREAM)))
     proof = expect_loader(mode) & expect(batches_prepared_by_3_steps=in_3_steps)
@@ -115,7 +115,7 @@ def stream(adapter: Adapter) -> Proof:
             "padding_share": 1 - adapter.case.work / tokens,
         }
 
-    expected = {"padded": 1, "bucketed": at_most(4)}.get(lengths_of(adapter.case), above(1))
+    expected = {"padded": 1, "bucketed": at_most(4)}.get(find_length_strategy(adapter.case), above(1))
     return expect(distinct_shapes=expected).counting(count_shapes)
 
 

@@ -24,7 +24,7 @@ ATOMS = (bool, int, float, complex, str, bytes, type(None))
 MOST = 200_000  # objects that are looked at below one name
 
 
-def held(roots: Iterable[Root], storages: Storages, known: Iterable[int], others: Iterable[Any] = ()) -> dict[str, int]:
+def find_holders(roots: Iterable[Root], storages: Storages, known: Iterable[int], others: Iterable[Any] = ()) -> dict[str, int]:
     """Bytes by holder, of storages at no known address. `others`: arrays that exist, whether a name leads to them or not."""
     seen, bytes_by_holder = set(known), dict[str, int]()
 
@@ -74,14 +74,14 @@ def own_modules(file: str) -> list[ModuleType]:
     return loaded
 
 
-def globals_of(file: str) -> Iterator[Root]:
+def iterate_globals(file: str) -> Iterator[Root]:
     for module in own_modules(file):
         for name, value in [*vars(module).items()]:
             if not name.startswith("__") and open_(value):
                 yield f"the global `{name}` of {Path(str(module.__file__)).name}", value
 
 
-def array_storage(array: Any) -> Bytes:
+def find_array_storage(array: Any) -> Bytes:
     """Of an array of NumPy's that owns its numbers, or is a view of one that does."""
     while isinstance(array, np.ndarray) and isinstance(array.base, np.ndarray):
         array = array.base

@@ -20,7 +20,7 @@ from framebench.suite.case import Case
 
 Put = Callable[..., Any]  # images and labels -> a batch, as the framework takes it
 MAPPED = ("memmap", "prefetch", "pinned", "reused")  # from a memory-mapped file
-BESIDE = ("prefetch", "pinned")  # by a thread
+THREADED = ("prefetch", "pinned")  # by a thread
 
 
 class Loader:
@@ -55,9 +55,9 @@ class Loader:
             return (self.every_batch()[i] for i in order)
         if self.mode == "pinned":
             assert self.arrive
-            return prefetched((self.put(*self.make(i)) for i in order), self.arrive)
+            return prefetch((self.put(*self.make(i)) for i in order), self.arrive)
         if self.mode == "prefetch":
-            return prefetched(_made_for(weakref.ref(self)), self.put)
+            return prefetch(_made_for(weakref.ref(self)), self.put)
         return (self.put(*self.make(i)) for i in order)
 
     def every_batch(self) -> list[Any]:
@@ -87,7 +87,7 @@ class Loader:
         """Return the bytes of the raw images, wherever they are."""
         return self.images.nbytes
 
-    def counted(self) -> Evidence:
+    def count(self) -> Evidence:
         """Return how the batches so far were prepared."""
         counts = {"batches_prepared": self.made, "buffers": len(self.buffers), "raw_bytes": self.nbytes}
         return counts | {"memory_mapped": self.mapped, "beside_the_step": self.beside()}
@@ -104,7 +104,7 @@ class Loader:
 
 def expect_loader(mode: str) -> Proof:
     """Return what `Loader.counted` must say of this mode."""
-    proof = expect(memory_mapped=mode in MAPPED, beside_the_step=mode in BESIDE)
+    proof = expect(memory_mapped=mode in MAPPED, beside_the_step=mode in THREADED)
     if mode == "whole":
         proof &= expect(batches_prepared=STREAM)
     elif mode == "reused":
@@ -137,7 +137,7 @@ def _on_disk(images: np.ndarray) -> np.memmap:
     return mapped
 
 
-def prefetched(prepared: Iterator[tuple[Any, ...]], put: Put) -> Iterator[Any]:
+def prefetch(prepared: Iterator[tuple[Any, ...]], put: Put) -> Iterator[Any]:
     """Yield batches that a thread, which may use every core, prepares one ahead.
 
     What it raises is raised by the step that waits for its batch.

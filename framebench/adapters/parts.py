@@ -29,7 +29,7 @@ class Ledger:
         self.pending: list[Callable[[], None]] | None = []  # wrappers, until all switches have run
 
     @contextmanager
-    def by(self, strategy: str) -> Iterator[None]:
+    def acting_as(self, strategy: str) -> Iterator[None]:
         """What is set in here is this strategy's."""
         before, self.acting = self.acting, strategy
         try:
@@ -137,5 +137,5 @@ class Hooks(Generic[P]):
 
     def __call__(self, *args: P.args, **named: P.kwargs) -> None:
         for strategy, hook in self.hooks:
-            with self.ledger.by(strategy):
+            with self.ledger.acting_as(strategy):
                 hook(*args, **named)

@@ -1,4 +1,4 @@
-"""What checkpointing recomputes in a user's model: the blocks that the file names, or else what repeats."""
+"""Find the blocks of a user's model: the units that checkpointing recomputes."""
 
 from __future__ import annotations
 
@@ -11,42 +11,63 @@ from framebench.suite.user_file import Fault
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A framework's modules: all of a module and in it, how many weights they hold, and those that only hold others."""
+class ModuleAccess:
+    """How a framework's modules are read."""
 
-    modules: Callable[[Any], list[Any]]
-    size: Callable[[Any], int]
-    containers: tuple[type, ...]
+    modules: Callable[[Any], list[Any]]  # a module and all modules in it
+    size: Callable[[Any], int]  # how many weights a module holds
+    containers: tuple[type, ...]  # classes of modules that only hold others
 
 
-def blocks_in(model: Any, user: UserFile, kind: Kind) -> list[Any]:
-    """Those that the file names, or else the modules of the class of which there are several, and which hold most; none where
-    there is no such class. Raises Fault."""
+def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
+    """Return the blocks that the file names in `blocks`, or else the blocks that repeat.
+
+    Raises Fault if `blocks` names none, or something that is no module of the model.
+    """
     named = getattr(user.module, "blocks", None)
     if named is None:
-        return repeated(model, kind)
-    every, classes = kind.modules(model), named if isinstance(named, tuple) else (named,)
-    of_classes = all(isinstance(one, type) for one in classes)
-    block_modules = [m for m in every if isinstance(m, classes)] if of_classes else list(named(model))
-    if not block_modules or not {id(m) for m in block_modules} <= {id(m) for m in every}:
-        raise Fault(f"{user.line('blocks')}: blocks must be classes, or a function that lists modules of the model")
-    return block_modules
+        return find_repeated_blocks(model, access)
+    modules = access.modules(model)
+    classes = named if isinstance(named, tuple) else (named,)
+    if all(isinstance(one, type) for one in classes):
+        blocks = [module for module in modules if isinstance(module, classes)]
+    else:
+        blocks = list(named(model))
+    identities = {id(module) for module in modules}
+    if not blocks or any(id(block) not in identities for block in blocks):
+        raise Fault(f"{user.locate('blocks')}: blocks must be classes, or a function that lists modules of the model")
+    return blocks
 
 
-def repeated(model: Any, kind: Kind) -> list[Any]:
-    """Of modules with modules in them. Containers count only where there is nothing else."""
-    kinds: dict[type, list[Any]] = {}
-    for module in kind.modules(model):
-        if module is not model and len(kind.modules(module)) > 1 and kind.size(module):
-            kinds.setdefault(type(module), []).append(module)
-    several = {name: outer for name, class_modules in kinds.items() if len(outer := outermost(class_modules, kind)) > 1}
-    without_containers = {name: class_modules for name, class_modules in several.items() if name not in kind.containers}
-    return max(
-        (without_containers or several).values(), key=lambda class_modules: sum(map(kind.size, class_modules)), default=[]
-    )
+def find_repeated_blocks(model: Any, access: ModuleAccess) -> list[Any]:
+    """Return the modules of the repeated class that holds the most weights; none if no class repeats.
+
+    Only modules with modules inside count. Containers count only where nothing else repeats.
+    """
+    by_class: dict[type, list[Any]] = {}
+    for module in access.modules(model):
+        has_modules = len(access.modules(module)) > 1
+        if module is not model and has_modules and access.size(module):
+            by_class.setdefault(type(module), []).append(module)
+    repeated: dict[type, list[Any]] = {}
+    for cls, modules in by_class.items():
+        blocks = keep_outermost(modules, access)
+        if len(blocks) > 1:
+            repeated[cls] = blocks
+    others = {cls: blocks for cls, blocks in repeated.items() if cls not in access.containers}
+    candidates = others or repeated
+
+    def count_weights(blocks: list[Any]) -> int:
+        return sum(access.size(block) for block in blocks)
+
+    return max(candidates.values(), key=count_weights, default=[])
 
 
-def outermost(modules: list[Any], kind: Kind) -> list[Any]:
-    """Without those that lie in others of them."""
-    inside = {id(part) for module in modules for part in kind.modules(module) if part is not module}
+def keep_outermost(modules: list[Any], access: ModuleAccess) -> list[Any]:
+    """Return the modules that lie in none of the others."""
+    inside = set()
+    for module in modules:
+        for part in access.modules(module):
+            if part is not module:
+                inside.add(id(part))
     return [module for module in modules if id(module) not in inside]

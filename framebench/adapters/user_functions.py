@@ -1,4 +1,7 @@
-"""What `try` asks of a user's file: its functions, called from the same seeds, and whether they return what they must."""
+"""The functions that `framebench try` calls in a user's file, and the checks of what they return.
+
+Each call begins from the same seeds, so that every process builds the same model and batch.
+"""
 
 from __future__ import annotations
 
@@ -13,113 +16,147 @@ from framebench.models.spec import SEED
 from framebench.suite.trees import mapped
 from framebench.suite.user_file import Fault, defined, loaded
 
-LISTENERS: list[Callable[[str], object]] = []  # are told which part of the file runs
+# Called with the part of the file that is about to run, such as "model()".
+LISTENERS: list[Callable[[str], object]] = []
 
 
 def announce(part: str) -> None:
+    """Tell every listener which part of the file runs now."""
     for listener in LISTENERS:
         listener(part)
 
 
-def kind(instance: Any) -> str:
-    """As people call it: a tensor that PyTorch only pretends to have is a tensor."""
-    named = next(one for one in type(instance).__mro__ if not one.__module__.startswith("torch._subclasses"))
-    return f"{named.__module__}.{named.__qualname__}".removeprefix("builtins.")
+def describe_type(instance: Any) -> str:
+    """Return the name of an object's class as users know it.
+
+    PyTorch's fake tensors are called tensors, since the user's code made tensors.
+    """
+    for base in type(instance).__mro__:
+        if not base.__module__.startswith("torch._subclasses"):
+            return f"{base.__module__}.{base.__qualname__}".removeprefix("builtins.")
+    raise AssertionError("every class ends in object")
 
 
 class UserFile:
-    """The file's functions by name. Everything random that they ask Python and NumPy for is the same each time; a framework's
-    own seed is set by `seed`."""
+    """A user's file: it calls the functions there by name, each from the same random seeds.
 
-    def __init__(self, file: str, seed: Callable[[int], object]) -> None:
-        self.file, self.seed = file, seed
+    Python's and NumPy's generators are seeded here, the framework's by `seed_framework`.
+    """
+
+    def __init__(self, file: str, seed_framework: Callable[[int], object]) -> None:
+        self.file = file
+        self.seed_framework = seed_framework
         announce("import of the file")
-        self.seed_all()  # a teacher, say, is made when the file is imported, and must be the same in each process
+        # The import may draw too (a teacher at module level), and must give the same everywhere.
+        self.seed_all()
         self.module = loaded(file)
 
     def __contains__(self, name: str) -> bool:
         return hasattr(self.module, name)
 
-    def line(self, name: str) -> str:
-        """`file:line` of what has this name."""
+    def locate(self, name: str) -> str:
+        """Return `file:line` of the definition of a name."""
         return f"{self.file}:{defined(self.file).get(name, 1)}"
 
     def get(self, name: str) -> Any:
-        """Raises Fault."""
-        if not hasattr(self.module, name):
+        """Return what the file calls by this name. Raises Fault if there is nothing."""
+        if name not in self:
             raise Fault(f"{self.file} has no `{name}`; docs/try.md says what the file needs")
         return getattr(self.module, name)
 
-    def made(self, name: str, *arguments: Any) -> Any:
-        """What the function of this name makes, from the same seeds each time."""
+    def call_seeded(self, name: str, *arguments: Any) -> Any:
+        """Call a function of the file from the same seeds each time. Raises Fault if it is missing."""
         announce(f"{name}()")
         self.seed_all()
         return self.get(name)(*arguments)
 
     def seed_all(self) -> None:
-        """Seed Python, NumPy and the framework."""
+        """Seed the generators of Python, NumPy and the framework."""
         random.seed(SEED)
         np.random.seed(SEED)
-        self.seed(SEED)
+        self.seed_framework(SEED)
 
-    def model(self, modules: type | tuple[type, ...]) -> Any:
-        """What `model` makes. Raises Fault where it is a module itself."""
-        if isinstance(self.get("model"), modules):
+    def make_model(self, modules: type | tuple[type, ...]) -> Any:
+        """Return what `model()` makes. Raises Fault if `model` is a module, and not a function."""
+        model = self.get("model")
+        if isinstance(model, modules):
             raise Fault(
-                f"{self.line('model')}: `model` is {kind(self.get('model'))}: it must be a function, or a class, that makes a "
-                f"new model each time, as in `def model(): return ...`"
+                f"{self.locate('model')}: `model` is {describe_type(model)}: it must be a function, "
+                f"or a class, that makes a new model each time, as in `def model(): return ...`"
             )
-        return self.made("model")
+        return self.call_seeded("model")
 
-    def batch(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
-        """Inputs and targets, arrays of these types in any tree; no targets where the inputs have them. Raises Fault."""
-        pair, where = self.made("batch", size), self.line("batch")
-        if isinstance(pair, Mapping):
-            pair = (pair, None)
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
+    def make_batch(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
+        """Return inputs and targets: trees of arrays of the given types.
+
+        The targets are None where `batch` returned a dictionary, which has them among the inputs.
+        Messages call an array `called`. Raises Fault if `batch` returned anything else.
+        """
+        returned = self.call_seeded("batch", size)
+        if isinstance(returned, Mapping):
+            returned = (returned, None)
+        if not isinstance(returned, tuple | list) or len(returned) != 2:
+            what = describe_type(returned)
+            if isinstance(returned, tuple | list):
+                what = f"{what} of {len(returned)}"
             raise Fault(
-                f"{where}: batch(n) must return (inputs, target), and it returned {kind(pair)}"
-                f"{f' of {len(pair)}' if isinstance(pair, tuple | list) else ''}; for a model that takes several, inputs is a "
-                f"tuple or, of keywords, a dict of {called}s"
+                f"{self.locate('batch')}: batch(n) must return (inputs, target), and it returned {what}; "
+                f"for a model that takes several, inputs is a tuple or, of keywords, a dict of {called}s"
             )
-        for what, tree in zip(("an input", "a target"), pair):
-            self._check(what, tree, size, types, called)
-        return pair[0], pair[1]
+        inputs, targets = returned
+        self.check_arrays("an input", inputs, size, types, called)
+        self.check_arrays("a target", targets, size, types, called)
+        return inputs, targets
 
-    def _check(self, what: str, tree: Any, size: int, types: Any, called: str) -> None:
-        """Raises Fault where an input or a target has no samples."""
-        found, where = list[Any](), self.line("batch")
-        mapped(found.append, tree)
-        if wrong := [one for one in found if not isinstance(one, types)]:
-            raise Fault(f"{where}: batch(n) must give {called}s, and {what} has {kind(wrong[0])}")
-        if not found and (what == "an input" or (isinstance(tree, tuple | list) and tree)):
-            raise Fault(f"{where}: batch(n) must give {called}s, and {what} has none: it is {kind(tree)}")
-        if found and all(one.ndim == 0 or len(one) != size for one in found):
-            shape = tuple(found[0].shape)
+    def check_arrays(self, what: str, tree: Any, size: int, types: Any, called: str) -> None:
+        """Check the arrays of an input or a target.
+
+        At least one must have `size` samples. Inputs must have an array; targets may be None or an
+        empty collection. Raises Fault.
+        """
+        where = self.locate("batch")
+        arrays: list[Any] = []
+        mapped(arrays.append, tree)
+        for array in arrays:
+            if not isinstance(array, types):
+                raise Fault(f"{where}: batch(n) must give {called}s, and {what} has {describe_type(array)}")
+        if not arrays:
+            is_filled = isinstance(tree, tuple | list) and len(tree) > 0
+            if what == "an input" or is_filled:
+                given = describe_type(tree)
+                raise Fault(f"{where}: batch(n) must give {called}s, and {what} has none: it is {given}")
+            return
+        if not any(array.ndim > 0 and len(array) == size for array in arrays):
+            shape = tuple(arrays[0].shape)
             raise Fault(f"{where}: batch({size}) gave {what} of shape {shape}, whose first axis is no {size} samples")
 
-    def loss(self, types: Any, called: str, output: Any, target: Any) -> Any:
-        """A single number: what the file's `loss` says, or where it has none the output's own. What is logged may come with it,
-        after it or beside the name `loss`. Raises Fault."""
-        loss_value = self.get("loss")(output, target) if "loss" in self else self.loss_of(output)
-        if isinstance(loss_value, tuple | list) and loss_value:
-            loss_value = loss_value[0]
-        elif isinstance(loss_value, Mapping):
-            loss_value = loss_value.get("loss", loss_value)
-        if not isinstance(loss_value, types) or math.prod(loss_value.shape) != 1:
-            what = (
-                f"{kind(loss_value)} of shape {tuple(loss_value.shape)}" if isinstance(loss_value, types) else kind(loss_value)
-            )
-            where = self.line("loss" if "loss" in self else "model")
-            raise Fault(f"{where}: loss(output, target) must return one number as {called}, and it returned {what}")
-        return loss_value
+    def compute_loss(self, types: Any, called: str, output: Any, target: Any) -> Any:
+        """Return the loss, an array of one number.
 
-    def loss_of(self, output: Any) -> Any:
-        """Raises Fault."""
-        found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-        if found is None:
+        It is what the file's `loss` returns, or the output's own where the file has none. Values that
+        are only logged may follow it in a tuple, or stand next to the key `loss`. Raises Fault.
+        """
+        has_loss = "loss" in self
+        value = self.get("loss")(output, target) if has_loss else self.read_loss(output)
+        if isinstance(value, tuple | list) and value:
+            value = value[0]
+        elif isinstance(value, Mapping):
+            value = value.get("loss", value)
+        if isinstance(value, types) and math.prod(value.shape) == 1:
+            return value
+        where = self.locate("loss" if has_loss else "model")
+        what = describe_type(value)
+        if isinstance(value, types):
+            what = f"{what} of shape {tuple(value.shape)}"
+        raise Fault(f"{where}: loss(output, target) must return one number as {called}, and it returned {what}")
+
+    def read_loss(self, output: Any) -> Any:
+        """Return the loss that a model's output carries. Raises Fault if it carries none."""
+        loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+        if loss is None:
             raise Fault(
-                f"{self.line('model')}: the file has no `loss`, and the model's output, {kind(output)}, has no `.loss`: write "
-                f"loss(output, target), or give the model its labels among the inputs"
+                f"{self.locate('model')}: the file has no `loss`, and the model's output, "
+                f"{describe_type(output)}, has no `.loss`: write loss(output, target), or give the model "
+                f"its labels among the inputs"
             )
-        return found
+        return loss

@@ -19,7 +19,7 @@ from framebench.growth.leak_report import Program, Storages, caller, has_storage
 
 def live(adapter: TorchAdapter) -> dict[str, Callable[[], int]]:
     """A GPU's allocator keeps count, and so does that of pinned memory; on the CPU tensors are malloc's."""
-    return gpu_meters() if adapter.own_peaks() else {}
+    return gpu_meters() if adapter.read_peaks() else {}
 
 
 def gpu_meters() -> dict[str, Callable[[], int]]:

@@ -72,7 +72,7 @@ def _verify(adapter: Adapter, emit: Emit) -> Result:
         return Result(verification=verification)
     emit({"phase": "effect"})
     times = TimeResult(first_step_s=first_steps.seconds[0])
-    return Result(verification=verification, times=times, effect=adapter.effect())
+    return Result(verification=verification, times=times, effect=adapter.judge_effect())
 
 
 def _measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:

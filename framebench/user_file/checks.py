@@ -86,7 +86,7 @@ def find_stateful_buffer(adapter: Adapter) -> str:
     That is looked for after an update, since a moving average of weights that stay is what it was.
     """
     adapter.restore()
-    with adapter.stilled():
+    with adapter.disable_randomness():
         adapter.step()
     parts = adapter.workload.batch(adapter.config, adapter.case.batch)
     one = _gradient(adapter, *parts, again=True)
@@ -122,7 +122,7 @@ def _gradient(adapter: Adapter, x: Any, y: Any, again: bool = False) -> Observed
     adapter.inputs = adapter.put(x, y)
     if not again:
         adapter.restore()
-    with adapter.stilled():
+    with adapter.disable_randomness():
         loss, gradient = adapter.model_module.gradient_of(adapter)
     return Observed({"loss_0": loss}, {"gradient": summaries(gradient)})
 

@@ -18,7 +18,7 @@ from typing import Any
 from framebench import adapters
 from framebench.adapters import user_functions
 from framebench.adapters.base import Adapter
-from framebench.adapters.user_functions import UserFile, kind
+from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.instruments import limits
 from framebench.instruments.host import status_bytes
 from framebench.models.spec import OWN, workload
@@ -56,13 +56,13 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         write(user_workload.folder / "own.json", facts)
         adapter, observed = _seen_twice(case, emit)
         references = _observe_without_chance(adapter, case, observed, emit)
-        facts["random"] = adapter.still or len(references) > 1
+        facts["random"] = adapter.deterministic or len(references) > 1
         facts["undetermined"] = _find_undetermined(adapter, case, list(references.values())[-1], emit)
         facts["narrow"] = checks.narrow(reset_adapter(adapter, case))
         if case.stage.trains:
             facts |= _of_training(reset_adapter(adapter, case), facts, observed)  # weights may have been moved
-        adapter.still = False
-        facts["attention"] = adapter.batched_products() > 0
+        adapter.deterministic = False
+        facts["attention"] = adapter.count_batched_matmuls() > 0
     except Exception as error:
         raise told(error, module.user()) from error
     _write_references(user_workload.folder, references)
@@ -75,8 +75,8 @@ def _seen_twice(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
     emit({"phase": "build"})
     adapter = adapters.load(case)
     adapter.build()
-    if adapter.draws_anew:
-        adapter.still = adapter.draws()
+    if adapter.may_draw_other_numbers:
+        adapter.deterministic = adapter.draws_random_numbers()
         adapter = reset_adapter(adapter, case)
     emit({"phase": "first steps"})
     if not case.stage.trains:
@@ -92,10 +92,10 @@ def _observe_without_chance(adapter: Adapter, case: Case, observed: Observed, em
     The latter are for strategies that draw in another order. Afterwards the adapter of a model that draws is without chance:
     whether micro-batches add up, for instance, is asked of it so.
     """
-    references = {case.golden_key + STILL * adapter.still: observed}
-    if not adapter.still and adapter.draws():
+    references = {case.golden_key + STILL * adapter.deterministic: observed}
+    if not adapter.deterministic and adapter.draws_random_numbers():
         emit({"phase": "first steps, without random numbers"})
-        adapter.still = True
+        adapter.deterministic = True
         references[case.golden_key + STILL] = first_steps(reset_adapter(adapter, case))[1]
     return references
 
@@ -119,7 +119,7 @@ def _of_training(adapter: Adapter, facts: dict[str, Any], observed: Observed) ->
     other = ""
     if not facts["couples"]:
         apart = _loaded(adapter.case, model_options(adapter))  # which half a batch may leave changed
-        apart.still = adapter.still
+        apart.deterministic = adapter.deterministic
         other = checks.DRAWN if checks.draws_in_python(adapter) else checks.accumulation(apart, same)
     return {
         "level": not must_move(adapter.case, Reference("", observed.values, {}), [*observed.values.values()]),
@@ -163,7 +163,7 @@ def _fits(facts: dict[str, Any], user: UserFile) -> None:
     size = 4 * sum(math.prod(shape) for _, shape, _ in _each_once(facts))
     if facts.get("budget") is not None and size > facts["budget"]:
         told = [f"{number / 2**20:,.1f} MiB" for number in (size, facts["budget"])]
-        raise Fault(f"{user.line('model')}: the weights alone take {told[0]}, and exceed the budget of {told[1]}")
+        raise Fault(f"{user.locate('model')}: the weights alone take {told[0]}, and exceed the budget of {told[1]}")
 
 
 def listed(observed: Observed) -> dict[str, dict[str, list[float]]]:
@@ -174,7 +174,7 @@ def told(error: Exception, user: UserFile) -> WorkerError:
     """Of the same error, or where no line of the file led to it (a layer called by another) one that names the model."""
     oom = limits.ran_out(error, limits.enforced())
     if not isinstance(error, Fault) and not line_of(error, user.file):
-        error = Fault(f"{user.line('model')}: in a step of this model: {type(error).__name__}: {str(error)[:500]}")
+        error = Fault(f"{user.locate('model')}: in a step of this model: {type(error).__name__}: {str(error)[:500]}")
     return WorkerError(error, oom)
 
 
@@ -187,7 +187,8 @@ def _one_array(adapter: Adapter, user: UserFile) -> None:
     adapter.one_step()
     if not [*leaves(adapter.output)]:
         raise Fault(
-            f"{user.line('model')}: the model returns {kind(adapter.output)}; in evaluation its output is compared, and must "
+            f"{user.locate('model')}: the model returns {describe_type(adapter.output)}; in evaluation its "
+            f"output is compared, and must "
             f"be or have tensors or arrays: put a module around the model"
         )
 
@@ -200,7 +201,7 @@ def _finite(adapter: Adapter, observed: Observed) -> Observed:
             where = module.first_infinite(reset_adapter(adapter, adapter.case))  # an update may have made it so
             number = name.rpartition("_")[2]
             step = "gradient" if "grad" in name else f"loss of step {int(number) + 1}" if number.isdigit() else name
-            raise Fault(f"{module.user().line('loss')}: the {step} is {value}" + (f"; {where}" if where else ""))
+            raise Fault(f"{module.user().locate('loss')}: the {step} is {value}" + (f"; {where}" if where else ""))
     return observed
 
 
@@ -211,7 +212,7 @@ def reset_adapter(adapter: Adapter, case: Case) -> Adapter:
         adapter.restore()
         return adapter
     other = _loaded(case, model_options(adapter))
-    other.still = adapter.still
+    other.deterministic = adapter.deterministic
     return other
 
 
@@ -238,7 +239,7 @@ def check_deterministic(adapter: Adapter, observed: Observed) -> Adapter:
     """
     for between in range(2):
         for _ in range(between):
-            with adapter.stilled():
+            with adapter.disable_randomness():
                 adapter.step()
         adapter = reset_adapter(adapter, adapter.case)
         again = first_steps(adapter)[1]
@@ -254,7 +255,7 @@ def _differs(adapter: Adapter, again: Observed, observed: Observed, what: str, o
     kind, name = max(each, key=lambda pair: each[pair])
     where = module.first_random(adapter)
     return Fault(
-        f"{module.user().line('model')}: two runs from the same weights differ, the {what} by {100 * off:.2g} %, most the "
+        f"{module.user().locate('model')}: two runs from the same weights differ, the {what} by {100 * off:.2g} %, most the "
         f"{kind} of {name} by {100 * each[kind, name]:.2g} %{f', {where}' if where else ''}: something changes from one step "
         f"to the next, as a counter, a cache or a schedule in Python does, or draws from a random generator of its own. "
         f"Nothing can be verified then: put a constant in its place"

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from framebench.adapters.base import Adapter, Batch, lengths_of
+from framebench.adapters.base import Adapter, Batch, find_length_strategy
 from framebench.models.spec import OWN
 from framebench.suite.trees import mapped
 from framebench.worker.stepping import timed_step
@@ -77,7 +77,7 @@ def give_other_inputs(adapter: Adapter) -> None:
         return adapter.put(mapped(moved, x), y)
 
     if case.scenario == "varlen":
-        stream = adapter.workload.stream(adapter.config, case.batch, lengths_of(case))
+        stream = adapter.workload.stream(adapter.config, case.batch, find_length_strategy(case))
         adapter.stream = [put(x, y) for x, y in stream]
     else:
         x, y = adapter.workload.batch(adapter.config, case.batch)

@@ -80,7 +80,7 @@ class Baseline:
     def compute(self, still: bool) -> tuple[Reference, Tolerances]:
         """Observe the baseline, and again from perturbed weights. Raises NarrowResults."""
         adapter = load(self.case)
-        adapter.still = still
+        adapter.deterministic = still
         adapter.build()
         if narrow := adapter.narrow_results():
             raise NarrowResults(f"{narrow} has a result narrower than float64 whatever it is given")
@@ -125,7 +125,7 @@ def check(
     observed.tensors = drop_local_buffers(case, observed.tensors)
     outcome = compare(case, observed, reference, tolerances)
     if case.workload == OWN and not outcome.passed:
-        cause = adapter.model_module.cause(adapter, wrong_gradients(observed, reference, tolerances))
+        cause = adapter.model_module.explain_wrong_gradients(adapter, wrong_gradients(observed, reference, tolerances))
         outcome = replace(outcome, reason=cause or outcome.reason)
     return outcome
 

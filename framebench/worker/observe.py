@@ -33,11 +33,11 @@ class Observed:
 def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
     """Make the steps that verification needs, and return their seconds and what was observed."""
     if not adapter.case.stage.trains:
-        with adapter.stilled():
+        with adapter.disable_randomness():
             return _evaluate(adapter)
     # read before randomness is disabled: a user's random weights would be their mean then
     before = _canonical_weights(adapter)
-    with adapter.stilled():
+    with adapter.disable_randomness():
         return _train(adapter, before)
 
 
@@ -133,7 +133,7 @@ def changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summ
     undetermined = adapter.workload.undetermined(adapter.config)
     buffers = buffer_names(adapter)
     by_kind: Summaries = {"weight": {}, "buffer": {}}
-    for name, array in corrected(adapter, adapter.weights(), before, steps * adapter.micro):
+    for name, array in corrected(adapter, adapter.weights(), before, steps * adapter.micro_batches):
         if name not in before:
             continue
         wide = array.astype(np.promote_types(array.dtype, np.float64))
@@ -154,7 +154,7 @@ def corrected(
     """
     counts: Mapping[str, int] = {}
     if adapter.biased_variance:
-        counts = adapter.workload.normalised(adapter.config, adapter.case.batch // adapter.micro)
+        counts = adapter.workload.normalised(adapter.config, adapter.case.batch // adapter.micro_batches)
     for name, array in tensors:
         n = counts.get(name)
         if n is not None and not np.array_equal(array, before[name]):

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
-from framebench.adapters.base import Adapter, Events
+from framebench.adapters.base import Adapter, Stopwatch
 from framebench.instruments.counters import Counter
 from framebench.suite.protocol import Turn
 from framebench.suite.result import TimeResult
@@ -23,7 +23,7 @@ def step(adapter: Adapter) -> None:
     """Make one step, and count how often it sets its output: a step that does nothing leaves the last one's."""
     before = adapter.outputs
     adapter.step()
-    adapter.answers[adapter.outputs - before] += 1
+    adapter.outputs_per_step[adapter.outputs - before] += 1
 
 
 def timed_step(adapter: Adapter) -> float:
@@ -65,11 +65,13 @@ class Timing:
         self.adapter = adapter
         self.instructions = instructions
         self.spin = spin
-        self.events: Events | None = adapter.events()
+        self.stopwatch: Stopwatch | None = adapter.make_stopwatch()
         self.losses: list[float] = []  # in training that of each step, read when its clock has stopped
         self.steps = 0
         self.total = Reading(0.0, 0.0, 0, 0.0)
-        self.spent: dict[str, float] = defaultdict(float)  # seconds of these steps by purpose, without those between turns
+        self.seconds_spent: dict[str, float] = defaultdict(
+            float
+        )  # seconds of these steps by purpose, without those between turns
 
     def turn(self, steps: int) -> Turn:
         """Make so many steps, and return what one of them takes.
@@ -77,19 +79,19 @@ class Timing:
         On a device they are queued together and waited for once, as a training loop does.
         """
         at_once = steps if self.adapter.device() != "cpu" else 1
-        spent_before = dict(self.adapter.spent)
+        spent_before = dict(self.adapter.seconds_spent)
         reading = Reading(0.0, 0.0, 0, 0.0)
         for _ in range(steps // at_once):
             reading += self.measure(at_once)
         self.steps += steps
         self.total += reading
-        for purpose, seconds in self.adapter.spent.items():
-            self.spent[purpose] += seconds - spent_before.get(purpose, 0.0)
+        for purpose, seconds in self.adapter.seconds_spent.items():
+            self.seconds_spent[purpose] += seconds - spent_before.get(purpose, 0.0)
         return {
             "wall_s": reading.wall_s / steps,
             "cpu_s": reading.cpu_s / steps,
             "instructions": round(reading.instructions / steps) if self.instructions else None,
-            "device_s": reading.device_s / steps if self.events else None,
+            "device_s": reading.device_s / steps if self.stopwatch else None,
         }
 
     def synced(self, steps: int) -> float:
@@ -104,8 +106,8 @@ class Timing:
         instructions = self.count_instructions()
         cpu = time.process_time()
         start = time.perf_counter()
-        if self.events:
-            self.events.start()
+        if self.stopwatch:
+            self.stopwatch.start()
         for _ in range(steps - 1):
             step(self.adapter)
         timed_step(self.adapter)
@@ -113,10 +115,10 @@ class Timing:
             now = time.perf_counter()
             wait_busily(now + self.spin * (now - start))
         device_s = 0.0
-        if self.events:
-            self.events.stop()
+        if self.stopwatch:
+            self.stopwatch.stop()
             self.adapter.synchronize()
-            device_s = self.events.seconds()
+            device_s = self.stopwatch.seconds()
         reading = Reading(
             time.perf_counter() - start, time.process_time() - cpu, self.count_instructions() - instructions, device_s
         )
@@ -135,7 +137,7 @@ class Timing:
         return replace(
             times,
             cpu_s_per_step=self.total.cpu_s / self.steps,
-            shares={purpose: seconds / self.total.wall_s for purpose, seconds in self.spent.items()},
+            shares={purpose: seconds / self.total.wall_s for purpose, seconds in self.seconds_spent.items()},
             timed_steps=self.steps,
             timed_s=self.total.wall_s,
         )

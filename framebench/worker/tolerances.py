@@ -203,7 +203,7 @@ def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:
     """Make the first steps from perturbed weights in another adapter of the same case, which is gone afterwards."""
     other = adapters.load(PerturbedCase.of_case(adapter.case, 0, perturbation))
     other.float64 = adapter.float64
-    other.still = adapter.still
+    other.deterministic = adapter.deterministic
     other.build()
     observed = first_steps(other)[1]
     adapter.count_collections()  # the other one had taken this over, and would be kept by it

@@ -81,11 +81,11 @@ def verify(adapter: Adapter, observed: Observed, tolerances: Tolerances, other: 
         return verify_finite(case, observed)
     observed.tensors = drop_local_buffers(case, observed.tensors)
     verification = compare(case, observed, reference, tolerances)
-    fault = adapter.known_fault()
+    fault = adapter.find_known_fault()
     if fault:
         verification = replace(verification, passed=False, reason=fault, known_fault=True)
     if case.workload == OWN and not verification.passed:
-        cause = adapter.model_module.cause(adapter, wrong_gradients(observed, reference, tolerances))
+        cause = adapter.model_module.explain_wrong_gradients(adapter, wrong_gradients(observed, reference, tolerances))
         verification = replace(verification, reason=cause or verification.reason)
     return replace(
         verification,
@@ -312,7 +312,7 @@ def verify_again(adapter: Adapter, losses: list[float], tolerances: Tolerances, 
         reason = reason or describe_unrepeated(adapter, losses, updates_before, tolerances)
     else:
         reason = reason or describe_ignored_inputs(adapter)
-        with adapter.stilled():
+        with adapter.disable_randomness():
             timed_step(adapter)
         observed = output(adapter) if case.stage.observes == "logits" else Observed({"loss": adapter.loss()})
     again = compare_again(case, observed, reference, tolerances)
@@ -391,7 +391,7 @@ def describe_unrepeated(adapter: Adapter, losses: list[float], updates_before: i
 
 def describe_missing_outputs(adapter: Adapter) -> str:
     """Say how many of the steps so far gave no output as the first one did. Empty where all did."""
-    counts = adapter.answers
+    counts = adapter.outputs_per_step
     steps = counts.total()
     alike = next(iter(counts.values()), 0)  # the first step's count comes first
     return f"{steps - alike} of {steps} steps gave no output as the first one did" if steps > alike else ""

@@ -35,9 +35,9 @@ def warm(case: Case) -> None:
         for _ in adapter.weights():
             pass
     adapter.loss()
-    adapter.effect()
+    adapter.judge_effect()
     adapter.reset_peak()
-    adapter.own_peaks()
+    adapter.read_peaks()
 
 
 def try_to_warm(case: Case) -> None:

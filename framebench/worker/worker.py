@@ -163,7 +163,7 @@ def measure_time(
     # the parent keeps this if the proof that the strategy was on ends the process
     emit({"measured": to_json(result)})
     emit({"phase": "effect"})
-    return replace(result, effect=adapter.effect())
+    return replace(result, effect=adapter.judge_effect())
 
 
 def read_cold_peaks(adapter: Adapter) -> dict[str, int]:
@@ -173,7 +173,7 @@ def read_cold_peaks(adapter: Adapter) -> dict[str, int]:
     """
     if adapter.device() == "cpu":
         return {}
-    return {name: size for name, size in adapter.own_peaks().items() if name.startswith("allocator.")}
+    return {name: size for name, size in adapter.read_peaks().items() if name.startswith("allocator.")}
 
 
 def warm_up(adapter: Adapter, task: Task, step_s: float) -> float:
@@ -220,9 +220,9 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
         peak_samples=steady,
         cold_peaks=cold,
         live_bytes=adapter.live_bytes(),
-        elsewhere=adapter.elsewhere(),
-        library_bytes=adapter.library_bytes() if adapter.counts_blocks() else None,
-        allocator=adapter.counters(),
+        elsewhere=adapter.untracked_bytes(),
+        library_bytes=adapter.library_bytes() if adapter.can_read_malloc() else None,
+        allocator=adapter.read_counters(),
     )
 
 
@@ -234,7 +234,7 @@ def measure_memory_and_verify(adapter: Adapter, task: Task, result: Result, emit
     result = replace(result, verification=verification)
     if not verification.passed:
         return result
-    return replace(result, memory=memory, effect=adapter.effect())
+    return replace(result, memory=memory, effect=adapter.judge_effect())
 
 
 def peaks(adapter: Adapter) -> dict[str, int]:
@@ -246,14 +246,14 @@ def peaks(adapter: Adapter) -> dict[str, int]:
         gc.collect()
     on_cpu = adapter.device() == "cpu"  # else the tensors are not in host memory
     live = adapter.live_bytes()
-    elsewhere = sum(adapter.elsewhere().values()) if on_cpu else 0
+    elsewhere = sum(adapter.untracked_bytes().values()) if on_cpu else 0
     host = HostPeak()
     reads_host = on_cpu and HostPeak.available()
     adapter.reset_peak()
     if reads_host:
         host.start(collect=not collects)
     timed_step(adapter)
-    peak_bytes = {name: size + elsewhere for name, size in adapter.own_peaks().items()}
+    peak_bytes = {name: size + elsewhere for name, size in adapter.read_peaks().items()}
     if reads_host:
         peak_bytes["host.rss"] = live + elsewhere + host.grown()
     return peak_bytes

@@ -18,7 +18,7 @@ def forgotten_zero_grad(adapter: Any) -> bool:
 
 def wrong_scaling(adapter: Any) -> bool:
     """The loss of each micro-batch is not divided by their number; without micro-batches it is halved."""
-    backward, factor = adapter.recipe.backward, float(adapter.micro) if adapter.micro > 1 else 0.5
+    backward, factor = adapter.recipe.backward, float(adapter.micro_batches) if adapter.micro_batches > 1 else 0.5
     adapter.recipe.backward = lambda loss: backward(loss * factor)
     return True
 

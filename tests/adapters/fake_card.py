@@ -58,8 +58,8 @@ class OnCard(Adapter):
 
     def __init__(self) -> None:
         self.case = parse("transformer/torch/eval/no_grad/b4/tiny")
-        self.proofs, self.after_step, self.spent, self.steps = {}, [], defaultdict(float), 0
-        self.answers, self.outputs, self.restored_at = Counter(), 0, 0
+        self.proofs, self.after_step, self.seconds_spent, self.steps = {}, [], defaultdict(float), 0
+        self.outputs_per_step, self.outputs, self.restored_at = Counter(), 0, 0
 
     def make(self) -> None: ...
     def put(self, x: np.ndarray, y: np.ndarray) -> Batch: ...  # type: ignore[empty-body]
@@ -80,13 +80,13 @@ class OnCard(Adapter):
     def live_bytes(self) -> int:
         return 3
 
-    def own_peaks(self) -> dict[str, int]:
+    def read_peaks(self) -> dict[str, int]:
         return {"allocator.in_use": 5, "compiler.plan": 4}
 
-    def counters(self) -> dict[str, int]:
+    def read_counters(self) -> dict[str, int]:
         return {"ooms": 0}
 
-    def events(self) -> Any:
+    def make_stopwatch(self) -> Any:
         return SimpleNamespace(start=lambda: None, stop=lambda: None, seconds=lambda: 0.0015)
 
     def versions(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from framebench.adapters.loading import BESIDE, MAPPED, Loader, expect_loader, prefetched
+from framebench.adapters.loading import MAPPED, THREADED, Loader, expect_loader, prefetch
 from framebench.models.spec import STREAM
 from framebench.suite.case import Case
 
@@ -30,11 +30,11 @@ def test_a_loader_works_as_its_own_mode(mode: str) -> None:
     loader = Loader(CASE, mode, plain)
     for _ in range(3):
         loader.next()
-    counted = loader.counted()
+    counted = loader.count()
     assert expect_loader(mode).judge(counted).proven
     assert counted["memory_mapped"] == (mode in MAPPED)
-    assert counted["beside_the_step"] == (mode in BESIDE)
-    others = [m for m in MODES if (m in MAPPED, m in BESIDE) != (mode in MAPPED, mode in BESIDE)]
+    assert counted["beside_the_step"] == (mode in THREADED)
+    others = [m for m in MODES if (m in MAPPED, m in THREADED) != (mode in MAPPED, mode in THREADED)]
     assert not any(expect_loader(other).judge(counted).proven for other in others)
 
 
@@ -73,7 +73,7 @@ def test_what_the_thread_raises_reaches_the_step() -> None:
         yield (1,)
         raise MemoryError(threading.current_thread().name)
 
-    batches = prefetched(prepared(), lambda number: number)
+    batches = prefetch(prepared(), lambda number: number)
     assert next(batches) == 1
     with pytest.raises(MemoryError, match="Thread"):
         next(batches)
@@ -89,7 +89,7 @@ def test_the_thread_leaves_the_core_that_the_step_is_pinned_to() -> None:
     pinned = {min(before)}
     os.sched_setaffinity(0, pinned)
     try:
-        assert next(prefetched(prepared(), lambda cores: cores)) > pinned
+        assert next(prefetch(prepared(), lambda cores: cores)) > pinned
         assert os.sched_getaffinity(0) == pinned
     finally:
         os.sched_setaffinity(0, before)

@@ -35,7 +35,7 @@ def test_queued_steps_and_those_that_are_waited_for_one_by_one() -> None:
     """A device that works on while the host queues: 5 ms a step, and 20 ms for each time that it is waited for."""
     card = OnCard()
     card.synchronize = lambda: time.sleep(0.02)  # type: ignore[method-assign]
-    card.events = lambda: None  # type: ignore[method-assign]
+    card.make_stopwatch = lambda: None  # type: ignore[method-assign]
     card.one_step = lambda: time.sleep(0.005)  # type: ignore[method-assign]
     timing = Timing(card)
     assert 0.010 <= timing.turn(4)["wall_s"] < 0.02 < 0.025 <= timing.synced(4)
@@ -49,7 +49,7 @@ def test_shares_are_of_the_steps_of_turns_alone() -> None:
 
     def one_step() -> None:
         time.sleep(0.004)
-        card.spent["wait"] += 0.002
+        card.seconds_spent["wait"] += 0.002
 
     card.one_step = one_step  # type: ignore[method-assign]
     for _ in range(4):

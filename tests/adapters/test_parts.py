@@ -27,11 +27,11 @@ def eight_bits() -> str:
 
 def test_two_setters_are_named_with_what_they_set() -> None:
     step = Step(ledger := Ledger())
-    with ledger.by("one"):
+    with ledger.acting_as("one"):
         step.loss_scale = 2.0
         step.loss_scale = 4.0
     with (
-        ledger.by("other"),
+        ledger.acting_as("other"),
         pytest.raises(IncompatibleStrategies, match="one and other do not combine: both change the loss scale"),
     ):
         step.loss_scale = 8.0
@@ -41,17 +41,17 @@ def test_two_setters_are_named_with_what_they_set() -> None:
 def test_the_same_setting_twice_is_no_conflict_but_a_third_one_is() -> None:
     step = Step(ledger := Ledger())
     for name in ("one", "other"):
-        with ledger.by(name):
+        with ledger.acting_as(name):
             step.optimizer = eight_bits
-    with ledger.by("third"), pytest.raises(IncompatibleStrategies, match="one and third"):
+    with ledger.acting_as("third"), pytest.raises(IncompatibleStrategies, match="one and third"):
         step.optimizer = around(eight_bits)
 
 
 def test_what_is_set_to_its_default_is_set() -> None:
     step = Step(ledger := Ledger())
-    with ledger.by("one"):
+    with ledger.acting_as("one"):
         step.loss_scale = step.loss_scale
-    with ledger.by("other"), pytest.raises(IncompatibleStrategies):
+    with ledger.acting_as("other"), pytest.raises(IncompatibleStrategies):
         step.loss_scale = 8.0
 
 
@@ -59,7 +59,7 @@ def test_what_is_set_to_its_default_is_set() -> None:
 def test_a_wrapper_is_kept_in_any_order(wrapper_first: bool) -> None:
     step = Step(ledger := Ledger())
     for wraps in (wrapper_first, not wrapper_first):
-        with ledger.by("wrapper" if wraps else "setter"):
+        with ledger.acting_as("wrapper" if wraps else "setter"):
             if wraps:
                 step.wrap("optimizer", around)
             else:
@@ -81,18 +81,18 @@ def test_what_is_claimed_is_for_one_strategy_alone(claim_first: bool, wraps: boo
 
     deeds = {"owner": lambda: step.claim("optimizer"), "other": change}
     first, last = ("owner", "other") if claim_first else ("other", "owner")
-    with ledger.by(first):
+    with ledger.acting_as(first):
         deeds[first]()
-    with ledger.by(last), pytest.raises(IncompatibleStrategies, match=f"{first} and {last} do not combine"):
+    with ledger.acting_as(last), pytest.raises(IncompatibleStrategies, match=f"{first} and {last} do not combine"):
         deeds[last]()
 
 
 def test_a_hook_sets_in_its_strategys_name_and_drops_no_wrapper() -> None:
     step = Step(ledger := Ledger())
     hooks: Hooks[[]] = Hooks(ledger)
-    with ledger.by("late"):
+    with ledger.acting_as("late"):
         hooks.append(lambda: setattr(step, "optimizer", eight_bits))
-    with ledger.by("wrapper"):
+    with ledger.acting_as("wrapper"):
         step.wrap("optimizer", around)
     ledger.finish()
     with pytest.raises(IncompatibleStrategies, match="wrapper and late"):
@@ -101,9 +101,9 @@ def test_a_hook_sets_in_its_strategys_name_and_drops_no_wrapper() -> None:
 
 def test_options_conflict_by_their_key() -> None:
     options = Options(ledger := Ledger(), "model option")
-    with ledger.by("one"):
+    with ledger.acting_as("one"):
         options["attend"] = 1
-    with ledger.by("other"):
+    with ledger.acting_as("other"):
         options |= {"gelu": 2}
         options.wrap("attend", lambda there: there + 10)
         options.wrap("remat", lambda there: [there], default="as it is")
@@ -117,7 +117,7 @@ def test_options_conflict_by_their_key() -> None:
 
 def test_where_no_strategy_acts_everything_may_be_set() -> None:
     step = Step(ledger := Ledger())
-    with ledger.by("one"):
+    with ledger.acting_as("one"):
         step.loss_scale = 2.0
     step.loss_scale = 3.0
     assert step.loss_scale == 3.0

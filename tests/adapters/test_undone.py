@@ -200,7 +200,7 @@ JAX = [
          "import jax; again = jax.checkpoint; jax.checkpoint = lambda f, **options: f; adapter.step(); jax.checkpoint = again"),
     Deed("accumulate", "transformer/jax/train/accumulate/b4/tiny", proven=True),
     Deed("accumulate, in one piece", "transformer/jax/train/accumulate/b4/tiny",
-         "adapter.micro = 1; adapter.program = adapter.programmed(adapter.graph); adapter.micro = 4"),
+         "adapter.micro_batches = 1; adapter.program = adapter.programmed(adapter.graph); adapter.micro_batches = 4"),
     Deed("checkpoint, merged by the compiler", "unet3d/jax/train/checkpoint/b4/tiny", "adapter.program.options = {}"),
     Deed("checkpoint_linear, attention saved", "transformer/jax/train/checkpoint_linear/b4/tiny",
          "from framebench.adapters.jax.checkpoint import checkpoint_dots; checkpoint_dots(adapter); "

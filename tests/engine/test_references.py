@@ -66,7 +66,7 @@ def test_sizes_with_golden_values_need_none(tmp_path: Path) -> None:
 
 
 def adapter(case: Case) -> Any:
-    return SimpleNamespace(case=case, workload=case.spec, known_fault=lambda: None)
+    return SimpleNamespace(case=case, workload=case.spec, find_known_fault=lambda: None)
 
 
 ALLOWED = 1e-3

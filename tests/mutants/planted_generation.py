@@ -17,7 +17,7 @@ GENERATION = (
     bug("one cache for all layers", IN_TORCH, SHARED, "self.cache.extend(next(self.layers),", "self.cache.extend(0,"),
     bug("no causal mask in the prompt", IN_TORCH, TORCH, "is_causal=q.shape[2] > 1", "is_causal=False"),
     bug("the loss of the prompt left out", IN_TORCH, TORCH, "self.loss_of_prompt.clone()", "0 * self.loss_of_prompt"),
-    bug("the prompt's first token forgotten", GROWING, SHARED, "        old = self.kept[layer]\n", "        old = self.kept[layer]\n        old = tuple(t[:, :, start > 8 :] for t in old) if old else None\n"),
+    bug("the prompt's first token forgotten", GROWING, SHARED, "        old = self.arrays[layer]\n", "        old = self.arrays[layer]\n        old = tuple(t[:, :, start > 8 :] for t in old) if old else None\n"),
     bug("each new token at the first position, in JAX", IN_JAX, JAX, "logits = model(tokens, start)", "logits = model(tokens, None)"),
     bug("keys in the place of values", IN_JAX, JAX, "(k, v))\n        )", "(k, k))\n        )"),
     bug("a token sees the next place of the cache", IN_JAX, JAX, "<= self.start +", "<= 1 + self.start +"),

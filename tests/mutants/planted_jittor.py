@@ -55,7 +55,7 @@ OPTIMIZERS = (
 )
 
 STEP = (
-    bug("loss not divided by the micro-batches", "transformer/jittor/train/accumulate", ADAPTER, "self.recipe.loss(x, y) / self.micro", "self.recipe.loss(x, y)"),
+    bug("loss not divided by the micro-batches", "transformer/jittor/train/accumulate", ADAPTER, "self.recipe.loss(x, y) / self.micro_batches", "self.recipe.loss(x, y)"),
     bug("accumulation that drops the first micro-batch", "transformer/jittor/train/accumulate", ADAPTER, BACKWARD, "self.optimizer.backward(loss if losses else 0 * loss)"),
     bug("half the batch once verified", TRAIN, ADAPTER, BATCH, f"{BATCH}\n            if self.steps >= 6:\n                x, y = x[::2], y[::2]"),
     bug("steps do nothing once verified", TRAIN, ADAPTER, "self.optimizer.step()\n", "if self.steps < 6:\n            self.optimizer.step()\n"),

@@ -219,9 +219,9 @@ STEP = (
     bug("loss in chunks averaged by chunk, then summed", CHUNKED, STEPS, "torch.stack(losses).sum() / y.numel()", "torch.stack(losses).sum() / (y.numel() // chunks)"),
     bug("loss in chunks gives the embedding no gradient", CHUNKED, STEPS, "recompute(part, h, embedding, targets", "recompute(part, h, embedding.detach(), targets"),
     bug("loss in chunks computed again with twice its input", CHUNKED, STEPS, "logits = F.linear(hidden, embedding)", "logits = F.linear(hidden * (2.0 if torch._C._current_graph_task_id() != -1 else 1.0), embedding)"),
-    bug("loss not divided by the micro-batches", "transformer/torch/train/accumulate", ADAPTER, "self.recipe.objective(x, y) / self.micro", "self.recipe.objective(x, y)"),
-    bug("gradient of micro-batches summed, the loss averaged", "transformer/torch/train/accumulate", ADAPTER, BACKWARD, "self.recipe.backward(loss * self.micro)"),
-    bug("gradient of micro-batches summed, the loss averaged (SGD)", "unet3d/torch/train/accumulate", ADAPTER, BACKWARD, "self.recipe.backward(loss * self.micro)"),
+    bug("loss not divided by the micro-batches", "transformer/torch/train/accumulate", ADAPTER, "self.recipe.objective(x, y) / self.micro_batches", "self.recipe.objective(x, y)"),
+    bug("gradient of micro-batches summed, the loss averaged", "transformer/torch/train/accumulate", ADAPTER, BACKWARD, "self.recipe.backward(loss * self.micro_batches)"),
+    bug("gradient of micro-batches summed, the loss averaged (SGD)", "unet3d/torch/train/accumulate", ADAPTER, BACKWARD, "self.recipe.backward(loss * self.micro_batches)"),
     bug("accumulation that drops the first micro-batch", "resnet50/torch/train/accumulate", ADAPTER, BACKWARD, "self.recipe.backward(loss if total else 0 * loss)"),
     bug("gradients zeroed between micro-batches", "transformer/torch/train/accumulate", ADAPTER, BACKWARD, f"self.optimizer.zero_grad()\n            {BACKWARD}"),
     bug(

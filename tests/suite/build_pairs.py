@@ -27,7 +27,7 @@ def outcome(case_id: str) -> dict[str, Any]:
         except IncompatibleStrategies as error:
             return {"refused": str(error)}
         verification = worker.make_verified_steps(adapter)[1]
-        effect = adapter.effect()
+        effect = adapter.judge_effect()
         found = {"proven": effect.proven, "evidence": str(effect.evidence), "on_cpu": adapter.device() == "cpu"}
         return {"right": verification.passed, "verification": str(verification)[:2000]} | found
     except Exception:

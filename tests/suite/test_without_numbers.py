@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from framebench.adapters.user_functions import kind
+from framebench.adapters.user_functions import describe_type
 from framebench.suite.user_file import blamed
 from framebench.suite.without_numbers import in_words
 
@@ -62,5 +62,5 @@ def test_tensors_on_two_devices_are_named_with_the_way_out() -> None:
 
 def test_a_pretended_tensor_is_called_a_tensor() -> None:
     plain = type("Tensor", (), {"__module__": "torch"})
-    assert kind(type("FakeTensor", (plain,), {"__module__": "torch._subclasses.fake_tensor"})()) == "torch.Tensor"
-    assert kind([]) == "list"
+    assert describe_type(type("FakeTensor", (plain,), {"__module__": "torch._subclasses.fake_tensor"})()) == "torch.Tensor"
+    assert describe_type([]) == "list"

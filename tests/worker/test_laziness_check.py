@@ -25,7 +25,7 @@ from framebench.worker.laziness_check import (
 
 def standing(**more: Any) -> Any:
     """An adapter as far as a timed step looks at it."""
-    about: dict[str, Any] = {"outputs": 0, "answers": Counter(), "steps": 0, "budget_s": 900.0}
+    about: dict[str, Any] = {"outputs": 0, "outputs_per_step": Counter(), "steps": 0, "budget_s": 900.0}
     return SimpleNamespace(synchronize=lambda: None, **about | more)
 
 

@@ -20,20 +20,20 @@ class Waiting:
     budget_s = 60.0
 
     def __init__(self) -> None:
-        self.spent: dict[str, float] = defaultdict(float)
-        self.answers: Counter[int] = Counter()
+        self.seconds_spent: dict[str, float] = defaultdict(float)
+        self.outputs_per_step: Counter[int] = Counter()
         self.steps = self.outputs = 0
 
     def step(self) -> None:
         start = time.perf_counter()
         time.sleep(0.01)
-        self.spent["wait"] += time.perf_counter() - start
+        self.seconds_spent["wait"] += time.perf_counter() - start
         time.sleep(0.01)
         self.steps, self.outputs = self.steps + 1, self.outputs + 1
 
     def synchronize(self) -> None: ...
 
-    def events(self) -> None: ...
+    def make_stopwatch(self) -> None: ...
 
     def device(self) -> str:
         return "cpu"

@@ -51,13 +51,13 @@ def verified(case: Case, observed: Observed) -> Verification:
 
 
 def adapter(case: Case, **more: Any) -> Any:
-    return SimpleNamespace(**{"case": case, "workload": case.spec, "known_fault": lambda: None} | more)
+    return SimpleNamespace(**{"case": case, "workload": case.spec, "find_known_fault": lambda: None} | more)
 
 
 def test_what_the_framework_is_known_to_compute_wrong_is_wrong_whatever_came_out() -> None:
     observed = right(TRAIN)
     assert verify(adapter(TRAIN), observed, tolerances(TRAIN)).passed
-    found = verify(adapter(TRAIN, known_fault=lambda: "a kernel leaves it unwritten"), observed, tolerances(TRAIN))
+    found = verify(adapter(TRAIN, find_known_fault=lambda: "a kernel leaves it unwritten"), observed, tolerances(TRAIN))
     assert (found.passed, found.reason, found.known_fault) == (False, "a kernel leaves it unwritten", True)
 
 
@@ -125,7 +125,12 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
     def make(observed: Observed, answers: dict[int, int] | None = None) -> Any:
         run = adapter(
-            TRAIN, loader=None, answers=Counter(answers or {1: 5}), restored=False, steps=3 + len(LOSSES), restored_at=0
+            TRAIN,
+            loader=None,
+            outputs_per_step=Counter(answers or {1: 5}),
+            restored=False,
+            steps=3 + len(LOSSES),
+            restored_at=0,
         )
         run.device, later = lambda: "cpu", iter(LOSSES)
         run.loss = lambda: next(later)
@@ -173,13 +178,13 @@ def test_steps_that_do_nothing_are_detected(timed: Callable[..., Any]) -> None:
 
 def test_timed_steps_that_set_no_output_are_counted() -> None:
     """However many they are: the first step is the one that was verified."""
-    run = SimpleNamespace(outputs=0, answers=Counter(), synchronize=lambda: None, steps=0)
-    run.step = lambda: setattr(run, "outputs", run.outputs + 2 * (run.answers.total() == 0))
+    run = SimpleNamespace(outputs=0, outputs_per_step=Counter(), synchronize=lambda: None, steps=0)
+    run.step = lambda: setattr(run, "outputs", run.outputs + 2 * (run.outputs_per_step.total() == 0))
     timed_step(run)  # type: ignore[arg-type]
     assert describe_missing_outputs(run) == ""  # type: ignore[arg-type]
     for _ in range(5):
         timed_step(run)  # type: ignore[arg-type]
-    assert run.answers == {2: 1, 0: 5}
+    assert run.outputs_per_step == {2: 1, 0: 5}
     assert describe_missing_outputs(run) == "5 of 6 steps gave no output as the first one did"  # type: ignore[arg-type]
 
 
@@ -220,7 +225,7 @@ def test_biased_variances_are_compared_as_unbiased_ones() -> None:
         unbiased = kept * unbiased + (1 - kept) * x.var(0, ddof=1)
         biased = kept * biased + (1 - kept) * x.var(0)
     jax = adapter(
-        parse("resnet50/jax/train/fp32/b4/tiny"), biased_variance=True, micro=1, config=None,
+        parse("resnet50/jax/train/fp32/b4/tiny"), biased_variance=True, micro_batches=1, config=None,
     )  # fmt: skip
     jax.workload = SimpleNamespace(normalised=lambda config, batch: {name: n})
     ((_, found),) = corrected(jax, [(name, biased)], {name: start}, 2)

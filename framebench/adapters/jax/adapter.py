@@ -25,7 +25,7 @@ from jax.extend.backend import get_backend
 from jax.extend.core import ClosedJaxpr
 from jax.sharding import SingleDeviceSharding
 
-from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
+from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, find_length_strategy
 from framebench.adapters.jax.accumulation import Gradient, Tree, accumulated
 from framebench.adapters.jax.observe import Observed, allocator_counters, allocator_peaks, counted, statistics
 from framebench.adapters.jax.parts import Recipe
@@ -110,7 +110,9 @@ class JaxAdapter(Adapter):
         self.count = sum(a.size for a in jax.tree.leaves((parts.params, parts.frozen)))
         self.optimizer_state: Any = self.first_state() if self.case.stage.trains else None
         if self.case.scenario == "varlen":
-            self.stream = [self.put(x, y) for x, y in self.workload.stream(self.config, self.case.batch, lengths_of(self.case))]
+            self.stream = [
+                self.put(x, y) for x, y in self.workload.stream(self.config, self.case.batch, find_length_strategy(self.case))
+            ]
             self.inputs = max(self.stream, key=lambda batch: batch[0].size)
         else:
             self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
@@ -220,7 +222,7 @@ class JaxAdapter(Adapter):
             (_, loss_and_statistics), grads = jax.value_and_grad(objective, has_aux=True)(*arguments)
             return loss_and_statistics, grads
 
-        inside = self.micro // self.recipe.calls
+        inside = self.micro_batches // self.recipe.calls
         return accumulated(gradient, inside) if inside > 1 else gradient
 
     def training_step(self, graph: nnx.GraphDef) -> Callable[..., tuple[Tree, Tree, Tree, Array]]:
@@ -339,7 +341,7 @@ class JaxAdapter(Adapter):
                         return f"{equation.primitive.name} in {variable.aval.dtype}"
         return ""
 
-    def batched_products(self) -> int:
+    def count_batched_matmuls(self) -> int:
         return with_batch(self.jaxprs())
 
     def otherwise(self, **changes: Any) -> Any:
@@ -361,13 +363,13 @@ class JaxAdapter(Adapter):
     def live_bytes(self) -> int:
         return unique_bytes([a for a in jax.live_arrays() if a.sharding.memory_kind != "pinned_host"])
 
-    def own_peaks(self) -> dict[str, int]:
+    def read_peaks(self) -> dict[str, int]:
         """The allocator's peak never resets. In a memory worker the programs come from the cache that the time worker filled,
         untuned anew, so that no scratch of the autotuner is in it; `counters` tells whether that was so."""
         plan = {"compiler.plan": self.program.plan + self.beside()} if self.program.plan else {}
         return allocator_peaks() | plan
 
-    def counters(self) -> dict[str, int]:
+    def read_counters(self) -> dict[str, int]:
         return allocator_counters()
 
     def statistics(self) -> dict[str, int]:
@@ -390,9 +392,9 @@ class JaxAdapter(Adapter):
             self.synchronize()
             self.release()
 
-    def cap(self, budget: int | None) -> bool:
+    def limit_memory(self, budget: int | None) -> bool:
         """On a GPU the share of the card is taken from the environment at import, and stays."""
-        return super().cap(budget) or (self.device() != "cpu" and "XLA_PYTHON_CLIENT_MEM_FRACTION" in os.environ)
+        return super().limit_memory(budget) or (self.device() != "cpu" and "XLA_PYTHON_CLIENT_MEM_FRACTION" in os.environ)
 
     def sample_losses(self) -> list[float]:
         """Sliced by NumPy: a slice by JAX would be another program to compile."""

@@ -16,7 +16,7 @@ from flax import nnx
 from jax import Array
 
 from framebench.adapters.base import Switches
-from framebench.adapters.caches import bytes_by_formula
+from framebench.adapters.caches import compute_cache_bytes
 from framebench.adapters.jax.accumulation import Tree
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import products, unique_bytes
@@ -140,7 +140,7 @@ class Generation:
             "calls": self.calls,
             "tokens_of_a_call": max(shape[1] for shape in shapes if shape[-1] == self.run.config.vocabulary),
             "cache_bytes": unique_bytes(jax.tree.leaves(self.cache)),
-            "cache_bytes_by_formula": bytes_by_formula(self.run.case, np.dtype(self.run.recipe.width).itemsize),
+            "cache_bytes_by_formula": compute_cache_bytes(self.run.case, np.dtype(self.run.recipe.width).itemsize),
         }
 
 

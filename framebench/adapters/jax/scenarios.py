@@ -89,7 +89,7 @@ def distill(run: JaxAdapter) -> Proof:
     run.recipe.loss = loss
 
     def count_products(_: Evidence) -> Evidence:
-        x = run.inputs[0][: len(run.inputs[0]) // run.micro]
+        x = run.inputs[0][: len(run.inputs[0]) // run.micro_batches]
         return {
             "products_of_the_student": len(products(run.otherwise(loss=plain).jaxpr)),
             "products_of_the_teacher": len(products(jax.make_jaxpr(logits_of)(run.constants, x))),

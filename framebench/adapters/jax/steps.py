@@ -53,7 +53,7 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
     def count_loops_and_logits(_: Evidence) -> Evidence:
         """Count the loops over chunks, and results as large as the logits, also of a step that ends before the head."""
         without = run.otherwise(loss=lambda unprojected, *_: unprojected[1].sum()).jaxpr
-        logits = run.inputs[1].size // run.micro, run.config.vocabulary, run.config.width
+        logits = run.inputs[1].size // run.micro_batches, run.config.vocabulary, run.config.width
         return {
             "as_large_as_the_logits": sum(as_large(jaxpr, *logits) for jaxpr in run.jaxprs()),
             "as_large_without_a_head": as_large(without, *logits),
@@ -89,12 +89,12 @@ def accumulate(run: JaxAdapter) -> Proof:
 
     def count_micro_steps(_: Evidence) -> Evidence:
         x = next(a for a in leaves(run.inputs[0]) if a.ndim)
-        shape = (run.micro, x.shape[0] // run.micro, *x.shape[1:])
+        shape = (run.micro_batches, x.shape[0] // run.micro_batches, *x.shape[1:])
         micro_steps = 0
         for loop in loops_of(run):
             arrays = {(v.aval.shape, v.aval.dtype) for v in loop.invars}
-            if (shape, x.dtype) in arrays and loop.params["length"] == run.micro:
-                micro_steps += run.micro
+            if (shape, x.dtype) in arrays and loop.params["length"] == run.micro_batches:
+                micro_steps += run.micro_batches
         return {
             "micro_steps": micro_steps,
             "micro_batch": list(shape[1:]),
@@ -104,18 +104,18 @@ def accumulate(run: JaxAdapter) -> Proof:
     def is_compiled(e: Evidence) -> bool:
         return bool(e["compiled_loops"] > 0 or run.recipe.eager)
 
-    proof = expect(micro_steps=run.micro) & check(is_compiled, "the executable has a loop")
+    proof = expect(micro_steps=run.micro_batches) & check(is_compiled, "the executable has a loop")
     return proof.counting(count_micro_steps)
 
 
 @switch
 def multi_steps(run: JaxAdapter) -> Proof:
     """Accumulate gradients by optax, in calls of a smaller step. The optimizer's state counts the updates."""
-    run.recipe.calls = run.micro
+    run.recipe.calls = run.micro_batches
     width = np.float64 if run.float64 else np.float32
 
     def accumulate(inner: optax.GradientTransformation) -> optax.GradientTransformation:
-        return optax.MultiSteps(inner, run.micro, accumulator_dtype=width).gradient_transformation()
+        return optax.MultiSteps(inner, run.micro_batches, accumulator_dtype=width).gradient_transformation()
 
     run.recipe.wrap("optimizer", accumulate)
 
@@ -132,7 +132,7 @@ def multi_steps(run: JaxAdapter) -> Proof:
         }
 
     def is_compiled_for_parts(e: Evidence) -> bool:
-        part = run.case.batch // run.micro
+        part = run.case.batch // run.micro_batches
         return bool(e["compiled_batches"] == ([] if run.recipe.eager else [part]))
 
     proof = expect(updates=1)

@@ -17,7 +17,7 @@ from jax import Array
 
 from framebench.adapters import user_blocks
 from framebench.adapters.jax.states import keys
-from framebench.adapters.user_functions import UserFile, kind
+from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, as_it_is
 from framebench.models.spec import OWN, SEED, workload
@@ -27,7 +27,7 @@ from framebench.suite.user_file import Fault
 
 ARRAYS = jax.Array | np.ndarray
 HOLDERS = (nnx.List, nnx.Dict)  # which cannot be called
-KIND = user_blocks.Kind(
+KIND = user_blocks.ModuleAccess(
     modules=lambda module: [m for _, m in nnx.iter_modules(module) if not isinstance(m, HOLDERS)],
     size=lambda module: sum(a.size for a in jax.tree.leaves(nnx.to_pure_dict(nnx.state(module, nnx.Param)))),
     containers=(nnx.Sequential,),
@@ -54,7 +54,7 @@ def _routed(block: type) -> type:
 def build(config: Any, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, remat: Remat = as_it_is) -> nnx.Module:
     """Build the file's model: every layer that has a `dtype` computes in this one. Raises Fault."""
     model = plain()
-    for number, block in enumerate(blocks_in(model)):
+    for number, block in enumerate(find_blocks(model)):
         kind_of: Any = type(block)
         block.__class__ = _routed(kind_of)
         block.remat, block.number = remat, number
@@ -78,14 +78,14 @@ def one_number(_: nnx.Variable, value: Any) -> Any:
 
 
 def plain() -> nnx.Module:
-    model = user().model((nnx.Module, linen.Module))
+    model = user().make_model((nnx.Module, linen.Module))
     if isinstance(model, linen.Module):
         return Linen(model)
     if isinstance(model, tuple) and len(model) == 2 and callable(model[1]):
         return Plain(*model)
     if not isinstance(model, nnx.Module):
         one = "a flax.nnx.Module, a flax.linen.Module or (weights, apply)"
-        raise Fault(f"{user().line('model')}: model() must return {one}, not {kind(model)}")
+        raise Fault(f"{user().locate('model')}: model() must return {one}, not {describe_type(model)}")
     return model
 
 
@@ -106,7 +106,7 @@ class Linen(nnx.Module):
     """A module of Flax's older interface, initialised by the file's own batch. What it updates are its running statistics."""
 
     def __init__(self, module: linen.Module) -> None:
-        x, _ = user().batch(1, ARRAYS, "array")
+        x, _ = user().make_batch(1, ARRAYS, "array")
         self.inner = called(partial(bridge.lazy_init, bridge.ToNNX(module, rngs=nnx.Rngs(SEED))), x)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
@@ -118,15 +118,15 @@ def draws() -> dict[str, Any]:
     return nnx.to_pure_dict(nnx.state(plain(), nnx.RngState))
 
 
-def blocks_in(model: nnx.Module) -> list[Any]:
+def find_blocks(model: nnx.Module) -> list[Any]:
     """Raises Fault."""
-    return user_blocks.blocks_in(model, user(), KIND)
+    return user_blocks.find_blocks(model, user(), KIND)
 
 
 def loss(output: Any, target: Array) -> Array:
     """Of an output in float32 or wider. Raises Fault."""
     wide = jax.tree.map(lambda a: a.astype(jnp.promote_types(a.dtype, jnp.float32)) if floating(a) else a, output)
-    loss_array: Array = user().loss(jax.Array, "an array", wide, target)
+    loss_array: Array = user().compute_loss(jax.Array, "an array", wide, target)
     return loss_array.reshape(())
 
 
@@ -134,7 +134,9 @@ def optimizer() -> optax.GradientTransformation:
     """The file's own. Raises Fault."""
     made = user().get("optimizer")()
     if not isinstance(made, optax.GradientTransformation):
-        raise Fault(f"{user().line('optimizer')}: optimizer() must return an optax.GradientTransformation, not {kind(made)}")
+        raise Fault(
+            f"{user().locate('optimizer')}: optimizer() must return an optax.GradientTransformation, not {describe_type(made)}"
+        )
     return made
 
 
@@ -144,7 +146,8 @@ def leaves(model: nnx.Module) -> Iterator[tuple[str, nnx.Variable, np.ndarray]]:
         if not isinstance(variable, nnx.Param | nnx.BatchStat | nnx.RngState):
             where = ".".join(map(str, path))
             raise Fault(
-                f"{user().line('model')}: the model has {where}, a variable of the kind {kind(variable)}, and only nnx.Param, "
+                f"{user().locate('model')}: the model has {where}, a variable of the kind "
+                f"{describe_type(variable)}, and only nnx.Param, "
                 f"nnx.BatchStat and states of random numbers are supported: what else a step changes cannot be followed"
             )
     for module, path, variable in flax_weights.leaves(model):
@@ -165,7 +168,7 @@ def _beginning() -> dict[str, np.ndarray]:
 
 def batch(size: int) -> tuple[Any, Any]:
     """Inputs and targets. Raises Fault."""
-    x, y = (mapped(np.asarray, tree) for tree in user().batch(size, ARRAYS, "array"))
+    x, y = (mapped(np.asarray, tree) for tree in user().make_batch(size, ARRAYS, "array"))
     return x, y
 
 
@@ -176,9 +179,9 @@ def facts(size_: int) -> dict[str, Any]:
     named_leaves = list(leaves(model))
     if len({name for name, _, _ in named_leaves}) < len(named_leaves):
         raise Fault(
-            f"{user().line('model')}: two weights of one layer would have one name; kernel, scale and embedding are one"
+            f"{user().locate('model')}: two weights of one layer would have one name; kernel, scale and embedding are one"
         )
-    found_blocks = blocks_in(model)
+    found_blocks = find_blocks(model)
     every = list(nnx.iter_modules(model))
     names = {id(module): ".".join(map(str, path)) for path, module in every}
     return {
@@ -208,7 +211,7 @@ def gradient_of(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
     return float(loss_array), [pair for path, a in each for pair in adapter.names.unload(keys(path), np.asarray(a))]
 
 
-def cause(adapter: Any, wrong: list[str]) -> str | None:
+def explain_wrong_gradients(adapter: Any, wrong: list[str]) -> str | None:
     """Of JAX nothing is known that it computes wrong."""
     return None
 

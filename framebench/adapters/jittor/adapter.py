@@ -16,7 +16,7 @@ import jittor_utils
 import numpy as np
 from jittor import Module, Var
 
-from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
+from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, find_length_strategy
 from framebench.adapters.jittor import float64
 from framebench.adapters.jittor.observe import Observed, kernel_counts
 from framebench.adapters.jittor.parts import Recipe
@@ -74,7 +74,7 @@ class JittorAdapter(Adapter):
     """What switches set: the parts of `recipe`, and Jittor's flags."""
 
     biased_variance = True
-    draws_anew = True
+    may_draw_other_numbers = True
     graph_bytes, before_graph = 0, None  # on the host: what small blocks hold when a user's step was built, and before
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
@@ -102,7 +102,7 @@ class JittorAdapter(Adapter):
             self.widen()
         self.release()
         if self.case.scenario == "varlen":
-            batches = self.workload.stream(self.config, self.case.batch, lengths_of(self.case))
+            batches = self.workload.stream(self.config, self.case.batch, find_length_strategy(self.case))
             self.stream = [self.put(x, y) for x, y in batches]
         else:
             self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
@@ -146,10 +146,10 @@ class JittorAdapter(Adapter):
         if self.workload.may_draw():
             jt.set_global_seed(SEED + (self.steps - self.restored_at if self.case.stage.trains else 0))
 
-    def stilled(self) -> AbstractContextManager[None]:
-        return still() if self.still else nullcontext()
+    def disable_randomness(self) -> AbstractContextManager[None]:
+        return still() if self.deterministic else nullcontext()
 
-    def draws(self) -> bool:
+    def draws_random_numbers(self) -> bool:
         return draws(self.one_step)
 
     def put(self, x: Any, y: Any) -> Batch:
@@ -172,7 +172,7 @@ class JittorAdapter(Adapter):
         losses = []
         inputs, targets = self.next_batch()
         for x, y in zip(self.parts(inputs), self.parts(targets), strict=True):
-            loss = self.recipe.loss(x, y) / self.micro
+            loss = self.recipe.loss(x, y) / self.micro_batches
             self.optimizer.backward(loss)
             losses.append(loss.detach())
         # Jittor counts backward passes, which AdamW's bias correction takes for steps
@@ -182,8 +182,8 @@ class JittorAdapter(Adapter):
 
     def parts(self, tree: Any) -> list[Any]:
         """Micro-batches."""
-        each = split(tree, self.micro)
-        return each if self.micro == 1 else [mapped(lambda var: var.stop_grad(), part) for part in each]
+        each = split(tree, self.micro_batches)
+        return each if self.micro_batches == 1 else [mapped(lambda var: var.stop_grad(), part) for part in each]
 
     def eval_step(self) -> None:
         """Steps that are not followed by `synchronize` are dropped with their output: nobody has asked for it."""
@@ -317,7 +317,7 @@ class JittorAdapter(Adapter):
         on_host = self.case.workload == OWN and not jt.flags.use_cuda
         self.graph_bytes, self.before_graph = 0, host.mallinfo().uordblks if on_host else None
 
-    def own_peaks(self) -> dict[str, int]:
+    def read_peaks(self) -> dict[str, int]:
         """What the pools hold at the end counts too: the watched one is not the only one. The graph of a step,
         which counts in a small model, lies in small blocks of malloc beside the pools. It is largest when it begins to run."""
         self.before_graph = None
@@ -330,7 +330,7 @@ class JittorAdapter(Adapter):
         whole = getattr(self, "inputs", None)
         if whole is not None and self.loader is None and self.case.scenario not in ("pair", "generate"):
             rows = samples(whole[0])
-            few = lambda var: var[: 2 * self.micro].stop_grad() if var.shape[0] == rows else var  # noqa: E731
+            few = lambda var: var[: 2 * self.micro_batches].stop_grad() if var.shape[0] == rows else var  # noqa: E731
             self.inputs = mapped(few, whole[0]), mapped(few, whole[1])
         self.step()
         self.synchronize()

@@ -90,7 +90,7 @@ def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
         return {"blocks_recomputed": sum(bool(trainable(block)) for block in chosen)}
 
     def each_block_ran_again(e: Evidence) -> bool:
-        return bool(e["block_runs"] == run.micro * (e["blocks"] + e["blocks_recomputed"]))
+        return bool(e["block_runs"] == run.micro_batches * (e["blocks"] + e["blocks_recomputed"]))
 
     run.recipe.on_model.append(attach)
     proof = expect(blocks_recomputed=above(0))

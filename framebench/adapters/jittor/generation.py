@@ -10,14 +10,14 @@ import numpy as np
 from jittor import Var, nn
 
 from framebench.adapters.base import Switches
-from framebench.adapters.caches import Generation, Growing, Static, expect_computed_once, expect_recomputed
+from framebench.adapters.caches import GrowingCache, StaticCache, TokenGenerator, expect_computed_once, expect_recomputed
 from framebench.adapters.jittor.adapter import JittorAdapter
 from framebench.adapters.proof import Evidence, Proof, expect
 
 switch = Switches()
 
 
-class Steps(Generation):
+class Steps(TokenGenerator):
     def __init__(self, run: JittorAdapter) -> None:
         super().__init__(run)
         self.run = run
@@ -25,7 +25,7 @@ class Steps(Generation):
         self.collected: list[np.ndarray] = []
 
     def attend(self, q: Var, k: Var, v: Var) -> Var:
-        keys, values = self.cached((k, v))
+        keys, values = self.extend_cache((k, v))
         if q.shape[2] > 1:
             output: Var = self.run.model_module.attention(q, keys, values)
             return output
@@ -44,7 +44,7 @@ class Steps(Generation):
 
     def wait(self, *computed: Var) -> None:
         """Compute what is asked for now: else the graphs of all tokens would be there at once."""
-        jt.sync([*computed, *(self.cache.arrays() if self.cache else ())])
+        jt.sync([*computed, *(self.cache.list_arrays() if self.cache else ())])
 
     def begin(self) -> None:
         """Read the prompt."""
@@ -69,7 +69,7 @@ class Steps(Generation):
                 self.wait(total)
                 self.collect(logits)
             if self.cache:
-                self.cache_bytes = sum(var.nbytes for var in self.cache.arrays())
+                self.cache_bytes = sum(var.nbytes for var in self.cache.list_arrays())
                 self.cache.rewind(self.prompt)
                 self.wait()
             run.output = total / x.numel()
@@ -98,7 +98,7 @@ def expect_cache_of(tokens: int, token_generator: Steps) -> Proof:
 
     def count_cached(_: Evidence) -> Evidence:
         assert token_generator.cache
-        return {"tokens_kept_between_steps": token_generator.cache.arrays()[0].shape[2]}
+        return {"tokens_kept_between_steps": token_generator.cache.list_arrays()[0].shape[2]}
 
     cached = expect(tokens_kept_between_steps=tokens).counting(count_cached)
     return expect_computed_once(token_generator) & cached
@@ -110,7 +110,7 @@ def static_cache(run: JittorAdapter) -> Proof:
 
     def make(_: object) -> None:
         c = run.config
-        token_generator.cache = Static(c.layers, lambda: jt.zeros((run.case.batch, c.heads, c.length, c.width // c.heads)))
+        token_generator.cache = StaticCache(c.layers, lambda: jt.zeros((run.case.batch, c.heads, c.length, c.width // c.heads)))
 
     run.recipe.on_model.append(make)
     return expect_cache_of(run.config.length, token_generator)
@@ -119,7 +119,7 @@ def static_cache(run: JittorAdapter) -> Proof:
 @switch
 def growing_cache(run: JittorAdapter) -> Proof:
     token_generator = generation(run, cached=True)
-    token_generator.cache = Growing(run.config.layers, lambda old, new: jt.concat([old, new], 2))
+    token_generator.cache = GrowingCache(run.config.layers, lambda old, new: jt.concat([old, new], 2))
     return expect_cache_of(token_generator.prompt, token_generator)
 
 

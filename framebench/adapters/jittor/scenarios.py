@@ -127,8 +127,8 @@ def distill(run: JittorAdapter) -> Proof:
     run.recipe.claim("loss")
     run.recipe.on_model.append(teach)
     proof = expect(
-        teacher_passes=run.micro,
-        forward_passes=run.micro,
+        teacher_passes=run.micro_batches,
+        forward_passes=run.micro_batches,
         parameters=below("parameters_of_the_teacher"),
     )
     return proof.counting(count_parameters)

@@ -21,7 +21,7 @@ switch = Switches()
 @switch
 def accumulate(run: JittorAdapter) -> Proof:
     """Prove that a step makes a forward pass for each micro-batch, of a part of the batch."""
-    return expect(forward_passes=run.micro, samples_per_pass=[run.case.batch // run.micro])
+    return expect(forward_passes=run.micro_batches, samples_per_pass=[run.case.batch // run.micro_batches])
 
 
 class PartOfLoss(Module):
@@ -42,7 +42,7 @@ def _count_as_large(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
     run.recipe.loss = before
     ends = (str(n).rpartition(")[")[2] for n in jt.dump_all_graphs().nodes_info if str(n).startswith("Var("))
     shapes = [[int(n) for n in end.strip("],").split(",") if n] for end in ends]
-    tokens, columns = run.inputs[1].numel() // run.micro, run.config.vocabulary
+    tokens, columns = run.inputs[1].numel() // run.micro_batches, run.config.vocabulary
     large = [s for s in shapes if s[-1:] == [columns] and math.prod(s) >= tokens * columns]
     return sum(s != [run.config.width, columns] for s in large)  # the transposed embedding
 
@@ -79,7 +79,7 @@ def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
     run.recipe.loss = loss
     proof = expect(
         as_large_as_the_logits=equal_to("as_large_without_a_head"),
-        losses_of_a_chunk=2 * chunks * run.micro,  # each in the forward pass, and once more in the backward pass
+        losses_of_a_chunk=2 * chunks * run.micro_batches,  # each in the forward pass, and once more in the backward pass
     )
     return proof.counting(count_large)
 

@@ -11,12 +11,12 @@ import numpy as np
 from jittor import Module, Var, nn
 
 from framebench.adapters import user_blocks
-from framebench.adapters.user_functions import UserFile, kind
+from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.models.spec import OWN, workload
 from framebench.suite.trees import leaves, mapped
 from framebench.suite.user_file import Fault
 
-KIND = user_blocks.Kind(
+KIND = user_blocks.ModuleAccess(
     modules=lambda module: module.modules(),
     size=lambda module: sum(p.numel() for p in module.parameters()),
     containers=(nn.Sequential, nn.ModuleList),
@@ -44,7 +44,7 @@ def build(config: Any) -> Module:
     """The file's model, whose blocks are run by way of `remat`. Raises Fault."""
     model = plain()
     model.remat = lambda block, *args, **named: block(*args, **named)
-    model.bodies = tuple(route(model, block) for block in blocks_in(model))  # which a module does not take for its own
+    model.bodies = tuple(route(model, block) for block in find_blocks(model))  # which a module does not take for its own
     return model
 
 
@@ -55,9 +55,9 @@ def route(model: Module, block: Module) -> Body:
 
 
 def plain() -> Module:
-    model = user().model(Module)
+    model = user().make_model(Module)
     if not isinstance(model, Module):
-        raise Fault(f"{user().line('model')}: model() must return a jittor.Module, and it returned {kind(model)}")
+        raise Fault(f"{user().locate('model')}: model() must return a jittor.Module, and it returned {describe_type(model)}")
     return model.train()  # Jittor's dropout begins in evaluation mode
 
 
@@ -66,21 +66,23 @@ def blocks_of(model: Module) -> list[Module]:
     return list(model.bodies)
 
 
-def blocks_in(model: Module) -> list[Module]:
+def find_blocks(model: Module) -> list[Module]:
     """Raises Fault."""
-    return user_blocks.blocks_in(model, user(), KIND)
+    return user_blocks.find_blocks(model, user(), KIND)
 
 
 def loss(output: Any, target: Any) -> Var:
     """Raises Fault."""
-    return user().loss(Var, "a Var", output, target).reshape((1,))
+    return user().compute_loss(Var, "a Var", output, target).reshape((1,))
 
 
 def optimizer(parameters: list[Var]) -> jt.optim.Optimizer:
     """The file's own. Raises Fault."""
-    made, where = user().get("optimizer")(parameters), user().line("optimizer")
+    made, where = user().get("optimizer")(parameters), user().locate("optimizer")
     if not isinstance(made, jt.optim.Optimizer):
-        raise Fault(f"{where}: optimizer(parameters) must return a jittor.optim.Optimizer, and it returned {kind(made)}")
+        raise Fault(
+            f"{where}: optimizer(parameters) must return a jittor.optim.Optimizer, and it returned {describe_type(made)}"
+        )
     if [id(p) for group in made.param_groups for p in group["params"]] != [id(p) for p in parameters]:
         raise Fault(f"{where}: the optimizer must have all parameters, in the order in which it was given them")
     if len(made.param_groups) > 1:
@@ -97,7 +99,7 @@ def weights() -> dict[str, np.ndarray]:
 def batch(size: int) -> tuple[Any, Any]:
     """Inputs and targets. Raises Fault."""
     jt.sync_all(True)
-    x, y = (mapped(lambda var: var.numpy(), tree) for tree in user().batch(size, Var, "Var"))
+    x, y = (mapped(lambda var: var.numpy(), tree) for tree in user().make_batch(size, Var, "Var"))
     return x, y
 
 
@@ -108,8 +110,8 @@ def facts(size: int) -> dict[str, Any]:
     every = [(name, p) for name, p in model.named_parameters() if p.dtype.is_float()]
     trained = [p for _, p in every if not p.is_stop_grad()]
     if not trained:
-        raise Fault(f"{user().line('model')}: no weight of the model asks for a gradient")
-    block_modules = blocks_in(model)
+        raise Fault(f"{user().locate('model')}: no weight of the model asks for a gradient")
+    block_modules = find_blocks(model)
     names = {id(module): name for name, module in model.named_modules()}
     return {
         "params": [(name, list(p.shape), not p.is_stop_grad()) for name, p in every],
@@ -132,7 +134,7 @@ def gradient_of(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
     return loss_var.item(), [(name, gradient.numpy()) for (name, _), gradient in zip(weights, found)]
 
 
-def cause(adapter: Any, wrong: list[str]) -> str | None:
+def explain_wrong_gradients(adapter: Any, wrong: list[str]) -> str | None:
     """Of Jittor nothing is known that it computes wrong."""
     return None
 

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, lengths_of
-from framebench.adapters.holders import globals_of, held
+from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, find_length_strategy
+from framebench.adapters.holders import find_holders, iterate_globals
 from framebench.adapters.parts import Hooks, Options
-from framebench.adapters.torch.card import COUNTERS, PEAKS, CudaEvents, read
+from framebench.adapters.torch.card import COUNTERS, PEAKS, CudaStopwatch, read
 from framebench.adapters.torch.elsewhere import addresses, attributes, every_tensor, storages
-from framebench.adapters.torch.known_faults import known_fault, of_norms
+from framebench.adapters.torch.known_faults import find_known_fault, of_norms
 from framebench.adapters.torch.libraries import mkl_bytes
 from framebench.adapters.torch.narrow import NarrowResults, WidenedCasts
 from framebench.adapters.torch.observe import BATCHED, Observed, asks_for_closure, dtypes, graph_nodes, parts, unique_bytes
@@ -77,7 +77,7 @@ class TorchAdapter(Adapter):
             warmed_up()
             if not any(part.how.startswith("compile") for part in case.parts):
                 torch.compiler.set_stance("force_eager")  # a file may compile by itself: that is a strategy of its own
-        self.blocks_before, self.mkl_before = host.large_blocks(), mkl_bytes()
+        self.malloc_bytes_before, self.mkl_before = host.large_blocks(), mkl_bytes()
         self.packages: dict[str, str] = {}  # versions of what a strategy has beside PyTorch
         steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
         self.recipe = Recipe(
@@ -111,7 +111,7 @@ class TorchAdapter(Adapter):
                 self.model.remat = self.recipe.block_runner  # type: ignore[assignment]
             self.recipe.on_model(self.model)
         if self.case.scenario == "varlen":
-            batches = self.workload.stream(self.config, self.case.batch, lengths_of(self.case))
+            batches = self.workload.stream(self.config, self.case.batch, find_length_strategy(self.case))
             self.stream = [self.put(x, y) for x, y in batches]
         else:
             self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
@@ -180,10 +180,10 @@ class TorchAdapter(Adapter):
             np.random.seed(number)
             torch.manual_seed(number)
 
-    def stilled(self) -> contextlib.AbstractContextManager[Any]:
-        return Still() if self.still else contextlib.nullcontext()
+    def disable_randomness(self) -> contextlib.AbstractContextManager[Any]:
+        return Still() if self.deterministic else contextlib.nullcontext()
 
-    def draws(self) -> bool:
+    def draws_random_numbers(self) -> bool:
         before = generators()
         self.one_step()
         self.synchronize()
@@ -205,9 +205,9 @@ class TorchAdapter(Adapter):
         self.optimizer.zero_grad(**self.recipe.zero_grad_options)
         total = torch.zeros((), dtype=self.recipe.dtype, device=self.where)
         inputs, targets = self.next_batch()
-        for x, y in zip(split(inputs, self.micro), split(targets, self.micro), strict=True):
+        for x, y in zip(split(inputs, self.micro_batches), split(targets, self.micro_batches), strict=True):
             with self.context():
-                loss = self.recipe.objective(x, y) / self.micro
+                loss = self.recipe.objective(x, y) / self.micro_batches
             self.recipe.backward(loss)
             total += loss.detach()
         return total
@@ -317,7 +317,7 @@ class TorchAdapter(Adapter):
             return Profiled(self.recipe.forward, len(self.blocks()))
         return Profiled(self.model, len(self.blocks()), self.blocks())
 
-    def batched_products(self) -> int:
+    def count_batched_matmuls(self) -> int:
         operators = self.observe()["operators"]
         return sum(operators.get(name, 0) for name in BATCHED)
 
@@ -347,11 +347,11 @@ class TorchAdapter(Adapter):
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         return [*leaves(self.output), *self.lasting(), *gradients, *self.state_tensors()]
 
-    def named_elsewhere(self) -> dict[str, int]:
+    def named_untracked_bytes(self) -> dict[str, int]:
         """What this adapter keeps for itself is not the user's."""
         ours = [*self.known(), *self.kept_states()]
-        roots = [*attributes(self.model), *globals_of(self.case.user_file)]
-        return held(roots, storages, addresses(ours), every_tensor())
+        roots = [*attributes(self.model), *iterate_globals(self.case.user_file)]
+        return find_holders(roots, storages, addresses(ours), every_tensor())
 
     def kept_states(self) -> list[Tensor]:
         """Return the copies of the states that the optimizer began with, which `restore` puts back."""
@@ -361,7 +361,7 @@ class TorchAdapter(Adapter):
     def harness_bytes(self) -> int:
         return unique_bytes(self.kept_states())
 
-    def library_bytes_told(self) -> int:
+    def reported_library_bytes(self) -> int:
         return mkl_bytes() - self.mkl_before
 
     def lasting(self) -> list[Tensor]:
@@ -375,15 +375,15 @@ class TorchAdapter(Adapter):
         if self.where.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
 
-    def own_peaks(self) -> dict[str, int]:
+    def read_peaks(self) -> dict[str, int]:
         """In use by tensors; active, which adds blocks that were freed but that a stream may still use; taken from the card."""
         return read(PEAKS, self.where)
 
-    def counters(self) -> dict[str, int]:
+    def read_counters(self) -> dict[str, int]:
         return read(COUNTERS, self.where)
 
-    def events(self) -> CudaEvents | None:
-        return CudaEvents() if self.where.type == "cuda" else None
+    def make_stopwatch(self) -> CudaStopwatch | None:
+        return CudaStopwatch() if self.where.type == "cuda" else None
 
     def compile(self) -> None:
         """torch.compile does so in the first step; everything else is eager."""
@@ -392,9 +392,9 @@ class TorchAdapter(Adapter):
             self.synchronize()
             self.release()
 
-    def cap(self, budget: int | None) -> bool:
+    def limit_memory(self, budget: int | None) -> bool:
         if self.where.type != "cuda":
-            return super().cap(budget)
+            return super().limit_memory(budget)
         total = torch.cuda.get_device_properties(self.where).total_memory
         torch.cuda.empty_cache()
         torch.cuda.set_per_process_memory_fraction(1.0 if budget is None else min(1.0, budget / total))
@@ -406,10 +406,10 @@ class TorchAdapter(Adapter):
             package_versions |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
         return package_versions
 
-    def known_fault(self) -> str | None:
-        return known_fault(self.case)
+    def find_known_fault(self) -> str | None:
+        return find_known_fault(self.case)
 
-    def cause(self, names: list[str]) -> str | None:
+    def explain_wrong_tensors(self, names: list[str]) -> str | None:
         return of_norms(self.model, names) if self.case.plan.precision == "bf16" else None
 
     def device(self) -> str:

@@ -28,7 +28,7 @@ def read(keys: Mapping[str, str], where: torch.device) -> dict[str, int]:
     return {name: stats[key] for name, key in keys.items() if key in stats} if stats.get("allocation.all.allocated") else {}
 
 
-class CudaEvents:
+class CudaStopwatch:
     """Two events on the current stream."""
 
     def __init__(self) -> None:

@@ -88,8 +88,8 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     def is_recomputed(e: Evidence) -> bool:
         """Return whether a step computes the chosen blocks once more."""
         if "products_recomputed" in e:  # a compiled step, whose blocks are not seen
-            return bool(e["products_recomputed"] >= run.micro * e["blocks_recomputed"])
-        passes = run.micro * e["evaluations_of_the_loss"]
+            return bool(e["products_recomputed"] >= run.micro_batches * e["blocks_recomputed"])
+        passes = run.micro_batches * e["evaluations_of_the_loss"]
         if "block_runs_without" in e:  # a user's blocks may run several times in a pass
             return bool(e["block_runs"] >= e["block_runs_without"] + passes * e["blocks_recomputed"])
         return bool(e["block_runs"] == passes * (e["blocks"] + e["blocks_recomputed"]))
@@ -136,12 +136,12 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
     def count_products(_: Evidence) -> Evidence:
         return {
             "products_without": _without(run)["products"],
-            "products_of_attention": 0 if batched else run.micro * _batched_products(run),
+            "products_of_attention": 0 if batched else run.micro_batches * _batched_products(run),
             "blocks_recomputed": len(run.model_module.blocks_of(run.model)),  # not a teacher's
         }
 
     def each_block_ran_twice(e: Evidence) -> bool:
-        return bool(e["block_runs"] == run.micro * (e["blocks"] + e["blocks_recomputed"]))
+        return bool(e["block_runs"] == run.micro_batches * (e["blocks"] + e["blocks_recomputed"]))
 
     def products_are_saved(e: Evidence) -> bool:
         more = sum(e["products"].values()) - sum(e["products_without"].values())

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-from framebench.adapters.holders import Bytes, Root, array_storage
+from framebench.adapters.holders import Bytes, Root, find_array_storage
 from framebench.adapters.torch.observe import parts
 
 KNOWN = {"_parameters", "_buffers", "_modules", "forward", "remat", "bodies"}  # registered, or set by the harness
@@ -22,7 +22,7 @@ def addresses(tensors: Iterable[Tensor]) -> set[int]:
 def storages(one: Any) -> Bytes:
     """Of a tensor, and of what its graph has saved for a backward pass; of an array."""
     if not issubclass(type(one), Tensor):
-        return array_storage(one) if type(one).__module__ == "numpy" else {}
+        return find_array_storage(one) if type(one).__module__ == "numpy" else {}
     if one.device.type != "cpu" or isinstance(one, FakeTensor):
         return {}
     found = [one, *([one.grad] if one.is_leaf and one.grad is not None else []), *saved(one)]

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from framebench.adapters.base import Switches
-from framebench.adapters.caches import Generation, Growing, Static, expect_computed_once, expect_recomputed
+from framebench.adapters.caches import GrowingCache, StaticCache, TokenGenerator, expect_computed_once, expect_recomputed
 from framebench.adapters.proof import Evidence, Proof, equal_to, expect
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import unique_bytes
@@ -21,14 +21,14 @@ from framebench.adapters.torch.observe import unique_bytes
 switch = Switches()
 
 
-class Steps(Generation):
+class Steps(TokenGenerator):
     def __init__(self, run: TorchAdapter) -> None:
         super().__init__(run)
         self.run = run
         self.collected: list[Tensor] | None = None  # logits, where somebody asks for them
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        keys, values = self.cached((k, v))
+        keys, values = self.extend_cache((k, v))
         return F.scaled_dot_product_attention(q, keys, values, is_causal=q.shape[2] > 1)
 
     def __call__(self, tokens: Tensor, start: int) -> Tensor:
@@ -57,7 +57,7 @@ class Steps(Generation):
                 logits = self(x[:, i : i + 1], i) if self.cache else self(x[:, : i + 1], 0)[:, -1:]
                 total += run.model_module.loss_sum(logits, y[:, i : i + 1])
         if self.cache:
-            self.cache_bytes = unique_bytes(self.cache.arrays())
+            self.cache_bytes = unique_bytes(self.cache.list_arrays())
             self.cache.rewind(self.prompt)
         run.output = total / x.numel()
 
@@ -69,7 +69,7 @@ class Steps(Generation):
         token_logits, self.collected = torch.cat(self.collected, 1), None
         return token_logits.to("cpu", torch.float64).numpy()
 
-    def number_bytes(self) -> int:
+    def bytes_per_number(self) -> int:
         return next(self.run.model.parameters()).element_size()
 
 
@@ -80,7 +80,7 @@ def generation(run: TorchAdapter, cached: bool) -> Steps:
         run.recipe.model_options["attend"] = token_generator.attend
     run.before_first_step.append(token_generator.begin)
     run.recipe.step, run.readings.decoded = token_generator.step, token_generator.logits
-    run.readings.bytes_beside = lambda: unique_bytes(token_generator.cache.arrays()) if token_generator.cache else 0
+    run.readings.bytes_beside = lambda: unique_bytes(token_generator.cache.list_arrays()) if token_generator.cache else 0
     return token_generator
 
 
@@ -93,9 +93,9 @@ def static_cache(run: TorchAdapter) -> Proof:
 
     def count_moved(_: Evidence) -> Evidence:
         assert token_generator.cache
-        before = [t.data_ptr() for t in token_generator.cache.arrays()]
+        before = [t.data_ptr() for t in token_generator.cache.list_arrays()]
         run.one_step()
-        after = [t.data_ptr() for t in token_generator.cache.arrays()]
+        after = [t.data_ptr() for t in token_generator.cache.list_arrays()]
         return {"arrays_that_moved": sum(new != old for new, old in zip(after, before))}
 
     run.recipe.on_model.append(make)
@@ -103,9 +103,9 @@ def static_cache(run: TorchAdapter) -> Proof:
     return in_place & expect_computed_once(token_generator)
 
 
-def static(run: TorchAdapter, model: Any) -> Static:
+def static(run: TorchAdapter, model: Any) -> StaticCache:
     c, like = run.config, model.wte.weight.detach()
-    return Static(c.layers, lambda: like.new_empty((run.case.batch, c.heads, c.length, c.width // c.heads)))
+    return StaticCache(c.layers, lambda: like.new_empty((run.case.batch, c.heads, c.length, c.width // c.heads)))
 
 
 @switch
@@ -117,8 +117,8 @@ def growing_cache(run: TorchAdapter) -> Proof:
     return expect_computed_once(token_generator) & keys_and_values
 
 
-def growing(run: TorchAdapter) -> Growing:
-    return Growing(run.config.layers, lambda old, new: torch.cat((old, new), 2))
+def growing(run: TorchAdapter) -> GrowingCache:
+    return GrowingCache(run.config.layers, lambda old, new: torch.cat((old, new), 2))
 
 
 @switch

@@ -14,7 +14,7 @@ ROWS = 4096  # of a layer norm: tokens of a batch
 OFF = 0.1  # relative error of a gradient: rounding to bfloat16 makes a thirtieth of it
 
 
-def known_fault(case: Case) -> str | None:
+def find_known_fault(case: Case) -> str | None:
     """Why the case cannot come out right here, if it cannot."""
     if case.workload != "unet3d" or case.plan.precision != "bf16" or not case.stage.trains or torch.cuda.is_available():
         return None

@@ -208,7 +208,7 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
 
     def last_syncs() -> contextlib.nullcontext[None]:
         assert isinstance(run.model, FSDPModule)
-        run.model.set_requires_gradient_sync(next(passes) % run.micro == 0)
+        run.model.set_requires_gradient_sync(next(passes) % run.micro_batches == 0)
         return contextlib.nullcontext()
 
     run.recipe.on_model.append(attach)
@@ -229,12 +229,12 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
         if not trains:
             return bool(e["collectives"] == {"all-gather": groups})
         again = e["blocks"] if reshard else 0
-        return bool(e["collectives"].get("all-gather") == run.micro * (groups + again))
+        return bool(e["collectives"].get("all-gather") == run.micro_batches * (groups + again))
 
     def gradients_are_reduced(e: Evidence) -> bool:
         """Return whether each micro-batch reduces its gradients, or the last one does for all."""
         groups = e["blocks"] + 1
-        return bool(e["collectives"].get("reduce-scatter") == groups * (run.micro if sync else 1))
+        return bool(e["collectives"].get("reduce-scatter") == groups * (run.micro_batches if sync else 1))
 
     proof = expect({"held.parameters": equal_to("chunk"), "chunk": below("whole")})
     proof &= check(weights_are_gathered, "weights are gathered once for each block and pass")

@@ -133,7 +133,7 @@ def distill(run: TorchAdapter) -> Proof:
 
     run.recipe.on_model.append(attach)
     run.recipe.objective = objective
-    return expect(teacher_passes=run.micro, teacher_gradients=0).counting(count_passes)
+    return expect(teacher_passes=run.micro_batches, teacher_gradients=0).counting(count_passes)
 
 
 def _parameter_bytes(models: Iterable[nn.Module]) -> int:
@@ -242,7 +242,7 @@ def pinned(run: TorchAdapter) -> Proof:
         copied, steps = copies.watched(STREAMED)
         assert run.loader
         milliseconds = sum(end - start for start, end in copied)
-        return run.loader.counted() | {
+        return run.loader.count() | {
             "copies_watched": len(copied),
             "overlap_share": overlap(copied, steps),
             "copy_ms": milliseconds / max(1, len(copied)),

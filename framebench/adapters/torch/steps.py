@@ -28,13 +28,13 @@ def accumulate(run: TorchAdapter) -> Proof:
 
     def is_divided(e: Evidence) -> bool:
         samples = e["samples_per_pass"]  # None where a compiled step hides its passes
-        return samples is not None and bool(samples * run.micro * run.case.ranks == run.case.batch)
+        return samples is not None and bool(samples * run.micro_batches * run.case.ranks == run.case.batch)
 
     def passes_in_parts(e: Evidence) -> bool:
-        return bool(e["forward_passes"] == run.micro * e["evaluations_of_the_loss"])
+        return bool(e["forward_passes"] == run.micro_batches * e["evaluations_of_the_loss"])
 
-    proof = check(passes_in_parts, f"each evaluation of the loss takes {run.micro} forward passes")
-    proof &= check(is_divided, f"a forward pass has {run.micro} times fewer samples than the batch")
+    proof = check(passes_in_parts, f"each evaluation of the loss takes {run.micro_batches} forward passes")
+    proof &= check(is_divided, f"a forward pass has {run.micro_batches} times fewer samples than the batch")
     return proof.counting(lambda _: {"evaluations_of_the_loss": run.evaluations})
 
 
@@ -57,7 +57,7 @@ def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
     def count_in_step(objective: Callable[[Tensor, Tensor], Tensor]) -> Arrays:
         previous = run.recipe.objective
         run.recipe.objective = objective
-        tokens = run.inputs[1].numel() // run.micro
+        tokens = run.inputs[1].numel() // run.micro_batches
         with Arrays(tokens, run.config.vocabulary, run.config.width) as arrays:
             run.backward_pass()  # an update that compiles itself refuses to run while operators are counted
         run.recipe.objective = previous
@@ -76,7 +76,7 @@ def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
 
     proof = expect(
         as_large_as_the_logits=equal_to("as_large_without_a_head"),
-        softmaxes=2 * chunks * run.micro,  # each in the forward pass, and once more in the backward pass
+        softmaxes=2 * chunks * run.micro_batches,  # each in the forward pass, and once more in the backward pass
     )
     return proof.counting(count_large)
 
@@ -122,8 +122,8 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
 
     proof = expect(
         graph_breaks={},
-        forward_passes=run.micro,
-        graphs_backward=run.micro if run.case.stage.trains else 0,
+        forward_passes=run.micro_batches,
+        graphs_backward=run.micro_batches if run.case.stage.trains else 0,
         products_outside_graphs=0,
     )
     proof &= check(is_whole, "each forward pass is one call of one graph")
@@ -207,14 +207,14 @@ def jit_script(run: TorchAdapter) -> Proof:
         return {
             "script_modules": len(scripted),
             "script_block_runs": len(runs),
-            "runs_of_other_blocks": run.micro * (observed["blocks"] - len(scripted)),  # a teacher's
+            "runs_of_other_blocks": run.micro_batches * (observed["blocks"] - len(scripted)),  # a teacher's
         }
 
     run.recipe.block_runner = run_scripted
     run.recipe.on_model.append(attach)
     proof = expect(
         script_modules=above(0),
-        script_block_runs=equal_to("script_modules", times=run.micro),
+        script_block_runs=equal_to("script_modules", times=run.micro_batches),
         block_runs=if_counted(equal_to("runs_of_other_blocks")),
     )
     return proof.counting(count_runs)
@@ -236,7 +236,7 @@ def attends_by_products(run: TorchAdapter, e: Evidence) -> bool:
     if e["block_runs"]:
         return bool(softmaxes == e["block_runs"])
     pairs_of_products = e["operators"].get("bmm", 0) // 2
-    return bool(max(softmaxes, pairs_of_products) >= run.micro * e["blocks"] > 0)
+    return bool(max(softmaxes, pairs_of_products) >= run.micro_batches * e["blocks"] > 0)
 
 
 BY_PRODUCTS = "attention is computed in products around a softmax, in each block"

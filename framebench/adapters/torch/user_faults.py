@@ -16,13 +16,13 @@ BUDGET = 0.5  # of the activations, as the strategy has it
 OTHER_MASK = 1e-3  # relative error of a gradient in float32: rounding explains less
 
 
-def cause(adapter: Any, wrong: list[str]) -> str | None:
+def explain_wrong_gradients(adapter: Any, wrong: list[str]) -> str | None:
     """Why a step of this model is wrong, where it is known; else None. `wrong`: the weights whose gradient came out so, each of
     which a fault in them must explain."""
-    causes = [adapter.cause([name]) for name in wrong]
+    causes = [adapter.explain_wrong_tensors([name]) for name in wrong]
     if causes and all(causes):
         return str(causes[0])
-    if adapter.process.activation_budget < 1 and adapter.draws() and (why := of_masks()):
+    if adapter.process.activation_budget < 1 and adapter.draws_random_numbers() and (why := of_masks()):
         return why
     how = [part.how for part in adapter.case.parts]
     if (

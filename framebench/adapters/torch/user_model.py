@@ -16,13 +16,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from framebench.adapters import user_blocks
 from framebench.adapters.torch.observe import asks_for_closure
-from framebench.adapters.torch.user_faults import cause as cause
-from framebench.adapters.user_functions import UserFile, kind
+from framebench.adapters.torch.user_faults import explain_wrong_gradients as explain_wrong_gradients
+from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.models.spec import OWN, workload
 from framebench.suite.trees import called, leaves, mapped
 from framebench.suite.user_file import DoesNotApply, Fault
 
-KIND = user_blocks.Kind(
+KIND = user_blocks.ModuleAccess(
     modules=lambda module: [m for m in module.modules() if not isinstance(m, ParametrizationList)],
     size=lambda module: sum(p.numel() for p in module.parameters()),
     containers=(nn.Sequential, nn.ModuleList, nn.ModuleDict),
@@ -52,7 +52,7 @@ def build(config: Any) -> nn.Module:
     """The file's model, whose blocks are run by way of `remat`. Raises Fault."""
     model: Any = plain()
     model.remat = lambda block, *args, **named: block(*args, **named)
-    model.bodies = tuple(route(model, block) for block in blocks_in(model))  # which a module does not take for its own
+    model.bodies = tuple(route(model, block) for block in find_blocks(model))  # which a module does not take for its own
     return model
 
 
@@ -63,19 +63,19 @@ def route(model: Any, block: nn.Module) -> Body:
 
 
 def plain() -> nn.Module:
-    model = user().model(nn.Module)
+    model = user().make_model(nn.Module)
     if not isinstance(model, nn.Module):
-        raise Fault(f"{user().line('model')}: model() must return a torch.nn.Module, and it returned {kind(model)}")
+        raise Fault(f"{user().locate('model')}: model() must return a torch.nn.Module, and it returned {describe_type(model)}")
     if lazy := next((name for name, p in model.named_parameters() if nn.parameter.is_lazy(p)), None):
-        raise Fault(f"{user().line('model')}: {lazy} has no shape yet: call the model once in model(), as on `batch(1)[0]`")
+        raise Fault(f"{user().locate('model')}: {lazy} has no shape yet: call the model once in model(), as on `batch(1)[0]`")
     for name, tensor in model.state_dict(keep_vars=True).items():
         if isinstance(tensor, nn.Parameter) and tensor.dtype == torch.float64:
             raise Fault(
-                f"{user().line('model')}: {name} is float64, and the baseline computes in float32: return model.float()"
+                f"{user().locate('model')}: {name} is float64, and the baseline computes in float32: return model.float()"
             )
         if isinstance(tensor, Tensor) and tensor.layout != torch.strided:
             raise Fault(
-                f"{user().line('model')}: {name} is sparse, and cannot be compared: keep it as an attribute, not as a buffer"
+                f"{user().locate('model')}: {name} is sparse, and cannot be compared: keep it as an attribute, not as a buffer"
             )
     return model
 
@@ -85,14 +85,14 @@ def blocks_of(model: Any) -> list[nn.Module]:
     return list(model.bodies)
 
 
-def blocks_in(model: nn.Module) -> list[nn.Module]:
+def find_blocks(model: nn.Module) -> list[nn.Module]:
     """Raises Fault."""
-    return user_blocks.blocks_in(model, user(), KIND)
+    return user_blocks.find_blocks(model, user(), KIND)
 
 
 def loss(output: Any, target: Any) -> Tensor:
     """Raises Fault."""
-    loss_tensor: Tensor = user().loss(Tensor, "a tensor", output, target)
+    loss_tensor: Tensor = user().compute_loss(Tensor, "a tensor", output, target)
     return loss_tensor.reshape(())
 
 
@@ -100,8 +100,10 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
     """The file's own, with these options in place of its own. Raises Fault."""
     returned = user().get("optimizer")(list(parameters))
     if not (every := optimizers_in(returned)):
-        where = user().line("optimizer")
-        raise Fault(f"{where}: optimizer(parameters) must return a torch.optim.Optimizer, and it returned {kind(returned)}")
+        where = user().locate("optimizer")
+        raise Fault(
+            f"{where}: optimizer(parameters) must return a torch.optim.Optimizer, and it returned {describe_type(returned)}"
+        )
     for one in every:
         _at_full_rate(one)
     every = [_with(one, options) for one in every] if options else every
@@ -128,7 +130,7 @@ def together(every: list[torch.optim.Optimizer]) -> Together:
     """Raises Fault."""
     weights = [p for one in every for group in one.param_groups for p in group["params"]]
     if len({id(p) for p in weights}) < len(weights) or any(map(asks_for_closure, every)):
-        where = user().line("optimizer")
+        where = user().locate("optimizer")
         raise Fault(f"{where}: several optimizers must share no weight, and none of them may compute the loss itself")
     return Together(every)
 
@@ -183,20 +185,20 @@ def array(tensor: Tensor) -> np.ndarray:
 def batch(size: int) -> tuple[Any, Any]:
     """Inputs and targets, with numbers wherever they are asked for. Raises Fault."""
     with _disable_current_modes():
-        x, y = (mapped(array, tree) for tree in user().batch(size, Tensor, "tensor"))
+        x, y = (mapped(array, tree) for tree in user().make_batch(size, Tensor, "tensor"))
     return x, y
 
 
 def facts(size: int) -> dict[str, Any]:
     """What the harness must know of the model without PyTorch. Raises Fault."""
-    model, (inputs, y) = plain(), user().batch(size, Tensor, "tensor")
+    model, (inputs, y) = plain(), user().make_batch(size, Tensor, "tensor")
     x = next(leaves(inputs))
     names_of_all = dict(model.named_parameters(remove_duplicate=False))
     trained = {name for name, p in names_of_all.items() if p.requires_grad}
     floats = [(name, list(t.shape), name in trained) for name, t in state_of(model) if t.is_floating_point() or t.is_complex()]
     if not trained:
-        raise Fault(f"{user().line('model')}: no weight of the model asks for a gradient")
-    block_modules = blocks_in(model)
+        raise Fault(f"{user().locate('model')}: no weight of the model asks for a gradient")
+    block_modules = find_blocks(model)
     names = {module: name for name, module in model.named_modules()}
     return {
         "params": floats,

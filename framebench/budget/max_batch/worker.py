@@ -48,13 +48,13 @@ def fit(adapter: Adapter, order: Order, emit: Emit) -> FitResult:
     emit({"phase": "compile"})
     adapter.compile()
     untracked_before = measure_untracked(adapter)
-    limited = order.budget is not None and adapter.cap(order.budget)
+    limited = order.budget is not None and adapter.limit_memory(order.budget)
     emit({"phase": f"steps {UNDER}" if limited else "steps"})
     cold_peaks = peaks(adapter)
     steady_peaks = peaks(adapter)
     untracked_after = measure_untracked(adapter)
     seconds = timed_step(adapter)
-    adapter.cap(None)  # the loss of an evaluation is no part of its step
+    adapter.limit_memory(None)  # the loss of an evaluation is no part of its step
     loss = adapter.loss()
     if not math.isfinite(loss):
         raise ArithmeticError(f"the loss became {loss}")
@@ -102,12 +102,12 @@ def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
         size = len(part[0])
         emit({"report": {"first": first, "batch": size}})
         emit({"phase": "compile"})
-        adapter.cap(None)
+        adapter.limit_memory(None)
         set_inputs(adapter, part)
         if size != compiled_size:
             adapter.compile()
             compiled_size = size
-        limited = order.budget is not None and adapter.cap(order.budget)
+        limited = order.budget is not None and adapter.limit_memory(order.budget)
         emit({"phase": f"evaluation {UNDER}" if limited else "evaluation"})
         measurement = evaluate_batch(adapter)
         ran_out = measurement.ran_out or exceeds_unlimited(measurement, order.budget, limited)
@@ -150,7 +150,7 @@ def evaluate_batch(adapter: Adapter) -> BatchMeasurement:
         return BatchMeasurement(peak_bytes, adapter.sample_losses())
     except Exception as error:
         limited = limits.enforced()
-        adapter.cap(None)
+        adapter.limit_memory(None)
         if not limits.ran_out(error, limited):
             raise
         return BatchMeasurement({}, [], f"{type(error).__name__}: {str(error)[:2000]}")
@@ -190,9 +190,9 @@ def run(order: Order, emit: Emit) -> dict[str, Any]:
         result = carry_out(adapter, order, emit)
     except Exception as error:
         limited = limits.enforced()
-        adapter.cap(None)
+        adapter.limit_memory(None)
         raise WorkerError(error, limits.ran_out(error, limited)) from error
-    adapter.cap(None)
+    adapter.limit_memory(None)
     return {**result, "versions": adapter.versions(), "device": adapter.device()}
 
 

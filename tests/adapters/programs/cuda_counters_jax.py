@@ -9,10 +9,10 @@ from framebench.suite.selectors import parse
 
 adapter = make(parse("transformer/jax/eval/no_grad/b4/tiny"))
 adapter.build()
-on_cpu = [sorted(adapter.own_peaks()), adapter.counters(), adapter.events()]
+on_cpu = [sorted(adapter.read_peaks()), adapter.read_counters(), adapter.make_stopwatch()]
 adapter.step()
 adapter.synchronize()
-on_cpu_after = sorted(adapter.own_peaks())
+on_cpu_after = sorted(adapter.read_peaks())
 
 
 class Device:
@@ -22,5 +22,5 @@ class Device:
 
 jax.local_devices = lambda: [Device()]
 CACHE.update({"/jax/compilation_cache/cache_hits": 3})
-own = adapter.own_peaks()
-print(json.dumps([on_cpu, on_cpu_after, {k: own[k] for k in own if k != "compiler.plan"}, adapter.counters()]))
+own = adapter.read_peaks()
+print(json.dumps([on_cpu, on_cpu_after, {k: own[k] for k in own if k != "compiler.plan"}, adapter.read_counters()]))

@@ -10,12 +10,12 @@ from framebench.suite.selectors import parse
 
 recorded = json.loads(sys.argv[1])
 adapter = adapters.load(parse("transformer/torch/train/fp32/b4/tiny"))
-on_cpu = [adapter.own_peaks(), adapter.counters(), adapter.events() is None]
+on_cpu = [adapter.read_peaks(), adapter.read_counters(), adapter.make_stopwatch() is None]
 adapter.where = torch.device("cuda")
 torch.cuda.memory_stats = lambda: recorded
-pooled = [adapter.own_peaks(), adapter.counters()]
+pooled = [adapter.read_peaks(), adapter.read_counters()]
 torch.cuda.memory_stats = lambda: dict.fromkeys(recorded, 0)
-unpooled = [adapter.own_peaks(), adapter.counters()]
+unpooled = [adapter.read_peaks(), adapter.read_counters()]
 
 
 class Event:
@@ -30,7 +30,7 @@ class Event:
 
 
 torch.cuda.Event = Event
-events = adapter.events()
+events = adapter.make_stopwatch()
 events.start()
 events.stop()
 oom = limits.ran_out(torch.cuda.OutOfMemoryError("CUDA out of memory."), False)

@@ -65,13 +65,13 @@ def copies(stream):
 kernel = SimpleNamespace(name="ampere_sgemm", device_resource_id=7)
 for name, events in (("streams", [kernel, *copies(13)]), ("one stream", [kernel, *copies(7)]), ("no copies", [kernel])):
     offload.device_events = lambda run, events=events: (run.one_step(), events)[1]
-    effect = streamed.effect()
+    effect = streamed.judge_effect()
     found[name] = effect.proven
     counts = {k: effect.evidence[k] for k in ("tensors_sent", "tensors_returned")}
 found["all came back"] = counts["tensors_sent"] == counts["tensors_returned"] > 0
 streamed.recipe.contexts = []
 offload.device_events = lambda run: (run.one_step(), [kernel, *copies(13)])[1]
-found["no hooks"] = streamed.effect().proven
+found["no hooks"] = streamed.judge_effect().proven
 
 
 def moments(where):

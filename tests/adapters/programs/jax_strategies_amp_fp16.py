@@ -9,5 +9,5 @@ from framebench.worker import worker
 adapter = adapters.load(parse(sys.argv[1]))
 adapter.build()
 verification = worker.make_verified_steps(adapter)[1]
-effect = adapter.effect()
+effect = adapter.judge_effect()
 print(json.dumps({"verification": to_json(verification), "proven": effect.proven, "evidence": effect.evidence}))

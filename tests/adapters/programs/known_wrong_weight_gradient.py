@@ -3,7 +3,7 @@ import json
 import torch
 import torch.nn.functional as F
 
-from framebench.adapters.torch.known_faults import known_fault
+from framebench.adapters.torch.known_faults import find_known_fault
 from framebench.suite.selectors import parse
 
 torch.manual_seed(0)
@@ -25,4 +25,4 @@ with torch.backends.mkldnn.flags(enabled=False):
 off = {name: float((value - right).norm() / right.norm()) for name, value in found.items()}
 off = {name: min(error, 1e30) if error == error else 1e30 for name, error in off.items()}
 cases = ("train/amp_bf16/b4/cpu", "train/amp_bf16/b4/tiny", "train/fp32/b4/cpu", "eval/amp_bf16/b4/cpu")
-print(json.dumps({"off": off, "faults": {case: known_fault(parse("unet3d/torch/" + case)) for case in cases}}))
+print(json.dumps({"off": off, "faults": {case: find_known_fault(parse("unet3d/torch/" + case)) for case in cases}}))

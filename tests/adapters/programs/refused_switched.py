@@ -11,7 +11,7 @@ for order in (list(options), list(options)[::-1]):
     adapter = adapters.load(Case.of(f"transformer/{sys.argv[1]}/train/distill/b4/tiny"))
     try:
         for name in order:
-            with adapter.ledger.by(name):
+            with adapter.ledger.acting_as(name):
                 adapter.switches[name](adapter, **options[name])
     except IncompatibleStrategies as error:
         found.append(str(error))

@@ -10,6 +10,6 @@ for name, case, code in json.loads(sys.argv[1]):
     adapter.build()
     exec(code)
     adapter.step()
-    effect = adapter.effect()
+    effect = adapter.judge_effect()
     found[name] = [effect.proven, str(effect.evidence)]
 print(json.dumps(found))

@@ -27,7 +27,7 @@ for case_id in sorted(sys.argv[1:], key=lambda case_id: "gc_frozen" in case_id):
             losses.append(adapter.loss())
         again = worker.verify_again(adapter, losses, verified.tolerances)
         verification = replace(verification, passed=verification.passed and again.passed, again=again)
-        effect = adapter.effect()
+        effect = adapter.judge_effect()
         seen = {"proven": effect.proven, "evidence": effect.evidence, "on_cpu": adapter.device() == "cpu"}
         rows[case_id] = {"verification": to_json(verification), **seen}
         del adapter

@@ -68,7 +68,7 @@ def tried(file: Path, strategies: list[str]) -> dict[str, Any]:
     adapter = adapters.load(case)
     adapter.build()
     peak = [peaks(adapter)["host.rss"] for _ in range(3)][-1]
-    found = {"peak": peak, "holders": adapter.elsewhere(), "saved": adapter.observe()["activation_bytes"]}
+    found = {"peak": peak, "holders": adapter.untracked_bytes(), "saved": adapter.observe()["activation_bytes"]}
     del adapter
     facts = reference.survey(case, lambda message: None)["facts"]
     found |= {name: facts[name] for name in ("accumulation", "without_gradient", "random", "optimizer", "level")}

@@ -76,7 +76,7 @@ def ours(file: Path) -> dict[str, object]:
     adapter = adapters.load(Case.of("own/torch/train/fp32/b64/mine"))
     adapter.build()
     read = [peaks(adapter)["host.rss"] for _ in range(3)]
-    result = {"peak": read[-1], "holders": adapter.elsewhere(), "libraries": adapter.library_bytes()}
+    result = {"peak": read[-1], "holders": adapter.untracked_bytes(), "libraries": adapter.library_bytes()}
     return result | {"saved": adapter.observe()["activation_bytes"]}
 
 

@@ -42,7 +42,7 @@ def read(folder: Path, strategy: str, kinds: int) -> dict[str, object]:
         "live": adapter.live_bytes(),
         "weights": weights,
         "activations": adapter.observe()["activation_bytes"],
-        "holders": adapter.elsewhere(),
+        "holders": adapter.untracked_bytes(),
     }
 
 

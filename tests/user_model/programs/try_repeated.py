@@ -21,7 +21,7 @@ def proven() -> bool:
     adapter = adapters.load(Case.of("own/torch/train/checkpoint/b4/mine"))
     adapter.build()
     first_steps(adapter)
-    return adapter.effect().proven
+    return adapter.judge_effect().proven
 
 
 found = [proven()]

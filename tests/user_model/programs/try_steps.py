@@ -48,7 +48,7 @@ def verified(case: Case, baseline: Baseline) -> dict[str, object]:
         later.passed,
         verification.margin,
     )
-    effect = adapter.effect()
+    effect = adapter.judge_effect()
     return {
         "passed": mathematics.passed and verification.passed and later.passed,
         "in_float64": mathematics.computed, "reason": str(reason), "proven": effect.proven, 
