@@ -122,11 +122,14 @@ class Worker:
             timer.cancel()
 
     def end(self, on_phase: OnPhase, limit_s: float) -> Outcome:
-        """Listen until the worker ends, or kill it when its time is up, and say what became of it."""
+        """Listen until the worker ends, and say what became of it.
+
+        It is killed when an answer, or its end, takes longer than so many seconds.
+        """
         try:
+            while self.receive(on_phase, limit_s) is not None:
+                pass
             with self.limited(limit_s):
-                while self.read_message(on_phase) is not None:
-                    pass
                 self.process.wait()
         finally:
             self.kill()

@@ -231,6 +231,7 @@ def check_all(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
         outcome = check(Case.of(name) if baseline else parse(name), baseline)
         with file.open("a") as lines:
             lines.write(json.dumps({name: to_json(outcome)}) + "\n")
+        emit({"checked": name})
     return {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
 from framebench.engine.recording import judge
 from framebench.engine.runner import CaseOutcome, Options
-from framebench.engine.supervisor import Outcome
+from framebench.engine.supervisor import Outcome, Worker
 from framebench.engine.timed_process import Arm
 from framebench.suite.case import Case
 from framebench.suite.result import Mathematics, Result, Verification, to_json
@@ -154,3 +155,24 @@ def test_what_float64_says_is_in_the_record_of_what_is_right() -> None:
 def test_a_case_of_a_size_without_references_is_represented_by_a_smaller_one() -> None:
     full = parse("resnet50/jax/train/fp32/b64/full")
     assert mathematics.representative(full) == parse("resnet50/jax/train/fp32/b4/tiny")
+
+
+def run_script(script: Path, lines: list[str], limit_s: float) -> Outcome:
+    """Run a shell script in a worker's place, and return what became of it."""
+    script.write_text("#!/bin/sh\n" + "\n".join(lines) + "\n")
+    script.chmod(0o755)
+    worker = Worker(Environment("torch", "1", script), "worker", {}, {}, script.with_suffix(".log"))
+    return worker.end(lambda phase: None, limit_s)
+
+
+def test_the_time_limit_begins_anew_with_each_case(tmp_path: Path) -> None:
+    case = ["sleep 0.6", """echo '{"checked": "a case"}'"""]
+    outcome = run_script(tmp_path / "python", [*case * 3, """echo '{"result": {}}'"""], limit_s=1.2)
+    assert outcome.status == "ok"
+
+
+def test_a_process_is_killed_when_one_of_its_cases_hangs(tmp_path: Path) -> None:
+    began = time.monotonic()
+    outcome = run_script(tmp_path / "python", ["""echo '{"checked": "a case"}'""", "sleep 60"], limit_s=0.5)
+    assert outcome.status == "timeout"
+    assert time.monotonic() - began < 30
