@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy.sparse.linalg import cg
 
-from framebench.adapters.jax.program import plan_bytes
+from framebench.adapters.jax.program import count_plan_bytes
 from framebench.instruments.host import status_bytes
 
 LAYERS, WIDTH = 10, 512
@@ -30,7 +30,7 @@ Numbers = dict[str, float]
 
 def plan_gradient(loss: Callable[..., Array], *arguments: Any) -> float:
     """Return the bytes that the compiler plans for the loss and its gradient."""
-    return float(plan_bytes(jax.jit(jax.value_and_grad(loss)).lower(*arguments).compile()))
+    return float(count_plan_bytes(jax.jit(jax.value_and_grad(loss)).lower(*arguments).compile()))
 
 
 def apply_layer(x: Array, key: Array) -> Array:

@@ -17,8 +17,8 @@ import jax
 from flax import nnx
 
 from framebench.adapters.jax.adapter import JaxAdapter
-from framebench.adapters.jax.hlo import Buffer, Positions, assignment, instructions
-from framebench.adapters.jax.program import Program
+from framebench.adapters.jax.hlo import HloBuffer, Positions, parse_assignment, parse_instructions
+from framebench.adapters.jax.program import StepProgram
 from framebench.explain.jax_buffers import MARK, Walk, module, share
 from framebench.instruments.memory_timeline import NEVER, Value
 
@@ -59,23 +59,23 @@ def _marked(call: Callable[..., Any]) -> Callable[..., Any]:
     return inside
 
 
-def compiled(adapter: JaxAdapter, folder: str) -> Program:
+def compiled(adapter: JaxAdapter, folder: str) -> StepProgram:
     """The adapter's step once more, with modules' names in it and its texts in the folder."""
-    model = adapter.abstract(adapter.config, adapter.recipe.training)
+    model = adapter.make_abstract(adapter.config, adapter.recipe.training)
     with _scoped(model):
-        program = adapter.programmed(adapter.split(model).graph)
+        program = adapter.make_program(adapter.take_apart(model).graph)
         program.options = program.options | {"xla_dump_to": folder}
-        program.prepare(*adapter.arguments())
+        program.prepare(*adapter.list_arguments())
     return program
 
 
-def _name_argument(buffer: Buffer, op_name: str) -> None:
+def _name_argument(buffer: HloBuffer, op_name: str) -> None:
     """`state[0].mu['blocks'][0]['fc1']['bias']` is an optimizer state of blocks.0.fc1."""
     buffer.kind = next((kind for begin, kind in ARGUMENTS.items() if op_name.startswith(begin)), "other")
     buffer.layer, buffer.phase, buffer.by = module(op_name), "before", ""
 
 
-def _name_results(result: Positions, adapter: JaxAdapter, program: Program) -> None:
+def _name_results(result: Positions, adapter: JaxAdapter, program: StepProgram) -> None:
     """What the step returns: the updated trees, and the loss or the logits."""
     (traced,) = program.traced.values()
     leaves = jax.tree_util.tree_flatten_with_path(traced.out_info)[0]
@@ -89,7 +89,7 @@ def _name_results(result: Positions, adapter: JaxAdapter, program: Program) -> N
                 buffer.layer = ".".join(inside[:-1]) or buffer.layer
 
 
-def _name_kinds(values: list[Buffer]) -> None:
+def _name_kinds(values: list[HloBuffer]) -> None:
     """Of what is neither argument nor result: by the phase that makes it, and those that read it."""
     for value in values:
         if value.kind == "temporary" and value.phase == "forward" and "backward" in value.read_in:
@@ -102,8 +102,8 @@ def account(adapter: JaxAdapter) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         program = compiled(adapter, folder)
         (hlo,), (plan,) = (Path(folder).glob(f"*after_optimizations{end}.txt") for end in ("", "-buffer-assignment"))
-        computations, entry = instructions(hlo.read_text())
-        buffers, allocations = assignment(plan.read_text())
+        computations, entry = parse_instructions(hlo.read_text())
+        buffers, allocations = parse_assignment(plan.read_text())
     walk = Walk(computations, buffers, adapter.case.stage.trains)
     result = walk.run(entry, [])
     walk.account.events += 1
@@ -116,12 +116,12 @@ def account(adapter: JaxAdapter) -> dict[str, Any]:
     _name_kinds(values)
     _name_results(result, adapter, program)
     share(values)
-    beside = Value("other", "(beside the step)", "before", size=adapter.beside())
+    beside = Value("other", "(beside the step)", "before", size=adapter.count_unplanned_bytes())
     walk.account.values = [*values, beside]
     return walk.account.as_dict() | {"how": HOW, "plan": _sizes(program, allocations)}
 
 
-def _sizes(program: Program, allocations: dict[int, tuple[int, str]]) -> dict[str, int]:
+def _sizes(program: StepProgram, allocations: dict[int, tuple[int, str]]) -> dict[str, int]:
     """What XLA reports of its plan, and the sum of what it assigned."""
     (executable,) = program.compiled.values()
     reported = executable.memory_analysis()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from framebench.adapters.jax.hlo import Buffer, Instruction, Positions
+from framebench.adapters.jax.hlo import HloBuffer, Instruction, Positions
 from framebench.explain.account import Account
 
 MARK = "layer:"  # before a module's path among the names of an operation
@@ -18,7 +18,7 @@ class Walk:
     A loop's body is walked once; what the loop carries is alive until its end.
     """
 
-    def __init__(self, program: dict[str, list[Instruction]], buffers: dict[str, dict[str, Buffer]], trains: bool) -> None:
+    def __init__(self, program: dict[str, list[Instruction]], buffers: dict[str, dict[str, HloBuffer]], trains: bool) -> None:
         self.program, self.buffers, self.trains = program, buffers, trains
         self.layers: dict[str, str] = {}  # by instruction
         self.account = Account()
@@ -53,20 +53,22 @@ class Walk:
     def called(self, i: Instruction, operands: list[Positions]) -> Positions:
         """What a loop, a call or a branch results in."""
         if i.opcode == "while":
-            (body,), (condition,) = i.calls("body"), i.calls("condition")
+            (body,), (condition,) = i.list_called("body"), i.list_called("condition")
             self.run(condition, operands)
             return merged(operands[0], self.run(body, operands))
         if i.opcode == "call":
-            return self.run(i.calls("to_apply")[0], operands)
+            return self.run(i.list_called("to_apply")[0], operands)
         if i.opcode == "conditional":
             names = re.findall(r"%([\w.\-]+)", i.attributes.partition("branch_computations={")[2].partition("}")[0])
-            branches = names or i.calls("true_computation", "false_computation")
+            branches = names or i.list_called("true_computation", "false_computation")
             return merged(*(self.run(name, [given]) for name, given in zip(branches, operands[1:])))
         return {}
 
     def name(self, i: Instruction) -> str:
         """Its own, or that of the last of those which it fuses."""
-        fused = [inner.op_name for called in i.calls("calls") for inner in self.program[called] if inner.opcode != "parameter"]
+        fused = [
+            inner.op_name for called in i.list_called("calls") for inner in self.program[called] if inner.opcode != "parameter"
+        ]
         return next(filter(None, [i.op_name, *reversed(fused)]), "")
 
     def layer(self, i: Instruction) -> str:
@@ -91,7 +93,7 @@ class Walk:
             return "backward"  # gradients of micro-batches being added
         return "forward" if len(self.account.phases) == 1 else "optimizer"
 
-    def fill(self, buffer: Buffer, i: Instruction) -> Buffer:
+    def fill(self, buffer: HloBuffer, i: Instruction) -> HloBuffer:
         buffer.born, buffer.died = self.account.events, self.account.events + 1
         buffer.phase, buffer.layer = self.account.phase, self.layers[i.name]
         buffer.by = self.name(i).rpartition("/")[2] or i.opcode
@@ -120,9 +122,9 @@ def merged(*parts: Positions) -> Positions:
     return dict(values_by_index)
 
 
-def share(values: list[Buffer]) -> None:
+def share(values: list[HloBuffer]) -> None:
     """Memory belongs to the last who wrote into it: an operator may work in place, a loop on what it carries."""
-    places: dict[int, list[Buffer]] = defaultdict(list)
+    places: dict[int, list[HloBuffer]] = defaultdict(list)
     for new in sorted(values, key=lambda v: v.born):
         number, start = new.place
         others = places[number] = [old for old in places[number] if old.died > new.born]

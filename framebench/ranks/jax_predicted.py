@@ -8,8 +8,8 @@ from typing import Any
 
 import jax
 
-from framebench.adapters.jax.program import plan_bytes
-from framebench.adapters.jax.shaped import ShapedAdapter, bytes_of_one
+from framebench.adapters.jax.program import count_plan_bytes
+from framebench.adapters.jax.shaped import ShapedAdapter, count_bytes_of_one
 from framebench.suite.case import Case
 
 
@@ -29,7 +29,7 @@ def predict(case: Case) -> dict[str, Any]:
     adapter.compile()
     (compiled,) = adapter.program.compiled.values()
     return {
-        "rank": 0, "peak_bytes": plan_bytes(compiled), "parts": parts(adapter, compiled), "versions": versions(),
+        "rank": 0, "peak_bytes": count_plan_bytes(compiled), "parts": parts(adapter, compiled), "versions": versions(),
         "note": "the plan of XLA:CPU, which a GPU's need not resemble",
     }  # fmt: skip
 
@@ -37,10 +37,10 @@ def predict(case: Case) -> dict[str, Any]:
 def parts(adapter: ShapedAdapter, compiled: Any) -> dict[str, int]:
     """What one device is given, and what the plan has besides."""
     held = {
-        "parameters": bytes_of_one(adapter.params),
-        "optimizer states": bytes_of_one(adapter.optimizer_state or ()),
-        "inputs": bytes_of_one(adapter.inputs),
-        "other arguments": bytes_of_one((adapter.stats, adapter.constants)),
+        "parameters": count_bytes_of_one(adapter.params),
+        "optimizer states": count_bytes_of_one(adapter.optimizer_state or ()),
+        "inputs": count_bytes_of_one(adapter.inputs),
+        "other arguments": count_bytes_of_one((adapter.stats, adapter.constants)),
     }
     plan = compiled.memory_analysis()
     made = {"temporaries": plan.temp_size_in_bytes, "new outputs": plan.output_size_in_bytes - plan.alias_size_in_bytes}

@@ -1,4 +1,4 @@
-"""Proofs of effect say no where the strategy is undone behind the switch's back, and yes where nobody touches it."""
+"""Proofs of PyTorch's strategies say no where the strategy is undone, and yes where nobody touches it."""
 
 from __future__ import annotations
 
@@ -154,97 +154,9 @@ def test_torch_compile(environment: dict[str, Environment]) -> None:
     check(environment["torch"], COMPILE)
 
 
-# one array of the statistics is put back after each step
-ONE_STATISTIC_STAYS = """
-import jax
-def stepped(step=adapter.recipe.step):
-    first = jax.tree.leaves(adapter.stats)[0]
-    step()
-    leaves, tree = jax.tree.flatten(adapter.stats)
-    adapter.stats = jax.tree.unflatten(tree, [first, *leaves[1:]])
-adapter.recipe.step = stepped
-"""
-OTHER_PAIR = """
-from framebench.adapters.jax.scenarios import canonical_pair, on_device
-pair = [on_device(p) for p in canonical_pair(adapter)]
-adapter.recipe.models = lambda: iter(pair)
-"""
-JAX = [
-    Deed("fp32", "transformer/jax/train/fp32/b4/tiny", proven=True),
-    Deed("fp32, asked for less", "transformer/jax/train/fp32/b4/tiny", "adapter.program.precision = 'default'"),
-    Deed("batch_stats", "resnet50/jax/eval/batch_stats/b4/tiny", proven=True),
-    Deed("batch_stats, of all but one", "resnet50/jax/eval/batch_stats/b4/tiny", ONE_STATISTIC_STAYS),
-    Deed("static_cache", "transformer/jax/generate/static_cache/b4/tiny", proven=True),
-    Deed("static_cache, another cache for each token", "transformer/jax/generate/static_cache/b4/tiny",
-         "adapter.recipe.jit_options.clear(); adapter.program = adapter.programmed(adapter.graph)"),
-    Deed("static_cache, of the whole sequence for each token", "transformer/jax/generate/static_cache/b4/tiny",
-         "generation = adapter.recipe.step.__self__; generation.written = None; adapter.recipe.model_options.clear(); "
-         "adapter.graph = adapter.split(adapter.abstract(adapter.config, False)).graph; "
-         "adapter.program = adapter.programmed(adapter.graph)"),
-    Deed("mu_bf16", "transformer/jax/train/mu_bf16/b4/tiny", proven=True),
-    Deed("mu_bf16, in float32", "transformer/jax/train/mu_bf16/b4/tiny",
-         "from framebench.adapters.jax.adapter import make_optimizer; "
-         "adapter.recipe.optimizer = make_optimizer(adapter.workload.optimizer); "
-         "adapter.optimizer_state = adapter.recipe.optimizer.init(adapter.params); "
-         "adapter.program = adapter.programmed(adapter.graph)"),
-    Deed("adafactor", "transformer/jax/train/adafactor/b4/tiny", proven=True),
-    Deed("adafactor, of moments as large as the weights", "transformer/jax/train/adafactor/b4/tiny",
-         "import optax; adapter.recipe.optimizer = optax.adafactor(1e-2, factored=False); "
-         "adapter.optimizer_state = adapter.recipe.optimizer.init(adapter.params); "
-         "adapter.program = adapter.programmed(adapter.graph)"),
-    Deed("chunked_loss", "transformer/jax/train/chunked_loss/b4/tiny", proven=True),
-    Deed("chunked_loss, of all logits at once", "transformer/jax/train/chunked_loss/b4/tiny",
-         "adapter.recipe.loss = lambda u, x, y, c: adapter.model_module.loss(u[0].attend(u[1]), y); "
-         "adapter.program = adapter.programmed(adapter.graph)"),
-    Deed("chunked_loss, its chunks kept", "transformer/jax/train/chunked_loss/b4/tiny",
-         "import jax; again = jax.checkpoint; jax.checkpoint = lambda f, **options: f; adapter.step(); jax.checkpoint = again"),
-    Deed("accumulate", "transformer/jax/train/accumulate/b4/tiny", proven=True),
-    Deed("accumulate, in one piece", "transformer/jax/train/accumulate/b4/tiny",
-         "adapter.micro_batches = 1; adapter.program = adapter.programmed(adapter.graph); adapter.micro_batches = 4"),
-    Deed("checkpoint, merged by the compiler", "unet3d/jax/train/checkpoint/b4/tiny", "adapter.program.options = {}"),
-    Deed("checkpoint_linear, attention saved", "transformer/jax/train/checkpoint_linear/b4/tiny",
-         "from framebench.adapters.jax.checkpoint import checkpoint_dots; checkpoint_dots(adapter); "
-         "adapter.program = adapter.programmed(adapter.split(adapter.abstract(adapter.config, True)).graph)"),
-    Deed("checkpoint_dots, merged by the compiler", "unet3d/jax/train/checkpoint_dots/b4/tiny", "adapter.program.options = {}"),
-    Deed("no_donate, donated", "transformer/jax/train/no_donate/b4/tiny",
-         "adapter.recipe.jit_options['donate_argnums'] = (0, 1, 2); adapter.program = adapter.programmed(adapter.graph)"),
-    Deed("no_jit, compiled", "transformer/jax/train/no_jit/b4/tiny", "adapter.program.eager = False"),
-    Deed("raw, of one batch", "transformer/jax/varlen/raw/b4/tiny", "adapter.stream = adapter.stream[:1]"),
-    Deed("shared_trunk, of two", "resnet50/jax/pair/shared_trunk/b4/tiny", OTHER_PAIR),
-    # nobody undoes it but the compiler
-    Deed("amp_bf16", "transformer/jax/train/amp_bf16/b4/tiny"),
-    Deed("bf16", "transformer/jax/eval/bf16/b4/tiny"),
-]  # fmt: skip
-
-
-def test_jax(environment: dict[str, Environment]) -> None:
-    check(environment["jax"], undone(JAX))
-
-
-JITTOR = [
-    Deed("fp32", "transformer/jittor/train/fp32/b4/tiny", proven=True),
-    Deed("no_grad", "resnet50/jittor/eval/no_grad/b4/tiny", proven=True),
-    Deed("no_grad, in training mode", "resnet50/jittor/eval/no_grad/b4/tiny",
-         "for module in adapter.model.modules(): module.is_train = True"),
-    Deed("batch_stats", "resnet50/jittor/eval/batch_stats/b4/tiny", proven=True),
-    Deed("batch_stats, of all norms but one", "resnet50/jittor/eval/batch_stats/b4/tiny", "adapter.model.bn1.is_train = False"),
-    Deed("chunked_loss, of all logits at once", "transformer/jittor/train/chunked_loss/b4/tiny",
-         "import jittor as jt; adapter.recipe.loss = lambda x, y: "
-         "adapter.model_module.loss(jt.nn.linear(*adapter.model(x)), y)"),
-    # the last one: it is for the whole process
-    Deed("chunked_loss, its chunks kept", "transformer/jittor/train/chunked_loss/b4/tiny",
-         "from framebench.adapters.jittor import steps; steps.checkpointed = lambda part, hidden: part(hidden)"),
-]  # fmt: skip
-
-
-def test_jittor(environment: dict[str, Environment]) -> None:
-    check(environment["jittor"], undone(JITTOR))
-
-
 @pytest.mark.all_cells
-@pytest.mark.parametrize(("framework", "deeds"), [("torch", TORCH), ("jax", JAX), ("jittor", JITTOR)])
-def test_what_nobody_touches_is_proven(framework: str, deeds: list[Deed], environment: dict[str, Environment]) -> None:
-    check(environment[framework], [deed for deed in deeds if deed.proven])
+def test_what_nobody_touches_is_proven(environment: dict[str, Environment]) -> None:
+    check(environment["torch"], [deed for deed in TORCH if deed.proven])
 
 
 ROUNDING = PROGRAMS / "undone_rounding.py"
@@ -255,45 +167,3 @@ def test_rounding_in_torch(environment: dict[str, Environment]) -> None:
     assert run_inside(environment["torch"], ROUNDING) == {
         "": [True, False], "mm": [False, False], "convolution": [False, False], "mm convolution": [False, True]
     }  # fmt: skip
-
-
-ROUNDING_XLA = PROGRAMS / "undone_rounding_xla.py"
-
-
-def test_rounding_and_storage_in_jax(environment: dict[str, Environment]) -> None:
-    """By what the device rounds: whether fp32 and tf32 are proven. By operands of the executable: whether amp_bf16 is."""
-    assert run_inside(environment["jax"], ROUNDING_XLA) == {
-        "": [True, False], "dot": [False, False], "conv": [False, False], "dot conv": [False, True],
-        "amp": [True, False, False], "amp, stored": [False, False],
-    }  # fmt: skip
-
-
-# as XLA:GPU writes them: a product that Triton generates, one left to cuBLAS, a convolution left to cuDNN
-XLA_GPU = """
-HloModule jit_step
-
-%gemm_fusion_dot_computation (p.0: f16[64,16], p.1: f16[16,48]) -> f16[64,48] {
-  %p.0 = f16[64,16]{1,0} parameter(0)
-  %p.1 = f16[16,48]{1,0} parameter(1)
-  ROOT %dot.1 = f16[64,48]{1,0} dot(%p.0, %p.1), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-
-ENTRY %main (a: bf16[64,16], b: bf16[16,48], c: f32[64,16]) -> bf16[64,48] {
-  %a = bf16[64,16]{1,0} parameter(0)
-  %b = bf16[16,48]{1,0} parameter(1)
-  %c = f32[64,16]{1,0} parameter(2)
-  %gemm = (bf16[64,48]{1,0}, s8[4194304]{0}) custom-call(%a, %b), custom_call_target="__cublas$gemm"
-  %conv = (f32[2,8,8,4]{3,2,1,0}, u8[0]{0}) custom-call(%c, %c), custom_call_target="__cudnn$convForward"
-  %other = f32[64,16]{1,0} custom-call(%c, %c), custom_call_target="SomethingElse"
-  ROOT %out = bf16[64,48]{1,0} get-tuple-element(%gemm), index=0
-}
-"""
-
-
-def test_operands_of_a_program_for_a_gpu(environment: dict[str, Environment]) -> None:
-    found = run_inside(environment["jax"], PROGRAMS / "undone_operands.py", XLA_GPU)
-    assert found == {
-        "float16": 2,
-        "bfloat16": 2,
-        "float32": 2,
-    }

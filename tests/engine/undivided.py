@@ -31,7 +31,7 @@ def undo(case: Case) -> None:
     elif "processes" not in case.strategy:
         from framebench.adapters.jax import ranks as ours
 
-        ours.along = lambda mesh, shape: ours.NamedSharding(mesh, ours.PartitionSpec())  # type: ignore[assignment]
+        ours.shard_longest_axis = lambda mesh, shape: ours.NamedSharding(mesh, ours.PartitionSpec())  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ GENERATION = (
     bug("the loss of the prompt left out", IN_TORCH, TORCH, "self.loss_of_prompt.clone()", "0 * self.loss_of_prompt"),
     bug("the prompt's first token forgotten", GROWING, SHARED, "        old = self.arrays[layer]\n", "        old = self.arrays[layer]\n        old = tuple(t[:, :, start > 8 :] for t in old) if old else None\n"),
     bug("each new token at the first position, in JAX", IN_JAX, JAX, "logits = model(tokens, start)", "logits = model(tokens, None)"),
-    bug("keys in the place of values", IN_JAX, JAX, "(k, v))\n        )", "(k, k))\n        )"),
+    bug("keys in the place of values", IN_JAX, JAX, "self.write(old_values, v)", "self.write(old_values, k)"),
     bug("a token sees the next place of the cache", IN_JAX, JAX, "<= self.start +", "<= 1 + self.start +"),
     bug("logits of the token before", NO_CACHE, JAX, "dynamic_slice_in_dim(model(x), position, 1, 1)", "dynamic_slice_in_dim(model(x), position - 1, 1, 1)"),
     bug("attention to the cache scaled by 1/d", IN_JITTOR, JITTOR, "q.shape[-1] ** -0.5", "q.shape[-1] ** -1.0"),

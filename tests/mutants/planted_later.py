@@ -17,9 +17,9 @@ GROUPS = "for group in self.optimizer.param_groups:"
 EVALUATION = "self.output = called(self.recipe.forward, self.inputs[0])"
 # JAX: before a training step, the batch or its parts, after it, an evaluation
 JAX_BATCH = "self.inputs = self.next_batch()"
-JAX_PARTS = "for x, y in self.batches():"
-JAX_DONE = "self.output = loss if self.recipe.calls == 1 else self.output + loss / self.recipe.calls"
-JAX_EVALUATION = "self.output, stats, self.kept = self.program(*self.arguments())"
+JAX_PARTS = "for x, y in self.split_batch():"
+JAX_DONE = "self.output += loss / self.recipe.calls"
+JAX_EVALUATION = "self.output, stats, self.kept = self.program(*self.list_arguments())"
 JAX_STATE = "updates, state = self.recipe.optimizer.update(grads, state, params)"
 # Jittor: a training step's batch and update, an evaluation
 JITTOR_BATCH = "for x, y in zip(self.parts(inputs), self.parts(targets), strict=True):"
@@ -34,7 +34,7 @@ def torch_late(statement: str) -> str:
 
 def jax_once(setting: str) -> str:
     """The seventh step and all later ones by a program that is made anew after this change."""
-    return f"{JAX_BATCH}\n        if self.steps == 6:\n            {setting}\n            self.program = self.programmed(self.load(self.config, self.case.weights, self.recipe.training).graph)"
+    return f"{JAX_BATCH}\n        if self.steps == 6:\n            {setting}\n            self.program = self.make_program(self.load(self.config, self.case.weights, self.recipe.training).graph)"
 
 
 def jax_optimizer(change: str) -> str:
@@ -102,12 +102,12 @@ REMEMBERED = (
     bug("evaluation that does nothing every other time", "transformer/torch/eval/no_grad", TORCH, f"self.release()\n        with self.context():\n            {EVALUATION}", f"if self.steps % 2:\n            return\n        self.release()\n        with self.context():\n            {EVALUATION}"),
     bug("evaluation that does nothing every other time", "resnet50/jax/eval/no_grad", JAX, f"self.release()\n        {JAX_EVALUATION}", f"if self.steps % 2:\n            return\n        self.release()\n        {JAX_EVALUATION}"),
     bug("evaluation that does nothing every other time", "unet3d/jittor/eval/no_grad", JITTOR, f"self.release()\n        {JITTOR_EVALUATION}", f"if self.steps % 2:\n            return\n        self.release()\n        {JITTOR_EVALUATION}"),
-    bug("evaluation of half the batch once verified", "resnet50/jax/eval/no_grad", JAX, JAX_EVALUATION, f"*rest, x = self.arguments()\n        late = self.steps >= 6\n        self.output, stats, self.kept = self.program(*rest, x[::2] if late else x)\n        {LATE}\n            self.output = jnp.repeat(self.output, 2, 0)"),
+    bug("evaluation of half the batch once verified", "resnet50/jax/eval/no_grad", JAX, JAX_EVALUATION, f"*rest, x = self.list_arguments()\n        late = self.steps >= 6\n        self.output, stats, self.kept = self.program(*rest, x[::2] if late else x)\n        {LATE}\n            self.output = jnp.repeat(self.output, 2, 0)"),
     bug("evaluation that gives a copy of its first output", "transformer/torch/eval/inference_mode", TORCH, EVALUATION, "self.first = self.first if self.steps else self.recipe.forward(self.inputs[0])\n            self.output = self.first.clone()"),
-    bug("evaluation that gives a copy of its first output", "unet3d/jax/eval/no_grad", JAX, JAX_EVALUATION, "self.first = self.first if self.steps else self.program(*self.arguments())\n        self.output, stats, self.kept = self.first"),
+    bug("evaluation that gives a copy of its first output", "unet3d/jax/eval/no_grad", JAX, JAX_EVALUATION, "self.first = self.first if self.steps else self.program(*self.list_arguments())\n        self.output, stats, self.kept = self.first"),
     bug("evaluation that gives a copy of its first output", "resnet50/jittor/eval/no_grad", JITTOR, "self.output = called(self.model, self.inputs[0])", "self.first = self.first if self.steps else self.model(self.inputs[0])\n            self.output = self.first.clone()"),
     bug("stream of sequences computed once, and remembered", "transformer/torch/varlen/raw", TORCH, '"""Mean loss over the tokens that are no padding; each', 'if self.steps:\n            return\n        """Mean loss over the tokens that are no padding; each'),
-    bug("stream of sequences computed once, and remembered", "transformer/jax/varlen/raw", JAX, "total = sum(self.program(self.params, self.stats, self.constants, x, y) for x, y in self.stream)", "if self.steps:\n            return\n        total = sum(self.program(self.params, self.stats, self.constants, x, y) for x, y in self.stream)"),
+    bug("stream of sequences computed once, and remembered", "transformer/jax/varlen/raw", JAX, "total: Any = 0\n", "if self.steps:\n            return\n        total: Any = 0\n"),
     bug("pair computed once, and remembered", "resnet50/torch/pair/together", TORCH, "losses = []\n        with torch.no_grad():", "if self.steps:\n            return\n        losses = []\n        with torch.no_grad():"),
     bug("pair computed once, and remembered", "resnet50/jax/pair/in_turn", JAX, "self.output = 0.0\n        for params, stats in self.recipe.models():", "if self.steps:\n            return\n        self.output = 0.0\n        for params, stats in self.recipe.models():"),
     bug("pair computed once, and remembered", "resnet50/jittor/pair/together", JITTOR, "losses = []\n        x, y = self.inputs\n        with jt.no_grad():", "if self.steps:\n            return\n        losses = []\n        x, y = self.inputs\n        with jt.no_grad():"),

@@ -1,16 +1,29 @@
-"""JAX with Flax NNX and optax: the adapter, and the switches of its strategies from one module per module of the catalog."""
+"""JAX with Flax NNX and optax: the adapter, and the switches of its strategies.
+
+There is one module of switches per module of `framebench/strategies`.
+"""
 
 from framebench.adapters import common
 from framebench.adapters.base import Switch
-from framebench.adapters.jax import checkpoint, generation, memory, offload, precision, scenarios, steps
+from framebench.adapters.jax import (
+    checkpoint,
+    generation,
+    memory,
+    offload,
+    precision,
+    scenarios,
+    steps,
+)
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.suite.case import Case
 
 MODULES = (common, precision, checkpoint, steps, offload, memory, scenarios, generation)
-SWITCHES = {name: function for module in MODULES for name, function in module.switch.items()}
+SWITCHES: dict[str, Switch] = {}
+for module in MODULES:
+    SWITCHES.update(module.switch)
 
 
-def switches_of(case: Case) -> dict[str, Switch]:
+def find_switches(case: Case) -> dict[str, Switch]:
     """Return the switches that the case can need, by the name in a row's `how`."""
     if case.ranks == 1:
         return SWITCHES
@@ -22,4 +35,4 @@ def switches_of(case: Case) -> dict[str, Switch]:
 
 def make(case: Case) -> JaxAdapter:
     """Return the adapter of the case."""
-    return JaxAdapter(case, switches_of(case))
+    return JaxAdapter(case, find_switches(case))

@@ -16,23 +16,50 @@ Tree = Any  # nested dictionaries of arrays
 Gradient = Callable[[Tree, Tree, Tree, Tree, Tree], tuple[tuple[Array, Tree], Tree]]
 
 
-def accumulated(gradient: Gradient, k: int) -> Gradient:
-    """The same over k micro-batches in a loop: mean loss and gradient; the running statistics pass from one to the next."""
+def average_over_micro_batches(gradient: Gradient, count: int) -> Gradient:
+    """Return a function that takes a whole batch and calls `gradient` for each of `count` parts.
 
-    def over_micro_batches(params: Tree, stats: Tree, constants: Tree, x: Tree, y: Tree) -> tuple[tuple[Array, Tree], Tree]:
-        rows, (arrays, structure) = samples(x), jax.tree.flatten((x, y))
-        of_samples = [jnp.shape(a)[:1] == (rows,) for a in arrays]  # others, such as a mask for all, go with each
+    It returns the mean loss and the mean gradient. The running statistics pass from one micro-batch
+    to the next.
+    """
 
-        def micro(carry: tuple[Array, Tree, Tree], parts: list[Array]) -> tuple[tuple[Array, Tree, Tree], None]:
-            loss, stats, total = carry
-            left = iter(parts)
-            xy = jax.tree.unflatten(structure, [next(left) if moves else a for a, moves in zip(arrays, of_samples)])
-            (value, stats), grads = gradient(params, stats, constants, *xy)
-            return (loss + value / k, stats, jax.tree.map(lambda t, g: t + g / k, total, grads)), None
+    def average_gradient(
+        params: Tree,
+        stats: Tree,
+        constants: Tree,
+        x: Tree,
+        y: Tree,
+    ) -> tuple[tuple[Array, Tree], Tree]:
+        arrays, structure = jax.tree.flatten((x, y))
+        micro_batches = [split_array(array, samples(x), count) for array in arrays]
 
-        micro_batches = [a.reshape(k, -1, *a.shape[1:]) for a, moves in zip(arrays, of_samples) if moves]
-        start = (jnp.zeros((), jnp.result_type(*jax.tree.leaves(params))), stats, jax.tree.map(jnp.zeros_like, params))
-        (loss, stats, grads), _ = lax.scan(micro, start, micro_batches)
+        def add_micro_batch(
+            carry: tuple[Array, Tree, Tree],
+            parts: list[Array | None],
+        ) -> tuple[tuple[Array, Tree, Tree], None]:
+            mean_loss, stats, mean_grads = carry
+            chosen = [array if part is None else part for array, part in zip(arrays, parts)]
+            micro_x, micro_y = jax.tree.unflatten(structure, chosen)
+            (loss, stats), grads = gradient(params, stats, constants, micro_x, micro_y)
+            mean_loss = mean_loss + loss / count
+            mean_grads = jax.tree.map(lambda mean, grad: mean + grad / count, mean_grads, grads)
+            return (mean_loss, stats, mean_grads), None
+
+        no_loss = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
+        no_grads = jax.tree.map(jnp.zeros_like, params)
+        start = (no_loss, stats, no_grads)
+        (loss, stats, grads), _ = lax.scan(add_micro_batch, start, micro_batches)
         return (loss, stats), grads
 
-    return over_micro_batches
+    return average_gradient
+
+
+def split_array(array: Array, batch_size: int, count: int) -> Array | None:
+    """Return an array of the batch as (count, samples, ...).
+
+    Return None for one without an axis of samples, such as a mask for all of them: every
+    micro-batch gets it whole.
+    """
+    if jnp.shape(array)[:1] != (batch_size,):
+        return None
+    return array.reshape(count, -1, *array.shape[1:])

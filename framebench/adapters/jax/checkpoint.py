@@ -1,8 +1,9 @@
-"""How JAX switches on the strategies of `framebench/strategies/checkpoint.py`, and what proves that they were on.
+"""How JAX switches on the strategies of `framebench/strategies/checkpoint.py`, and their proofs.
 
 Every block of the model, or every second one, runs under jax.checkpoint.
 
-What the proofs rest on: the equations that JAX traced (what was asked for) and the executable's (what the compiler made of it).
+The proofs rest on the equations that JAX traced (what was asked for) and on the executable's (what
+the compiler made of it).
 """
 
 from __future__ import annotations
@@ -16,87 +17,112 @@ from jax.extend.core import ClosedJaxpr
 
 from framebench.adapters.base import Switches
 from framebench.adapters.jax.adapter import JaxAdapter
-from framebench.adapters.jax.program import compiled_products, equations, products, reductions, with_batch
+from framebench.adapters.jax.program import (
+    REDUCTION,
+    count_batched_matmuls,
+    count_compiled_products,
+    find_products,
+    walk_equations,
+)
 from framebench.adapters.proof import Evidence, Proof, above, at_most, check, equal_to, expect
 from framebench.models.flax_blocks import Run, as_it_is
 
 switch = Switches()
-# XLA:CPU drops the barriers that jax.checkpoint sets before it removes common subexpressions, and so merges recomputations
-# with the originals; no memory is saved. Without that pass the barriers last. A loop needs none; XLA:GPU was not tried.
-PASSES = "xla_disable_hlo_passes"
+DISABLED_PASSES = "xla_disable_hlo_passes"
 
 
-def recomputed(run: JaxAdapter, every: int, scan: bool, **options: Any) -> set[int]:
+def checkpoint_blocks(run: JaxAdapter, every: int, stacked: bool, **options: Any) -> set[int]:
     """Run every so many of the model's blocks under jax.checkpoint.
 
-    Return the blocks, filled when the model is traced.
+    Args:
+        run: The adapter of the case.
+        every: 1 checkpoints each block, 2 every second one.
+        stacked: Also loop over identical layers.
+        options: Those of `nnx.remat`.
+
+    Returns:
+        The numbers of the checkpointed blocks, filled when the model is traced.
     """
-    again = cache(lambda block: nnx.remat(block, prevent_cse=not scan, **options))
+
+    @cache
+    def checkpoint_block(block: Run) -> Run:
+        return nnx.remat(block, prevent_cse=not stacked, **options)
+
     chosen: set[int] = set()
 
     def remat(i: int, block: Run) -> Run:
         if i % every:
             return block
         chosen.add(i)
-        return again(block)
+        return checkpoint_block(block)
 
     run.recipe.model_options["remat"] = remat
-    if scan:
-        scanned(run)
+    if stacked:
+        stack_layers(run)
     else:
         keep_barriers(run)
     return chosen
 
 
-def scanned(run: JaxAdapter) -> None:
+def stack_layers(run: JaxAdapter) -> None:
     """Build identical layers as one, whose program loops over them."""
     run.recipe.model_options.wrap("scan", lambda _: True)
 
 
 def keep_barriers(run: JaxAdapter) -> None:
+    """Keep XLA:CPU from merging recomputations with the originals, which would save no memory.
+
+    It drops the barriers that jax.checkpoint sets before it removes common subexpressions. Without
+    that pass the barriers last. A loop needs none; XLA:GPU was not tried.
+    """
     if run.platform == "cpu":
-        run.recipe.compiler_options.wrap(PASSES, lambda _: "cse_barrier_expander")
+        run.recipe.compiler_options.wrap(DISABLED_PASSES, lambda _: "cse_barrier_expander")
 
 
-def _without_remat(run: JaxAdapter) -> dict[str, Any]:
-    return run.recipe.model_options | {"remat": as_it_is}
-
-
-def scannable(run: JaxAdapter) -> bool:
+def can_stack_layers(run: JaxAdapter) -> bool:
     """Return whether identical layers can be stacked and looped over.
 
-    A frozen half of a stack could not be told from the other, and Adafactor would take the layers of a stack together. XLA
-    turns a loop over one layer into the layer.
+    A frozen half of a stack could not be told from the other, and Adafactor would take the layers
+    of a stack together. XLA turns a loop over one layer into the layer.
     """
-    several = run.workload.identical_layers(run.config) > 1
-    return several and run.case.scenario == "train" and run.case.optimizer.name != "adafactor"
+    if run.case.scenario != "train" or run.case.optimizer.name == "adafactor":
+        return False
+    return run.workload.identical_layers(run.config) > 1
+
+
+def trace_without_checkpoints(run: JaxAdapter) -> Any:
+    """Return the step without checkpointing as JAX traces it."""
+    return run.trace_with(model_options=run.recipe.model_options | {"remat": as_it_is})
 
 
 @switch
 def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
-    """Recompute blocks, and compare the executable's products with those asked for, and those without checkpointing.
+    """Recompute blocks, and prove it by products of the executable.
 
-    The compiler may merge a recomputation with the original; the strategy is then off, whatever the program says. It also
-    turns a few products into something else (outer ones of a single sample): then the executables are compared.
+    They are compared with those asked for, and with those of a step without checkpointing. The
+    compiler may merge a recomputation with the original; the strategy is then off, whatever the
+    program says. It also turns a few products into something else (outer ones of a single sample):
+    then the executables are compared.
     """
-    chosen = recomputed(run, every, every == 1 and scannable(run))
+    stacked = every == 1 and can_stack_layers(run)
+    chosen = checkpoint_blocks(run, every, stacked)
 
     def count_products(observed: Evidence) -> Evidence:
-        plain = run.otherwise(model_options=_without_remat(run))
-        counted: Evidence = {
-            "products_without": len(products(plain.jaxpr)),
+        plain = trace_without_checkpoints(run)
+        counts: Evidence = {
+            "products_without": len(find_products(plain.jaxpr)),
             "blocks_recomputed": len(chosen),
         }
-        if not run.recipe.eager and products_missing(observed) > 0:
+        if not run.recipe.eager and count_missing_products(observed) > 0:
             compiled = plain.lower().compile(dict(run.recipe.compiler_options))
-            counted["compiled_products_without"] = dict(compiled_products(compiled))
-        return counted
+            counts["compiled_products_without"] = dict(count_compiled_products(compiled))
+        return counts
 
     def none_are_merged(e: Evidence) -> bool:
-        """Return whether the executable lacks no product but those that it would lack without checkpointing."""
+        """Return whether the executable lacks only products that it would lack otherwise too."""
         if run.recipe.eager:
             return True
-        missing = products_missing(e)
+        missing = count_missing_products(e)
         if "compiled_products_without" in e:
             missing -= e["products_without"] - sum(e["compiled_products_without"].values())
         return missing <= 0
@@ -106,41 +132,47 @@ def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
     return proof.counting(count_products)
 
 
-def products_missing(e: Evidence) -> int:
+def count_missing_products(e: Evidence) -> int:
     """Return how many products were asked for that are not in the executable."""
     return int(e["products"] - sum(e["compiled_products"].values()))
 
 
-def _count_asked_reductions(jaxprs: list[ClosedJaxpr]) -> int:
-    return sum(eq.primitive.name in ("reduce_sum", "reduce_max") for q in jaxprs for eq in equations(q))
+def count_traced_reductions(*jaxprs: ClosedJaxpr) -> int:
+    """Return how many reductions were asked for."""
+    names = [equation.primitive.name for equation in walk_equations(*jaxprs)]
+    return names.count("reduce_sum") + names.count("reduce_max")
 
 
 @switch
 def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
-    """Save products, and recompute the rest: attention, too, if products of `batched` matrices are not saved.
+    """Save products and recompute the rest; attention, too, unless `batched` matmuls are saved.
 
-    The executable has the plain step's products and more reductions, those of the norms. (Element-wise operations prove
-    nothing: the compiler repeats them as it likes.)
+    The executable has the plain step's products and more reductions, those of the norms.
+    (Element-wise operations prove nothing: the compiler repeats them as it likes.)
     """
     policies = jax.checkpoint_policies
     policy = policies.dots_saveable if batched else policies.dots_with_no_batch_dims_saveable
-    recomputed(run, 1, scannable(run), policy=policy)
+    checkpoint_blocks(run, 1, can_stack_layers(run), policy=policy)
 
     def count_products(observed: Evidence) -> Evidence:
-        without = run.otherwise(model_options=_without_remat(run))
-        counted: Evidence = {"batched_products_recomputed": with_batch(run.jaxprs()) - with_batch([without.jaxpr])}
+        without = trace_without_checkpoints(run)
+        batched_matmuls = count_batched_matmuls(*run.list_jaxprs())
+        batched_without = count_batched_matmuls(without.jaxpr)
+        counts: Evidence = {"batched_products_recomputed": batched_matmuls - batched_without}
         if run.recipe.eager:  # what was asked for is what ran
-            counted["reductions"] = _count_asked_reductions(run.jaxprs())
-            counted["reductions_without"] = _count_asked_reductions([without.jaxpr])
-            counted["products_more"] = observed["products"] - len(products(without.jaxpr))
+            counts["reductions"] = count_traced_reductions(*run.list_jaxprs())
+            counts["reductions_without"] = count_traced_reductions(without.jaxpr)
+            products = observed["products"]
+            products_without = len(find_products(without.jaxpr))
         else:
             plain = without.lower().compile(dict(run.recipe.compiler_options))
-            counted["reductions"] = sum(reductions(c) for c in run.program.compiled.values())
-            counted["reductions_without"] = reductions(plain)
-            counted["compiled_products_without"] = dict(compiled_products(plain))
-            before = sum(counted["compiled_products_without"].values())
-            counted["products_more"] = sum(observed["compiled_products"].values()) - before
-        return counted
+            counts["reductions"] = run.program.count_text(REDUCTION)
+            counts["reductions_without"] = plain.as_text().count(REDUCTION)
+            counts["compiled_products_without"] = dict(count_compiled_products(plain))
+            products = sum(observed["compiled_products"].values())
+            products_without = sum(counts["compiled_products_without"].values())
+        counts["products_more"] = products - products_without
+        return counts
 
     proof = expect(
         products_more=equal_to("batched_products_recomputed"),

@@ -1,4 +1,7 @@
-"""The two texts that XLA dumps of a compiled program: its instructions as they are scheduled, and which buffer lies where."""
+"""Parse the two texts that XLA dumps of a compiled program.
+
+One has its instructions as they are scheduled, the other says which buffer lies where.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,35 @@ from dataclasses import dataclass, field
 
 from framebench.instruments.memory_timeline import Value
 
+COMPUTATION = re.compile(r"(?P<entry>ENTRY )?%(?P<name>[\w.\-]+) \(.*\{$")
+INSTRUCTION = re.compile(r"\s+(?P<root>ROOT )?%(?P<name>[\w.\-]+) = (?P<definition>.*)")
+NAME = re.compile(r"%([\w.\-]+)")
+ALLOCATION = re.compile(r"allocation (?P<number>\d+): size (?P<size>\d+), (?P<purpose>.*):$")
+VALUE = re.compile(
+    r" value: <\d+ (?P<name>[\w.\-]+)(?:\{(?P<index>[\d,]*)\})?(?P<carried> \(phi\))? @\d+>"
+    r" \(size=(?P<size>\d+),offset=(?P<offset>\d+)\)"
+)
+# Constants and the values inside of fused operators take no memory of the step. On a TPU a colour
+# is a memory of another kind, such as that next to the units.
+OTHER_MEMORY = re.compile(r"thread-local|constant|color [1-9]")
+
 
 @dataclass(eq=False)
-class Buffer(Value):
-    """Where it lies, and in which phases it is read."""
+class HloBuffer(Value):
+    """A value of the program, with its place and the phases in which it is read."""
 
     place: tuple[int, int] = (0, 0)  # allocation, offset
     read_in: set[str] = field(default_factory=set)
 
 
-Positions = dict[str, list[Buffer]]  # what may lie at an index of an instruction's result; "" if it is no tuple
+# what may lie at an index of an instruction's result; the index is "" if the result is no tuple
+Positions = dict[str, list[HloBuffer]]
 
 
 @dataclass
 class Instruction:
+    """One instruction of a scheduled program."""
+
     name: str
     opcode: str
     operands: list[str]
@@ -31,59 +49,102 @@ class Instruction:
 
     @property
     def op_name(self) -> str:
-        """Where it comes from, such as `jit(step)/transpose(jvp(layer:))/layer:blocks.0/add`."""
-        name_match = re.search(r'op_name="([^";]*)', self.attributes)
-        return name_match[1].replace("\\'", "'") if name_match else ""
+        """The operation that it comes from; empty if the compiler put it in.
 
-    def calls(self, *roles: str) -> list[str]:
-        return [name for role in roles for name in re.findall(rf"\b{role}=\{{?%([\w.\-]+)", self.attributes)]
+        Such as `jit(step)/transpose(jvp(layer:))/layer:blocks.0/add`.
+        """
+        name = re.search(r'op_name="([^";]*)', self.attributes)
+        return name[1].replace("\\'", "'") if name else ""
+
+    def list_called(self, *roles: str) -> list[str]:
+        """Return the computations that it calls in these roles, such as `body` of a loop."""
+        names = []
+        for role in roles:
+            names += re.findall(rf"\b{role}=\{{?%([\w.\-]+)", self.attributes)
+        return names
 
 
-def instructions(text: str) -> tuple[dict[str, list[Instruction]], str]:
-    """Each computation's instructions in the order in which they run, and the name of the entry."""
+def parse_instructions(text: str) -> tuple[dict[str, list[Instruction]], str]:
+    """Return the instructions of each computation in the order of running, and the entry's name."""
     computations: dict[str, list[Instruction]] = {}
-    entry = name = ""
+    entry = ""
+    instructions: list[Instruction] = []
     for line in text.splitlines():
-        if head := re.match(r"(ENTRY )?%([\w.\-]+) \(.*\{$", line):
-            name = head[2]
-            computations[name], entry = [], name if head[1] else entry
-        elif part := re.match(r"\s+(ROOT )?%([\w.\-]+) = (.*)", line):
-            call = part[3][_closing(part[3]) :] if part[3].startswith("(") else part[3].partition(" ")[2]
-            opcode, _, rest = call.strip().partition("(")
-            inside = rest[: _closing("(" + rest) - 2]
-            operands = [inside.strip()] if opcode == "parameter" else re.findall(r"%([\w.\-]+)", inside)
-            result = part[3].removesuffix(call).strip()
-            computations[name].append(Instruction(part[2], opcode, operands, rest[len(inside) :], bool(part[1]), result))
+        head = COMPUTATION.match(line)
+        if head:
+            instructions = computations[head["name"]] = []
+            if head["entry"]:
+                entry = head["name"]
+            continue
+        row = INSTRUCTION.match(line)
+        if row:
+            instructions.append(parse_instruction(row))
     return computations, entry
 
 
-def _closing(text: str) -> int:
-    """The place after the parenthesis that closes the one at the beginning."""
+def parse_instruction(row: re.Match[str]) -> Instruction:
+    """Return the instruction of a line that matches INSTRUCTION."""
+    definition = row["definition"]
+    result_end = definition.find(" ")
+    if definition.startswith("("):  # the type of a tuple, which has spaces
+        result_end = find_closing(definition) + 1
+    call = definition[result_end:].strip()
+    opening = call.find("(")
+    closing = opening + find_closing(call[opening:])
+    opcode = call[:opening]
+    inside = call[opening + 1 : closing]
+    return Instruction(
+        name=row["name"],
+        opcode=opcode,
+        operands=[inside.strip()] if opcode == "parameter" else NAME.findall(inside),
+        attributes=call[closing:],
+        root=bool(row["root"]),
+        result=definition[:result_end].strip(),
+    )
+
+
+def find_closing(text: str) -> int:
+    """Return the index of the parenthesis that closes the one at the beginning."""
     depth = 0
-    for place, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
+    for index, character in enumerate(text):
+        if character == "(":
+            depth += 1
+        elif character == ")":
+            depth -= 1
         if depth == 0:
-            return place + 1
-    return len(text)
+            return index
+    return len(text) - 1
 
 
-def assignment(text: str, loops: bool = False) -> tuple[dict[str, dict[str, Buffer]], dict[int, tuple[int, str]]]:
-    """Buffers by instruction and index of its result, and size and purpose of each allocation. Without what is no memory of the
-    step: constants, and the values inside of fused operators. With `loops` also what a loop carries from pass to pass."""
-    buffers: dict[str, dict[str, Buffer]] = defaultdict(dict)
+def parse_assignment(
+    text: str,
+    loops: bool = False,
+) -> tuple[dict[str, dict[str, HloBuffer]], dict[int, tuple[int, str]]]:
+    """Return what lies where in the memory of a step.
+
+    Args:
+        text: The buffer assignment that XLA dumps.
+        loops: Include what a loop carries from pass to pass.
+
+    Returns:
+        Buffers by the instruction and the index of its result, and size and purpose of each
+        allocation by its number.
+    """
+    buffers: dict[str, dict[str, HloBuffer]] = defaultdict(dict)
     allocations: dict[int, tuple[int, str]] = {}
-    number, carried = -1, r"(?: \(phi\))?" if loops else ""
+    number = -1
     for line in text.splitlines():
-        if head := re.match(r"allocation (\d+): size (\d+), (.*):$", line):
-            number = int(head[1])
-            # on a TPU a colour is a memory of another kind, such as that beside the units
-            if not re.search(r"thread-local|constant|color [1-9]", head[3]):
-                allocations[number] = int(head[2]), head[3]
-        elif number in allocations and (
-            value_match := re.match(
-                rf" value: <\d+ ([\w.\-]+)(?:\{{([\d,]*)\}})?{carried} @\d+> \(size=(\d+),offset=(\d+)\)", line
-            )
-        ):
-            name, index, size, offset = value_match[1], value_match[2] or "", int(value_match[3]), int(value_match[4])
-            buffers[name][index] = Buffer("temporary", "", "", size=size, place=(number, offset))
+        allocation = ALLOCATION.match(line)
+        if allocation:
+            number = int(allocation["number"])
+            if not OTHER_MEMORY.search(allocation["purpose"]):
+                allocations[number] = int(allocation["size"]), allocation["purpose"]
+            continue
+        value = VALUE.match(line)
+        if value is None or number not in allocations:
+            continue
+        if loops or not value["carried"]:
+            place = (number, int(value["offset"]))
+            buffer = HloBuffer("temporary", "", "", size=int(value["size"]), place=place)
+            buffers[value["name"]][value["index"] or ""] = buffer
     return buffers, allocations

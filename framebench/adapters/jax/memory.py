@@ -1,4 +1,4 @@
-"""How JAX switches on the strategies of `framebench/strategies/memory.py`, and what proves that they were on."""
+"""How JAX switches on the strategies of `framebench/strategies/memory.py`, and their proofs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ import jax.numpy as jnp
 
 from framebench.adapters.base import Switches
 from framebench.adapters.jax.adapter import JaxAdapter, make_optimizer
-from framebench.adapters.proof import Evidence, Proof, above, at_most, below, check, expect, none_but, only
+from framebench.adapters.proof import (
+    Evidence,
+    Proof,
+    above,
+    at_most,
+    below,
+    check,
+    expect,
+    none_but,
+    only,
+)
 from framebench.strategies.strategy import IncompatibleStrategies
 
 switch = Switches()
@@ -20,7 +30,7 @@ switch = Switches()
 
 @switch
 def no_donate(run: JaxAdapter) -> Proof:
-    """Keep the arrays that go into a step: its executable writes none of its results over them."""
+    """Keep the arrays that go into a step: its executable writes no result over them."""
     run.recipe.jit_options["donate_argnums"] = ()
     return expect(arguments_deleted=0, aliased_bytes=0)
 
@@ -28,12 +38,15 @@ def no_donate(run: JaxAdapter) -> Proof:
 @switch
 def mu_bf16(run: JaxAdapter) -> Proof:
     """Keep the first moment in bfloat16. The update is computed from it before it is rounded."""
-    if "first moment" not in run.case.optimizer.states:
-        raise IncompatibleStrategies(f"mu_bf16 does not combine with {run.case.optimizer.name}, which keeps no first moment")
-    run.recipe.optimizer = make_optimizer(run.case.optimizer, mu_dtype=jnp.bfloat16)
+    optimizer = run.case.optimizer
+    if "first moment" not in optimizer.states:
+        reason = f"{optimizer.name}, which keeps no first moment"
+        raise IncompatibleStrategies(f"mu_bf16 does not combine with {reason}")
+    run.recipe.optimizer = make_optimizer(optimizer, mu_dtype=jnp.bfloat16)
 
     def count_moments(_: Evidence) -> Evidence:
-        return {"moments": dict(Counter(f"{s.kind}, {s.array.dtype}" for s in run.states()))}
+        kinds = [f"{state.kind}, {state.array.dtype}" for state in run.states()]
+        return {"moments": dict(Counter(kinds))}
 
     proof = expect(
         moments=only("first moment, bfloat16", "second moment, float32"),
@@ -43,25 +56,31 @@ def mu_bf16(run: JaxAdapter) -> Proof:
     return proof.counting(count_moments)
 
 
+def train_once(run: JaxAdapter) -> Evidence:
+    """Train another model for one step in float32, and drop all that refers to it."""
+    callbacks = list(gc.callbacks)  # a new adapter takes the place of the old one there
+    case = replace(run.case, scenario="train", strategy="fp32")
+    trainer = JaxAdapter(case, run.switches)
+    trainer.float64 = run.float64
+    trainer.build()
+    trainer.step()
+    trainer.synchronize()
+    gc.callbacks[:] = callbacks
+    evidence = {"trained_steps": trainer.steps, "training_loss": trainer.loss()}
+    vars(trainer).clear()  # it refers to itself, as a script's own variables do not
+    return evidence
+
+
 @switch
 def after_training(run: JaxAdapter, cleared: bool) -> Proof:
-    """Train another model for one step first, and drop all that refers to it.
+    """Train another model for one step first.
 
     Cleared, the collector runs as well, and JAX drops its caches.
     """
     training: Evidence = {}
 
     def train() -> None:
-        callbacks = list(gc.callbacks)  # a new adapter takes the place of the old one there
-        trainer = JaxAdapter(replace(run.case, scenario="train", strategy="fp32"), run.switches)
-        trainer.float64 = run.float64
-        trainer.build()
-        trainer.step()
-        trainer.synchronize()
-        gc.callbacks[:] = callbacks
-        training.update(trained_steps=trainer.steps, training_loss=trainer.loss())
-        vars(trainer).clear()  # it refers to itself, as a script's own variables do not
-        del trainer
+        training.update(train_once(run))
         before = run.collections["generation 2"]
         if cleared:
             gc.collect()
@@ -79,20 +98,20 @@ def after_training(run: JaxAdapter, cleared: bool) -> Proof:
 
 @switch
 def pool_off(run: JaxAdapter) -> Proof:
-    """Prove that XLA counts nothing: it counts what its pools do, and nothing of an allocator without one."""
+    """Prove that XLA counts nothing: it counts what its pools do, and here it has none."""
 
     def read_statistics(_: Evidence) -> Evidence:
-        return {"counted_of_a_pool": run.statistics(), "platform": run.platform}
+        return {"counted_of_a_pool": run.read_allocator(), "platform": run.platform}
 
     return expect(platform="gpu", counted_of_a_pool={}).counting(read_statistics)
 
 
 @switch
 def malloc_async(run: JaxAdapter) -> Proof:
-    """Prove that allocations are counted, but no bytes of a pool, which is the driver's here and would be XLA's."""
+    """Prove that XLA counts allocations, but no bytes of a pool: the pool is the driver's."""
 
     def read_statistics(_: Evidence) -> Evidence:
-        return {"counted": run.statistics(), "platform": run.platform}
+        return {"counted": run.read_allocator(), "platform": run.platform}
 
     def has_no_pool(e: Evidence) -> bool:
         return "pool_bytes" not in e["counted"]
@@ -107,10 +126,10 @@ def memory_fraction(run: JaxAdapter) -> Proof:
     """Prove that XLA may take 0.8 of the GPU's memory; without the setting it is 0.75."""
 
     def read_limit(_: Evidence) -> Evidence:
-        ask = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
-        answer = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
+        query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+        answer = subprocess.run(query, capture_output=True, text=True, check=True).stdout
         return {
-            "limit": run.statistics().get("bytes_limit", 0),
+            "limit": run.read_allocator().get("bytes_limit", 0),
             "card": int(answer.split()[0]) * 2**20,
         }
 
@@ -122,11 +141,15 @@ def memory_fraction(run: JaxAdapter) -> Proof:
 def preallocate(run: JaxAdapter) -> Proof:
     """Prove that XLA takes more than half of what it may before the first step."""
     reserved: list[int] = []
-    run.before_first_step.append(lambda: reserved.append(run.statistics().get("pool_bytes", 0)))
 
-    def read_reserved(_: Evidence) -> Evidence:
-        limit = run.statistics().get("bytes_limit", 0)
+    def read_reserved() -> None:
+        reserved.append(run.read_allocator().get("pool_bytes", 0))
+
+    run.before_first_step.append(read_reserved)
+
+    def read_limit(_: Evidence) -> Evidence:
+        limit = run.read_allocator().get("bytes_limit", 0)
         return {"reserved_before": reserved[0], "limit": limit}
 
     proof = expect(limit=(above(0), below("reserved_before", times=2)))
-    return proof.counting(read_reserved)
+    return proof.counting(read_limit)

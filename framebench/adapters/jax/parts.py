@@ -1,4 +1,4 @@
-"""What JAX's switches set or wrap, see `adapters/parts.py`."""
+"""The parts that JAX's switches set or wrap, see `adapters/parts.py`."""
 
 from __future__ import annotations
 
@@ -16,32 +16,36 @@ from framebench.adapters.jax.accumulation import Tree
 from framebench.adapters.parts import Options, Parts
 
 
-def _unset(*_: Any) -> Any:
-    """Of a scenario that is not the case's, or whose strategies make it."""
+def refuse_unset(*_: Any) -> Any:
+    """Raise LookupError: the part is of another scenario, or of a strategy that the case lacks."""
     raise LookupError("no strategy of the case has set this part")
 
 
 @dataclass
-class Recipe(Parts):
+class JaxRecipe(Parts):
     """How a case is built, and what its step does."""
 
     step: Callable[[], None]  # the whole of it
     optimizer: optax.GradientTransformation
-    loss: Callable[[Any, Array, Array, Tree], Array]  # of what the model gives, the batch and the step's constants
+    loss: Callable[[Any, Array, Array, Tree], Array]  # of (the model's output, x, y, constants)
     training: bool  # the mode of batch norm
     model_options: Options  # of the model's build()
     jit_options: Options
     compiler_options: Options
-    decoding: Callable[[nnx.GraphDef], Callable[..., Any]] = _unset  # `generate`: the program of one token
-    generating: Callable[[], tuple[Any, ...]] = _unset  # its arguments
-    decoded: Callable[[], np.ndarray] = _unset  # the logits of all tokens
-    models: Callable[[], Iterator[tuple[Tree, Tree]]] = _unset  # `pair`: parameters and statistics, one after the other
-    width: Any = np.float32  # of the weights, the optimizer's state and the inputs
+    # `generate`: the program of one token, its arguments, and the logits of all tokens
+    decoding: Callable[[nnx.GraphDef], Callable[..., Any]] = refuse_unset
+    generating: Callable[[], tuple[Any, ...]] = refuse_unset
+    decoded: Callable[[], np.ndarray] = refuse_unset
+    # `pair`: parameters and statistics of one model after the other
+    models: Callable[[], Iterator[tuple[Tree, Tree]]] = refuse_unset
+    width: Any = np.float32  # the type of the weights, the optimizer's state and the inputs
     precision: str = "highest"  # of float32 products
-    trained: Callable[[str], bool] = lambda name: True  # by canonical name
+    trained: Callable[[str], bool] = lambda name: True  # whether a weight of this name is trained
     calls: int = 1  # of the compiled step, each with its part of the batch
     eager: bool = False
-    from_state: Callable[[Tree], dict[str, Array]] = lambda state: {}  # constants that the optimizer's state decides
-    keeps_graph: bool = False  # evaluation that returns the residuals of a backward pass
-    sharding: Callable[[str, tuple[int, ...]], Sharding] | None = None  # of an array, over several devices
-    values: Callable[[Array], np.ndarray] = np.asarray  # of an array, on the host
+    # constants of the step that the optimizer's state decides
+    from_state: Callable[[Tree], dict[str, Array]] = lambda state: {}
+    keeps_graph: bool = False  # whether evaluation returns the residuals of a backward pass
+    # where an array of this tree and shape lies, over several devices
+    sharding: Callable[[str, tuple[int, ...]], Sharding] | None = None
+    values: Callable[[Array], np.ndarray] = np.asarray  # an array's numbers on the host

@@ -1,31 +1,32 @@
-"""How JAX switches on the strategies of `framebench/strategies/precision.py`, and what proves that they were on.
+"""How JAX switches on the strategies of `framebench/strategies/precision.py`, and their proofs.
 
-What the proofs rest on: the equations that JAX traced (what was asked for) and the executable's (what the compiler made of it).
+The proofs rest on the equations that JAX traced (what was asked for) and on the executable's (what
+the compiler made of it).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from framebench.adapters import rounding
 from framebench.adapters.base import Switches
-from framebench.adapters.jax.adapter import JaxAdapter
+from framebench.adapters.jax.adapter import JaxAdapter, Tree
 from framebench.adapters.jax.loss_scale import Scaled, with_loss_scale
-from framebench.adapters.jax.states import part_of_state
+from framebench.adapters.jax.states import find_state
 from framebench.adapters.proof import Evidence, Proof, above, check, expect, none_but, only
 
 switch = Switches()
 
 
-def _measure_errors(run: JaxAdapter) -> Evidence:
-    """Measure how products are rounded that are compiled in the precision and by the options of the step."""
+def measure_errors(run: JaxAdapter) -> Evidence:
+    """Measure how products are rounded in the precision and by the compiler options of the step."""
 
-    def called(operator: Any) -> rounding.Multiply:
+    def compile_operator(operator: Callable[[Array, Array], Array]) -> rounding.Multiply:
         def multiply(*operands: np.ndarray) -> np.ndarray:
             with jax.default_matmul_precision(run.program.precision):
                 compiled = jax.jit(operator).lower(*operands).compile(run.program.options)
@@ -33,22 +34,30 @@ def _measure_errors(run: JaxAdapter) -> Evidence:
 
         return multiply
 
-    return rounding.measure_errors(called(lax.dot), called(lambda x, w: lax.conv(x, w, (1, 1), "VALID")))
+    def convolve(x: Array, w: Array) -> Array:
+        return lax.conv(x, w, (1, 1), "VALID")
+
+    return rounding.measure_errors(compile_operator(lax.dot), compile_operator(convolve))
 
 
 def is_float32(e: Evidence) -> bool:
-    """Return whether nothing but float32 was asked for, and is in what the compiler made of it.
+    """Return whether nothing but float32 was asked for, nor is in what the compiler made of it.
 
     The compiler leaves nothing of an eager step.
     """
-    counted = (e["operands"], e["compiled_operands"], e["weight_dtypes"], e["state_dtypes"])
-    return set().union(*counted) == {"float32"}
+    dtypes = {*e["operands"], *e["compiled_operands"], *e["weight_dtypes"], *e["state_dtypes"]}
+    return dtypes == {"float32"}
 
 
 def expect_float32(run: JaxAdapter, errors: Proof) -> Proof:
-    """Return a proof that nothing but float32 is there, and that products are rounded as they should be."""
+    """Return a proof that nothing but float32 is there, and that products are rounded as expected.
+
+    Args:
+        run: The adapter of the case.
+        errors: What is expected of the errors of products.
+    """
     proof = check(is_float32, "operands, weights and optimizer states are in float32") & errors
-    return proof.counting(lambda _: _measure_errors(run))
+    return proof.counting(lambda _: measure_errors(run))
 
 
 def is_asked_in_highest(e: Evidence) -> bool:
@@ -57,7 +66,7 @@ def is_asked_in_highest(e: Evidence) -> bool:
 
 
 def is_asked_in_high(e: Evidence) -> bool:
-    """Return whether both operands of each product are asked for in the high precision, and none in the highest."""
+    """Return whether both operands of each product are asked for in high precision, none higher."""
     return all(p.count("HIGH") == 2 and "HIGHEST" not in p for p in e["precision"])
 
 
@@ -80,16 +89,17 @@ def tf32(run: JaxAdapter) -> Proof:
 def default(run: JaxAdapter) -> Proof:
     """Leave the precision of products as JAX has it.
 
-    Where that rounds nothing it is `fp32` once more, and proves nothing.
+    Where that rounds nothing it is the same as `fp32`, and proves nothing.
     """
     run.recipe.precision = "default"
     return expect_float32(run, rounding.SOME_ROUNDED)
 
 
 def expect_mixed(dtype: str) -> Proof:
-    """Return a proof that most operands of the executable have one type, and what lasts is in float32.
+    """Return a proof that most operands of the executable have one type, and what lasts is float32.
 
-    The backward pass of attention keeps some operands in float32. An eager step leaves no executable to look at.
+    The backward pass of attention keeps some operands in float32. An eager step leaves no
+    executable to look at.
     """
 
     def has_most(e: Evidence) -> bool:
@@ -102,44 +112,53 @@ def expect_mixed(dtype: str) -> Proof:
 
 @switch
 def amp_bf16(run: JaxAdapter) -> Proof:
+    """Compute in bfloat16 with weights in float32."""
     run.recipe.model_options["dtype"] = jnp.bfloat16
     run.recipe.precision = "default"
     return expect_mixed("bfloat16")
 
 
-def float16(run: JaxAdapter) -> None:
+def use_float16(run: JaxAdapter) -> None:
     """Have a model compute in float16 also on a CPU.
 
-    jax.nn.dot_product_attention asks for products of the kind F16_F16_F32, which XLA:CPU does not have.
+    jax.nn.dot_product_attention asks for products of the kind F16_F16_F32, which XLA:CPU does not
+    have.
     """
     run.recipe.precision = "default"
     if run.platform == "cpu" and hasattr(run.model_module, "written_out"):
-        run.recipe.model_options.wrap("attend", lambda there: there or run.model_module.written_out)
+        written_out = run.model_module.written_out
+        run.recipe.model_options.wrap("attend", lambda attend: attend or written_out)
 
 
 @switch
 def amp_fp16(run: JaxAdapter) -> Proof:
-    """Scale the loss, from a factor on at which the first step overflows in none of the workloads.
+    """Compute in float16 with weights in float32, and scale the loss.
 
-    A step that is left out would have no gradient.
+    From the first scale on, the first step overflows in none of the workloads: a step that is left
+    out would have no gradient.
     """
     run.recipe.model_options["dtype"] = jnp.float16
-    float16(run)
+    use_float16(run)
     run.recipe.wrap("optimizer", lambda inner: with_loss_scale(inner, 2.0**10))
-    run.recipe.from_state = lambda state: {"scale": part_of_state(state, Scaled).scale}
 
-    def read_scale(_: Evidence) -> Evidence:
-        scaled = part_of_state(run.optimizer_state, Scaled)
+    def read_scale(state: Tree) -> dict[str, Array]:
+        return {"scale": find_state(state, Scaled).scale}
+
+    run.recipe.from_state = read_scale
+
+    def count_steps(_: Evidence) -> Evidence:
+        scaled = find_state(run.optimizer_state, Scaled)
         return {"scale": float(scaled.scale), "steps_without_overflow": int(scaled.steady)}
 
     proof = expect_mixed("float16") & expect(scale=above(1), steps_without_overflow=above(0))
-    return proof.counting(read_scale)
+    return proof.counting(count_steps)
 
 
 @switch
 def half(run: JaxAdapter, dtype: str) -> Proof:
+    """Have weights and activations in a type of 16 bits."""
     run.recipe.width = jnp.dtype(dtype)
     run.recipe.precision = "default"
     if dtype == "float16":
-        float16(run)
+        use_float16(run)
     return expect(compiled_operands=only(dtype), weight_dtypes=only(dtype))

@@ -1,7 +1,7 @@
-"""How JAX switches on the strategies of `framebench/strategies/ranks.py`, and what proves them.
+"""How JAX switches on the strategies of `framebench/strategies/ranks.py`, and their proofs.
 
-One program is written for all devices together; XLA divides it by where its arguments lie. One process has all devices, or each
-has one of its own.
+One program is written for all devices together; XLA divides it by where its arguments lie. One
+process has all devices, or each has one of its own.
 """
 
 from __future__ import annotations
@@ -21,18 +21,25 @@ from jax.experimental.multihost_utils import process_allgather
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from framebench.adapters.base import Switches
+from framebench.adapters.jax.accumulation import Tree
 from framebench.adapters.jax.adapter import JaxAdapter
-from framebench.adapters.jax.program import bytes_by_device
+from framebench.adapters.jax.program import count_bytes_by_device
 from framebench.adapters.proof import Evidence, Proof, check, expect, including
 
 AXIS = "ranks"
-NAMES = {"params": "parameters", "state": "optimizer states"}  # in the evidence, of what can be divided
-COLLECTIVES = re.compile(r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\(")
+NAMES = {"params": "parameters", "state": "optimizer states"}  # in the evidence
+COLLECTIVES = re.compile(
+    r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)"
+    r"(?:-start)?\("  # an asynchronous one
+)
 switch = Switches()
 
 
 def begin(ranks: int) -> None:
-    """Set the number of devices, before any is asked for. Of several processes each has one, and waits for the others."""
+    """Set the number of devices, before any is asked for.
+
+    Of several processes each has one, and waits for the others.
+    """
     if "RANK" in os.environ:
         jax.distributed.initialize(num_processes=ranks, process_id=int(os.environ["RANK"]))
     else:
@@ -40,100 +47,132 @@ def begin(ranks: int) -> None:
 
 
 def gathered(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the readings of each device.
+    """Return the readings of each device. Every one of several processes must call it.
 
-    The memory of one process for all of them is no device's. Every one of several processes must call it.
+    Where one process has all devices, its memory is none of theirs: of its peaks only the
+    compiler's plan is left, which is that of one device.
     """
-    every = [readings | {"held": share} for share in held(run)]
+    every = [readings | {"held": held} for held in count_held_bytes(run)]
     if jax.process_count() > 1:
-        return _exchanged(*every)
+        (readings_of_process,) = every
+        return exchange_readings(readings_of_process)
     if "peaks" not in readings:
         return every
-    samples = [own(sample) for sample in readings["peak_samples"]]
-    plan = {"peaks": own(readings["peaks"]), "peak_samples": samples, "cold_peaks": own(readings["cold_peaks"])}
-    live = bytes_by_device(jax.live_arrays()).values()
-    return [one | plan | {"live_bytes": size} for one, size in zip(every, live, strict=True)]
+    plan = {
+        "peaks": select_plan(readings["peaks"]),
+        "peak_samples": [select_plan(sample) for sample in readings["peak_samples"]],
+        "cold_peaks": select_plan(readings["cold_peaks"]),
+    }
+    live_bytes = count_bytes_by_device(jax.live_arrays()).values()
+    return [one | plan | {"live_bytes": size} for one, size in zip(every, live_bytes, strict=True)]
 
 
-def _exchanged(readings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the readings of every process, in their order: sent as text, each as long as the longest."""
+def exchange_readings(readings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the readings of every process, in their order."""
+    # processes exchange arrays of one shape: here JSON, filled up to the longest
     text = np.frombuffer(json.dumps(readings).encode(), np.uint8)
     longest = int(process_allgather(np.int32(text.size)).max())
-    return [json.loads(bytes(row).rstrip(b"\0")) for row in process_allgather(np.pad(text, (0, longest - text.size)))]
+    rows = process_allgather(np.pad(text, (0, longest - text.size)))
+    return [json.loads(bytes(row).rstrip(b"\0")) for row in rows]
 
 
-def whole(array: Array) -> np.ndarray:
-    """Return its values, those of other processes too; every process must call it."""
-    here = array.is_fully_replicated or array.is_fully_addressable
-    return np.asarray(array if here else process_allgather(array, tiled=True))
-
-
-def own(peaks: dict[str, int]) -> dict[str, int]:
+def select_plan(peaks: dict[str, int]) -> dict[str, int]:
+    """Return the peak by the compiler's plan alone."""
     return {name: size for name, size in peaks.items() if name == "compiler.plan"}
 
 
-def held(run: JaxAdapter) -> list[dict[str, int]]:
-    """Return the bytes of the arrays on each device between two steps; a gradient lives inside the step only."""
-    params, states = (bytes_by_device(_arrays(tree)) for tree in (run.params, run.optimizer_state))
-    return [{"parameters": p, "gradients": 0, "optimizer states": states.get(device, 0)} for device, p in params.items()]
+def gather_values(array: Array) -> np.ndarray:
+    """Return an array's numbers, those of other processes too; every process must call it."""
+    if array.is_fully_replicated or array.is_fully_addressable:
+        return np.asarray(array)
+    return np.asarray(process_allgather(array, tiled=True))
 
 
-def _arrays(tree: Any) -> list[Array]:
+def count_held_bytes(run: JaxAdapter) -> list[dict[str, int]]:
+    """Return what each device holds between two steps, in bytes.
+
+    A gradient lives inside the step only.
+    """
+    params = count_bytes_by_device(list_arrays(run.params))
+    states = count_bytes_by_device(list_arrays(run.optimizer_state))
+    held = []
+    for device, size in params.items():
+        held.append({"parameters": size, "gradients": 0, "optimizer states": states.get(device, 0)})
+    return held
+
+
+def list_arrays(tree: Tree) -> list[Array]:
     """Return the arrays of a tree without the count of steps."""
     return [a for a in jax.tree.leaves(tree) if a.ndim]
 
 
 @cache
-def every_rank(devices: tuple[jax.Device, ...]) -> Mesh:
+def make_mesh(devices: tuple[jax.Device, ...]) -> Mesh:
+    """Return a mesh of one axis with a rank for each device."""
     return jax.make_mesh((len(devices),), (AXIS,), axis_types=(AxisType.Auto,), devices=devices)
 
 
-def along(mesh: Mesh, shape: tuple[int, ...]) -> NamedSharding:
-    """Return a sharding along the longest axis that so many ranks divide; whole on every device if none does."""
-    fitting = [size for size in shape if size % mesh.size == 0]
-    axis = shape.index(max(fitting)) if fitting else None
-    return NamedSharding(mesh, PartitionSpec(*(AXIS if i == axis else None for i in range(len(shape)))))
+def shard_longest_axis(mesh: Mesh, shape: tuple[int, ...]) -> NamedSharding:
+    """Return a sharding along the longest axis that so many ranks divide.
+
+    If none does, the array is whole on every device.
+    """
+    axes: list[str | None] = [None] * len(shape)
+    divisible = [size for size in shape if size % mesh.size == 0]
+    if divisible:
+        axes[shape.index(max(divisible))] = AXIS
+    return NamedSharding(mesh, PartitionSpec(*axes))
 
 
 @switch
 def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) -> Proof:
-    """Divide the batch over several devices, and `split`, of `params` and `state`; the rest is on every device.
+    """Divide the batch over several devices, and `split`, of `params` and `state`.
 
-    With `processes` each device is in one of its own.
+    The rest is on every device. With `processes` each device is in one of its own.
     """
-    ranks, mesh = run.case.ranks, every_rank(tuple(run.devices))
+    ranks = run.case.ranks
+    mesh = make_mesh(tuple(run.devices))
     everywhere = NamedSharding(mesh, PartitionSpec())
-    batch = NamedSharding(mesh, PartitionSpec(AXIS))
+    by_samples = NamedSharding(mesh, PartitionSpec(AXIS))
 
     def sharding(what: str, shape: tuple[int, ...]) -> NamedSharding:
         if what == "batch":
-            return batch
-        return along(mesh, shape) if what in split else everywhere
+            return by_samples
+        if what in split:
+            return shard_longest_axis(mesh, shape)
+        return everywhere
 
-    run.recipe.sharding, run.recipe.values = sharding, whole
+    run.recipe.sharding = sharding
+    run.recipe.values = gather_values
 
-    def count_share(what: str, leaves: list[Array]) -> int:
+    def count_share(what: str, arrays: list[Array]) -> int:
         """Return the bytes of these arrays that each device has by the sharding."""
         total = 0
-        for array in leaves:
+        for array in arrays:
             shape = sharding(what, array.shape).shard_shape(array.shape)
             total += array.dtype.itemsize * math.prod(shape)
         return total
 
     def count_held(_: Evidence) -> Evidence:
         """Return what each device holds, and what it should hold as it was declared."""
-        trees = {"params": _arrays(run.params), "state": _arrays(run.optimizer_state)}
-        trees = {what: arrays for what, arrays in trees.items() if arrays}
+        trees = {"params": list_arrays(run.params), "state": list_arrays(run.optimizer_state)}
+        whole = {}
+        share = {}
+        for what, arrays in trees.items():
+            if arrays:
+                whole[NAMES[what]] = sum(a.nbytes for a in arrays)
+                share[NAMES[what]] = count_share(what, arrays)
         return {
-            "held": held(run),
-            "collectives": collectives(run),
+            "held": count_held_bytes(run),
+            "collectives": count_collectives(run),
             "processes": jax.process_count(),
-            "whole": {NAMES[what]: sum(a.nbytes for a in arrays) for what, arrays in trees.items()},
-            "share": {NAMES[what]: count_share(what, arrays) for what, arrays in trees.items()},
+            "whole": whole,
+            "share": share,
         }
 
     def is_held_as_declared(e: Evidence) -> bool:
-        return all(each[name] == share for each in e["held"] for name, share in e["share"].items())
+        declared = e["share"].items()
+        return all(declared <= held.items() for held in e["held"])
 
     def is_divided_as_declared(e: Evidence) -> bool:
         divided = {name for name, share in e["share"].items() if share < e["whole"][name]}
@@ -142,8 +181,11 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
 
     proof = expect(processes=ranks if processes else 1)
     proof &= check(is_held_as_declared, "each device holds its share as it was declared")
-    proof &= check(is_divided_as_declared, "the shares are smaller than the whole where they were declared so")
-    # gradients are summed up over devices; in evaluation what is whole everywhere needs nothing sent
+    proof &= check(
+        is_divided_as_declared,
+        "the shares are smaller than the whole where they were declared so",
+    )
+    # gradients are summed up over devices; in evaluation what is whole everywhere is not sent
     if run.case.stage.trains:
         proof &= expect(collectives=including("all-reduce"))
     if split:
@@ -153,7 +195,7 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
     return proof.counting(count_held)
 
 
-def collectives(run: JaxAdapter) -> dict[str, int]:
+def count_collectives(run: JaxAdapter) -> dict[str, int]:
     """Count the collectives in the optimised program of the step, which runs on every device."""
     (compiled,) = run.program.compiled.values()
     return dict(Counter(COLLECTIVES.findall(compiled.as_text())))

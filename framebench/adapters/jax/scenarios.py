@@ -1,10 +1,9 @@
-"""How JAX switches on the strategies of `framebench/strategies/scenarios.py`, and what proves that they were on."""
+"""How JAX switches on the strategies of `framebench/strategies/scenarios.py`, and their proofs."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -14,13 +13,23 @@ from jax import Array
 
 from framebench.adapters import common
 from framebench.adapters.base import Switches
+from framebench.adapters.jax.accumulation import Tree
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.checkpoint import keep_barriers
-from framebench.adapters.jax.program import equations, products, unique_bytes
-from framebench.adapters.proof import Evidence, Proof, above, at_least, below, check, equal_to, expect
+from framebench.adapters.jax.program import count_bytes, find_products, walk_equations
+from framebench.adapters.jax.states import list_keys
+from framebench.adapters.proof import (
+    Evidence,
+    Proof,
+    above,
+    at_least,
+    below,
+    check,
+    equal_to,
+    expect,
+)
 from framebench.models import flax_weights
 
-Tree = Any
 switch = Switches()
 
 
@@ -28,7 +37,7 @@ switch = Switches()
 
 
 def expect_buffers_unchanged(run: JaxAdapter) -> Proof:
-    """Return a proof that evaluation leaves every statistic as it was, unless to change them is the strategy."""
+    """Return a proof that evaluation changes no statistic, unless that is the strategy."""
 
     def are_unchanged(e: Evidence) -> bool:
         return bool(e["buffers_changed"] == 0 or run.recipe.training)
@@ -56,7 +65,7 @@ def batch_stats(run: JaxAdapter) -> Proof:
 
     def count_changed(_: Evidence) -> Evidence:
         # displaced first: under one batch again and again they would come to rest
-        run.stats = jax.tree.map(lambda a: a + 1, run.stats)
+        run.stats = jax.tree.map(lambda statistic: statistic + 1, run.stats)
         observed = run.observe()
         return {name: observed[name] for name in ("buffers", "buffers_changed")}
 
@@ -69,30 +78,36 @@ def batch_stats(run: JaxAdapter) -> Proof:
 @switch
 def distill(run: JaxAdapter) -> Proof:
     """Distil the plain model, in evaluation mode; its weights are constants of the step."""
-    plain = run.recipe.loss
+    plain_loss = run.recipe.loss
     config = run.teacher = run.workload.config(run.case.size)
     graphs: list[nnx.GraphDef] = []
 
-    def attach() -> None:
-        run.teacher_names = run.naming(config, training=False)
-        teacher = run.initial(config, training=False)
+    def attach_teacher() -> None:
+        run.teacher_names = run.make_names(config)
+        teacher = run.load_canonical(config, training=False)
         graphs.append(teacher.graph)
-        run.constants["teacher"] = run.placed("teacher", (teacher.params, teacher.frozen, teacher.stats))
+        arrays = (teacher.params, teacher.frozen, teacher.stats)
+        run.constants["teacher"] = run.place("teacher", arrays)
 
-    def logits_of(constants: Tree, x: Array) -> Array:
+    def run_teacher(constants: Tree, x: Array) -> Array:
+        """Return the teacher's logits."""
         return nnx.merge(graphs[0], *constants["teacher"])(x)
 
     def loss(logits: Array, x: Array, y: Array, constants: Tree) -> Array:
-        return (plain(logits, x, y, constants) + divergence(logits_of(constants, x), logits)) / 2
+        of_labels = plain_loss(logits, x, y, constants)
+        of_teacher = compute_divergence(run_teacher(constants, x), logits)
+        return (of_labels + of_teacher) / 2
 
-    run.before_first_step.append(attach)
+    run.before_first_step.append(attach_teacher)
     run.recipe.loss = loss
 
     def count_products(_: Evidence) -> Evidence:
-        x = run.inputs[0][: len(run.inputs[0]) // run.micro_batches]
+        x, _targets = run.inputs
+        micro_batch = x[: len(x) // run.micro_batches]
+        teacher = jax.make_jaxpr(run_teacher)(run.constants, micro_batch)
         return {
-            "products_of_the_student": len(products(run.otherwise(loss=plain).jaxpr)),
-            "products_of_the_teacher": len(products(jax.make_jaxpr(logits_of)(run.constants, x))),
+            "products_of_the_student": len(find_products(run.trace_with(loss=plain_loss).jaxpr)),
+            "products_of_the_teacher": len(find_products(teacher)),
         }
 
     def are_of_both(e: Evidence) -> bool:
@@ -102,32 +117,36 @@ def distill(run: JaxAdapter) -> Proof:
     return proof.counting(count_products)
 
 
-def divergence(teacher: Array, student: Array) -> Array:
-    """Return KL(softmax(teacher) || softmax(student)), summed over the classes, averaged over the rest."""
-    wide = jnp.promote_types(student.dtype, jnp.float32)
-    log_t, log_s = (jax.nn.log_softmax(logits.astype(wide)) for logits in (teacher, student))
-    return (jnp.exp(log_t) * (log_t - log_s)).sum(-1).mean()
+def compute_divergence(teacher: Array, student: Array) -> Array:
+    """Return KL(softmax(teacher) || softmax(student)) of logits.
+
+    It is summed over the classes and averaged over the rest.
+    """
+    dtype = jnp.promote_types(student.dtype, jnp.float32)
+    log_teacher = jax.nn.log_softmax(teacher.astype(dtype))
+    log_student = jax.nn.log_softmax(student.astype(dtype))
+    return (jnp.exp(log_teacher) * (log_teacher - log_student)).sum(-1).mean()
 
 
 @switch
 def frozen(run: JaxAdapter, part: str = "half") -> Proof:
-    """Make what the workload does not train a constant of the step: no derivative is asked for."""
+    """Make what the workload does not train a constant of the step: it has no derivative."""
     assert run.workload.trained  # else the cell is unsupported
     prefixes = run.workload.trained(run.config, part)
     run.recipe.trained = lambda name: name.startswith(prefixes)
 
     def count_weights(_: Evidence) -> Evidence:
-        trainable = [p.name for p in run.workload.params(run.config) if p.trainable]
+        trainable = [param.name for param in run.workload.params(run.config) if param.trainable]
         to_train = {name for name in trainable if name.startswith(prefixes)}
-        with_gradient = set(names(run.params))
+        with_gradient = set(list_names(run.params))
         with_states = {state.name for state in run.states()}
-        all_trained = run.otherwise(trained=lambda name: True)
+        all_trained = run.trace_with(trained=lambda name: True)
         return {
             "weights_with_gradient": len(with_gradient),
             "weights_with_states": len(with_states),
             "weights_to_train": len(to_train),
             "other_weights_than_these": len((with_gradient | with_states) - to_train),
-            "products_if_all_were_trained": len(products(all_trained.jaxpr)),
+            "products_if_all_were_trained": len(find_products(all_trained.jaxpr)),
         }
 
     proof = expect(
@@ -140,10 +159,10 @@ def frozen(run: JaxAdapter, part: str = "half") -> Proof:
     return proof.counting(count_weights)
 
 
-def names(*trees: Tree) -> list[str]:
-    """Return the canonical name of every leaf."""
-    paths = [path for tree in trees for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
-    return [flax_weights.canonical([key.key for key in path]) for path in paths]
+def list_names(tree: Tree) -> list[str]:
+    """Return the canonical name of every leaf, in the order of the leaves."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return [flax_weights.canonical(list_keys(path)) for path, _ in leaves]
 
 
 @switch
@@ -152,64 +171,84 @@ def stream(run: JaxAdapter) -> Proof:
     return common.stream(run) & expect(compilations=equal_to("distinct_shapes"))
 
 
-def canonical_pair(run: JaxAdapter) -> list[tuple[Tree, Tree]]:
-    """Return parameters and statistics of both models, in NumPy arrays."""
-    weights = run.case.weights, run.workload.other_weights(run.config)
-    loaded = [run.load(run.config, w, training=False) for w in weights]
-    return [(parts.params, parts.stats) for parts in loaded]
+Pair = list[tuple[Tree, Tree]]  # parameters and statistics of two models
 
 
-def on_device(tree: Tree) -> Tree:
+def load_pair(run: JaxAdapter) -> Pair:
+    """Return both models in NumPy arrays."""
+    pair = []
+    for weights in (run.case.weights, run.workload.other_weights(run.config)):
+        parts = run.load(run.config, weights, training=False)
+        pair.append((parts.params, parts.stats))
+    return pair
+
+
+def copy_to_device(tree: Tree) -> Tree:
     """Return a copy on the device: a CPU could otherwise use the host's array as it is."""
-    return jax.tree.map(partial(jnp.array, copy=True), tree)
+    return jax.tree.map(lambda array: jnp.array(array, copy=True), tree)
 
 
-def _measure_held(run: JaxAdapter) -> list[int]:
+def measure_held_bytes(run: JaxAdapter) -> list[int]:
     """Return the bytes of weights alive while each model of a pair runs."""
     gc.collect()
-    rest = jax.tree.leaves((run.inputs, run.output))
-    return [run.live_bytes() - unique_bytes(rest) for _ in run.recipe.models()]
+    others = count_bytes(jax.tree.leaves((run.inputs, run.output)))
+    return [run.live_bytes() - others for _ in run.recipe.models()]
 
 
 @switch
 def together(run: JaxAdapter, shared: bool = False) -> Proof:
-    def attach() -> None:
-        mine = run.params, run.stats
-        _, other = canonical_pair(run)
-        keep = [shared and not name.startswith(run.workload.head) for name in names(*other)]
-        flat, tree = jax.tree.flatten(other)
-        merged = [a if same else on_device(b) for a, b, same in zip(jax.tree.leaves(mine), flat, keep)]
-        pair = [mine, jax.tree.unflatten(tree, merged)]
+    """Hold both models at the same time; `shared`, all of their weights but those of the heads."""
+
+    def attach_models() -> None:
+        first = run.params, run.stats
+        second = load_pair(run)[1]
+        second = join_trunk(run, first, second) if shared else copy_to_device(second)
+        pair = [first, second]
         run.recipe.models = lambda: iter(pair)
 
-    run.before_first_step.append(attach)
+    run.before_first_step.append(attach_models)
 
-    def count_bytes(_: Evidence) -> Evidence:
-        weights = jax.tree.leaves((run.params, run.stats))
-        named = zip(weights, names(run.params, run.stats))
-        head = [array for array, name in named if name.startswith(run.workload.head)]
+    def count_weights(_: Evidence) -> Evidence:
+        model = run.params, run.stats
+        weights = jax.tree.leaves(model)
+        head = []
+        for name, array in zip(list_names(model), weights):
+            if name.startswith(run.workload.head):
+                head.append(array)
         return {
-            "one_model_bytes": unique_bytes(weights),
-            "other_model_bytes": unique_bytes(head if shared else weights),  # beyond what they share
-            "held_bytes": _measure_held(run),
+            "one_model_bytes": count_bytes(weights),
+            "other_model_bytes": count_bytes(head if shared else weights),  # beyond what they share
+            "held_bytes": measure_held_bytes(run),
         }
 
     def are_both_held(e: Evidence) -> bool:
         return set(e["held_bytes"]) == {e["one_model_bytes"] + e["other_model_bytes"]}
 
     proof = check(are_both_held, "the weights of both models are held while either runs")
-    return proof.counting(count_bytes)
+    return proof.counting(count_weights)
+
+
+def join_trunk(run: JaxAdapter, first: Tree, second: Tree) -> Tree:
+    """Return the second model with the first one's arrays, except for the head."""
+    theirs, structure = jax.tree.flatten(second)
+    arrays = jax.tree.leaves(first)
+    for i, name in enumerate(list_names(second)):
+        if name.startswith(run.workload.head):
+            arrays[i] = copy_to_device(theirs[i])
+    return jax.tree.unflatten(structure, arrays)
 
 
 @switch
 def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
-    def attach() -> None:
-        hosts = canonical_pair(run)
+    """Load one model after the other, each deleted before the next; `cleared`, its program too."""
+
+    def attach_models() -> None:
+        pair = load_pair(run)
         run.params = run.stats = None
 
-        def models() -> Iterator[tuple[Tree, Tree]]:
-            for host in hosts:
-                model = on_device(host)
+        def load_each() -> Iterator[tuple[Tree, Tree]]:
+            for on_host in pair:
+                model = copy_to_device(on_host)
                 yield model
                 run.synchronize()
                 for array in jax.tree.leaves(model):
@@ -219,15 +258,15 @@ def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
                     jax.clear_caches()
                     run.program.clear()
 
-        run.recipe.models = models
+        run.recipe.models = load_each
 
-    run.before_first_step.append(attach)
+    run.before_first_step.append(attach_models)
 
-    def count_bytes(observed: Evidence) -> Evidence:
+    def count_held(_: Evidence) -> Evidence:
         params = run.workload.params(run.config)
-        held_bytes = _measure_held(run)
+        held_bytes = measure_held_bytes(run)
         return {
-            "one_model_bytes": sum(4 * p.make().size for p in params),
+            "one_model_bytes": sum(4 * param.make().size for param in params),
             "held_bytes": held_bytes,
             "compilations_expected": 2 * run.steps + 2 if cleared else 1,
         }
@@ -237,33 +276,40 @@ def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
 
     proof = check(is_one_held, "the weights of one model alone are held at any time")
     proof &= expect(compilations=equal_to("compilations_expected"))
-    return proof.counting(count_bytes)
+    return proof.counting(count_held)
 
 
-def _saved_by(gelu: Any, run: JaxAdapter) -> int:
+Gelu = Callable[[Array], Array]
+
+
+def count_saved_arrays(gelu: Gelu, dtype: Any) -> int:
     """Count the arrays of the input's size that one GELU saves for its backward pass."""
-    x = jax.ShapeDtypeStruct((8, 8), run.recipe.width)
-    saved = jax.eval_shape(lambda x: jax.vjp(gelu, x)[1], x)
-    return sum(a.shape == x.shape for a in jax.tree.leaves(saved))
+
+    def make_backward(x: Array) -> Any:
+        return jax.vjp(gelu, x)[1]
+
+    x = jax.ShapeDtypeStruct((8, 8), dtype)
+    saved = jax.tree.leaves(jax.eval_shape(make_backward, x))
+    return sum(array.shape == x.shape for array in saved)
 
 
-def _count_rules(run: JaxAdapter, gelu: Any) -> Evidence:
-    """Count how often the forward pass meets a rule written by hand, and what one GELU saves."""
-    parts = run.split(run.abstract(run.config, run.recipe.training))
+def count_rules(run: JaxAdapter, gelu: Gelu) -> Evidence:
+    """Count the rules written by hand in the forward pass, and the arrays that one GELU saves."""
+    parts = run.take_apart(run.make_abstract(run.config, run.recipe.training))
 
     def forward(params: Tree, x: Array) -> Any:
         return nnx.merge(parts.graph, params, parts.frozen, parts.stats)(x)
 
     jaxpr = jax.make_jaxpr(forward)(parts.params, run.inputs[0])
-    rules = sum(equation.primitive.name == "custom_vjp_call" for equation in equations(jaxpr))
-    return {"rules_met": rules, "saved_by_one": _saved_by(gelu, run)}
+    rules = [e for e in walk_equations(jaxpr) if e.primitive.name == "custom_vjp_call"]
+    return {"rules_met": len(rules), "saved_by_one": count_saved_arrays(gelu, run.recipe.width)}
 
 
 @switch
 def built_in(run: JaxAdapter) -> Proof:
     """Prove that JAX's own GELU runs, which is no rule written by hand."""
     proof = expect(rules_met=0, saved_by_one=above(0))
-    return proof.counting(lambda _: _count_rules(run, run.model_module.exact_gelu))
+    return proof.counting(lambda _: count_rules(run, run.model_module.exact_gelu))
 
 
 @switch
@@ -274,9 +320,8 @@ def custom_rule(run: JaxAdapter, lean: bool) -> Proof:
     if lean:
         keep_barriers(run)
 
-    def count_rules(_: Evidence) -> Evidence:
-        texts = [compiled.as_text() for compiled in run.program.compiled.values()]
-        return {"compiled_erfs": sum(text.count(" erf(") for text in texts)} | _count_rules(run, gelu)
+    def count_functions(_: Evidence) -> Evidence:
+        return {"compiled_erfs": run.program.count_text(" erf(")} | count_rules(run, gelu)
 
     layers = run.config.layers
     proof = expect(
@@ -285,4 +330,4 @@ def custom_rule(run: JaxAdapter, lean: bool) -> Proof:
         # the executable computes the error function again in the backward pass, or does not
         compiled_erfs=at_least(2 * layers) if lean else below(2 * layers),
     )
-    return proof.counting(count_rules)
+    return proof.counting(count_functions)

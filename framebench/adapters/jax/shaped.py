@@ -1,5 +1,8 @@
-"""The adapter's own step without a number in it: weights, states and batches by shape, type and place alone. So any size can be
-compiled on any machine, for devices that need not be there."""
+"""The adapter's step with shapes in the place of arrays.
+
+Weights, states and batches have shape, type and place alone. So any size can be compiled on any
+machine, for devices that need not be there.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,23 @@ from jax import ShapeDtypeStruct
 from jax.sharding import Sharding
 
 from framebench.adapters.base import Batch
-from framebench.adapters.jax import switches_of
+from framebench.adapters.jax import find_switches
 from framebench.adapters.jax.accumulation import Tree
-from framebench.adapters.jax.adapter import JaxAdapter, Split
+from framebench.adapters.jax.adapter import JaxAdapter, ModelParts
 from framebench.suite.case import Case
 
 
 class ShapedAdapter(JaxAdapter):
-    """For these devices, as many as the case has ranks; by default for those that are here."""
+    """A case that is compiled and never run, for declared devices or those of this machine."""
 
     def __init__(self, case: Case, devices: list[jax.Device] | None = None) -> None:
-        super().__init__(case, switches_of(case))
+        """Set up the parts of the case.
+
+        Args:
+            case: What to compile.
+            devices: The declared devices, no fewer than the case has ranks.
+        """
+        super().__init__(case, find_switches(case))
         self.declared = devices
 
     @property
@@ -31,55 +40,74 @@ class ShapedAdapter(JaxAdapter):
 
     @property
     def devices(self) -> list[jax.Device]:
-        return super().devices if self.declared is None else self.declared[: self.case.ranks]
+        if self.declared is None:
+            return super().devices
+        return self.declared[: self.case.ranks]
 
-    def initial(self, config: Any, training: bool) -> Split:
-        return self.split(self.abstract(config, training))
+    def load_canonical(self, config: Any, training: bool) -> ModelParts:
+        return self.take_apart(self.make_abstract(config, training))
 
-    def first_state(self) -> Tree:
-        return self.placed("state", jax.eval_shape(self.recipe.optimizer.init, self.params))
+    def init_optimizer_state(self) -> Tree:
+        return self.place("state", jax.eval_shape(self.recipe.optimizer.init, self.params))
 
-    def place(self, memory: str | None = None) -> Any:
-        """Devices that are only declared have no memories to name: the host's is meant whatever it is called."""
-        return super().place() if memory is None else jax.memory.Space.Host
+    def make_sharding(self, memory: str | None = None) -> Any:
+        if memory is None:
+            return super().make_sharding()
+        # declared devices have no memories to name: the host's is meant whatever it is called
+        return jax.memory.Space.Host
 
-    def placed(self, what: str, tree: Tree) -> Tree:
-        where = self.recipe.sharding or (lambda *_: self.place())
+    def place(self, what: str, tree: Tree) -> Tree:
+        def place_shape(array: Any) -> ShapeDtypeStruct:
+            place = self.make_sharding()
+            if self.recipe.sharding is not None:
+                chosen = self.recipe.sharding(what, array.shape)
+                # An argument cannot be declared to lie in the host's memory: it does if it is
+                # written over by a result that does.
+                if isinstance(chosen, Sharding):
+                    place = chosen
+            return ShapeDtypeStruct(array.shape, array.dtype, sharding=place)
 
-        def shape(a: Any) -> ShapeDtypeStruct:
-            place = where(what, a.shape)
-            # an argument cannot be declared to lie in the host's memory: it does if it is written over by a result that does
-            return ShapeDtypeStruct(a.shape, a.dtype, sharding=place if isinstance(place, Sharding) else self.place())
+        return jax.tree.map(place_shape, tree)
 
-        return jax.tree.map(shape, tree)
-
-    def constrained(self, what: str, tree: Tree) -> Tree:
-        if self.recipe.sharding is None or isinstance(self.recipe.sharding(what, ()), Sharding):
-            return super().constrained(what, tree)
+    def constrain(self, what: str, tree: Tree) -> Tree:
+        sharding = self.recipe.sharding
+        if sharding is None or isinstance(sharding(what, ()), Sharding):
+            return super().constrain(what, tree)
         return jax.device_put(tree, jax.memory.Space.Host)
 
-    def batches(self) -> Iterator[Batch]:
-        """Of each call, as many as the step has."""
+    def split_batch(self) -> Iterator[Batch]:
         calls = self.recipe.calls
-        return (jax.tree.map(lambda a: a.update(shape=(a.shape[0] // calls, *a.shape[1:])), self.inputs) for _ in range(calls))
+
+        def take_part(array: ShapeDtypeStruct) -> ShapeDtypeStruct:
+            return array.update(shape=(array.shape[0] // calls, *array.shape[1:]))
+
+        for _ in range(calls):
+            yield jax.tree.map(take_part, self.inputs)
 
     def compile(self) -> None:
-        """The step's program, of a part of the batch where it has several calls."""
+        # of a part of the batch where the step has several calls
         whole = self.inputs
-        self.inputs = next(self.batches())
-        self.program.prepare(*self.arguments())
+        self.inputs = next(self.split_batch())
+        self.program.prepare(*self.list_arguments())
         self.inputs = whole
 
-    def beside(self) -> int:
-        """Bytes on one device that are alive during the step but not in its plan: what of the batch the program is not given.
-        Where the step has several calls, the batch and its parts."""
+    def count_unplanned_bytes(self) -> int:
+        """Return the bytes on one device that are alive during the step but not in its plan.
+
+        That is what of the batch the program is not given; where the step has several calls, the
+        batch and its parts.
+        """
         if self.recipe.calls > 1:
-            return bytes_of_one(self.inputs) + (self.recipe.calls - 1) * bytes_of_one(next(self.batches()))
-        given = {id(a) for a in jax.tree.leaves(self.arguments())}
-        return bytes_of_one([a for a in jax.tree.leaves(self.inputs) if id(a) not in given])
+            part = count_bytes_of_one(next(self.split_batch()))
+            return count_bytes_of_one(self.inputs) + (self.recipe.calls - 1) * part
+        given = {id(a) for a in jax.tree.leaves(self.list_arguments())}
+        left_out = [a for a in jax.tree.leaves(self.inputs) if id(a) not in given]
+        return count_bytes_of_one(left_out)
 
 
-def bytes_of_one(tree: Tree) -> int:
-    """Of the arrays' parts on one device."""
-    shapes = [(a.sharding.shard_shape(a.shape), a.dtype.itemsize) for a in jax.tree.leaves(tree)]
-    return sum(math.prod(shape) * width for shape, width in shapes)
+def count_bytes_of_one(tree: Tree) -> int:
+    """Return the bytes that one device has of these arrays."""
+    total = 0
+    for array in jax.tree.leaves(tree):
+        total += math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize
+    return total

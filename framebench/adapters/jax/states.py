@@ -1,4 +1,4 @@
-"""What an optax optimizer keeps, by the names that the frameworks' optimizers share and those of the canonical weights."""
+"""Name what an optax optimizer keeps as all frameworks and the canonical weights do."""
 
 from __future__ import annotations
 
@@ -14,49 +14,89 @@ from framebench.adapters.base import State
 from framebench.adapters.jax.accumulation import Tree
 from framebench.models import flax_weights
 
+# optax's fields, and what they are called here
 KINDS = {"trace": "momentum", "mu": "first moment", "nu": "second moment", "v": "second moment"}
 MEANS = ("v_row", "v_col")  # Adafactor's, of a matrix
 
 
-def named_states(
-    state: Tree, params: Tree, names: flax_weights.Names, values: Callable[[Array], np.ndarray]
+def read_states(
+    state: Tree,
+    params: Tree,
+    names: flax_weights.Names,
+    values: Callable[[Array], np.ndarray],
 ) -> Iterator[State]:
-    """In optax a state is a tree like the weights' in a field of a named tuple; counts are numbers. The gradients that
-    `MultiSteps` adds up are no state of the update, as little as PyTorch's `.grad`. Where Adafactor keeps nothing, a single
-    number stands."""
+    """Yield the optimizer's states, one for each canonical weight.
+
+    In optax a state is a tree like that of the weights, in a field of a named tuple.
+
+    Args:
+        state: What the optimizer keeps.
+        params: The weights that it updates.
+        names: The canonical names of the weights.
+        values: Returns an array's numbers on the host.
+    """
     for path, value in jax.tree_util.tree_leaves_with_path(state):
-        at = max((i for i, entry in enumerate(path) if isinstance(entry, GetAttrKey)), default=-1)
-        field, path = [entry.name for entry in path if isinstance(entry, GetAttrKey)], path[at + 1 :]
-        stands_in = field and field[-1] in (*MEANS, "v") and value.shape == (1,)
-        count = value.ndim == 0 and field[-1:] not in ([kind] for kind in KINDS)  # a weight may be one number, too
-        if count or "acc_grads" in field or stands_in:
+        fields, weight_path = split_path(path)
+        field = fields[-1] if fields else ""
+        if "acc_grads" in fields:
+            # where `MultiSteps` adds gradients up: no state of the update, as PyTorch's `.grad`
             continue
-        if field[-1] in MEANS:
-            yield mean(field[-1], keys(path), values(value), params, names)
+        if value.ndim == 0 and field not in KINDS:
+            # a count of steps; in one of the known fields it is the moment of a weight without axes
             continue
-        for name, array in names.unload(keys(path), values(value)):
-            yield State(KINDS.get(field[-1], field[-1]), name, array, array.nbytes)
+        if field in (*MEANS, "v") and value.shape == (1,):
+            # Adafactor has one number where it keeps nothing
+            continue
+        if field in MEANS:
+            yield name_mean(field, weight_path, values(value), params, names)
+            continue
+        for name, array in names.unload(weight_path, values(value)):
+            yield State(KINDS.get(field, field), name, array, array.nbytes)
 
 
-def mean(field: str, path: list[Any], value: np.ndarray, params: Tree, names: flax_weights.Names) -> State:
-    """optax calls that `v_row` which is left of a leaf without its longer axis; a row is one of the canonical weight. What
-    has more axes, or holds several layers, goes by Flax's own name."""
+def split_path(path: tuple[Any, ...]) -> tuple[list[str], list[Any]]:
+    """Split a leaf's path into the fields on it and the dictionary keys after the last field."""
+    fields: list[str] = []
+    weight_path: list[Any] = []
+    for entry in path:
+        if isinstance(entry, GetAttrKey):
+            fields.append(entry.name)
+            weight_path = []
+        elif isinstance(entry, DictKey):
+            weight_path.append(entry.key)
+    return fields, weight_path
+
+
+def name_mean(
+    field: str,
+    path: list[Any],
+    value: np.ndarray,
+    params: Tree,
+    names: flax_weights.Names,
+) -> State:
+    """Return one of Adafactor's means by the axis of the canonical weight that it keeps."""
     weight = params
     for key in path:
         weight = weight[key]
-    canonical = names.of(path)
-    if weight.ndim != 2 or len(canonical) > 1:
+    canonical_names = names.of(path)
+    if weight.ndim != 2 or len(canonical_names) > 1:
+        # rows are those of one matrix: what has more axes or holds several layers has Flax's name
         return State(field, ".".join(map(str, path)), value, value.nbytes)
-    axis = int(np.argsort(weight.shape)[MEANS.index(field)]) ^ names.turned(path)
-    return State(("row mean", "column mean")[axis], canonical[0], value, value.nbytes)
+    # optax's `v_row` is what is left of a leaf without its longer axis, `v_col` without its shorter
+    shorter_axis, longer_axis = np.argsort(weight.shape)
+    axis = shorter_axis if field == "v_row" else longer_axis
+    if names.turned(path):
+        axis = 1 - axis
+    kind = "row mean" if axis == 0 else "column mean"
+    return State(kind, canonical_names[0], value, value.nbytes)
 
 
-def part_of_state(state: Tree, kind: type) -> Any:
-    """Of this type, among the states of optimizers that wrap one another."""
+def find_state(state: Tree, kind: type) -> Any:
+    """Return the state of this type among those of optimizers that wrap one another."""
     leaves = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, kind))
     return next(leaf for leaf in leaves if isinstance(leaf, kind))
 
 
-def keys(path: tuple[Any, ...]) -> list[Any]:
-    """Of the dictionaries on the way to a leaf."""
+def list_keys(path: tuple[Any, ...]) -> list[Any]:
+    """Return the keys of the dictionaries on the way to a leaf."""
     return [entry.key for entry in path if isinstance(entry, DictKey)]

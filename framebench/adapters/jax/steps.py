@@ -1,6 +1,7 @@
-"""How JAX switches on the strategies of `framebench/strategies/steps.py`, and what proves that they were on.
+"""How JAX switches on the strategies of `framebench/strategies/steps.py`, and their proofs.
 
-What the proofs rest on: the equations that JAX traced (what was asked for) and the executable's (what the compiler made of it).
+The proofs rest on the equations that JAX traced (what was asked for) and on the executable's (what
+the compiler made of it).
 """
 
 from __future__ import annotations
@@ -21,44 +22,72 @@ from jax import Array, lax
 from jax.extend.core import Primitive, primitives
 
 from framebench.adapters.base import Switches
+from framebench.adapters.jax.accumulation import Tree
 from framebench.adapters.jax.adapter import JaxAdapter
-from framebench.adapters.jax.checkpoint import scanned
-from framebench.adapters.jax.program import PRODUCTS, as_large, equations, products
-from framebench.adapters.jax.states import part_of_state
-from framebench.adapters.proof import Evidence, Proof, above, at_least, below, check, equal_to, expect
+from framebench.adapters.jax.checkpoint import stack_layers
+from framebench.adapters.jax.program import (
+    PRODUCTS,
+    count_large_results,
+    find_products,
+    walk_equations,
+)
+from framebench.adapters.jax.states import find_state
+from framebench.adapters.proof import (
+    Evidence,
+    Proof,
+    above,
+    at_least,
+    below,
+    check,
+    equal_to,
+    expect,
+)
 from framebench.suite.trees import leaves
 
 switch = Switches()
+LOOP = " while("  # in the optimised HLO
+CUDNN_ATTENTION = 'custom_call_target="__cudnn$fmha'
 LAYOUT = ("NHWC", "HWIO", "NHWC")
 
 
 @switch
 def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
+    """Compute the logits and their loss chunk by chunk, and again in the backward pass."""
     run.recipe.model_options["head"] = run.model_module.unprojected
 
-    def loss(unprojected: tuple[nnx.Embed, Array], x: Array, y: Array, constants: Any) -> Array:
+    def loss(unprojected: tuple[nnx.Embed, Array], x: Array, y: Array, constants: Tree) -> Array:
         embedding, hidden = unprojected
 
         @partial(jax.checkpoint, prevent_cse=False)  # which a loop does not need
-        def add(total: Array, part: tuple[Array, Array]) -> tuple[Array, None]:
-            h, targets = part
-            return total + run.model_module.loss_sum(embedding.attend(h), targets), None
+        def add_chunk(total: Array, chunk: tuple[Array, Array]) -> tuple[Array, None]:
+            hidden, targets = chunk
+            return total + run.model_module.loss_sum(embedding.attend(hidden), targets), None
 
         start = jnp.zeros((), jnp.promote_types(hidden.dtype, jnp.float32))
-        parts = hidden.reshape(chunks, -1, hidden.shape[-1]), y.reshape(chunks, -1)
-        return lax.scan(add, start, parts)[0] / y.size
+        hidden_chunks = hidden.reshape(chunks, -1, hidden.shape[-1])
+        target_chunks = y.reshape(chunks, -1)
+        total, _ = lax.scan(add_chunk, start, (hidden_chunks, target_chunks))
+        return total / y.size
 
     run.recipe.loss = loss
 
+    def sum_hidden(unprojected: tuple[nnx.Embed, Array], *_: Any) -> Array:
+        """Return a loss without a head."""
+        return unprojected[1].sum()
+
     def count_loops_and_logits(_: Evidence) -> Evidence:
-        """Count the loops over chunks, and results as large as the logits, also of a step that ends before the head."""
-        without = run.otherwise(loss=lambda unprojected, *_: unprojected[1].sum()).jaxpr
-        logits = run.inputs[1].size // run.micro_batches, run.config.vocabulary, run.config.width
+        """Count the loops over chunks, and results as large as the logits.
+
+        The latter also of a step that ends before the head.
+        """
+        tokens = run.inputs[1].size // run.micro_batches
+        without_head = run.trace_with(loss=sum_hidden).jaxpr
+        logits = tokens, run.config.vocabulary, run.config.width
         return {
-            "as_large_as_the_logits": sum(as_large(jaxpr, *logits) for jaxpr in run.jaxprs()),
-            "as_large_without_a_head": as_large(without, *logits),
-            "loops": sum(loop.params["length"] == chunks for loop in loops_of(run)),
-            "compiled_loops": count_compiled_loops(run),
+            "as_large_as_the_logits": count_large_results(run.list_jaxprs(), *logits),
+            "as_large_without_a_head": count_large_results([without_head], *logits),
+            "loops": count_loops(run, chunks),
+            "compiled_loops": run.program.count_text(LOOP),
         }
 
     def are_compiled(e: Evidence) -> bool:
@@ -68,19 +97,21 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
         as_large_as_the_logits=equal_to("as_large_without_a_head"),
         loops=at_least(2),  # of the forward pass and of the backward pass
     )
-    proof &= check(are_compiled, "the compiler leaves each of the loops, or the step is eager and has none")
+    proof &= check(
+        are_compiled,
+        "the compiler leaves each of the loops, or the step is eager and has none",
+    )
     return proof.counting(count_loops_and_logits)
 
 
-def loops_of(run: JaxAdapter) -> list[Any]:
+def find_loops(run: JaxAdapter) -> list[Any]:
     """Return the loops that JAX traced in a step."""
-    every = [equation for jaxpr in run.jaxprs() for equation in equations(jaxpr)]
-    return [equation for equation in every if equation.primitive.name == "scan"]
+    return [e for e in walk_equations(*run.list_jaxprs()) if e.primitive.name == "scan"]
 
 
-def count_compiled_loops(run: JaxAdapter) -> int:
-    """Return how many loops the executables have."""
-    return sum(c.as_text().count(" while(") for c in run.program.compiled.values())
+def count_loops(run: JaxAdapter, length: int) -> int:
+    """Return how many loops with so many passes JAX traced in a step."""
+    return sum(loop.params["length"] == length for loop in find_loops(run))
 
 
 @switch
@@ -88,17 +119,18 @@ def accumulate(run: JaxAdapter) -> Proof:
     """Prove that a step loops over micro-batches."""
 
     def count_micro_steps(_: Evidence) -> Evidence:
-        x = next(a for a in leaves(run.inputs[0]) if a.ndim)
-        shape = (run.micro_batches, x.shape[0] // run.micro_batches, *x.shape[1:])
+        x = next(array for array in leaves(run.inputs[0]) if array.ndim)
+        micro_batch = (x.shape[0] // run.micro_batches, *x.shape[1:])
         micro_steps = 0
-        for loop in loops_of(run):
-            arrays = {(v.aval.shape, v.aval.dtype) for v in loop.invars}
-            if (shape, x.dtype) in arrays and loop.params["length"] == run.micro_batches:
+        for loop in find_loops(run):
+            arrays = {(variable.aval.shape, variable.aval.dtype) for variable in loop.invars}
+            takes_batch = ((run.micro_batches, *micro_batch), x.dtype) in arrays
+            if takes_batch and loop.params["length"] == run.micro_batches:
                 micro_steps += run.micro_batches
         return {
             "micro_steps": micro_steps,
-            "micro_batch": list(shape[1:]),
-            "compiled_loops": count_compiled_loops(run),
+            "micro_batch": list(micro_batch),
+            "compiled_loops": run.program.count_text(LOOP),
         }
 
     def is_compiled(e: Evidence) -> bool:
@@ -110,17 +142,21 @@ def accumulate(run: JaxAdapter) -> Proof:
 
 @switch
 def multi_steps(run: JaxAdapter) -> Proof:
-    """Accumulate gradients by optax, in calls of a smaller step. The optimizer's state counts the updates."""
+    """Accumulate gradients by optax, in calls of a smaller step.
+
+    The optimizer's state counts the updates.
+    """
     run.recipe.calls = run.micro_batches
-    width = np.float64 if run.float64 else np.float32
+    dtype = np.float64 if run.float64 else np.float32
 
     def accumulate(inner: optax.GradientTransformation) -> optax.GradientTransformation:
-        return optax.MultiSteps(inner, run.micro_batches, accumulator_dtype=width).gradient_transformation()
+        multi = optax.MultiSteps(inner, run.micro_batches, accumulator_dtype=dtype)
+        return multi.gradient_transformation()
 
     run.recipe.wrap("optimizer", accumulate)
 
     def read_updates() -> int:
-        return int(part_of_state(run.optimizer_state, optax.MultiStepsState).gradient_step)
+        return int(find_state(run.optimizer_state, optax.MultiStepsState).gradient_step)
 
     def count_updates(_: Evidence) -> Evidence:
         before = read_updates()
@@ -132,8 +168,8 @@ def multi_steps(run: JaxAdapter) -> Proof:
         }
 
     def is_compiled_for_parts(e: Evidence) -> bool:
-        part = run.case.batch // run.micro_batches
-        return bool(e["compiled_batches"] == ([] if run.recipe.eager else [part]))
+        expected = [] if run.recipe.eager else [run.case.batch // run.micro_batches]
+        return bool(e["compiled_batches"] == expected)
 
     proof = expect(updates=1)
     proof &= check(is_compiled_for_parts, "the one program is compiled for a part of the batch")
@@ -143,14 +179,14 @@ def multi_steps(run: JaxAdapter) -> Proof:
 @switch
 def scan(run: JaxAdapter) -> Proof:
     """Loop over identical layers."""
-    scanned(run)
+    stack_layers(run)
 
-    def count_loops(_: Evidence) -> Evidence:
-        unrolled = run.otherwise(model_options=run.recipe.model_options | {"scan": False})
+    def count_loops_and_products(_: Evidence) -> Evidence:
+        unrolled = run.trace_with(model_options=run.recipe.model_options | {"scan": False})
         return {
-            "loops": sum(loop.params["length"] == run.config.layers for loop in loops_of(run)),
-            "compiled_loops": count_compiled_loops(run),
-            "products_unrolled": len(products(unrolled.jaxpr)),
+            "loops": count_loops(run, run.config.layers),
+            "compiled_loops": run.program.count_text(LOOP),
+            "products_unrolled": len(find_products(unrolled.jaxpr)),
         }
 
     proof = expect(
@@ -158,27 +194,27 @@ def scan(run: JaxAdapter) -> Proof:
         compiled_loops=at_least("loops"),
         products=below("products_unrolled"),
     )
-    return proof.counting(count_loops)
+    return proof.counting(count_loops_and_products)
 
 
 @contextmanager
-def _count_dispatches() -> Iterator[Counter[str]]:
+def count_dispatches() -> Iterator[Counter[str]]:
     """Count the primitives that are executed one by one, by name."""
-    dispatch_counts: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     all_primitives = [p for p in vars(primitives).values() if isinstance(p, Primitive)]
-    before = {p: p.impl for p in all_primitives}
+    originals = {primitive: primitive.impl for primitive in all_primitives}
 
-    def counting(primitive: Primitive, *args: Any, **params: Any) -> Any:
-        dispatch_counts[primitive.name] += 1
-        return before[primitive](*args, **params)
+    def count_and_run(primitive: Primitive, *args: Any, **params: Any) -> Any:
+        counts[primitive.name] += 1
+        return originals[primitive](*args, **params)
 
-    for p in all_primitives:
-        p.impl = partial(counting, p)  # type: ignore[method-assign]
+    for primitive in all_primitives:
+        primitive.impl = partial(count_and_run, primitive)  # type: ignore[method-assign]
     try:
-        yield dispatch_counts
+        yield counts
     finally:
-        for p in all_primitives:
-            p.impl = before[p]  # type: ignore[method-assign]
+        for primitive in all_primitives:
+            primitive.impl = originals[primitive]  # type: ignore[method-assign]
 
 
 @switch
@@ -187,12 +223,12 @@ def no_jit(run: JaxAdapter) -> Proof:
     run.recipe.eager = True
 
     def count_dispatched(_: Evidence) -> Evidence:
-        with _count_dispatches() as dispatch_counts:
+        with count_dispatches() as counts:
             run.one_step()
             run.synchronize()
         return {
-            "dispatched": dispatch_counts.total(),
-            "dispatched_products": sum(dispatch_counts[name] for name in PRODUCTS),
+            "dispatched": counts.total(),
+            "dispatched_products": sum(counts[name] for name in PRODUCTS),
         }
 
     proof = expect(compilations=0, products=above(0), dispatched_products=at_least("products"))
@@ -201,42 +237,53 @@ def no_jit(run: JaxAdapter) -> Proof:
 
 @switch
 def sdpa(run: JaxAdapter, backend: str) -> Proof:
-    """Compute attention by cuDNN, the only kernel of the table's that JAX can choose."""
+    """Compute attention by cuDNN, of the table's kernels the only one that JAX can choose."""
     assert backend == "CUDNN_ATTENTION"
-    run.recipe.model_options["attend"] = partial(jax.nn.dot_product_attention, is_causal=True, implementation="cudnn")
+    attend = partial(jax.nn.dot_product_attention, is_causal=True, implementation="cudnn")
+    run.recipe.model_options["attend"] = attend
 
     def count_calls(_: Evidence) -> Evidence:
         """Count the calls of the library's kernel in the executables."""
-        texts = [compiled.as_text() for compiled in run.program.compiled.values()]
-        return {"fused_attentions": sum(text.count('custom_call_target="__cudnn$fmha') for text in texts)}
+        return {"fused_attentions": run.program.count_text(CUDNN_ATTENTION)}
 
     return expect(fused_attentions=above(0)).counting(count_calls)
 
 
-def _count_allocations(run: JaxAdapter, channels: int, **options: Any) -> int:
-    """Return the allocations on the device while a convolution is compiled by the flags in force and these options.
+def count_allocations(run: JaxAdapter, channels: int, **options: Any) -> int:
+    """Return how often XLA allocates while it compiles a convolution: trying kernels takes buffers.
 
-    What XLA tries out needs buffers. The factor makes a program that no cache has seen; the cache of single results is off.
+    Args:
+        run: The adapter, which reads the device's allocator.
+        channels: Of the convolution's input and output.
+        options: The compiler's, besides the flags in force.
     """
+    # a factor makes a program that no cache has seen; the cache of single results is off
     factor = random.random()
-    x, w = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((2, 40, 40, channels), (3, 3, channels, channels)))
-    convolution = jax.jit(lambda x, w: factor * lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=LAYOUT))
-    before = run.statistics().get("num_allocs", 0)
-    convolution.lower(x, w).compile({"xla_gpu_per_fusion_autotune_cache_dir": "", **options})
-    return run.statistics().get("num_allocs", 0) - before
+    no_cache = {"xla_gpu_per_fusion_autotune_cache_dir": ""}
+
+    def convolve(x: Array, w: Array) -> Array:
+        y = lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=LAYOUT)
+        return factor * y
+
+    x = jax.ShapeDtypeStruct((2, 40, 40, channels), jnp.float32)
+    w = jax.ShapeDtypeStruct((3, 3, channels, channels), jnp.float32)
+    before = run.read_allocator().get("num_allocs", 0)
+    jax.jit(convolve).lower(x, w).compile(no_cache | options)
+    return run.read_allocator().get("num_allocs", 0) - before
 
 
 @switch
 def autotune_off(run: JaxAdapter) -> Proof:
     """Prove that XLA tries out no kernels. The flag came from the environment, before the import.
 
-    One convolution is compiled by the flags that the step was compiled by, another one is tried out as by default.
+    One convolution is compiled by the flags that the step was compiled by, another one is tried out
+    as by default.
     """
 
     def count_both(_: Evidence) -> Evidence:
         return {
-            "allocations_untried": _count_allocations(run, 48),
-            "allocations_tried": _count_allocations(run, 56, xla_gpu_autotune_level=4),
+            "allocations_untried": count_allocations(run, 48),
+            "allocations_tried": count_allocations(run, 56, xla_gpu_autotune_level=4),
         }
 
     return expect(allocations_tried=above("allocations_untried", times=2)).counting(count_both)
@@ -248,10 +295,12 @@ def rewrite(run: JaxAdapter) -> Proof:
     run.recipe.model_options["rewrite"] = True
 
     def count_convolutions(_: Evidence) -> Evidence:
-        asked = [product for jaxpr in run.jaxprs() for product in products(jaxpr)]
-        convolutions = [eq for eq in asked if eq.primitive.name == "conv_general_dilated"]
-        axes = [f"{len(eq.params['window_strides'])}-D" for eq in convolutions]
-        return {"convolutions": dict(Counter(axes))}
+        counts: Counter[str] = Counter()
+        for product in find_products(*run.list_jaxprs()):
+            if product.primitive.name == "conv_general_dilated":
+                axes = len(product.params["window_strides"])
+                counts[f"{axes}-D"] += 1
+        return {"convolutions": dict(counts)}
 
     proof = expect({"convolutions.3-D": 0, "convolutions.2-D": above(0)})
     return proof.counting(count_convolutions)

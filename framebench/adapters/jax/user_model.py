@@ -1,5 +1,9 @@
-"""The user's file in JAX: `model()` that returns a Flax NNX module, `batch(n)`, `loss(output, target)`, and if it has them
-`optimizer()`, of optax, and `blocks`, a class or classes of what checkpointing recomputes, or a function that lists modules."""
+"""The user's file in JAX.
+
+It has `model()` that returns a Flax NNX module, `batch(n)` and `loss(output, target)`, and it may
+have `optimizer()`, of optax, and `blocks`: a class or classes of what checkpointing recomputes, or
+a function that lists modules.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,8 @@ from flax.nnx import bridge
 from jax import Array
 
 from framebench.adapters import user_blocks
-from framebench.adapters.jax.states import keys
+from framebench.adapters.jax.adapter import JaxAdapter
+from framebench.adapters.jax.states import list_keys
 from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, as_it_is
@@ -26,200 +31,263 @@ from framebench.suite.trees import called, mapped
 from framebench.suite.user_file import Fault
 
 ARRAYS = jax.Array | np.ndarray
-HOLDERS = (nnx.List, nnx.Dict)  # which cannot be called
-KIND = user_blocks.ModuleAccess(
-    modules=lambda module: [m for _, m in nnx.iter_modules(module) if not isinstance(m, HOLDERS)],
-    size=lambda module: sum(a.size for a in jax.tree.leaves(nnx.to_pure_dict(nnx.state(module, nnx.Param)))),
+HOLDERS = (nnx.List, nnx.Dict)  # modules that cannot be called
+
+
+def list_modules(module: nnx.Module) -> list[nnx.Module]:
+    """Return a module and those in it, without mere holders."""
+    modules = [inner for _, inner in nnx.iter_modules(module)]
+    return [inner for inner in modules if not isinstance(inner, HOLDERS)]
+
+
+def count_weights(module: nnx.Module) -> int:
+    """Return how many numbers the weights of a module have."""
+    weights = nnx.to_pure_dict(nnx.state(module, nnx.Param))
+    return sum(array.size for array in jax.tree.leaves(weights))
+
+
+ACCESS = user_blocks.ModuleAccess(
+    modules=list_modules,
+    size=count_weights,
     containers=(nnx.Sequential,),
 )
 
 
 @cache
 def user() -> UserFile:
-    """Raises Fault."""
+    """Return the user's file, imported. Raises Fault."""
     facts: dict[str, Any] = workload(OWN).facts  # type: ignore[attr-defined]
-    return UserFile(facts["file"], lambda _: None)  # keys are the file's own
+    # JAX has no global seed: keys are the file's own
+    return UserFile(facts["file"], lambda seed: None)
 
 
 @cache
-def _routed(block: type) -> type:
-    """The same class of blocks, which are run by way of `remat`."""
+def route_class(block: type) -> type:
+    """Return the same class of blocks, whose calls go through their attribute `remat`."""
 
     def call(self: Any, *args: Any, **named: Any) -> Any:
-        return self.remat(self.number, block.__call__)(self, *args, **named)
+        run_block = self.remat(self.number, block.__call__)
+        return run_block(self, *args, **named)
 
     return type(block.__name__, (block,), {"__call__": call})
 
 
-def build(config: Any, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, remat: Remat = as_it_is) -> nnx.Module:
+def build(
+    config: Any,
+    dtype: Any = jnp.float32,
+    param_dtype: Any = jnp.float32,
+    remat: Remat = as_it_is,
+) -> nnx.Module:
     """Build the file's model: every layer that has a `dtype` computes in this one. Raises Fault."""
-    model = plain()
+    model = make_model()
     for number, block in enumerate(find_blocks(model)):
-        kind_of: Any = type(block)
-        block.__class__ = _routed(kind_of)
-        block.remat, block.number = remat, number
+        block_class: Any = type(block)
+        block.__class__ = route_class(block_class)
+        block.remat = remat
+        block.number = number
     for _, module in nnx.iter_modules(model):
         if hasattr(module, "dtype"):
             module.dtype = dtype
     for *_, variable in flax_weights.leaves(model):
         if variable.shape == ():
-            variable.set_metadata(on_set_value=one_number)
+            variable.set_metadata(on_set_value=remove_axes)
     return model
 
 
-def floating(array: Any) -> bool:
-    """Say whether something is an array of floating-point numbers."""
+def is_floating(array: Any) -> bool:
+    """Return whether something is an array of floating-point numbers."""
     return isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jnp.floating)
 
 
-def one_number(_: nnx.Variable, value: Any) -> Any:
-    """A weight without axes, to which loading gives one."""
+def remove_axes(_: nnx.Variable, value: Any) -> Any:
+    """Return a weight of one number without the axis that loading gives it."""
     return value.reshape(())
 
 
-def plain() -> nnx.Module:
+def make_model() -> nnx.Module:
+    """Return the file's model, as a module of NNX whatever it is. Raises Fault."""
     model = user().make_model((nnx.Module, linen.Module))
     if isinstance(model, linen.Module):
-        return Linen(model)
+        return LinenModel(model)
     if isinstance(model, tuple) and len(model) == 2 and callable(model[1]):
-        return Plain(*model)
+        weights, apply = model
+        return FunctionModel(weights, apply)
     if not isinstance(model, nnx.Module):
-        one = "a flax.nnx.Module, a flax.linen.Module or (weights, apply)"
-        raise Fault(f"{user().locate('model')}: model() must return {one}, not {describe_type(model)}")
+        where = user().locate("model")
+        expected = "a flax.nnx.Module, a flax.linen.Module or (weights, apply)"
+        raise Fault(f"{where}: model() must return {expected}, not {describe_type(model)}")
     return model
 
 
-class Plain(nnx.Module):
+class FunctionModel(nnx.Module):
     """Weights in a tree of arrays, and the function that takes them first."""
 
     def __init__(self, weights: Any, apply: Callable[..., Any]) -> None:
         paths, self.form = jax.tree.flatten_with_path(weights)
         self.apply = apply
-        self.weights = nnx.Dict({jax.tree_util.keystr(at, simple=True, separator="_"): nnx.Param(a) for at, a in paths})
+        params = {}
+        for path, array in paths:
+            name = jax.tree_util.keystr(path, simple=True, separator="_")
+            params[name] = nnx.Param(array)
+        self.weights = nnx.Dict(params)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         values = [variable[...] for variable in self.weights.values()]
         return self.apply(jax.tree.unflatten(self.form, values), *inputs, **named)
 
 
-class Linen(nnx.Module):
-    """A module of Flax's older interface, initialised by the file's own batch. What it updates are its running statistics."""
+class LinenModel(nnx.Module):
+    """A module of Flax's older interface, initialised by the file's own batch.
+
+    What it updates are its running statistics.
+    """
 
     def __init__(self, module: linen.Module) -> None:
         x, _ = user().make_batch(1, ARRAYS, "array")
-        self.inner = called(partial(bridge.lazy_init, bridge.ToNNX(module, rngs=nnx.Rngs(SEED))), x)
+        as_nnx = bridge.ToNNX(module, rngs=nnx.Rngs(SEED))
+        self.inner = called(partial(bridge.lazy_init, as_nnx), x)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         return self.inner(*inputs, **named, mutable=["batch_stats"])
 
 
 def draws() -> dict[str, Any]:
-    """The states of random numbers as the model begins, in nested dictionaries."""
-    return nnx.to_pure_dict(nnx.state(plain(), nnx.RngState))
+    """Return the states of random numbers as the model begins, in nested dictionaries."""
+    return nnx.to_pure_dict(nnx.state(make_model(), nnx.RngState))
 
 
 def find_blocks(model: nnx.Module) -> list[Any]:
-    """Raises Fault."""
-    return user_blocks.find_blocks(model, user(), KIND)
+    """Return what checkpointing recomputes. Raises Fault."""
+    return user_blocks.find_blocks(model, user(), ACCESS)
 
 
 def loss(output: Any, target: Array) -> Array:
-    """Of an output in float32 or wider. Raises Fault."""
-    wide = jax.tree.map(lambda a: a.astype(jnp.promote_types(a.dtype, jnp.float32)) if floating(a) else a, output)
-    loss_array: Array = user().compute_loss(jax.Array, "an array", wide, target)
+    """Return the file's loss of an output in float32 or wider. Raises Fault."""
+
+    def widen(value: Any) -> Any:
+        if not is_floating(value):
+            return value
+        return value.astype(jnp.promote_types(value.dtype, jnp.float32))
+
+    wide_output = jax.tree.map(widen, output)
+    loss_array: Array = user().compute_loss(jax.Array, "an array", wide_output, target)
     return loss_array.reshape(())
 
 
 def optimizer() -> optax.GradientTransformation:
-    """The file's own. Raises Fault."""
+    """Return the file's optimizer. Raises Fault."""
     made = user().get("optimizer")()
     if not isinstance(made, optax.GradientTransformation):
-        raise Fault(
-            f"{user().locate('optimizer')}: optimizer() must return an optax.GradientTransformation, not {describe_type(made)}"
-        )
+        where = user().locate("optimizer")
+        expected = "an optax.GradientTransformation"
+        raise Fault(f"{where}: optimizer() must return {expected}, not {describe_type(made)}")
     return made
 
 
-def leaves(model: nnx.Module) -> Iterator[tuple[str, nnx.Variable, np.ndarray]]:
-    """(canonical name, variable, array in the canonical layout). Raises Fault for kinds of variables that are not supported."""
+def read_leaves(model: nnx.Module) -> Iterator[tuple[str, nnx.Variable, np.ndarray]]:
+    """Yield canonical name, variable and array in the canonical layout of each leaf.
+
+    Raises Fault for kinds of variables that are not supported.
+    """
     for path, variable in nnx.to_flat_state(nnx.state(model)):
         if not isinstance(variable, nnx.Param | nnx.BatchStat | nnx.RngState):
-            where = ".".join(map(str, path))
+            name = ".".join(map(str, path))
             raise Fault(
-                f"{user().locate('model')}: the model has {where}, a variable of the kind "
-                f"{describe_type(variable)}, and only nnx.Param, "
-                f"nnx.BatchStat and states of random numbers are supported: what else a step changes cannot be followed"
+                f"{user().locate('model')}: the model has {name}, a variable of the kind "
+                f"{describe_type(variable)}, and only nnx.Param, nnx.BatchStat and states of "
+                f"random numbers are supported: what else a step changes cannot be followed"
             )
     for module, path, variable in flax_weights.leaves(model):
+        layout = flax_weights.layout_of(module, str(path[-1]))
         value = np.asarray(variable.get_value(), np.float32)
-        yield flax_weights.canonical(path), variable, flax_weights.BACK[flax_weights.layout_of(module, str(path[-1]))](value)
+        yield flax_weights.canonical(path), variable, flax_weights.BACK[layout](value)
 
 
 def weights() -> dict[str, np.ndarray]:
-    """Weights and statistics as the model begins."""
-    return {name: array.copy() for name, array in _beginning().items()}
+    """Return weights and statistics as the model begins."""
+    return {name: array.copy() for name, array in make_weights().items()}
 
 
 @cache
-def _beginning() -> dict[str, np.ndarray]:
-    """Made once: Linen runs the model to initialise it. Copies: JAX's own arrays would be alive in every step."""
-    return {name: array.copy() for name, _, array in leaves(plain())}
+def make_weights() -> dict[str, np.ndarray]:
+    """Return weights and statistics as the model begins, made once: Linen initialises by running.
+
+    They are copies: JAX's own arrays would be alive in every step.
+    """
+    return {name: array.copy() for name, _, array in read_leaves(make_model())}
 
 
 def batch(size: int) -> tuple[Any, Any]:
-    """Inputs and targets. Raises Fault."""
-    x, y = (mapped(np.asarray, tree) for tree in user().make_batch(size, ARRAYS, "array"))
-    return x, y
+    """Return inputs and targets in NumPy arrays. Raises Fault."""
+    x, y = user().make_batch(size, ARRAYS, "array")
+    return mapped(np.asarray, x), mapped(np.asarray, y)
 
 
-def facts(size_: int) -> dict[str, Any]:
-    """What the harness must know of the model without JAX. Raises Fault."""
-    model, (inputs, y) = plain(), batch(size_)
+def facts(size: int) -> dict[str, Any]:
+    """Return what the harness must know of the model without JAX. Raises Fault."""
+    model = make_model()
+    inputs, targets = batch(size)
     x = next(trees.leaves(inputs))
-    named_leaves = list(leaves(model))
+    target_shapes = [list(array.shape) for array in trees.leaves(targets)]
+    named_leaves = list(read_leaves(model))
     if len({name for name, _, _ in named_leaves}) < len(named_leaves):
-        raise Fault(
-            f"{user().locate('model')}: two weights of one layer would have one name; kernel, scale and embedding are one"
-        )
-    found_blocks = find_blocks(model)
-    every = list(nnx.iter_modules(model))
-    names = {id(module): ".".join(map(str, path)) for path, module in every}
+        where = user().locate("model")
+        reason = "two weights of one layer would have one name; kernel, scale and embedding are one"
+        raise Fault(f"{where}: {reason}")
+    params = []
+    parameter_count = 0
+    for name, variable, array in named_leaves:
+        is_trained = isinstance(variable, nnx.Param)
+        params.append((name, list(array.shape), is_trained))
+        if is_trained:
+            parameter_count += array.size
+    path_of = {id(module): ".".join(map(str, path)) for path, module in nnx.iter_modules(model)}
+    modules = [module for _, module in nnx.iter_modules(model)]
+    blocks = find_blocks(model)
+    batch_norms = [path_of[id(m)] for m in modules if isinstance(m, nnx.BatchNorm)]
+    has_convolutions = any(isinstance(m, nnx.Conv) for m in modules)
+    may_drop = any(isinstance(m, nnx.Dropout | LinenModel) for m in modules)
     return {
-        "params": [(name, list(array.shape), isinstance(variable, nnx.Param)) for name, variable, array in named_leaves],
-        "parameters": sum(array.size for _, variable, array in named_leaves if isinstance(variable, nnx.Param)),
-        "blocks": [names[id(block)] for block in found_blocks],
-        "block": ", ".join(sorted({type(block).__name__ for block in found_blocks})),
-        "couples": [names[id(m)] for _, m in every if isinstance(m, nnx.BatchNorm)][:1],
-        "images": x.ndim == 4 and any(isinstance(m, nnx.Conv) for _, m in every),
-        "draws": any(nnx.state(model, nnx.RngState)) and any(isinstance(m, nnx.Dropout | Linen) for _, m in every),
-        "linen": isinstance(model, Linen | Plain),
+        "params": params,
+        "parameters": parameter_count,
+        "blocks": [path_of[id(block)] for block in blocks],
+        "block": ", ".join(sorted({type(block).__name__ for block in blocks})),
+        "couples": batch_norms[:1],
+        "images": x.ndim == 4 and has_convolutions,
+        "draws": any(nnx.state(model, nnx.RngState)) and may_drop,
+        "linen": isinstance(model, LinenModel | FunctionModel),
         "input": list(x.shape),
-        "target": next((list(array.shape) for array in trees.leaves(y)), []),
-        "optimizer": "of the file" if _optimizer_given() else "SGD",
+        "target": target_shapes[0] if target_shapes else [],
+        "optimizer": "of the file" if has_optimizer() else "SGD",
     }
 
 
-def _optimizer_given() -> bool:
+def has_optimizer() -> bool:
+    """Return whether the file has an optimizer. Raises Fault for one that is none."""
     return "optimizer" in user() and bool(optimizer())
 
 
-def gradient_of(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
-    """The loss of the adapter's inputs, and the gradients as no optimizer has had them."""
-    compiled = jax.jit(adapter.gradient(adapter.graph))
-    (loss_array, _), found = compiled(adapter.params, adapter.stats, adapter.constants, *adapter.inputs)
-    each = jax.tree_util.tree_leaves_with_path(found)
-    return float(loss_array), [pair for path, a in each for pair in adapter.names.unload(keys(path), np.asarray(a))]
+def gradient_of(adapter: JaxAdapter) -> tuple[float, list[tuple[str, np.ndarray]]]:
+    """Return the loss of the adapter's inputs, and the gradients as no optimizer has had them."""
+    compiled = jax.jit(adapter.make_gradient(adapter.graph))
+    model = (adapter.params, adapter.stats, adapter.constants)
+    (loss_array, _), grads = compiled(*model, *adapter.inputs)
+    named_grads: list[tuple[str, np.ndarray]] = []
+    for path, grad in jax.tree_util.tree_leaves_with_path(grads):
+        named_grads += adapter.names.unload(list_keys(path), np.asarray(grad))
+    return float(loss_array), named_grads
 
 
-def explain_wrong_gradients(adapter: Any, wrong: list[str]) -> str | None:
-    """Of JAX nothing is known that it computes wrong."""
+def explain_wrong_gradients(adapter: JaxAdapter, wrong: list[str]) -> str | None:
+    """Return None: nothing is known that JAX computes wrong."""
     return None
 
 
-def first_random(adapter: Any) -> str:
-    """Inside a compiled step nothing is seen."""
+def first_random(adapter: JaxAdapter) -> str:
+    """Return nothing: inside a compiled step no operation is seen."""
     return ""
 
 
-def first_infinite(adapter: Any) -> str:
+def first_infinite(adapter: JaxAdapter) -> str:
+    """Return nothing: inside a compiled step no operation is seen."""
     return ""

@@ -11,7 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from framebench.adapters.jax.hlo import Buffer, Instruction, assignment, instructions
+from framebench.adapters.jax.hlo import HloBuffer, Instruction, parse_assignment, parse_instructions
 from framebench.devices.plans.answer import Holder
 from framebench.devices.xla.sources import Sources
 
@@ -23,7 +23,7 @@ class Placed(NamedTuple):
 
     instruction: str
     part: str
-    buffer: Buffer
+    buffer: HloBuffer
 
 
 def parts_of(memory: Any) -> dict[str, int]:
@@ -43,11 +43,11 @@ def largest(folder: Path) -> list[Holder]:
     if program is None or plan is None:
         return []
     text = program.read_text()
-    computations, _ = instructions(text)
+    computations, _ = parse_instructions(text)
     by_name = {instruction.name: instruction for computation in computations.values() for instruction in computation}
     arguments = {name for name, instruction in by_name.items() if instruction.opcode == "parameter"}
     sources = Sources(text, computations)
-    buffers, _ = assignment(plan.read_text(), loops=True)
+    buffers, _ = parse_assignment(plan.read_text(), loops=True)
     groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for placed in choose_disjoint(buffers, arguments):
         instruction = by_name.get(placed.instruction)
@@ -59,7 +59,7 @@ def largest(folder: Path) -> list[Holder]:
     return holders[:MOST_HOLDERS]
 
 
-def choose_disjoint(buffers: dict[str, dict[str, Buffer]], arguments: set[str]) -> list[Placed]:
+def choose_disjoint(buffers: dict[str, dict[str, HloBuffer]], arguments: set[str]) -> list[Placed]:
     """Return the largest of those that lie in one place, an argument before what is written over it.
 
     Together they are no more than what is reserved.

@@ -93,7 +93,7 @@ def plan(case: Case, device: Device) -> Answer:
         buffers = jax_buffers.largest(Path(folder))
     (compiled,) = adapter.program.compiled.values()
     memory = compiled.memory_analysis()
-    beside = adapter.beside()
+    beside = adapter.count_unplanned_bytes()
     in_host = memory.host_argument_size_in_bytes + memory.host_temp_size_in_bytes
     if not in_host and any(part.how in ("offload", "optimizer_offload") for part in case.parts):
         return Answer("not planned", "the plan has nothing in the host's memory: the strategy is not in it")

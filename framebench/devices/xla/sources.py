@@ -32,7 +32,7 @@ class Sources:
         It is the innermost line that is no library's; of a fusion, of the last operation in it that has one.
         """
         fused = []
-        for called in instruction.calls("calls"):
+        for called in instruction.list_called("calls"):
             fused += self.computations.get(called, [])
         for candidate in (instruction, *reversed(fused)):
             line = self.line_of_one(candidate)

@@ -1,3 +1,9 @@
+"""`STATISTICS`: print what the adapter counts on a CPU, and on a device with these statistics.
+
+Before the first step on the CPU: the names of peaks, counters and stopwatch; after it the names of
+peaks; on the device: peaks and counters.
+"""
+
 import json
 import sys
 
@@ -7,20 +13,21 @@ from framebench.adapters.jax import make
 from framebench.adapters.jax.observe import CACHE
 from framebench.suite.selectors import parse
 
-adapter = make(parse("transformer/jax/eval/no_grad/b4/tiny"))
-adapter.build()
-on_cpu = [sorted(adapter.read_peaks()), adapter.read_counters(), adapter.make_stopwatch()]
-adapter.step()
-adapter.synchronize()
-on_cpu_after = sorted(adapter.read_peaks())
-
 
 class Device:
     def memory_stats(self):
         return json.loads(sys.argv[1])
 
 
+adapter = make(parse("transformer/jax/eval/no_grad/b4/tiny"))
+adapter.build()
+before = [sorted(adapter.read_peaks()), adapter.read_counters(), adapter.make_stopwatch()]
+adapter.step()
+adapter.synchronize()
+peaks_after = sorted(adapter.read_peaks())
+
 jax.local_devices = lambda: [Device()]
 CACHE.update({"/jax/compilation_cache/cache_hits": 3})
-own = adapter.read_peaks()
-print(json.dumps([on_cpu, on_cpu_after, {k: own[k] for k in own if k != "compiler.plan"}, adapter.read_counters()]))
+peaks = adapter.read_peaks()
+del peaks["compiler.plan"]
+print(json.dumps([before, peaks_after, peaks, adapter.read_counters()]))

@@ -1,31 +1,66 @@
+"""Print what a step with the optimizer's state in host memory does, next to a plain one."""
+
 import json
 
 import jax
 import numpy as np
 
 from framebench import adapters
+from framebench.adapters.jax.program import walk_equations
 from framebench.suite.selectors import parse
 
 
-def stepped(strategy):
+def make_two_steps(strategy):
     adapter = adapters.load(parse(f"transformer/jax/train/{strategy}/b4/tiny"))
     adapter.build()
     adapter.step()
     adapter.restore()
     adapter.step()
-    return adapter, dict(adapter.weights()) | {f"{s.kind} {s.name}": s.array for s in adapter.states()}
+    return adapter
 
 
-_, plain = stepped("fp32")
-adapter, values = stepped("optimizer_offload")
-found = {"same": all(np.allclose(values[k], plain[k], rtol=1e-4, atol=1e-7) for k in plain) and sorted(values) == sorted(plain)}
+def read_tensors(adapter):
+    tensors = dict(adapter.weights())
+    for state in adapter.states():
+        tensors[f"{state.kind} {state.name}"] = state.array
+    return tensors
+
+
+def are_close(tensors, others):
+    if tensors.keys() != others.keys():
+        return False
+    return all(np.allclose(tensors[k], others[k], rtol=1e-4, atol=1e-7) for k in tensors)
+
+
+def count_bytes_asked_to_host(adapter):
+    total = 0
+    for equation in walk_equations(*adapter.list_jaxprs()):
+        if equation.primitive.name == "device_put":
+            for variable in equation.outvars:
+                if "<host>" in str(variable.aval):
+                    total += variable.aval.size * variable.aval.dtype.itemsize
+    return total
+
+
+def count_live_bytes_of_state(adapter):
+    """Return by how much the live bytes fall if a state on the device is dropped."""
+    on_host = jax.tree.map(np.asarray, adapter.optimizer_state)
+    adapter.optimizer_state = jax.device_put(on_host)
+    with_state = adapter.live_bytes()
+    adapter.optimizer_state = None
+    return with_state - adapter.live_bytes()
+
+
+plain = read_tensors(make_two_steps("fp32"))
+adapter = make_two_steps("optimizer_offload")
+is_same = are_close(read_tensors(adapter), plain)
 effect = adapter.judge_effect()
-found |= {"proven": effect.proven, "on host": effect.evidence["state_bytes_on_host"] == effect.evidence["state_bytes"] > 0}
-asked = [v.aval for q in adapter.jaxprs() for eq in q.eqns if eq.primitive.name == "device_put" for v in eq.outvars]
-found["asked for"] = sum(a.size * a.dtype.itemsize for a in asked if "<host>" in str(a)) >= effect.evidence["state_bytes"]
-adapter.optimizer_state = jax.tree.map(lambda a: jax.device_put(np.asarray(a)), adapter.optimizer_state)
-found["live bytes"] = adapter.live_bytes()
-adapter.optimizer_state = None
-found["live bytes"] -= adapter.live_bytes()
-found["live bytes"] = found["live bytes"] >= effect.evidence["state_bytes"]
-print(json.dumps(found))
+state_bytes = effect.evidence["state_bytes"]
+answer = {
+    "same": is_same,
+    "proven": effect.proven,
+    "on host": effect.evidence["state_bytes_on_host"] == state_bytes > 0,
+    "asked for": count_bytes_asked_to_host(adapter) >= state_bytes,
+    "live bytes": count_live_bytes_of_state(adapter) >= state_bytes,
+}
+print(json.dumps(answer))

@@ -1,3 +1,5 @@
+"""`CASE`: verify a case, and print the verification, the evidence and the verdict."""
+
 import json
 import sys
 
@@ -10,4 +12,9 @@ adapter = adapters.load(parse(sys.argv[1]))
 adapter.build()
 verification = worker.make_verified_steps(adapter)[1]
 effect = adapter.judge_effect()
-print(json.dumps({"verification": to_json(verification), "proven": effect.proven, "evidence": effect.evidence}))
+answer = {
+    "verification": to_json(verification),
+    "proven": effect.proven,
+    "evidence": effect.evidence,
+}
+print(json.dumps(answer))

@@ -1,3 +1,5 @@
+"""Judge the proofs of JAX's precisions on imitated devices that round or store otherwise."""
+
 import json
 from types import SimpleNamespace
 
@@ -5,29 +7,68 @@ from jax import lax
 
 from framebench.adapters.jax import SWITCHES, precision
 
-
-def rounds(multiply):
-    return lambda a, b: multiply(lax.reduce_precision(a, 8, 10), lax.reduce_precision(b, 8, 10))
-
-
-seen = {"compiled_operands": {"float32": 4}, "operands": {"float32": 4}, "weight_dtypes": {}, "state_dtypes": {}}
-program = SimpleNamespace(precision="highest", options={})
-found = {}
-for names in ((), ("dot",), ("conv",), ("dot", "conv")):
-    precision.lax = SimpleNamespace(dot=rounds(lax.dot) if "dot" in names else lax.dot, conv=lax.conv)
-    if "conv" in names:
-        precision.lax.conv = lambda x, w, *rest: rounds(lambda a, b: lax.conv(a, b, *rest))(x, w)
-    asked = {"fp32": "(Precision.HIGHEST, Precision.HIGHEST)", "tf32": "(Precision.HIGH, Precision.HIGH)"}
-    runs = {name: SimpleNamespace(program=program, recipe=SimpleNamespace()) for name in asked}
-    found[" ".join(names)] = [SWITCHES[n](runs[n]).judge(seen | {"precision": {p: 2}}).proven for n, p in asked.items()]
+REQUESTED = {
+    "fp32": "(Precision.HIGHEST, Precision.HIGHEST)",
+    "tf32": "(Precision.HIGH, Precision.HIGH)",
+}
 
 
-def amp(compiled, weights="float32", states="float32"):
-    proof = SWITCHES["amp_bf16"](SimpleNamespace(recipe=SimpleNamespace(model_options={})))
-    evidence = {"compiled_operands": compiled, "weight_dtypes": {weights: 3}, "state_dtypes": {states: 6}}
-    return proof.judge(evidence).proven
+def round_operands(multiply):
+    """Return a product as a device with TensorFloat-32 makes it: of 10 bits of mantissa."""
+
+    def rounded(a, b, *options):
+        a = lax.reduce_precision(a, 8, 10)
+        b = lax.reduce_precision(b, 8, 10)
+        return multiply(a, b, *options)
+
+    return rounded
 
 
-found["amp"] = [amp({"bfloat16": 8, "float32": 2}), amp({"float32": 8, "bfloat16": 2}), amp({})]
-found["amp, stored"] = [amp({"bfloat16": 8}, weights="bfloat16"), amp({"bfloat16": 8}, states="bfloat16")]
-print(json.dumps(found))
+def judge_precision(strategy):
+    program = SimpleNamespace(precision="highest", options={})
+    run = SimpleNamespace(program=program, recipe=SimpleNamespace())
+    evidence = {
+        "compiled_operands": {"float32": 4},
+        "operands": {"float32": 4},
+        "weight_dtypes": {},
+        "state_dtypes": {},
+        "precision": {REQUESTED[strategy]: 2},
+    }
+    return SWITCHES[strategy](run).judge(evidence).proven
+
+
+def judge_precisions(*rounded):
+    """Return whether fp32 and tf32 are proven where these operators are rounded."""
+    operators = {"dot": lax.dot, "conv": lax.conv}
+    for name in rounded:
+        operators[name] = round_operands(operators[name])
+    precision.lax = SimpleNamespace(**operators)
+    return [judge_precision(strategy) for strategy in REQUESTED]
+
+
+def judge_amp(compiled, weights="float32", states="float32"):
+    run = SimpleNamespace(recipe=SimpleNamespace(model_options={}))
+    evidence = {
+        "compiled_operands": compiled,
+        "weight_dtypes": {weights: 3},
+        "state_dtypes": {states: 6},
+    }
+    return SWITCHES["amp_bf16"](run).judge(evidence).proven
+
+
+answer = {
+    "": judge_precisions(),
+    "dot": judge_precisions("dot"),
+    "conv": judge_precisions("conv"),
+    "dot conv": judge_precisions("dot", "conv"),
+    "amp": [
+        judge_amp({"bfloat16": 8, "float32": 2}),
+        judge_amp({"float32": 8, "bfloat16": 2}),
+        judge_amp({}),
+    ],
+    "amp, stored": [
+        judge_amp({"bfloat16": 8}, weights="bfloat16"),
+        judge_amp({"bfloat16": 8}, states="bfloat16"),
+    ],
+}
+print(json.dumps(answer))

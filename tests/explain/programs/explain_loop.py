@@ -1,11 +1,11 @@
 import json
 import sys
 
-from framebench.adapters.jax.hlo import assignment, instructions
+from framebench.adapters.jax.hlo import parse_assignment, parse_instructions
 from framebench.explain.jax_buffers import Walk, share
 
-program, entry = instructions(sys.argv[1])
-buffers, allocations = assignment(sys.argv[2])
+program, entry = parse_instructions(sys.argv[1])
+buffers, allocations = parse_assignment(sys.argv[2])
 walk = Walk(program, buffers, False)
 result = walk.run(entry, [])
 values = [b for positions in buffers.values() for b in positions.values()]

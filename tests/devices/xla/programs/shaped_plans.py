@@ -14,7 +14,7 @@ from framebench.suite.hypothetical import named
 def read(adapter: JaxAdapter) -> list[int]:
     adapter.build()
     adapter.compile()
-    return [adapter.program.plan, adapter.beside()]
+    return [adapter.program.plan, adapter.count_unplanned_bytes()]
 
 
 def main() -> dict[str, dict[str, list[int]]]:

@@ -1,0 +1,38 @@
+"""Undo strategies behind their switches' backs, and ask the proofs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from framebench.engine.environments import Environment
+from tests.processes import quickly, run_inside
+
+Judged = dict[str, str]  # name -> evidence
+PROGRAM = Path(__file__).parent / "programs" / "undone_prove.py"
+
+
+@dataclass(frozen=True)
+class Sabotage:
+    """What is done to a case's adapter once it is built, before its first step."""
+
+    name: str
+    case: str
+    code: str
+
+
+def judge_undone(environment: Environment, sabotages: list[Sabotage]) -> tuple[Judged, Judged]:
+    """Return the proofs that say yes, and those that say no."""
+    orders = json.dumps([(each.name, each.case, each.code) for each in sabotages])
+    verdicts: Any = run_inside(environment, PROGRAM, orders, variables=quickly())
+    proven = {name: evidence for name, (is_proven, evidence) in verdicts.items() if is_proven}
+    refuted = {name: evidence for name, (_, evidence) in verdicts.items() if name not in proven}
+    return proven, refuted
+
+
+def judge_untouched(environment: Environment, cases: Iterable[str]) -> tuple[Judged, Judged]:
+    """Return the same for cases to which nothing is done."""
+    return judge_undone(environment, [Sabotage(case, case, "") for case in cases])
