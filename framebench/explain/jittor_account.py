@@ -18,7 +18,7 @@ import jittor as jt
 from jittor import Var
 
 from framebench.adapters.jittor.adapter import RUNNING, JittorAdapter
-from framebench.adapters.jittor.probe import probe
+from framebench.adapters.jittor.probe import load_probe
 from framebench.explain.account import Account
 from framebench.instruments.memory_timeline import Value
 from framebench.suite.trees import leaves
@@ -45,13 +45,13 @@ class Origins:
         self.names = {id(m): name for name, m in adapter.model.named_modules()}
         self.path: list[str] = []
         self.layers: Notes = []
-        self.phases: Notes = [(0, "before"), (probe().node(), "forward")]
+        self.phases: Notes = [(0, "before"), (load_probe().node(), "forward")]
         self.phase = "forward"
         self.gradients: dict[int, str] = {}  # layer by variable
         self.named = _named_variables(adapter)  # kind and layer of what is there before the step
 
     def note(self) -> None:
-        self.layers.append((probe().node(), self.path[-1] if self.path else ""))
+        self.layers.append((load_probe().node(), self.path[-1] if self.path else ""))
 
     @contextmanager
     def inside(self, module: Any) -> Iterator[None]:
@@ -64,10 +64,10 @@ class Origins:
     @contextmanager
     def turned(self, phase: str) -> Iterator[None]:
         before, self.phase = self.phase, phase
-        self.phases.append((probe().node(), phase))
+        self.phases.append((load_probe().node(), phase))
         yield
         self.phase = before
-        self.phases.append((probe().node(), before))
+        self.phases.append((load_probe().node(), before))
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -90,7 +90,7 @@ class Origins:
     def backward(self, optimizer: Any, original: Callable[..., None]) -> Callable[..., None]:
         def run(*arguments: Any) -> None:
             if all(phase != "backward" for _, phase in self.phases):
-                probe().backward()
+                load_probe().backward()
             with self.turned("backward"):
                 original(*arguments)
             for group in optimizer.param_groups:
@@ -148,7 +148,7 @@ def account(adapter: JittorAdapter) -> dict[str, Any]:
     origins, step_account = Origins(adapter), Account()
     step_account.turn("forward")
     alive = _present(step_account, origins)
-    probe().begin()
+    load_probe().begin()
     with origins.watching():
         adapter.step()
         adapter.synchronize()
@@ -167,7 +167,7 @@ def account(adapter: JittorAdapter) -> dict[str, Any]:
 def _present(step_account: Account, origins: Origins) -> dict[int, Value]:
     """What is there before the step; the part of it that can be given back, by block."""
     alive = {}
-    for block, size, node in parts(probe().held(), 3):
+    for block, size, node in parts(load_probe().held(), 3):
         kind, layer = origins.named.get(node, ("other", ""))
         value = Value(kind, layer, "before", size=size)
         step_account.values.append(value)
@@ -179,8 +179,8 @@ def _present(step_account: Account, origins: Origins) -> dict[int, Value]:
 def follow(step_account: Account, alive: dict[int, Value], origins: Origins) -> dict[int, Value]:
     """Every block taken and given back, in order. Returns the new values by variable."""
     made: dict[int, Value] = {}
-    makers = iter(probe().operators())
-    for block, size, node, source in parts(probe().end(), 4):
+    makers = iter(load_probe().operators())
+    for block, size, node, source in parts(load_probe().end(), 4):
         step_account.events += 1
         if size >= 0:
             value = alive[block] = made[node] = origins.value(node, source)

@@ -15,7 +15,7 @@ NORM3 = "y = self.bn3(self.conv3(y))"
 CAT = "jt.concat((self.upsample(x), skip), 1)"
 ADAMW = "jt.optim.AdamW(params, o.lr, o.eps, o.betas, o.weight_decay)"
 SGD = "jt.optim.SGD(params, o.lr, o.momentum, o.weight_decay)"
-BATCH = "for x, y in zip(self.parts(inputs), self.parts(targets), strict=True):"
+BATCH = "for x, y in zip(self.split_batch(inputs), self.split_batch(targets), strict=True):"
 BACKWARD = "self.optimizer.backward(loss)"
 COUNT = "self.optimizer.n_step = self.steps"
 FREEZE = "if not name.startswith(prefixes):\n"
@@ -68,7 +68,7 @@ OTHERS = (
     bug("frozen weights trained", "transformer/jittor/finetune/half", SCENARIOS, FREEZE, "if False:\n"),
     bug("teacher in training mode", "resnet50/jittor/train/distill", SCENARIOS, "teacher.eval()\n", "pass\n"),
     bug("batch norm by the batch in evaluation", RESNET_EVAL, ADAPTER, "module.is_train = False", "module.is_train = True"),
-    bug("the same model twice", "resnet50/jittor/pair/together", SCENARIOS, "lambda: iter(held)", "lambda: iter([held[0], held[0]])"),
+    bug("the same model twice", "resnet50/jittor/pair/together", SCENARIOS, "lambda: iter(models)", "lambda: iter([models[0], models[0]])"),
     bug("last batch of the stream left out", "transformer/jittor/varlen/raw", ADAPTER, "for x, y in self.stream:", "for x, y in self.stream[:-1]:"),
     bug("lean GELU's rule without its second term", "transformer/jittor/custom_op/lean", SCENARIOS, "return upstream * ((1 + jt.erf(x * ROOT_HALF)) / 2 + x * density)", "return upstream * (1 + jt.erf(x * ROOT_HALF)) / 2"),
     bug("mean of the images 0.5 grey values off", "resnet50/jittor/pipeline/iterator", "models/resnet50/spec.py", "np.float32(127.5)", "np.float32(127)"),

@@ -22,7 +22,7 @@ JAX_DONE = "self.output += loss / self.recipe.calls"
 JAX_EVALUATION = "self.output, stats, self.kept = self.program(*self.list_arguments())"
 JAX_STATE = "updates, state = self.recipe.optimizer.update(grads, state, params)"
 # Jittor: a training step's batch and update, an evaluation
-JITTOR_BATCH = "for x, y in zip(self.parts(inputs), self.parts(targets), strict=True):"
+JITTOR_BATCH = "for x, y in zip(self.split_batch(inputs), self.split_batch(targets), strict=True):"
 JITTOR_UPDATE = "self.optimizer.step()\n"
 JITTOR_EVALUATION = "with jt.flag_scope(no_grad=int(not self.recipe.keeps_graph)):"
 
@@ -72,7 +72,7 @@ WEIGHTS = (
     bug("frozen embedding that grows once verified", "transformer/torch/finetune/half", TORCH, BATCH, torch_late("self.model.wte.weight.data.mul_(1.0001)")),
     bug("frozen embedding that grows once verified", "transformer/jax/finetune/half", JAX, JAX_BATCH, f'{JAX_BATCH}\n        {LATE}\n            self.constants["frozen"]["wte"]["embedding"] *= 1.0001'),
     bug("teacher that grows", "transformer/jax/train/distill", JAX, JAX_BATCH, f'{JAX_BATCH}\n        self.constants["teacher"] = jax.tree.map(lambda a: a * 1.0001, self.constants["teacher"])'),
-    bug("teacher that grows", "transformer/jittor/train/distill", JITTOR_SCENARIOS, "with jt.no_grad():\n                wanted", "for p in teacher.parameters():\n                p.update(p * 1.0001)\n            with jt.no_grad():\n                wanted"),
+    bug("teacher that grows", "transformer/jittor/train/distill", JITTOR_SCENARIOS, "with jt.no_grad():\n                log_teacher", "for p in teacher.parameters():\n                p.update(p * 1.0001)\n            with jt.no_grad():\n                log_teacher"),
 )
 
 STEPS = (

@@ -1,13 +1,20 @@
-"""Jittor: the adapter, and the switches of its strategies from one module per module of the catalog."""
+"""Jittor: the adapter, and the switches of its strategies.
+
+There is one module of switches per module of `framebench/strategies`.
+"""
 
 from framebench.adapters import common
+from framebench.adapters.base import Switch
 from framebench.adapters.jittor import checkpoint, generation, memory, precision, scenarios, steps
 from framebench.adapters.jittor.adapter import JittorAdapter
 from framebench.suite.case import Case
 
 MODULES = (common, precision, checkpoint, steps, memory, scenarios, generation)
-SWITCHES = {name: function for module in MODULES for name, function in module.switch.items()}
+SWITCHES: dict[str, Switch] = {}
+for module in MODULES:
+    SWITCHES.update(module.switch)
 
 
 def make(case: Case) -> JittorAdapter:
+    """Return the adapter of the case."""
     return JittorAdapter(case, SWITCHES)

@@ -50,8 +50,9 @@ ONE_OPERAND = (
 
 REPLACED = ("array", "code", "erf", "random", "reduce", "unary")
 ORIGINAL: dict[str, Function] = {name: getattr(jt, name) for name in REPLACED}
-_replaced = ExitStack()
-NARROW = re.compile(r"Var\([^,]*,b?float(32|16),")  # a node of `jt.dump_all_graphs`
+replacements = ExitStack()
+NARROW_VARIABLE = re.compile(r"Var\([^,]*,b?float(32|16),")  # a node of `jt.dump_all_graphs`
+NARROW_CONSTANT = re.compile(r"\bfloat(32)? \w+ = .*;")  # in a source in C++
 
 
 class NoFloat64(Exception):
@@ -62,101 +63,120 @@ def switch_on() -> None:
     """Replace what would become float32, until `switch_off`."""
     switch_off()
     for name in OPERATORS:
-        replace(Var, f"__{name}__", with_wide_numbers(getattr(Var, f"__{name}__")))
+        replace(Var, f"__{name}__", wrap_operator(getattr(Var, f"__{name}__")))
     for name in TWO_OPERANDS:
-        replace(Var, name, with_wide_numbers(getattr(Var, name)))
-        replace(jt, name, with_wide_numbers(getattr(jt, name)))
+        replace(Var, name, wrap_operator(getattr(Var, name)))
+        replace(jt, name, wrap_operator(getattr(jt, name)))
     for name in ONE_OPERAND:
-        replace(jt, name, with_wide_numbers(getattr(jt, name)))
+        replace(jt, name, wrap_operator(getattr(jt, name)))
     for owner in (jt, Var):
-        replace(owner, "erf", erf)
-        replace(owner, "erfinv", erfinv)
-        replace(owner, "mean", mean)
-        replace(owner, "reduce", reduce)
-        replace(owner, "ternary", with_wide_choices(owner.ternary))
-    replace(Var, "__setitem__", with_wide_value(Var.__setitem__))
-    replace(Var, "assign", with_wide_array(Var.assign))
+        replace(owner, "erf", compute_erf)
+        replace(owner, "erfinv", refuse_erfinv)
+        replace(owner, "mean", compute_mean)
+        replace(owner, "reduce", compute_reduction)
+        replace(owner, "ternary", wrap_choice(owner.ternary))
+    replace(Var, "__setitem__", wrap_setitem(Var.__setitem__))
+    replace(Var, "assign", wrap_assign(Var.assign))
     for name in ("float", "float32"):
-        replace(Var, name, from_booleans_and_integers(getattr(Var, name)))
-    replace(jt, "ternary_out_hint", with_wide_choices(jt.ternary_out_hint))  # nn.relu
-    replace(jt, "array", array)
-    replace(jt, "code", code)
-    replace(jt, "random", random)
-    replace(jt, "unary", unary)
+        replace(Var, name, wrap_cast(getattr(Var, name)))
+    replace(jt, "ternary_out_hint", wrap_choice(jt.ternary_out_hint))  # nn.relu
+    replace(jt, "array", make_array)
+    replace(jt, "code", make_code_operator)
+    replace(jt, "random", draw)
+    replace(jt, "unary", cast_or_make)
 
 
 def switch_off() -> None:
     """Put back what Jittor had."""
-    _replaced.close()
+    replacements.close()
 
 
 def replace(owner: Any, name: str, function: Function) -> None:
-    _replaced.enter_context(mock.patch.object(owner, name, function))
+    """Replace an attribute until `switch_off`."""
+    replacements.enter_context(mock.patch.object(owner, name, function))
 
 
-def scalar(number: float) -> Var:
+def make_scalar(number: float) -> Var:
     """Return a variable of one number, which takes the type of what it is combined with."""
     with jt.flag_scope(auto_convert_64_to_32=0):
         return jt.ops.array(np.array(number, np.float64))
 
 
-def wide_number(operand: Any) -> Any:
+def widen_number(operand: Any) -> Any:
     """Return a number with a fraction as float64, and anything else as it is."""
-    return scalar(float(operand)) if isinstance(operand, NUMBERS) else operand
+    return make_scalar(float(operand)) if isinstance(operand, NUMBERS) else operand
 
 
-def widened(operand: Any) -> Any:
+def widen(operand: Any) -> Any:
     """Return a number or a variable of integers as float64, and anything else as it is."""
     if isinstance(operand, Var) and not operand.dtype.is_float():
         return operand.float64()
-    return wide_number(operand)
+    return widen_number(operand)
 
 
-def with_wide_numbers(function: Function) -> Function:
+def widen_operands(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the operands as float64 if a number of Python's is among them."""
+    if any(isinstance(operand, NUMBERS) for operand in operands):
+        return tuple(widen(operand) for operand in operands)
+    return operands
+
+
+def wrap_operator(function: Function) -> Function:
     """Return the same function of operands among which numbers of Python's are float64."""
 
     def call(*operands: Any, **options: Any) -> Any:
-        if any(isinstance(operand, NUMBERS) for operand in operands):
-            operands = tuple(widened(operand) for operand in operands)
-        return function(*operands, **options)
+        return function(*widen_operands(operands), **options)
 
     return call
 
 
-def with_wide_choices(ternary: Function) -> Function:
+def wrap_choice(ternary: Function) -> Function:
     """Return the same choice between two operands; the condition stays what it is."""
-    wide_pair = with_wide_numbers(lambda *pair: pair)
-    return lambda condition, *pair: ternary(condition, *wide_pair(*pair))
+
+    def choose(condition: Any, *pair: Any) -> Any:
+        return ternary(condition, *widen_operands(pair))
+
+    return choose
 
 
-def with_wide_value(setitem: Function) -> Function:
+def wrap_setitem(setitem: Function) -> Function:
     """Return the same assignment to a part of a variable; its indices stay what they are."""
-    return lambda x, slices, value: setitem(x, slices, wide_number(value))
+
+    def assign_part(x: Var, slices: Any, value: Any) -> Any:
+        return setitem(x, slices, widen_number(value))
+
+    return assign_part
 
 
-def with_wide_array(assign: Function) -> Function:
+def wrap_assign(assign: Function) -> Function:
     """Return the same assignment to a whole variable, which takes the type of what it is given."""
-    return lambda x, value: assign(x, array(value) if isinstance(value, np.ndarray) else value)
+
+    def assign_whole(x: Var, value: Any) -> Any:
+        return assign(x, make_array(value) if isinstance(value, np.ndarray) else value)
+
+    return assign_whole
 
 
-def from_booleans_and_integers(cast: Function) -> Function:
-    """Return a cast that widens what has no precision to lose.
+def wrap_cast(cast: Function) -> Function:
+    """Return a cast that widens booleans and integers, which have no precision to lose.
 
     One of float64 to float32 stays, and is found in the graph (`check_graph`).
     """
-    return lambda x: cast(x) if x.dtype.is_float() else x.float64()
+
+    def cast_or_widen(x: Var) -> Var:
+        return cast(x) if x.dtype.is_float() else x.float64()
+
+    return cast_or_widen
 
 
-def unary(x: Any, dtype: Any) -> Var:
-    """Cast, or make a variable of a number: `jt.zeros`, `jt.ones` and `jt.full` do the latter."""
-    if isinstance(x, Var):
-        return ORIGINAL["unary"](x, dtype)
-    if str(dtype) in (DEFAULT, "float64"):
-        return scalar(float(x))
+def cast_or_make(x: Any, dtype: Any) -> Var:
+    """Cast, or make a variable of a number as `jt.zeros`, `jt.ones` and `jt.full` do."""
+    if not isinstance(x, Var) and str(dtype) in (DEFAULT, "float64"):
+        return make_scalar(float(x))
     return ORIGINAL["unary"](x, dtype)
 
 
-def array(data: Any, dtype: Any = None) -> Var:
+def make_array(data: Any, dtype: Any = None) -> Var:
     """Make a variable of a number, a list, an array or a variable."""
     if not isinstance(data, Var):
         named = getattr(dtype, "__name__", str(dtype or DEFAULT))
@@ -166,26 +186,28 @@ def array(data: Any, dtype: Any = None) -> Var:
     return ORIGINAL["array"](data, dtype)
 
 
-def random(shape: Any, dtype: Any = DEFAULT, type: str = "uniform") -> Var:
+def draw(shape: Any, dtype: Any = DEFAULT, type: str = "uniform") -> Var:
+    """Draw random numbers, as float64."""
     return ORIGINAL["random"](shape, dtype, type).float64()
 
 
-def mean(x: Var, *dims: Any, **options: Any) -> Var:
+def compute_mean(x: Var, *dims: Any, **options: Any) -> Var:
     """Return a sum, divided.
 
     The derivative of Jittor's mean takes 1 / n in float32 (src/ops/reduce_op.cc).
     """
-    total = widened(x).sum(*dims, **options)
+    total = widen(x).sum(*dims, **options)
     return total / (x.numel() // total.numel())
 
 
-def reduce(x: Var, op: Any, *dims: Any, **options: Any) -> Var:
+def compute_reduction(x: Var, op: Any, *dims: Any, **options: Any) -> Var:
+    """Reduce a variable; a mean is a sum, divided."""
     if str(op) == "mean":
-        return mean(x, *dims, **options)
+        return compute_mean(x, *dims, **options)
     return ORIGINAL["reduce"](x, op, *dims, **options)
 
 
-def code(*arguments: Any, **options: Any) -> Any:
+def make_code_operator(*arguments: Any, **options: Any) -> Any:
     """Make an operator of sources in C++, as pooling does.
 
     Raises NoFloat64 where a source declares a number of float32.
@@ -193,7 +215,7 @@ def code(*arguments: Any, **options: Any) -> Any:
     for argument in (*arguments, *options.values()):
         sources = argument if isinstance(argument, list) else [argument]
         for source in sources:
-            narrow = isinstance(source, str) and re.search(r"\bfloat(32)? \w+ = .*;", source)
+            narrow = NARROW_CONSTANT.search(source) if isinstance(source, str) else None
             if narrow:
                 raise NoFloat64(f"jt.code, whose source has float32: {narrow[0]}")
     return ORIGINAL["code"](*arguments, **options)
@@ -203,41 +225,47 @@ class Erf(jt.Function):
     """The error function; its derivative takes 2 / sqrt(pi) in float32 (src/ops/unary_op.cc)."""
 
     def execute(self, x: Var) -> Var:
+        """Return the error function."""
         self.x = x.detach()
         with jt.no_grad():
             return ORIGINAL["erf"](self.x)
 
     def grad(self, upstream: Var) -> Var:
+        """Return the derivative, in float64."""
         return upstream * jt.exp(-self.x * self.x) * (2 / math.sqrt(math.pi))
 
 
-def erf(x: Any) -> Var:
-    return Erf.apply(widened(x))
+def compute_erf(x: Any) -> Var:
+    """Return the error function, with a derivative in float64."""
+    return Erf.apply(widen(x))
 
 
-def erfinv(x: Any) -> Var:
+def refuse_erfinv(x: Any) -> Var:
+    """Raise NoFloat64."""
     raise NoFloat64("erfinv: its derivative takes sqrt(pi) / 2 in float32 (src/ops/unary_op.cc)")
 
 
 @contextmanager
-def checked() -> Iterator[None]:
+def refuse_float32() -> Iterator[None]:
     """Look for float32 in the step that is asked for in here. Raises NoFloat64.
 
     What is waited for within the step is gone afterwards, so it is looked at before.
     """
     with ExitStack() as stack:
         for owner in (jt, Var):
-            stack.enter_context(mock.patch.object(owner, "sync", after_check(owner.sync)))
+            stack.enter_context(mock.patch.object(owner, "sync", wrap_sync(owner.sync)))
         yield
     check_graph()
 
 
-def after_check(sync: Function) -> Function:
-    def call(*arguments: Any, **options: Any) -> Any:
+def wrap_sync(sync: Function) -> Function:
+    """Return the same wait after a look at what it computes."""
+
+    def check_and_sync(*arguments: Any, **options: Any) -> Any:
         check_graph()
         return sync(*arguments, **options)
 
-    return call
+    return check_and_sync
 
 
 def check_graph() -> None:
@@ -246,24 +274,27 @@ def check_graph() -> None:
     Every variable of it that holds floating-point numbers must be float64.
     """
     graph = jt.dump_all_graphs()
-    names = [operator_name(node) for node in graph.nodes_info]
-    narrow = {i for i, node in enumerate(graph.nodes_info) if NARROW.match(node)}
+    operators = [read_operator(node) for node in graph.nodes_info]
+    narrow = {i for i, node in enumerate(graph.nodes_info) if NARROW_VARIABLE.match(node)}
     found = set()
     for i in narrow:
-        makers = graph.inputs[i]
-        takers = [names[taker] for taker in graph.outputs[i]]
-        if graph.nodes_info[i].endswith("[1,]") and set(takers) == {"setitem"}:
+        makers = [operators[maker] for maker in graph.inputs[i]]
+        users = [operators[user] for user in graph.outputs[i]]
+        operands: set[int] = set()
+        for maker in graph.inputs[i]:
+            operands.update(graph.inputs[maker])
+        if graph.nodes_info[i].endswith("[1,]") and set(users) == {"setitem"}:
             continue  # a zero in the derivative of an assignment (src/ops/setitem_op.cc)
-        if [names[maker] for maker in makers] == ["random"]:
-            continue  # to be cast by `random`: as good as any other numbers
-        if any(operand in narrow for maker in makers for operand in graph.inputs[maker]):
+        if makers == ["random"]:
+            continue  # to be cast by `draw`: as good as any other numbers
+        if operands & narrow:
             continue  # float32 only because an operand is
-        source = ", ".join(names[maker] for maker in makers) or "computed before the step"
-        found.add(f"{source} (for {', '.join(takers)})")
+        source = ", ".join(makers) or "computed before the step"
+        found.add(f"{source} (for {', '.join(users)})")
     if found:
         raise NoFloat64(f"Jittor computes in float32: {'; '.join(sorted(found))}")
 
 
-def operator_name(node: str) -> str:
+def read_operator(node: str) -> str:
     """Return `binary.add` of the node `Op(35:1:1:1:i2:o1:s0:g1,binary.add->36)` of a graph."""
     return re.sub(r"^Op\([^,]*,|->.*$", "", node)

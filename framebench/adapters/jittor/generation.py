@@ -7,56 +7,75 @@ from __future__ import annotations
 
 import jittor as jt
 import numpy as np
-from jittor import Var, nn
+from jittor import Module, Var, nn
 
 from framebench.adapters.base import Switches
-from framebench.adapters.caches import GrowingCache, StaticCache, TokenGenerator, expect_computed_once, expect_recomputed
+from framebench.adapters.caches import (
+    GrowingCache,
+    StaticCache,
+    TokenGenerator,
+    expect_computed_once,
+    expect_recomputed,
+)
 from framebench.adapters.jittor.adapter import JittorAdapter
 from framebench.adapters.proof import Evidence, Proof, expect
 
 switch = Switches()
 
 
-class Steps(TokenGenerator):
+class JittorTokenGenerator(TokenGenerator):
+    """The step of `generate` in Jittor."""
+
     def __init__(self, run: JittorAdapter) -> None:
         super().__init__(run)
         self.run = run
-        self.collecting = False  # logits, while somebody asks for them
+        self.is_collecting = False  # whether somebody asks for the logits
         self.collected: list[np.ndarray] = []
 
     def attend(self, q: Var, k: Var, v: Var) -> Var:
+        """Return the attention of the next layer to all tokens so far."""
         keys, values = self.extend_cache((k, v))
-        if q.shape[2] > 1:
+        if q.shape[2] > 1:  # the prompt
             output: Var = self.run.model_module.attention(q, keys, values)
             return output
         scores = nn.bmm_transpose(q, keys) * q.shape[-1] ** -0.5
         return nn.bmm(nn.softmax(scores, dim=-1), values)
 
-    def __call__(self, tokens: Var, start: int) -> Var:
+    def run_model(self, tokens: Var, start: int) -> Var:
+        """Return the logits of these tokens."""
         self.start = start
         self.computed += tokens.shape[1]
         logits: Var = self.run.model(tokens, start)
         return logits
 
     def collect(self, logits: Var) -> None:
-        if self.collecting:
+        """Keep logits if somebody asks for them."""
+        if self.is_collecting:
             self.collected.append(logits.numpy())
 
-    def wait(self, *computed: Var) -> None:
-        """Compute what is asked for now: else the graphs of all tokens would be there at once."""
-        jt.sync([*computed, *(self.cache.list_arrays() if self.cache else ())])
+    def compute(self, *asked: Var) -> None:
+        """Compute these and the cache now: else the graphs of all tokens would be there at once."""
+        arrays = self.cache.list_arrays() if self.cache else []
+        jt.sync([*asked, *arrays])
 
-    def begin(self) -> None:
-        """Read the prompt."""
+    def read_prompt(self) -> None:
+        """Compute loss and cache of the prompt."""
         x, y = self.run.inputs
         with jt.no_grad():
-            logits = self(x[:, : self.prompt], 0)
+            logits = self.run_model(x[:, : self.prompt], 0)
             self.loss_of_prompt = self.run.model_module.loss_sum(logits, y[:, : self.prompt])
-            self.wait(self.loss_of_prompt)
+            self.compute(self.loss_of_prompt)
             self.collected = []
             self.collect(logits)
 
+    def decode(self, x: Var, position: int) -> Var:
+        """Return the logits of one token, computed alone or with all those before it."""
+        if self.cache:
+            return self.run_model(x[:, position : position + 1], position)
+        return self.run_model(x[:, : position + 1], 0)[:, position:]
+
     def step(self) -> None:
+        """Compute every token after the prompt, in one forward pass each."""
         run = self.run
         run.release()
         self.computed = 0
@@ -64,65 +83,76 @@ class Steps(TokenGenerator):
         total = self.loss_of_prompt
         with jt.no_grad():
             for i in range(self.prompt, x.shape[1]):
-                logits = self(x[:, i : i + 1], i) if self.cache else self(x[:, : i + 1], 0)[:, i:]
+                logits = self.decode(x, i)
                 total = total + run.model_module.loss_sum(logits, y[:, i : i + 1])
-                self.wait(total)
+                self.compute(total)
                 self.collect(logits)
             if self.cache:
                 self.cache_bytes = sum(var.nbytes for var in self.cache.list_arrays())
                 self.cache.rewind(self.prompt)
-                self.wait()
+                self.compute()
             run.output = total / x.numel()
 
-    def logits(self) -> np.ndarray:
-        """Return those of every token, from reading the prompt once more and one more step."""
-        self.collecting = True
-        self.begin()
+    def collect_logits(self) -> np.ndarray:
+        """Return the logits of every token, from reading the prompt again and one more step."""
+        self.is_collecting = True
+        self.read_prompt()
         self.step()
-        self.collecting = False
+        self.is_collecting = False
         return np.concatenate(self.collected, 1).astype(np.float64)
 
 
-def generation(run: JittorAdapter, cached: bool) -> Steps:
+def generate_tokens(run: JittorAdapter, cached: bool) -> JittorTokenGenerator:
     """Set the parts that all kinds share."""
-    token_generator = Steps(run)
+    generator = JittorTokenGenerator(run)
     if cached:
-        run.recipe.build_options["attend"] = token_generator.attend
-    run.before_first_step.append(token_generator.begin)
-    run.recipe.step, run.recipe.decoded = token_generator.step, token_generator.logits
-    return token_generator
+        run.recipe.build_options["attend"] = generator.attend
+    run.before_first_step.append(generator.read_prompt)
+    run.recipe.step = generator.step
+    run.recipe.decoded = generator.collect_logits
+    return generator
 
 
-def expect_cache_of(tokens: int, token_generator: Steps) -> Proof:
-    """Return a proof that each token is computed once, and that the cache has so many between two steps."""
+def expect_cache_of(tokens: int, generator: JittorTokenGenerator) -> Proof:
+    """Return a proof that each token is computed once, and so many are cached between steps."""
 
     def count_cached(_: Evidence) -> Evidence:
-        assert token_generator.cache
-        return {"tokens_kept_between_steps": token_generator.cache.list_arrays()[0].shape[2]}
+        assert generator.cache
+        return {"tokens_kept_between_steps": generator.cache.list_arrays()[0].shape[2]}
 
     cached = expect(tokens_kept_between_steps=tokens).counting(count_cached)
-    return expect_computed_once(token_generator) & cached
+    return expect_computed_once(generator) & cached
 
 
 @switch
 def static_cache(run: JittorAdapter) -> Proof:
-    token_generator = generation(run, cached=True)
+    """Write keys and values into arrays as long as the sequence will be."""
+    generator = generate_tokens(run, cached=True)
 
-    def make(_: object) -> None:
+    def make_empty() -> Var:
         c = run.config
-        token_generator.cache = StaticCache(c.layers, lambda: jt.zeros((run.case.batch, c.heads, c.length, c.width // c.heads)))
+        return jt.zeros((run.case.batch, c.heads, c.length, c.width // c.heads))
 
-    run.recipe.on_model.append(make)
-    return expect_cache_of(run.config.length, token_generator)
+    def make_cache(_: Module) -> None:
+        generator.cache = StaticCache(run.config.layers, make_empty)
+
+    run.recipe.on_model.append(make_cache)
+    return expect_cache_of(run.config.length, generator)
 
 
 @switch
 def growing_cache(run: JittorAdapter) -> Proof:
-    token_generator = generation(run, cached=True)
-    token_generator.cache = GrowingCache(run.config.layers, lambda old, new: jt.concat([old, new], 2))
-    return expect_cache_of(token_generator.prompt, token_generator)
+    """Make keys and values longer by each token."""
+    generator = generate_tokens(run, cached=True)
+
+    def join(old: Var, new: Var) -> Var:
+        return jt.concat([old, new], 2)
+
+    generator.cache = GrowingCache(run.config.layers, join)
+    return expect_cache_of(generator.prompt, generator)
 
 
 @switch
 def no_cache(run: JittorAdapter) -> Proof:
-    return expect_recomputed(generation(run, cached=False))
+    """Compute all tokens so far for each token."""
+    return expect_recomputed(generate_tokens(run, cached=False))

@@ -1,9 +1,13 @@
-"""What one step of Jittor does, counted while it runs: executions of modules, types of variables, kernels."""
+"""Count what one step of Jittor does while it runs.
+
+That is executions of modules, types of variables, and kernels.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import jittor as jt
@@ -12,53 +16,85 @@ from jittor import Module
 from framebench.adapters.base import Evidence
 from framebench.suite.trees import samples
 
+VARIABLE = re.compile(r"Var\([^,]*,(\w+),")  # a node of `jt.dump_all_graphs`, and its type
 
-class Observed:
-    """Counts what one step does: executions of modules, samples per forward pass, data types of all variables of its graph."""
+
+class ExecutionCounter:
+    """Counts what one step does.
+
+    That is executions of modules, samples per forward pass, and data types of all variables of the
+    step's graph.
+    """
 
     def __init__(self, watched: dict[str, list[Module]]) -> None:
+        """Set the modules whose executions are counted, by their name in the evidence."""
         self.watched = watched
-        self.count: Counter[str] = Counter(dict.fromkeys(watched, 0))
+        self.executions = dict.fromkeys(watched, 0)
         self.samples: set[int] = set()
         self.dtypes: Counter[str] = Counter()
 
-    def __enter__(self) -> Observed:
+    def __enter__(self) -> ExecutionCounter:
         for name, modules in self.watched.items():
             for module in modules:
-                module.execute = self.counted(module.execute, name)
+                module.execute = self.wrap_execute(module.execute, name)
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         for modules in self.watched.values():
             for module in modules:
                 del module.execute  # uncovers the class's own
 
-    def counted(self, execute: Any, name: str) -> Any:
-        def run(*xs: Any, **named: Any) -> Any:
-            self.count[name] += 1
+    def wrap_execute(self, execute: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """Return the same execution of a module, counted."""
+
+        def count_and_execute(*xs: Any, **named: Any) -> Any:
+            self.executions[name] += 1
             if name == "forward_passes":
                 self.samples.add(samples((xs, named)))
             return execute(*xs, **named)
 
-        return run
+        return count_and_execute
 
     def read_graph(self) -> None:
-        """While a step is not yet executed, its graph names the type of every variable, also of those that get fused away."""
-        nodes = jt.dump_all_graphs().nodes_info
-        self.dtypes.update(m[1] for m in (re.match(r"Var\([^,]*,(\w+),", str(n)) for n in nodes) if m)
+        """Count the types of the variables in the graph, before it is executed.
 
-    def evidence(self) -> Evidence:
-        observations = {"blocks": len(self.watched.get("block_runs", [])), **self.count, "variable_dtypes": dict(self.dtypes)}
-        return observations | {"samples_per_pass": sorted(self.samples)}
+        Then it still has those that get fused away.
+        """
+        for node in jt.dump_all_graphs().nodes_info:
+            variable = VARIABLE.match(str(node))
+            if variable:
+                self.dtypes[variable[1]] += 1
+
+    def summarize(self) -> Evidence:
+        """Return what was counted."""
+        return {
+            "blocks": len(self.watched.get("block_runs", [])),
+            **self.executions,
+            "variable_dtypes": dict(self.dtypes),
+            "samples_per_pass": sorted(self.samples),
+        }
 
 
-def kernel_counts(report: list[list[str]]) -> dict[str, int]:
-    """Executed kernels by kind. Only a generated 3-D convolution loops over nine dimensions: batch, in, out, space, kernel."""
-    rows = [(row[0], int(row[2])) for row in report]
-    return {
-        "kernels": sum(n for _, n in rows),
-        "fused_kernels": sum(n for name, n in rows if "opkey1:" in name),
-        "onednn_convolutions": sum(n for name, n in rows if name.startswith("mkl_conv")),
-        "onednn_products": sum(n for name, n in rows if name.startswith("mkl_matmul")),
-        "loops_3d": sum(n for name, n in rows if "DIM=9" in name),
+def count_kernels(rows: list[list[str]]) -> dict[str, int]:
+    """Count executed kernels by kind, from the rows of Jittor's profile without the heading."""
+    counts = {
+        "kernels": 0,
+        "fused_kernels": 0,
+        "onednn_convolutions": 0,
+        "onednn_products": 0,
+        "loops_3d": 0,
     }
+    for row in rows:
+        name = row[0]
+        count = int(row[2])
+        counts["kernels"] += count
+        if "opkey1:" in name:
+            counts["fused_kernels"] += count
+        if name.startswith("mkl_conv"):
+            counts["onednn_convolutions"] += count
+        if name.startswith("mkl_matmul"):
+            counts["onednn_products"] += count
+        # a generated 3-D convolution alone loops over so many: batch, in, out, space, kernel
+        if "DIM=9" in name:
+            counts["loops_3d"] += count
+    return counts

@@ -1,4 +1,4 @@
-"""What Jittor's switches set or wrap beside Jittor's own flags, see `adapters/parts.py`."""
+"""The parts that Jittor's switches set or wrap besides Jittor's flags, see `adapters/parts.py`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jittor import Module, Var
 from framebench.adapters.parts import Hooks, Options, Parts
 
 
-def _unset() -> Any:
-    """Of a scenario that is not the case's, or whose strategies make it."""
+def refuse_unset() -> Any:
+    """Raise LookupError: the part is of another scenario, or of a strategy that the case lacks."""
     raise LookupError("no strategy of the case has set this part")
 
 
 @dataclass
-class Recipe(Parts):
+class JittorRecipe(Parts):
     """How a case is built, and what its step does."""
 
     step: Callable[[], None]  # the whole of it
@@ -29,5 +29,5 @@ class Recipe(Parts):
     on_model: Hooks[[Module]]  # what is done to the model once it has its weights
     dtype: str = "float32"  # of weights and inputs
     keeps_pool: bool = False  # whether the pool stays as it is while memory is measured
-    decoded: Callable[[], np.ndarray] = _unset  # `generate`: the logits of all tokens
-    models: Callable[[], Iterator[Module]] = _unset  # `pair`: the two, in turn
+    decoded: Callable[[], np.ndarray] = refuse_unset  # `generate`: the logits of all tokens
+    models: Callable[[], Iterator[Module]] = refuse_unset  # `pair`: one model after the other

@@ -1,4 +1,4 @@
-"""How Jittor switches on the strategies of `framebench/strategies/precision.py`, and what proves that they were on."""
+"""How Jittor switches on the strategies of `framebench/strategies/precision.py`, with proofs."""
 
 from __future__ import annotations
 
@@ -16,90 +16,108 @@ from framebench.adapters.proof import Evidence, Proof, above, check, expect
 switch = Switches()
 
 
-def _floats(e: Evidence) -> set[str]:
-    """Return the floating-point types that occurred in the graph."""
-    return {dtype for dtype in e["variable_dtypes"] if "float" in dtype}
-
-
-def _measure_errors(_: Evidence) -> Evidence:
+def measure_errors(_: Evidence) -> Evidence:
     """Measure how products are rounded by the flags in force."""
 
-    def called(operator: Callable[[Var, Var], Var]) -> rounding.Multiply:
-        return lambda a, b: operator(jt.array(a), jt.array(b)).numpy()
+    def take_arrays(operator: Callable[[Var, Var], Var]) -> rounding.Multiply:
+        def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            return operator(jt.array(a), jt.array(b)).numpy()
 
-    return rounding.measure_errors(called(jt.matmul), called(nn.conv2d))
+        return multiply
+
+    return rounding.measure_errors(take_arrays(jt.matmul), take_arrays(nn.conv2d))
 
 
 def is_float32(e: Evidence) -> bool:
     """Return whether all variables that are no integers are in float32."""
-    return _floats(e) == {"float32"}
+    return {dtype for dtype in e["variable_dtypes"] if "float" in dtype} == {"float32"}
 
 
-FLOAT32 = check(is_float32, "no variable of the graph is in another floating-point type than float32")
+FLOAT32 = check(
+    is_float32,
+    "no variable of the graph is in another floating-point type than float32",
+)
 
 
 @switch
 def fp32(run: JittorAdapter) -> Proof:
     """Compute in float32.
 
-    Newer GPUs may round convolutions to TensorFloat-32 by cuDNN's default, which Jittor leaves as it is.
+    Newer GPUs may round convolutions to TensorFloat-32 by cuDNN's default, which Jittor leaves as
+    it is.
     """
-    return (FLOAT32 & rounding.EXACT).counting(_measure_errors)
+    return (FLOAT32 & rounding.EXACT).counting(measure_errors)
 
 
 @switch
 def tf32(run: JittorAdapter) -> Proof:
-    """Allow TensorFloat-32. For convolutions the flag allows cuDNN float16 as well, which has as many bits."""
+    """Allow TensorFloat-32.
+
+    For convolutions the flag allows cuDNN float16 as well, which has as many bits.
+    """
     jt.flags.use_tensorcore = 1
-    return (FLOAT32 & rounding.ROUNDED).counting(_measure_errors)
+    return (FLOAT32 & rounding.ROUNDED).counting(measure_errors)
 
 
-def _list_weight_types(run: JittorAdapter) -> list[str]:
+def list_weight_types(run: JittorAdapter) -> list[str]:
+    """Return the data types of the model's parameters."""
     return sorted({str(p.dtype) for p in run.model.parameters()})
 
 
 @switch
 def half(run: JittorAdapter, dtype: str) -> Proof:
-    """Convert the model. Sums are still taken in float32, which no setting but amp_level 6 changes."""
+    """Convert the model to a type of 16 bits.
+
+    Sums are still taken in float32, which no setting but amp_level 6 changes.
+    """
     run.recipe.dtype = dtype
 
     def list_types(_: Evidence) -> Evidence:
-        return {"weight_dtypes": _list_weight_types(run), "output_dtype": str(run.output.dtype)}
+        return {"weight_dtypes": list_weight_types(run), "output_dtype": str(run.output.dtype)}
 
-    proof = expect({"weight_dtypes": [dtype], "output_dtype": dtype, f"variable_dtypes.{dtype}": above(0)})
+    proof = expect(
+        {
+            "weight_dtypes": [dtype],
+            "output_dtype": dtype,
+            f"variable_dtypes.{dtype}": above(0),
+        }
+    )
     return proof.counting(list_types)
 
 
-# at each level: the exponential of a float16 number, the square of a float32 array from outside, the array itself
+# at each level, the types of: the exponential of a float16 number, the square of a float32 array
+# from outside, the array itself
 AMP_TYPES = {
-    3: ("float16", "float32", "float32"),
-    4: ("float32", "float16", "float32"),
-    5: ("float32", "float16", "float16"),
-    6: ("float16", "float16", "float16"),
+    3: ["float16", "float32", "float32"],
+    4: ["float32", "float16", "float32"],
+    5: ["float32", "float16", "float16"],
+    6: ["float16", "float16", "float16"],
 }
 
 
-def _list_amp_types() -> tuple[str, ...]:
-    """Return the types that Jittor now chooses; without a level the row of AMP_TYPES would be float32 throughout."""
-    half, single = jt.float16([1, 2]), jt.array(np.ones(2, np.float32))
-    return str(half.exp().dtype), str((single * single).dtype), str(single.dtype)
+def list_amp_types() -> list[str]:
+    """Return the types that Jittor now chooses, as in AMP_TYPES; float32 if there is no level."""
+    half = jt.float16([1, 2])
+    single = jt.array(np.ones(2, np.float32))
+    return [str(half.exp().dtype), str((single * single).dtype), str(single.dtype)]
 
 
 @switch
 def amp_level(run: JittorAdapter, level: int) -> Proof:
     """Set a level of mixed precision for good, as a user would.
 
-    Level 3 concerns what is float16 already, from 5 on arrays made by `jt.array` are float16 too. In float16 AdamW's epsilon
-    is zero, and on a CPU the backward pass of max pooling does not compile.
+    Level 3 concerns what is float16 already, from 5 on arrays made by `jt.array` are float16 too.
+    In float16 AdamW's epsilon is zero, and on a CPU the backward pass of max pooling does not
+    compile.
     """
     jt.flags.amp_level = level
 
     def list_types(_: Evidence) -> Evidence:
-        return {"weight_dtypes": _list_weight_types(run), "types_chosen": list(_list_amp_types())}
+        return {"weight_dtypes": list_weight_types(run), "types_chosen": list_amp_types()}
 
     proof = expect(
         {
-            "types_chosen": list(AMP_TYPES[level]),
+            "types_chosen": AMP_TYPES[level],
             "variable_dtypes.float16": above(0) if level > 3 else 0,
         }
     )

@@ -1,4 +1,4 @@
-"""How Jittor switches on the strategies of `framebench/strategies/scenarios.py`, and what proves that they were on."""
+"""How Jittor switches on the strategies of `framebench/strategies/scenarios.py`, with proofs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,28 @@ import numpy as np
 from jittor import Module, Var, nn
 
 from framebench.adapters.base import Switch, Switches
-from framebench.adapters.jittor.adapter import RUNNING, JittorAdapter, values
-from framebench.adapters.jittor.memory import give_back
-from framebench.adapters.jittor.probe import probe
-from framebench.adapters.proof import Evidence, Proof, above, at_least, below, check, equal_to, expect
+from framebench.adapters.jittor.adapter import RUNNING, JittorAdapter, copy_weights
+from framebench.adapters.jittor.memory import empty_pool
+from framebench.adapters.jittor.probe import load_probe
+from framebench.adapters.proof import (
+    Evidence,
+    Proof,
+    above,
+    at_least,
+    below,
+    check,
+    equal_to,
+    expect,
+)
 
 switch = Switches()
 
 
+# evaluation
+
+
 def expect_buffers_unchanged(run: JittorAdapter) -> Proof:
-    """Return a proof that evaluation leaves every statistic as it was, unless to change them is the strategy."""
+    """Return a proof that evaluation changes no statistic, unless that is the strategy."""
 
     def are_unchanged(e: Evidence) -> bool:
         return bool(e["buffers_changed"] == 0 or not run.recipe.evaluates)
@@ -61,6 +73,9 @@ def batch_stats(run: JittorAdapter) -> Proof:
     return proof.counting(count_changed)
 
 
+# the other scenarios
+
+
 @switch
 def frozen(run: JittorAdapter, part: str = "half") -> Proof:
     """Stop the gradient of what the workload does not train."""
@@ -73,9 +88,9 @@ def frozen(run: JittorAdapter, part: str = "half") -> Proof:
                 parameter.stop_grad()
 
     def count_weights(_: Evidence) -> Evidence:
-        before = values(run.model)
+        before = copy_weights(run.model)
         run.step()
-        after = values(run.model)
+        after = copy_weights(run.model)
         # running statistics move in every block: it is in training mode
         weights = [name for name in before if not name.endswith(RUNNING)]
         to_train = {name for name in weights if name.startswith(prefixes)}
@@ -101,31 +116,31 @@ def frozen(run: JittorAdapter, part: str = "half") -> Proof:
 @switch
 def distill(run: JittorAdapter) -> Proof:
     """Distil the plain model: half the loss is how far its probabilities are from the student's."""
+    config = run.teacher = run.workload.config(run.case.size)
 
-    def teach(model: Module) -> None:
-        config = run.teacher = run.workload.config(run.case.size)
+    def attach_teacher(model: Module) -> None:
         teacher = run.load(config, run.workload.weights(config))
         teacher.eval()
         run.watched["teacher_passes"] = [teacher]
 
         def loss(x: Var, y: Var) -> Var:
             with jt.no_grad():
-                wanted = nn.log_softmax(teacher(x), -1)
+                log_teacher = nn.log_softmax(teacher(x), -1)
             logits = model(x)
-            divergence = (wanted.exp() * (wanted - nn.log_softmax(logits, -1))).sum(-1).mean()
+            log_student = nn.log_softmax(logits, -1)
+            divergence = (log_teacher.exp() * (log_teacher - log_student)).sum(-1).mean()
             return (run.model_module.loss(logits, y) + divergence) / 2
 
         run.recipe.loss = loss
 
     def count_parameters(_: Evidence) -> Evidence:
-        config = run.workload.config(run.case.size)
         return {
             "parameters": run.parameter_count(),
             "parameters_of_the_teacher": run.workload.parameter_count(config),
         }
 
     run.recipe.claim("loss")
-    run.recipe.on_model.append(teach)
+    run.recipe.on_model.append(attach_teacher)
     proof = expect(
         teacher_passes=run.micro_batches,
         forward_passes=run.micro_batches,
@@ -134,85 +149,113 @@ def distill(run: JittorAdapter) -> Proof:
     return proof.counting(count_parameters)
 
 
+# pairs of models
+
+
 @switch
 def together(run: JittorAdapter, shared: bool = False) -> Proof:
-    held: list[Module] = []
+    """Hold both models at the same time; `shared`, all of their weights but those of the heads."""
+    models: list[Module] = []
 
-    def hold() -> None:
-        held.extend(_load_one(run, weights) for weights in run.host_weights)
+    def load_models() -> None:
+        for weights in run.host_weights:
+            models.append(load_evaluated(run, weights))
         if shared:
-            one, other = held
-            for name, part in one.__dict__.items():
-                if isinstance(part, Module) and not f"{name}.".startswith(run.workload.head):
-                    setattr(other, name, part)
+            share_trunk(run, *models)
 
-    run.before_first_step.append(hold)
-    return _pair_of(run, lambda: iter(held), lambda one, head: one + head if shared else 2 * one)
+    model_bytes, head_bytes = count_weight_bytes(run)
+    expected = model_bytes + (head_bytes if shared else model_bytes)
+    run.before_first_step.append(load_models)
+    return run_pair(run, lambda: iter(models), expected)
+
+
+def share_trunk(run: JittorAdapter, first: Module, second: Module) -> None:
+    """Give the second model the modules of the first, except for the head."""
+    for name, part in vars(first).items():
+        if isinstance(part, Module) and not f"{name}.".startswith(run.workload.head):
+            setattr(second, name, part)
 
 
 @switch
 def in_turn(run: JittorAdapter, cleared: bool = False) -> Proof:
-    given: list[int] = []
+    """Load one model after the other, each deleted before the next; `cleared`, the pool is too."""
+    given_back: list[int] = []
 
-    def build() -> Iterator[Module]:
+    def load_each() -> Iterator[Module]:
         for weights in run.host_weights:
-            yield _load_one(run, weights)
+            yield load_evaluated(run, weights)
             if cleared:
                 gc.collect()
-                given.append(give_back(run))
+                given_back.append(empty_pool(run))
 
-    def forget_given(_: Evidence) -> Evidence:
-        given.clear()
+    def forget_given_back(_: Evidence) -> Evidence:
+        given_back.clear()
         return {}
 
-    def count_given(_: Evidence) -> Evidence:
-        return {"calls": len(given), "bytes_given_back": sum(given)}
+    def count_given_back(_: Evidence) -> Evidence:
+        return {"calls": len(given_back), "bytes_given_back": sum(given_back)}
 
-    proof = _pair_of(run, build, lambda one, head: one)
+    model_bytes, _head_bytes = count_weight_bytes(run)
+    proof = run_pair(run, load_each, expected=model_bytes)
     if not cleared:
         return proof
     # the step that `proof` watches lies between the two
-    beginning = Proof(()).counting(forget_given)
-    return beginning & proof & expect(calls=2, bytes_given_back=above(0)).counting(count_given)
+    beginning = Proof(()).counting(forget_given_back)
+    end = expect(calls=2, bytes_given_back=above(0)).counting(count_given_back)
+    return beginning & proof & end
 
 
-def _load_one(run: JittorAdapter, weights: dict[str, np.ndarray]) -> Module:
+def load_evaluated(run: JittorAdapter, weights: dict[str, np.ndarray]) -> Module:
+    """Return a model of a pair, in evaluation mode."""
     model = run.load(run.config, weights)
     run.set_evaluation(model)
     return model
 
 
-def _pair_of(run: JittorAdapter, models: Callable[[], Iterator[Module]], expected: Callable[[int, int], int]) -> Proof:
-    """Take the two models, and prove how many bytes are in use while each of them works.
+def count_weight_bytes(run: JittorAdapter) -> tuple[int, int]:
+    """Return the bytes of a model's weights, and of those of its head."""
+    model = 0
+    head = 0
+    for param in run.workload.params(run.config):
+        size = 4 * int(np.prod(param.shape))
+        model += size
+        if param.name.startswith(run.workload.head):
+            head += size
+    return model, head
 
-    `expected` returns that of the bytes of one model and of its head.
+
+def run_pair(run: JittorAdapter, models: Callable[[], Iterator[Module]], expected: int) -> Proof:
+    """Take the models of a pair, and prove how many bytes are in use while each of them works.
+
+    Args:
+        run: The adapter of the case.
+        models: Returns the two, one after the other.
+        expected: Bytes of the weights that are held at the same time.
     """
     run.recipe.models = models
 
     def count_held(_: Evidence) -> Evidence:
-        weights = {p.name: 4 * int(np.prod(p.shape)) for p in run.workload.params(run.config)}
         held: list[int] = []
 
-        def watched() -> Iterator[Module]:
+        def watch_models() -> Iterator[Module]:
             for model in models():
                 jt.sync_all(True)
-                held.append(probe().used_bytes() - others)
+                held.append(load_probe().used_bytes() - others)
                 yield model
                 del model
 
         run.release()
         run.synchronize()
         gc.collect()  # what only cycles hold would be counted with the models
-        others = sum(v.nbytes for v in (*run.inputs, run.output))
-        run.recipe.models = watched
+        others = sum(var.nbytes for var in (*run.inputs, run.output))
+        run.recipe.models = watch_models
         run.one_step()
         run.synchronize()
         run.recipe.models = models
-        head = sum(size for name, size in weights.items() if name.startswith(run.workload.head))
         return {
             "models_run": len(held),
             "parameter_bytes_held": max(held),
-            "parameter_bytes_expected": expected(sum(weights.values()), head),
+            "parameter_bytes_expected": expected,
         }
 
     def is_little_more(e: Evidence) -> bool:
@@ -223,28 +266,37 @@ def _pair_of(run: JittorAdapter, models: Callable[[], Iterator[Module]], expecte
     return proof.counting(count_held)
 
 
-ROOT_HALF, ROOT_TWO_PI = 0.5**0.5, (2 * np.pi) ** 0.5
+# rules for derivatives
+
+ROOT_HALF = 0.5**0.5
+ROOT_TWO_PI = (2 * np.pi) ** 0.5
 
 
-class LeanGelu(jt.Function):
-    """x Phi(x); keeps x alone."""
+class JittorLeanGelu(jt.Function):
+    """GELU, x Phi(x), that keeps x alone."""
 
     def execute(self, x: Var) -> Var:
+        """Return GELU."""
         self.x = x.detach()
         with jt.no_grad():
             return self.x * (1 + jt.erf(self.x * ROOT_HALF)) / 2
 
     def grad(self, upstream: Var) -> Var:
+        """Return the derivative, computed from x."""
         x = self.x
         density = jt.exp(-x * x / 2) / ROOT_TWO_PI
         return upstream * ((1 + jt.erf(x * ROOT_HALF)) / 2 + x * density)
 
 
-class WastefulGelu(jt.Function):
-    """The same; keeps whatever it has computed on the way. What is fused away is not stored, though Python holds it, but
-    computed again when it is wanted: so nothing may be fused."""
+class JittorWastefulGelu(jt.Function):
+    """GELU that keeps whatever it has computed on the way.
+
+    What is fused away is not stored, though Python holds it, but computed again when it is asked
+    for: so nothing may be fused.
+    """
 
     def execute(self, x: Var) -> Var:
+        """Return GELU."""
         with jt.no_grad():
             x = x.detach()
             scaled = (x * ROOT_HALF).stop_fuse()
@@ -255,46 +307,54 @@ class WastefulGelu(jt.Function):
             return x * cumulative
 
     def grad(self, upstream: Var) -> Var:
+        """Return the derivative, from what was kept."""
         x, _, _, cumulative, density = self.saved
         return upstream * (cumulative + x * density)
 
 
-def _saved_by(gelu: Callable[[Var], Var]) -> int:
-    """Return how many arrays are in memory between one GELU and its backward pass, without its output."""
+def count_saved_arrays(gelu: Callable[[Var], Var]) -> int:
+    """Count the arrays in memory between one GELU and its backward pass, without its output."""
     x = jt.random([12347]).start_grad()  # a size that nothing else has
     y = gelu(x)
     jt.sync([x, y])
     jt.sync_all(True)
-    array_count = probe().kept_arrays(x.nbytes) - 1
+    array_count = load_probe().kept_arrays(x.nbytes) - 1
     jt.grad(y, x).sync()
     return array_count
 
 
-def rule(gelu: Callable[[Var], Var], arrays: int) -> Switch:
-    """Return the switch of a training step with this GELU, which must keep so many arrays; it runs once per block."""
+def make_gelu_switch(gelu: Callable[[Var], Var], arrays: int) -> Switch:
+    """Return the switch of a training step with this GELU, which must keep so many arrays.
 
-    def apply(run: JittorAdapter) -> Proof:
-        calls: list[int] = []
+    It runs once per block.
+    """
 
-        def counted(x: Var) -> Var:
-            calls.append(1)
+    def switch_gelu(run: JittorAdapter) -> Proof:
+        calls = 0
+
+        def count_and_run(x: Var) -> Var:
+            nonlocal calls
+            calls += 1
             return gelu(x)
 
         def count_calls(_: Evidence) -> Evidence:
-            calls.clear()
+            before = calls
             run.step()
-            return {"saved_by_one_gelu": _saved_by(gelu), "calls": len(calls)}
+            return {"saved_by_one_gelu": count_saved_arrays(gelu), "calls": calls - before}
 
-        run.recipe.build_options["gelu"] = counted
+        run.recipe.build_options["gelu"] = count_and_run
         proof = expect(saved_by_one_gelu=arrays, calls=equal_to("block_runs"))
         return proof.counting(count_calls)
 
-    return apply
+    return switch_gelu
 
 
-switch["built_in"] = rule(nn.gelu, 1)
+switch["built_in"] = make_gelu_switch(nn.gelu, 1)
 
 
 @switch
 def custom_rule(run: JittorAdapter, lean: bool) -> Proof:
-    return (rule(LeanGelu.apply, 1) if lean else rule(WastefulGelu.apply, 5))(run)
+    """Derive GELU by a rule written by hand; a `lean` one keeps its input alone."""
+    if lean:
+        return make_gelu_switch(JittorLeanGelu.apply, 1)(run)
+    return make_gelu_switch(JittorWastefulGelu.apply, 5)(run)

@@ -1,10 +1,12 @@
-"""How Jittor switches on the strategies of `framebench/strategies/steps.py`, and what proves that they were on."""
+"""How Jittor switches on the strategies of `framebench/strategies/steps.py`, and their proofs."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jittor as jt
 import numpy as np
@@ -12,81 +14,116 @@ from jittor import Module, Var, nn
 
 from framebench.adapters.base import Switches
 from framebench.adapters.jittor.adapter import JittorAdapter
-from framebench.adapters.jittor.checkpoint import checkpointed
+from framebench.adapters.jittor.checkpoint import run_checkpointed
 from framebench.adapters.proof import Evidence, Proof, above, equal_to, expect
 
 switch = Switches()
+VARIABLE = re.compile(r"Var\(.*\)\[([^\]]*)\]")  # a node of `jt.dump_all_graphs`, and its shape
 
 
 @switch
 def accumulate(run: JittorAdapter) -> Proof:
     """Prove that a step makes a forward pass for each micro-batch, of a part of the batch."""
-    return expect(forward_passes=run.micro_batches, samples_per_pass=[run.case.batch // run.micro_batches])
+    part = run.case.batch // run.micro_batches
+    return expect(forward_passes=run.micro_batches, samples_per_pass=[part])
 
 
 class PartOfLoss(Module):
-    """Cross entropy of some tokens from what the last block makes of them: (tokens, width) -> a number."""
+    """Cross entropy of some tokens from what the last block makes of them.
+
+    The argument has the shape (tokens, width).
+    """
 
     def __init__(self, embedding: Var, loss: Callable[[Var], Var]) -> None:
-        self.embedding, self.loss = embedding, loss
+        """Set the embedding, whose transpose gives logits, and their loss."""
+        self.embedding = embedding
+        self.loss = loss
 
     def execute(self, hidden: Var) -> Var:
+        """Return the sum of the losses."""
         return self.loss(nn.linear(hidden, self.embedding))
 
 
-def _count_as_large(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
-    """Count the variables of a step with this loss that have the logits' columns and are as large as a micro-batch's."""
+def read_shapes() -> list[list[int]]:
+    """Return the shape of every variable that Jittor has yet to compute, or holds."""
+    shapes = []
+    for node in jt.dump_all_graphs().nodes_info:
+        variable = VARIABLE.match(str(node))
+        if variable:
+            shapes.append([int(size) for size in variable[1].split(",") if size])
+    return shapes
+
+
+def count_large_variables(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
+    """Count the variables of a step with this loss that are as large as a micro-batch's logits.
+
+    They have the logits' columns and no fewer numbers.
+    """
     run.synchronize()
-    before, run.recipe.loss = run.recipe.loss, loss
+    own_loss = run.recipe.loss
+    run.recipe.loss = loss
     run.one_step()
-    run.recipe.loss = before
-    ends = (str(n).rpartition(")[")[2] for n in jt.dump_all_graphs().nodes_info if str(n).startswith("Var("))
-    shapes = [[int(n) for n in end.strip("],").split(",") if n] for end in ends]
-    tokens, columns = run.inputs[1].numel() // run.micro_batches, run.config.vocabulary
-    large = [s for s in shapes if s[-1:] == [columns] and math.prod(s) >= tokens * columns]
-    return sum(s != [run.config.width, columns] for s in large)  # the transposed embedding
+    run.recipe.loss = own_loss
+    tokens = run.inputs[1].numel() // run.micro_batches
+    columns = run.config.vocabulary
+    transposed_embedding = [run.config.width, columns]
+    count = 0
+    for shape in read_shapes():
+        if shape[-1:] != [columns] or shape == transposed_embedding:
+            continue
+        count += math.prod(shape) >= tokens * columns
+    return count
 
 
 @switch
 def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
+    """Compute the logits and their loss chunk by chunk, and again in the backward pass."""
     run.recipe.build_options["head"] = run.model_module.unprojected
-    runs: list[int] = []  # tokens of each chunk whose loss was asked for, in the forward pass and again in the backward pass
+    tokens_of_losses: list[int] = []  # of each chunk, in the forward pass and again in the backward
 
     def loss(x: Var, y: Var) -> Var:
         hidden, embedding = run.model(x)
-        hidden, y = hidden.reshape(chunks, -1, hidden.shape[-1]), y.reshape(chunks, -1)
-        return sum(part(hidden[i], embedding, y[i]) for i in range(chunks)) / y.numel()
+        hidden = hidden.reshape(chunks, -1, hidden.shape[-1])
+        y = y.reshape(chunks, -1)
+        total: Any = 0
+        for i in range(chunks):
+            total = total + compute_part(hidden[i], embedding, y[i])
+        return total / y.numel()
 
-    def part(hidden: Var, embedding: Var, targets: Var) -> Var:
+    def compute_part(hidden: Var, embedding: Var, targets: Var) -> Var:
         def loss(logits: Var) -> Var:
-            runs.append(len(logits))
+            tokens_of_losses.append(len(logits))
             return run.model_module.loss_sum(logits[None], targets)
 
-        return checkpointed(PartOfLoss(embedding, loss), hidden)
+        return run_checkpointed(PartOfLoss(embedding, loss), hidden)
+
+    def sum_hidden(x: Var, _: Var) -> Var:
+        """Return a loss without a head."""
+        return run.model(x)[0].sum()
 
     def count_large(_: Evidence) -> Evidence:
         """Count large variables, also of a step that ends before the head."""
-        runs.clear()
-        large = _count_as_large(run, run.recipe.loss)
-        losses = len(runs)
-        without = _count_as_large(run, lambda x, _: run.model(x)[0].sum())
+        tokens_of_losses.clear()
+        large = count_large_variables(run, run.recipe.loss)
+        losses = len(tokens_of_losses)
         return {
             "as_large_as_the_logits": large,
             "losses_of_a_chunk": losses,
-            "as_large_without_a_head": without,
+            "as_large_without_a_head": count_large_variables(run, sum_hidden),
         }
 
     run.recipe.loss = loss
     proof = expect(
         as_large_as_the_logits=equal_to("as_large_without_a_head"),
-        losses_of_a_chunk=2 * chunks * run.micro_batches,  # each in the forward pass, and once more in the backward pass
+        # each in the forward pass, and once more in the backward pass
+        losses_of_a_chunk=2 * chunks * run.micro_batches,
     )
     return proof.counting(count_large)
 
 
 @switch
 def autotune_off(run: JittorAdapter) -> Proof:
-    """Leave no room in the table of algorithms that were tried: once it is full, a heuristic chooses."""
+    """Leave no room in the table of algorithms that were tried: a heuristic chooses instead."""
     jt.cudnn.set_algorithm_cache_size(0)
 
     def try_one(_: Evidence) -> Evidence:
@@ -94,7 +131,8 @@ def autotune_off(run: JittorAdapter) -> Proof:
 
         Given room for one entry, a new convolution fills it only if no step has tried any out.
         """
-        x, w = (jt.array(np.ones(shape, np.float32)) for shape in ((1, 8, 6, 6, 6), (8, 8, 3, 3, 3)))
+        x = jt.array(np.ones((1, 8, 6, 6, 6), np.float32))
+        w = jt.array(np.ones((8, 8, 3, 3, 3), np.float32))
         jt.cudnn.set_algorithm_cache_size(1)
         with jt.log_capture_scope() as log_lines:
             nn.conv3d(x, w).sync()

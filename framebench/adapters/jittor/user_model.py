@@ -1,5 +1,9 @@
-"""The user's file in Jittor: `model()`, `batch(n)`, `loss(output, target)`, and if it has them `optimizer(parameters)` and
-`blocks`, a class or classes of what checkpointing recomputes, or a function of the model that lists it."""
+"""The user's file in Jittor.
+
+It has `model()`, `batch(n)` and `loss(output, target)`, and it may have `optimizer(parameters)` and
+`blocks`: a class or classes of what checkpointing recomputes, or a function of the model that lists
+it.
+"""
 
 from __future__ import annotations
 
@@ -11,138 +15,182 @@ import numpy as np
 from jittor import Module, Var, nn
 
 from framebench.adapters import user_blocks
+from framebench.adapters.jittor.adapter import JittorAdapter, copy_weights
 from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.models.spec import OWN, workload
 from framebench.suite.trees import leaves, mapped
 from framebench.suite.user_file import Fault
 
-KIND = user_blocks.ModuleAccess(
-    modules=lambda module: module.modules(),
-    size=lambda module: sum(p.numel() for p in module.parameters()),
+
+def list_modules(module: Module) -> list[Module]:
+    """Return a module and those in it."""
+    return module.modules()
+
+
+def count_weights(module: Module) -> int:
+    """Return how many numbers the parameters of a module have."""
+    return sum(p.numel() for p in module.parameters())
+
+
+ACCESS = user_blocks.ModuleAccess(
+    modules=list_modules,
+    size=count_weights,
     containers=(nn.Sequential, nn.ModuleList),
 )
 
 
 @cache
 def user() -> UserFile:
-    """Raises Fault."""
+    """Return the user's file, imported. Raises Fault."""
     facts: dict[str, Any] = workload(OWN).facts  # type: ignore[attr-defined]
     return UserFile(facts["file"], jt.set_global_seed)
 
 
-class Body(Module):
-    """A block as it computes. The block itself, where the model calls it, asks `remat` how to run this."""
+class BlockBody(Module):
+    """A block as it computes.
+
+    The block itself, where the model calls it, asks `remat` how to run this.
+    """
 
     def __init__(self, block: Module) -> None:
-        self.block, self.plain = block, block.execute
+        """Keep the block and its own `execute`, which is to be replaced."""
+        self.block = block
+        self.plain = block.execute
 
     def execute(self, *args: Any, **named: Any) -> Any:
+        """Run the block."""
         return self.plain(*args, **named)
 
 
 def build(config: Any) -> Module:
-    """The file's model, whose blocks are run by way of `remat`. Raises Fault."""
-    model = plain()
-    model.remat = lambda block, *args, **named: block(*args, **named)
-    model.bodies = tuple(route(model, block) for block in find_blocks(model))  # which a module does not take for its own
+    """Return the file's model, whose blocks are run by way of `remat`. Raises Fault."""
+
+    def run_block(block: Module, *args: Any, **named: Any) -> Any:
+        return block(*args, **named)
+
+    model = make_model()
+    model.remat = run_block
+    # in a tuple, since a module takes those in a list for its own
+    model.bodies = tuple(route_block(model, block) for block in find_blocks(model))
     return model
 
 
-def route(model: Module, block: Module) -> Body:
-    body = Body(block)
-    block.execute = lambda *args, **named: model.remat(body, *args, **named)
+def route_block(model: Module, block: Module) -> BlockBody:
+    """Have a block run by the model's `remat`, and return what that is to run."""
+    body = BlockBody(block)
+
+    def execute(*args: Any, **named: Any) -> Any:
+        return model.remat(body, *args, **named)
+
+    block.execute = execute
     return body
 
 
-def plain() -> Module:
+def make_model() -> Module:
+    """Return the file's model in training mode. Raises Fault."""
     model = user().make_model(Module)
     if not isinstance(model, Module):
-        raise Fault(f"{user().locate('model')}: model() must return a jittor.Module, and it returned {describe_type(model)}")
+        where = user().locate("model")
+        made = describe_type(model)
+        raise Fault(f"{where}: model() must return a jittor.Module, and it returned {made}")
     return model.train()  # Jittor's dropout begins in evaluation mode
 
 
 def blocks_of(model: Module) -> list[Module]:
-    """The units of checkpointing."""
+    """Return the units of checkpointing."""
     return list(model.bodies)
 
 
 def find_blocks(model: Module) -> list[Module]:
-    """Raises Fault."""
-    return user_blocks.find_blocks(model, user(), KIND)
+    """Return what checkpointing recomputes. Raises Fault."""
+    return user_blocks.find_blocks(model, user(), ACCESS)
 
 
 def loss(output: Any, target: Any) -> Var:
-    """Raises Fault."""
+    """Return the file's loss. Raises Fault."""
     return user().compute_loss(Var, "a Var", output, target).reshape((1,))
 
 
 def optimizer(parameters: list[Var]) -> jt.optim.Optimizer:
-    """The file's own. Raises Fault."""
-    made, where = user().get("optimizer")(parameters), user().locate("optimizer")
+    """Return the file's optimizer. Raises Fault."""
+    made = user().get("optimizer")(parameters)
+    where = user().locate("optimizer")
     if not isinstance(made, jt.optim.Optimizer):
-        raise Fault(
-            f"{where}: optimizer(parameters) must return a jittor.optim.Optimizer, and it returned {describe_type(made)}"
-        )
-    if [id(p) for group in made.param_groups for p in group["params"]] != [id(p) for p in parameters]:
-        raise Fault(f"{where}: the optimizer must have all parameters, in the order in which it was given them")
+        expected = "a jittor.optim.Optimizer, and it returned"
+        raise Fault(f"{where}: optimizer(parameters) must return {expected} {describe_type(made)}")
+    taken: list[Var] = []
+    for group in made.param_groups:
+        taken += group["params"]
+    if list(map(id, taken)) != list(map(id, parameters)):
+        expected = "all parameters, in the order in which it was given them"
+        raise Fault(f"{where}: the optimizer must have {expected}")
     if len(made.param_groups) > 1:
-        raise Fault(f"{where}: an optimizer with several groups of parameters is not supported in Jittor")
+        unsupported = "an optimizer with several groups of parameters"
+        raise Fault(f"{where}: {unsupported} is not supported in Jittor")
     return made
 
 
 def weights() -> dict[str, np.ndarray]:
-    """Weights and buffers as the model begins. Random numbers are drawn when the graph runs: nothing else may be in it."""
-    jt.sync_all(True)
-    return {name: p.numpy().copy() for name, p in plain().named_parameters()}
+    """Return weights and buffers as the model begins."""
+    jt.sync_all(True)  # random numbers are drawn when the graph runs: nothing else may be in it
+    return copy_weights(make_model())
 
 
 def batch(size: int) -> tuple[Any, Any]:
-    """Inputs and targets. Raises Fault."""
+    """Return inputs and targets in NumPy arrays. Raises Fault."""
     jt.sync_all(True)
-    x, y = (mapped(lambda var: var.numpy(), tree) for tree in user().make_batch(size, Var, "Var"))
-    return x, y
+    x, y = user().make_batch(size, Var, "Var")
+    return mapped(Var.numpy, x), mapped(Var.numpy, y)
 
 
 def facts(size: int) -> dict[str, Any]:
-    """What the harness must know of the model without Jittor. Raises Fault."""
-    model, (inputs, y) = plain(), batch(size)
+    """Return what the harness must know of the model without Jittor. Raises Fault."""
+    model = make_model()
+    inputs, targets = batch(size)
     x = next(leaves(inputs))
-    every = [(name, p) for name, p in model.named_parameters() if p.dtype.is_float()]
-    trained = [p for _, p in every if not p.is_stop_grad()]
+    target_shapes = [list(array.shape) for array in leaves(targets)]
+    named_params = [(name, p) for name, p in model.named_parameters() if p.dtype.is_float()]
+    trained = [p for _, p in named_params if not p.is_stop_grad()]
     if not trained:
         raise Fault(f"{user().locate('model')}: no weight of the model asks for a gradient")
-    block_modules = find_blocks(model)
+    blocks = find_blocks(model)
     names = {id(module): name for name, module in model.named_modules()}
+    batch_norms = [name for name, m in model.named_modules() if isinstance(m, nn.BatchNorm)]
+    has_convolutions = any(isinstance(m, nn.Conv) for m in model.modules())
+    optimizer_name = "SGD"
+    if "optimizer" in user():
+        optimizer_name = type(optimizer(trained)).__name__
     return {
-        "params": [(name, list(p.shape), not p.is_stop_grad()) for name, p in every],
+        "params": [(name, list(p.shape), not p.is_stop_grad()) for name, p in named_params],
         "parameters": sum(p.numel() for p in trained),
-        "blocks": [names[id(block)] for block in block_modules],
-        "block": ", ".join(sorted({type(block).__name__ for block in block_modules})),
-        "couples": [name for name, m in model.named_modules() if isinstance(m, nn.BatchNorm)][:1],
-        "images": x.ndim == 4 and any(isinstance(m, nn.Conv) for m in model.modules()),
+        "blocks": [names[id(block)] for block in blocks],
+        "block": ", ".join(sorted({type(block).__name__ for block in blocks})),
+        "couples": batch_norms[:1],
+        "images": x.ndim == 4 and has_convolutions,
         "input": list(x.shape),
-        "target": next((list(array.shape) for array in leaves(y)), []),
-        "optimizer": type(optimizer(trained)).__name__ if "optimizer" in user() else "SGD",
+        "target": target_shapes[0] if target_shapes else [],
+        "optimizer": optimizer_name,
     }
 
 
-def gradient_of(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
-    """The loss of the adapter's inputs, and the gradients as no optimizer has had them."""
-    weights = [(name, p) for name, p in adapter.model.named_parameters() if not p.is_stop_grad()]
+def gradient_of(adapter: JittorAdapter) -> tuple[float, list[tuple[str, np.ndarray]]]:
+    """Return the loss of the adapter's inputs, and the gradients as no optimizer has had them."""
+    params = {name: p for name, p in adapter.model.named_parameters() if not p.is_stop_grad()}
     loss_var = adapter.recipe.loss(*adapter.inputs)
-    found = jt.grad(loss_var, [p for _, p in weights])
-    return loss_var.item(), [(name, gradient.numpy()) for (name, _), gradient in zip(weights, found)]
+    grads = jt.grad(loss_var, list(params.values()))
+    return loss_var.item(), [(name, grad.numpy()) for name, grad in zip(params, grads)]
 
 
-def explain_wrong_gradients(adapter: Any, wrong: list[str]) -> str | None:
-    """Of Jittor nothing is known that it computes wrong."""
+def explain_wrong_gradients(adapter: JittorAdapter, wrong: list[str]) -> str | None:
+    """Return None: nothing is known that Jittor computes wrong."""
     return None
 
 
-def first_random(adapter: Any) -> str:
-    """Nothing has a value yet while the modules are called."""
+def first_random(adapter: JittorAdapter) -> str:
+    """Return nothing: no variable has a value yet while the modules are called."""
     return ""
 
 
-def first_infinite(adapter: Any) -> str:
+def first_infinite(adapter: JittorAdapter) -> str:
+    """Return nothing: no variable has a value yet while the modules are called."""
     return ""

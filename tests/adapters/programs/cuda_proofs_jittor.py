@@ -1,3 +1,5 @@
+"""Judge proofs of Jittor's strategies for GPUs, with what a build for CUDA has more of imitated."""
+
 import contextlib
 import json
 from types import SimpleNamespace
@@ -7,70 +9,100 @@ import jittor as jt
 from framebench.adapters.jittor import SWITCHES, memory, precision, steps
 
 
-class OnCard:
-    # Jittor as it is, but for what a build for CUDA has more of
-    flags, cudnn = SimpleNamespace(use_cuda=1, use_tensorcore=0), None
+class JittorOnGpu:
+    """Jittor as it is, but for its flags and what a test replaces."""
+
+    flags = SimpleNamespace(use_cuda=1, use_tensorcore=0)
+    cudnn = None
 
     def __getattr__(self, name):
         return getattr(jt, name)
 
 
-here = steps.jt = precision.jt = OnCard()
-nn = steps.nn = precision.nn = SimpleNamespace(**vars(jt.nn))
-found, single = {}, {"variable_dtypes": {"float32": 3, "int32": 1}}
+gpu_jt = steps.jt = precision.jt = JittorOnGpu()
+gpu_nn = steps.nn = precision.nn = SimpleNamespace(**vars(jt.nn))
 
 
-def rounding(*names):
-    # TensorFloat-32: 1 + 2**-12 becomes 1
-    def rounds(multiply):
-        return lambda a, b: multiply(a.round(), b.round())
-
-    here.matmul = rounds(jt.matmul) if "product" in names else jt.matmul
-    nn.conv2d = rounds(jt.nn.conv2d) if "convolution" in names else jt.nn.conv2d
-    return [SWITCHES[name](None).judge(single).proven for name in ("fp32", "tf32")]
+def round_operands(multiply):
+    """Return a product as TensorFloat-32 makes it: 1 + 2**-12 becomes 1."""
+    return lambda a, b: multiply(a.round(), b.round())
 
 
-for names in ((), ("product", "convolution"), ("convolution",), ("product",)):
-    found[" ".join(("rounding", *names))] = rounding(*names)
+def judge_precisions(*rounded):
+    """Return whether fp32 and tf32 are proven where these products are rounded."""
+    gpu_jt.matmul = round_operands(jt.matmul) if "product" in rounded else jt.matmul
+    gpu_nn.conv2d = round_operands(jt.nn.conv2d) if "convolution" in rounded else jt.nn.conv2d
+    evidence = {"variable_dtypes": {"float32": 3, "int32": 1}}
+    return [SWITCHES[name](None).judge(evidence).proven for name in ("fp32", "tf32")]
 
 
-class Algorithms:
-    # cudnn_conv3d_op.cc: a shape that was not met is tried out while the table has room; that it is full then is logged
-    def __init__(self, obeyed):
-        self.obeyed, self.room, self.tried, self.said = obeyed, 100, 0, []
+class AlgorithmTable:
+    """The table of algorithms that cuDNN was tried with, as in cudnn_conv3d_op.cc.
+
+    A shape that is new is tried out while the table has room; that it is full then is logged.
+    """
+
+    def __init__(self):
+        self.ignores_size = False
+        self.room = 100
+        self.tried = 0
+        self.log = []
 
     def set_algorithm_cache_size(self, room):
-        if self.room != 100 or self.obeyed:
+        if not self.ignores_size:
             self.room = room
 
     def convolve(self, x, w):
         if self.tried < self.room:
             self.tried += 1
-            self.said += [{"msg": "forward_ algorithm cache is full"}] * (self.tried == self.room)
+            if self.tried == self.room:
+                self.log.append({"msg": "forward_ algorithm cache is full"})
         return jt.zeros(1)
 
 
-for name, obeyed in (("untried", True), ("untried, ignored", False)):
-    here.cudnn = table = Algorithms(obeyed)
-    here.log_capture_scope = lambda table=table: contextlib.nullcontext(table.said)
-    nn.conv3d = table.convolve
+def judge_autotune_off(is_ignored):
+    """Return whether `autotune_off` is proven, also if its setting had been ignored in steps."""
+    table = AlgorithmTable()
+    gpu_jt.cudnn = table
+    gpu_jt.log_capture_scope = lambda: contextlib.nullcontext(table.log)
+    gpu_nn.conv3d = table.convolve
+    table.ignores_size = is_ignored
     proof = SWITCHES["autotune_off"](None)
-    for _ in range(3):
+    for _step in range(3):
         table.convolve(None, None)
-    table.obeyed = True
-    found[name] = proof.judge({}).proven
+    table.ignores_size = False
+    return proof.judge({}).proven
 
-for source in ("cuda_managed", "cuda_device"):
-    memory.probe = lambda source=source: SimpleNamespace(source=lambda: source)
-    found[source] = SWITCHES["managed_allocator"](None).judge({}).proven
 
-here.flags = jt.flags
-run = SimpleNamespace(model=SimpleNamespace(parameters=lambda: []))
-for level in (3, 4, 5, 6):
-    seen = {"variable_dtypes": {"float16" if level > 3 else "float32": 1}}
+def judge_managed_allocator(source):
+    """Return whether it is proven where the pool's memory comes from this source."""
+    memory.load_probe = lambda: SimpleNamespace(source=lambda: source)
+    return SWITCHES["managed_allocator"](None).judge({}).proven
+
+
+def judge_amp_level(level):
+    """Return whether a level is proven: as it was set, and with two others in its place."""
+    run = SimpleNamespace(model=SimpleNamespace(parameters=lambda: []))
+    evidence = {"variable_dtypes": {"float16" if level > 3 else "float32": 1}}
     proof = SWITCHES["amp_level"](run, level)
-    found[f"level {level}"] = [proof.judge(seen).proven]
+    verdicts = [proof.judge(evidence).proven]
     for other in (0, 9 - level):
         jt.flags.amp_level = other
-        found[f"level {level}"].append(proof.judge(seen).proven)
-print(json.dumps(found))
+        verdicts.append(proof.judge(evidence).proven)
+    return verdicts
+
+
+answer = {
+    "rounding": judge_precisions(),
+    "rounding product convolution": judge_precisions("product", "convolution"),
+    "rounding convolution": judge_precisions("convolution"),
+    "rounding product": judge_precisions("product"),
+    "untried": judge_autotune_off(is_ignored=False),
+    "untried, ignored": judge_autotune_off(is_ignored=True),
+    "cuda_managed": judge_managed_allocator("cuda_managed"),
+    "cuda_device": judge_managed_allocator("cuda_device"),
+}
+gpu_jt.flags = jt.flags
+for level in (3, 4, 5, 6):
+    answer[f"level {level}"] = judge_amp_level(level)
+print(json.dumps(answer))

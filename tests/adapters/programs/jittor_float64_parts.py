@@ -74,7 +74,7 @@ REFUSED = {
 def refused(step):
     jt.sync_all(True)
     try:
-        with float64.checked():
+        with float64.refuse_float32():
             kept = step(jt.array(NUMBERS))  # as an adapter keeps its output
     except float64.NoFloat64 as error:
         return str(error)
@@ -96,7 +96,7 @@ float64.switch_on()
 float64_on = True
 wide, messages = errors(), {name: refused(step) for name, step in REFUSED.items()}
 jt.sync_all(True)
-with float64.checked():
+with float64.refuse_float32():
     nn.Dropout(0.5, is_train=True)(jt.array(NUMBERS)).sync()  # not refused
 float64.switch_off()
 float64_on = False

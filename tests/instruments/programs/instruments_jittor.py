@@ -2,26 +2,26 @@ import json
 
 import jittor as jt
 
-from framebench.adapters.jittor.probe import probe, watch
+from framebench.adapters.jittor.probe import load_probe, watch_pool
 
-watch()
-before = probe().used_bytes()
-probe().reset_peak()
+watch_pool()
+before = load_probe().used_bytes()
+load_probe().reset_peak()
 a = jt.ones(256 * 2**20 // 4)
 a.sync()
 b = a * 2
 b.sync()
 jt.sync_all(True)
-two = probe().used_bytes() - before
+two = load_probe().used_bytes() - before
 del b
 view = a[:1024]
 view.sync()
 del a
 jt.gc()
-viewed = probe().used_bytes() - before
+viewed = load_probe().used_bytes() - before
 del view
 jt.gc()
-peak, blocks = probe().peak_bytes() - before, [probe().largest_block()]
-probe().reset_peak()
-blocks.append(probe().largest_block())
-print(json.dumps([peak, two, viewed, probe().used_bytes() - before, blocks]))
+peak, blocks = load_probe().peak_bytes() - before, [load_probe().largest_block()]
+load_probe().reset_peak()
+blocks.append(load_probe().largest_block())
+print(json.dumps([peak, two, viewed, load_probe().used_bytes() - before, blocks]))

@@ -9,7 +9,7 @@ from typing import Any
 import jittor as jt
 
 from framebench import adapters
-from framebench.adapters.jittor.probe import probe
+from framebench.adapters.jittor.probe import load_probe
 from framebench.suite.case import Case
 from framebench.worker.worker import peaks
 
@@ -37,7 +37,7 @@ def read(case: Case) -> dict[str, int]:
     adapter.build()
     for _ in range(2):
         peak = peaks(adapter)["allocator.in_use"]
-    beyond = peak - probe().peak_bytes()
+    beyond = peak - load_probe().peak_bytes()
     adapter.one_step()
     operations = jt.number_of_lived_ops()
     adapter.synchronize()

@@ -1,0 +1,45 @@
+"""Make a step of Jittor without randomness: each random draw is replaced by its mean.
+
+Dropout does nothing then. Everything that Jittor draws comes by way of `jt.random`. Kernels draw in
+the order in which operators are fused, so that two strategies would not draw the same numbers from
+the same seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import jittor as jt
+from jittor import Module, Var, nn
+
+DROPOUTS = (nn.Dropout, nn.Dropout2d, nn.DropPath)
+MEANS = {"uniform": 0.5, "normal": 0.0}
+
+
+@contextmanager
+def replace_draws() -> Iterator[None]:
+    """Have steps draw no random numbers: each draw is replaced by its mean."""
+
+    def pass_on(self: Module, x: Var) -> Var:
+        return x
+
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(jt, "random", make_mean))
+        for dropout in DROPOUTS:
+            stack.enter_context(mock.patch.object(dropout, "execute", pass_on))
+        yield
+
+
+def make_mean(shape: Any, dtype: str = "float32", type: str = "uniform") -> Var:
+    """Return a variable of the mean of what `jt.random` would draw."""
+    return jt.full(shape, MEANS[type], dtype)
+
+
+def draws_random_numbers(step: Callable[[], object]) -> bool:
+    """Return whether a step draws random numbers."""
+    with mock.patch.object(jt, "random", wraps=jt.random) as random:
+        step()
+    return bool(random.called)
