@@ -1,4 +1,7 @@
-"""One adapter per framework: the only place, besides the model files, where that framework is imported."""
+"""One adapter per framework.
+
+An adapter and the model files are the only places where its framework is imported.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ def load(case: Case) -> Adapter:
 def load_frozen(case: Case) -> Adapter:
     """Return the adapter in a process where the framework's own objects are frozen.
 
-    Python's collector need not look through them then. What the case makes, and what a user's file imports, is not
-    frozen.
+    Python's collector need not look through them then. What the case makes, and what a user's file
+    imports, is not frozen.
     """
     module = import_adapters(case)
     getattr(module, "import_the_rest", lambda: None)()

@@ -1,9 +1,12 @@
-"""What the worker asks of a framework. A new framework is one subclass, its switches, and one model file per workload.
+"""The interface between the worker and a framework.
 
-A *switch* is the function that turns a strategy on in one framework: `switch(adapter, **options)` is called before anything
-is built, and sets or wraps the parts that the adapter's build and step look at (`parts.py`). It returns a *proof*
-(`proof.py`), which judges the *evidence* once the case was measured: what one more step counted (`Adapter.observe`). The
-proof may make steps of its own, adds to the evidence what it counts in them, and says whether the strategy was really on.
+A new framework is one subclass of `Adapter`, its switches, and one model file per workload.
+
+A *switch* is the function that turns a strategy on in one framework: `switch(adapter, **options)`
+is called before anything is built, and sets or wraps the parts that the adapter's build and step
+look at (`parts.py`). It returns a *proof* (`proof.py`), which judges the *evidence* once the case
+was measured: what one more step counted (`Adapter.observe`). The proof may make steps of its own,
+adds to the evidence what it counts in them, and says whether the strategy was really on.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ UNSEEN = "what no object of Python shows"
 
 
 class Switches(dict[str, Switch]):
-    """Switches by the name in a row's `how`. Use as a decorator to enter a function under its own name."""
+    """Switches by the name in a row's `how`. As a decorator it enters a function by its name."""
 
     def __call__(self, function: Switch) -> Switch:
         self[function.__name__] = function
@@ -47,10 +50,10 @@ class Stopwatch(Protocol):
     """A stopwatch on the device."""
 
     def start(self) -> None:
-        """Begin, once the device has come to what is queued now."""
+        """Begin when the device has finished what is queued now."""
 
     def stop(self) -> None:
-        """End, once the device has come to what is queued now."""
+        """End when the device has finished what is queued now."""
 
     def seconds(self) -> float:
         """Return the seconds between the two. Call it after `synchronize`."""
@@ -69,22 +72,23 @@ class State:
 class Adapter(ABC):
     """One case in one framework.
 
-    `build` it once, then call `step` and `synchronize` as often as needed, with questions in between.
+    `build` it once, then call `step` and `synchronize` as often as needed; the other methods may be
+    called between steps.
     """
 
     float64 = False  # set before build() to compute reference values
-    unfreezes = True  # whether a new adapter takes back the `gc.freeze` of a case before it
+    unfreezes = True  # whether a new adapter undoes the `gc.freeze` of a case before it
     biased_variance = False  # of batch norm's running statistics
-    may_draw_other_numbers = False  # whether a step from the same seed may draw other numbers under another strategy
+    # whether a step from the same seed may draw other random numbers under another strategy
+    may_draw_other_numbers = False
     budget_s = math.inf  # seconds that all steps of the case may take
-    malloc_bytes_before: int | None = (
-        None  # of malloc, before the user's file was imported; where tensors are all that takes such
-    )
+    # malloc's large blocks before the user's file was imported; set where only tensors take such
+    malloc_bytes_before: int | None = None
     unseen_before_steps = 0  # bytes of `UNSEEN` when the first step begins
     teacher: Any = None  # the configuration of a second model that is not trained
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
-        """Set up the parts of the case. `switches`: this framework's, by the name in a row's `how`."""
+        """Take a case and its framework's switches, by the name in a row's `how`."""
         self.case = case
         self.switches = switches
         self.workload = case.spec
@@ -94,12 +98,14 @@ class Adapter(ABC):
         self.deterministic = case.still
         self.ledger = Ledger()
         self.after_step: list[Callable[[], None]] = []  # what a strategy does between two steps
-        self.before_first_step: Hooks[[]] = Hooks(self.ledger)  # what it does once everything is built
+        self.before_first_step: Hooks[[]] = Hooks(self.ledger)  # run once everything is built
         self.loader: Loader | None = None
         self.steps = 0
         self.restored_at = 0  # steps until the weights were last put back
-        self.outputs_per_step: Counter[int] = Counter()  # timed steps by how often each set its output
-        self.seconds_spent: dict[str, float] = defaultdict(float)  # seconds of the steps: waiting for data, Python's collector
+        # timed steps, by how often each set its output
+        self.outputs_per_step: Counter[int] = Counter()
+        # inside of steps: waiting for data ("wait"), Python's garbage collector ("collector")
+        self.seconds_spent: dict[str, float] = defaultdict(float)
         self.collections: Counter[str] = Counter()  # of Python's collector, by generation
         gc.enable()
         if self.unfreezes:
@@ -107,12 +113,17 @@ class Adapter(ABC):
         self.count_collections()
 
     def count_collections(self) -> None:
-        """Have this adapter count what Python's collector does, in the place of any other."""
-        gc.callbacks[:] = [c for c in gc.callbacks if not isinstance(getattr(c, "__self__", None), Adapter)]
+        """Have this adapter, and no earlier one, count what Python's collector does."""
+        for callback in list(gc.callbacks):
+            if isinstance(getattr(callback, "__self__", None), Adapter):
+                gc.callbacks.remove(callback)
         gc.callbacks.append(self.on_collection)
 
     def build(self) -> None:
-        """Switch the strategy on, then make model, optimizer and inputs. Raises IncompatibleStrategies."""
+        """Switch the strategy on, then make model, optimizer and inputs.
+
+        Raises IncompatibleStrategies.
+        """
         self.switch_on()
         self.make()
         self.before_first_step()
@@ -121,7 +132,7 @@ class Adapter(ABC):
             self.unseen_before_steps = max(0, unseen)
 
     def switch_on(self) -> None:
-        """Turn every part of the strategy on, and keep what proves it. Raises IncompatibleStrategies."""
+        """Turn every part of the strategy on, and keep its proof. Raises IncompatibleStrategies."""
         self.proofs: dict[str, Proof] = {}
         for part in self.case.parts:
             with self.ledger.acting_as(part.name):
@@ -144,25 +155,32 @@ class Adapter(ABC):
             hook()
 
     def seed(self) -> None:
-        """Set the generators that a user's step draws from, to the same state before the same step since the first weights."""
+        """Seed the generators that a user's step draws from.
+
+        The seed depends on the number of steps since the first weights alone.
+        """
 
     def disable_randomness(self) -> AbstractContextManager[Any]:
         """Return the context in which steps are verified.
 
-        In it those of a strategy that draws random numbers in another order than the baseline draw none.
+        Steps of a strategy that draws random numbers in another order than the baseline
+        (`deterministic`) draw none in it.
         """
         return nullcontext()
 
     def draws_random_numbers(self) -> bool:
-        """Say whether a step draws random numbers, seen in one more."""
+        """Run one more step and return whether it draws random numbers."""
         return False
 
     def narrow_results(self) -> str:
-        """Name an operation of one more step in float64 whose result is narrower. Empty if there is none."""
+        """Run one more step in float64 and name its first operation whose result is narrower.
+
+        Empty if there is none.
+        """
         return ""
 
     def next_batch(self) -> Batch:
-        """Return the batch of this step: always the same one, or in `pipeline` what the loader gives."""
+        """Return this step's batch: always the same one, or in `pipeline` the loader's next."""
         if self.loader is None:
             return self.inputs
         start = time.perf_counter()
@@ -171,7 +189,7 @@ class Adapter(ABC):
         return batch
 
     def on_collection(self, phase: str, info: dict[str, int]) -> None:
-        """Count and time what Python's collector does. See `gc.callbacks`."""
+        """Count and time collections of Python's collector, as one of `gc.callbacks`."""
         if phase == "start":
             self.collection_started = time.perf_counter()
         else:
@@ -188,7 +206,7 @@ class Adapter(ABC):
 
     @property
     def output(self) -> Any:
-        """Of the last step: the loss, in `eval` the logits; empty after `release`."""
+        """The last step's loss, in `eval` its logits; empty after `release`."""
         return self.last_output
 
     @output.setter
@@ -198,7 +216,10 @@ class Adapter(ABC):
 
     @abstractmethod
     def make(self) -> None:
-        """Make the model from the canonical weights, the optimizer, and `inputs` on the device, or the loader or stream."""
+        """Make the model from the canonical weights, the optimizer, and the inputs on the device.
+
+        The inputs are `inputs`, or in their place `loader` or `stream`.
+        """
 
     @abstractmethod
     def put(self, x: Any, y: Any) -> Batch:
@@ -206,11 +227,11 @@ class Adapter(ABC):
 
     @abstractmethod
     def one_step(self) -> None:
-        """Go forward, backward and update, or make one or several forward passes. It may return before the device is done."""
+        """Do what `step` does, without its seeds, counts and hooks."""
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait until all that `step` asked for is done."""
+        """Wait until the device has done all that steps asked for."""
 
     @abstractmethod
     def loss(self) -> float:
@@ -218,51 +239,61 @@ class Adapter(ABC):
 
     @abstractmethod
     def logits(self) -> np.ndarray:
-        """Return the logits of the last step of `eval`, in the canonical (channels first) layout."""
+        """Return the logits of the last step of `eval`, channels first."""
 
     @abstractmethod
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield every weight and buffer as it is now, by canonical name and in the canonical layout.
+        """Yield every weight and buffer, by canonical name and in the canonical layout.
 
         A teacher's have the prefix `teacher.`. The arrays may share the framework's memory.
         """
 
     @abstractmethod
     def states(self) -> Iterator[State]:
-        """Yield the optimizer's states as they are now, but for counts."""
+        """Yield the optimizer's states, without counts of steps."""
 
     @abstractmethod
     def restore(self) -> None:
-        """Put the case's weights and buffers and the optimizer's first state into the step as it was compiled."""
+        """Put back the first weights, buffers and optimizer states, without compiling again."""
 
     @property
     def can_restore(self) -> bool:
-        """Say whether `restore` works for this case.
+        """Whether `restore` works for this case.
 
-        It does not where weights are packed into codes, where a step makes its models anew, and where several
-        ranks share them.
+        It does not where weights are packed into codes, where a step makes its own models, and
+        where several ranks share the weights.
         """
-        packed = self.case.plan.precision.startswith("int8")
-        return not packed and self.case.scenario not in ("pair", "generate") and self.case.ranks == 1
+        is_packed = self.case.plan.precision.startswith("int8")
+        makes_own_models = self.case.scenario in ("pair", "generate")
+        return not is_packed and not makes_own_models and self.case.ranks == 1
 
     @abstractmethod
     def observe(self) -> Evidence:
-        """Run one more step and count in it what the framework can: block executions, matmuls by dtype, saved tensors."""
+        """Run one more step and count what the framework can count in it.
+
+        Such as executions of blocks, matmuls by dtype, and tensors saved for the backward pass.
+        """
 
     @abstractmethod
     def allocate(self, size: int) -> Any:
-        """Return a tensor of so many bytes on the device, every page of it written: instruments are checked with it."""
+        """Return a tensor of so many bytes on the device, with every page written.
+
+        Instruments are checked with it.
+        """
 
     @abstractmethod
     def parameter_count(self) -> int:
-        """Return how many trainable numbers the model has as it was built."""
+        """Return how many numbers the parameters of the built model have."""
 
     def count_batched_matmuls(self) -> int:
-        """Return how many batched matmuls, as attention's are, a step has; 0 where no strategy asks."""
+        """Return how many batched matmuls, as attention's are, a step has.
+
+        It is 0 in a framework none of whose strategies depends on them.
+        """
         return 0
 
     def release(self) -> None:
-        """Drop the last step's outputs, so that a graph which they hold does not count as state."""
+        """Drop the last step's output, so that a graph which it holds does not count as state."""
 
     @abstractmethod
     def live_bytes(self) -> int:
@@ -272,26 +303,28 @@ class Adapter(ABC):
         """
 
     def untracked_bytes(self) -> dict[str, int]:
-        """Return bytes by holder that lie in host memory between two steps and are none of `live_bytes`.
+        """Return the host memory that a user's program holds next to `live_bytes`, by holder.
 
-        A user's program holds them in globals, closures and attributes, or had allocated them before the first step in a way
-        that no object of Python shows (`UNSEEN`). What libraries take in steps is not the program's: `library_bytes`. The
-        suite's own cases hold nothing.
+        It holds the bytes between two steps in globals, closures and attributes, or had allocated
+        them before the first step in a way that no object of Python shows (`UNSEEN`). What
+        libraries take in steps is not the program's: see `library_bytes`. The suite's own cases
+        hold nothing.
         """
         holders, _ = self.measure_untracked()
         return holders
 
     def library_bytes(self) -> int:
-        """Return the bytes that a user's steps have left in memory and that no object of Python shows.
+        """Return the bytes that a user's steps have left in memory and no object of Python shows.
 
-        Libraries of kernels keep them for their next calls: MKL packs matrices into them, oneDNN holds generated code and
-        reordered weights. How many there are depends on the processor, so they are in no peak of a steady step.
+        Libraries of kernels keep them for their next calls: MKL packs matrices into them, oneDNN
+        holds generated code and reordered weights. How many there are depends on the processor, so
+        they are in no peak of a steady step.
         """
         _, libraries = self.measure_untracked()
         return libraries
 
     def measure_untracked(self) -> tuple[dict[str, int], int]:
-        """Return what `elsewhere` and `library_bytes` are, of one moment."""
+        """Return `untracked_bytes` and `library_bytes` of the same moment."""
         if self.case.workload != OWN:
             return {}, 0
         holders = self.named_untracked_bytes()
@@ -302,13 +335,18 @@ class Adapter(ABC):
         return holders, max(0, all_unseen - unseen)
 
     def can_read_malloc(self) -> bool:
-        """Return whether malloc tells what a user's program takes: on a CPU, where tensors are all that takes large blocks."""
-        return self.case.workload == OWN and self.malloc_bytes_before is not None and self.device() == "cpu"
+        """Return whether malloc's large blocks tell what a user's program takes.
+
+        They do on a CPU, in a framework where only tensors take large blocks.
+        """
+        is_read = self.malloc_bytes_before is not None
+        return self.case.workload == OWN and is_read and self.device() == "cpu"
 
     def unseen_bytes(self, named: Mapping[str, int]) -> int:
-        """Return the bytes in large blocks that came since the user's file was imported, and that nothing explains.
+        """Return the bytes in malloc's large blocks that nothing known explains.
 
-        It may be less than 0: a tensor of `live_bytes` that lies in a hole between small blocks is in no block of its own.
+        They were taken since the user's file was imported. It may be less than 0, since a tensor of
+        `live_bytes` that lies in a hole between small blocks is in no large block.
         """
         if not self.can_read_malloc():
             return 0
@@ -319,19 +357,19 @@ class Adapter(ABC):
         return taken - self.malloc_bytes_before - explained
 
     def harness_bytes(self) -> int:
-        """Return the bytes that the adapter keeps for itself, which are neither the model's nor the user's."""
+        """Return the bytes that the adapter keeps for its own purposes."""
         return 0
 
     def reported_library_bytes(self) -> int:
-        """Return the bytes that libraries themselves say they have taken since the user's file was imported."""
+        """Return the bytes that libraries say they have taken since the file was imported."""
         return 0
 
     def named_untracked_bytes(self) -> dict[str, int]:
-        """Return the bytes of `elsewhere` that Python's objects show, by holder."""
+        """Return those of `untracked_bytes` that Python's objects show."""
         return find_holders(iterate_globals(self.case.user_file), find_array_storage, ())
 
     def resting_bytes(self) -> int:
-        """Return all that a step finds in memory when it begins."""
+        """Return the bytes of all that a step finds in memory when it begins."""
         holders, libraries = self.measure_untracked()
         return self.live_bytes() + sum(holders.values()) + libraries
 
@@ -339,27 +377,30 @@ class Adapter(ABC):
         """Begin the region whose peak `read_peaks` reports."""
 
     def read_peaks(self) -> dict[str, int]:
-        """Return the peak in bytes since `reset_peak`, by those of the framework's own counters that exist here."""
+        """Return the peak bytes since `reset_peak` of each of the framework's counters."""
         return {}
 
     def read_counters(self) -> dict[str, int]:
-        """Return what else a GPU's allocator counts, such as fragmentation, retries and failures."""
+        """Return other counts of a GPU's allocator: fragmentation, retries, failures and so on."""
         return {}
 
     def find_known_fault(self) -> str | None:
-        """Say why the case cannot come out right here, where the framework itself is known to err."""
+        """Return the framework's fault by which the case must be wrong on this machine, if any."""
         return None
 
     def explain_wrong_tensors(self, names: list[str]) -> str | None:
-        """Say what the framework is known to compute wrong by itself, where that explains these wrong tensors."""
+        """Return the framework's known fault that explains why these tensors are wrong, if any."""
         return None
 
     def make_stopwatch(self) -> Stopwatch | None:
-        """Return a stopwatch on the device, where there is a device next to the host and the framework shows its events."""
+        """Return a stopwatch on the device, if the framework has events of a device for it."""
         return None
 
     def compile(self) -> None:
-        """Compile for the shape of the present `inputs`, before a memory limit is enforced. Nothing in eager mode."""
+        """Compile for the shape of the present `inputs`; nothing in eager mode.
+
+        It is called before a memory limit is enforced, since compilers need memory too.
+        """
 
     def limit_memory(self, budget: int | None) -> bool:
         """Let tensors and workspaces take `budget` bytes from now on (None: all there is).
@@ -372,13 +413,17 @@ class Adapter(ABC):
         return budget is not None
 
     def sample_losses(self) -> list[float]:
-        """Return the last step's loss in `eval` sample by sample."""
-        logits, (x, y) = self.output, self.inputs
+        """Return the loss of each sample in the last step of `eval`."""
+        logits = self.output
+        inputs = self.inputs
+        x, y = inputs
         losses = []
         for i in range(len(y)):
-            self.output, self.inputs = logits[i : i + 1], (x, y[i : i + 1])
+            self.output = logits[i : i + 1]
+            self.inputs = (x, y[i : i + 1])
             losses.append(self.loss())
-        self.output, self.inputs = logits, (x, y)
+        self.output = logits
+        self.inputs = inputs
         return losses
 
     @abstractmethod
@@ -391,5 +436,5 @@ class Adapter(ABC):
 
 
 def find_length_strategy(case: Case) -> str:
-    """Return how a case of `varlen` treats lengths: padded, bucketed or raw."""
+    """Return the name of the part that says how `varlen` treats lengths: padded, bucketed, raw."""
     return next(part.name for part in case.parts if part.axis == "lengths")

@@ -1,4 +1,4 @@
-"""Batch norm in a block that is computed a second time."""
+"""Batch norm in a block that checkpointing computes a second time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 @contextmanager
 def frozen_statistics(norms: Sequence[Any]) -> Iterator[None]:
-    """They still normalise by the batch, but their running statistics stay: the first forward pass has moved them."""
+    """Keep running statistics as they are, since the first forward pass has moved them already.
+
+    The norms still normalise by the statistics of the batch.
+    """
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum = 0.0

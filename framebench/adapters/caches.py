@@ -1,7 +1,7 @@
-"""What PyTorch and Jittor share of generation token by token: the caches, and what proves them.
+"""What PyTorch and Jittor share of generation token by token: the caches, and their proofs.
 
-The tokens are those of the batch, not what the model would say next: so every one of its logits is known from one pass over
-the whole sequence.
+The generated tokens are those of the batch, not the most likely ones: so every logit is known from
+one forward pass over the whole sequence.
 """
 
 from __future__ import annotations
@@ -15,87 +15,92 @@ from framebench.adapters.base import Adapter
 from framebench.adapters.proof import Evidence, Proof, check, equal_to, expect
 from framebench.suite.case import Case
 
-KeysAndValues = tuple[Any, Any]  # keys and values, (batch, head, tokens, width / heads) each
+KeysAndValues = tuple[Any, Any]  # of shape (batch, heads, tokens, width / heads) each
 
 
 class Cache(ABC):
-    """The keys and values of each layer, of the tokens so far."""
+    """The keys and values of each layer, for the tokens so far."""
 
-    arrays: list[KeysAndValues | None]
+    layers: list[KeysAndValues | None]
 
     @abstractmethod
     def extend(self, layer: int, start: int, new: KeysAndValues) -> KeysAndValues:
-        """Add those of the tokens from `start` on, and return all keys and values of the layer."""
+        """Add those of the tokens from `start` on, and return all of the layer."""
 
     @abstractmethod
     def rewind(self, prompt: int) -> None:
-        """Go back to where only those of the prompt were there."""
+        """Forget all tokens after the first `prompt` ones."""
 
     def list_arrays(self) -> list[Any]:
         """Return every array of keys or values."""
         arrays: list[Any] = []
-        for both in self.arrays:
-            arrays += both or ()
+        for keys_and_values in self.layers:
+            arrays += keys_and_values or ()
         return arrays
 
 
 class StaticCache(Cache):
-    """Arrays as long as the sequence will be, made by `empty`."""
+    """Arrays as long as the sequence will be, made by `make_empty`."""
 
-    def __init__(self, layers: int, empty: Callable[[], Any]) -> None:
-        self.arrays = [(empty(), empty()) for _ in range(layers)]
+    def __init__(self, layers: int, make_empty: Callable[[], Any]) -> None:
+        self.layers = [(make_empty(), make_empty()) for _ in range(layers)]
 
     def extend(self, layer: int, start: int, new: KeysAndValues) -> KeysAndValues:
         end = start + new[0].shape[2]
-        arrays = self.arrays[layer]
+        arrays = self.layers[layer]
         assert arrays
         for whole, part in zip(arrays, new):
             whole[:, :, start:end] = part
         keys, values = arrays
         return keys[:, :, :end], values[:, :, :end]
 
-    def rewind(self, prompt: int) -> None: ...
+    def rewind(self, prompt: int) -> None:
+        """Do nothing: the next tokens are written over the old ones."""
 
 
 class GrowingCache(Cache):
     """Arrays that `join` makes longer by each token.
 
-    A rewound one is the first part of the longest: a view in PyTorch, gone when the first new token has made another; a copy
-    in Jittor.
+    A rewound array is the first part of the longest one: in PyTorch a view, which is gone when the
+    first new token has made another array; in Jittor a copy.
     """
 
     def __init__(self, layers: int, join: Callable[[Any, Any], Any]) -> None:
-        self.arrays = [None] * layers
+        self.layers = [None] * layers
         self.join = join
 
     def extend(self, layer: int, start: int, new: KeysAndValues) -> KeysAndValues:
-        old = self.arrays[layer]
+        old = self.layers[layer]
         if start and old:
             new = self.join(old[0], new[0]), self.join(old[1], new[1])
-        self.arrays[layer] = new
+        self.layers[layer] = new
         return new
 
     def rewind(self, prompt: int) -> None:
-        for layer, both in enumerate(self.arrays):
-            if both:
-                keys, values = both
-                self.arrays[layer] = keys[:, :, :prompt], values[:, :, :prompt]
+        for layer, keys_and_values in enumerate(self.layers):
+            if keys_and_values:
+                keys, values = keys_and_values
+                self.layers[layer] = keys[:, :, :prompt], values[:, :, :prompt]
 
 
 class TokenGenerator:
-    """A step that gives every token after the prompt, whose loss and cache are there already."""
+    """A step that computes every token after the prompt.
+
+    The prompt's loss and its part of the cache are computed before the first step.
+    """
 
     def __init__(self, run: Adapter) -> None:
-        self.case, self.config = run.case, run.config
-        self.prompt = run.config.length - run.case.decoded
+        self.case = run.case
+        self.config = run.config
+        self.prompt = run.config.length - run.case.decoded  # tokens
         self.computed = 0  # tokens of a sequence, in the last step
-        self.cache_bytes = 0  # when it had its last token
+        self.cache_bytes = 0  # when the cache had its last token
         self.cache: Cache | None = None
         self.layers: Iterator[int] = cycle(range(run.config.layers))
-        self.start = 0
+        self.start = 0  # the position of the first token that is being computed
 
     def extend_cache(self, new: KeysAndValues) -> KeysAndValues:
-        """Return keys and values of the layer whose turn it is: those of the tokens so far, and the new ones."""
+        """Return all keys and values of the layer whose turn it is, the new ones last."""
         assert self.cache
         return self.cache.extend(next(self.layers), self.start, new)
 
@@ -120,11 +125,14 @@ def compute_cache_bytes(case: Case, bytes_per_number: int) -> int:
     return int(numbers * bytes_per_number)
 
 
-def expect_computed_once(generation: TokenGenerator) -> Proof:
-    """Return a proof that every block computed each token once, and that the cache is as large as it must be."""
+def expect_computed_once(generator: TokenGenerator) -> Proof:
+    """Return a proof that every block computed each token once.
 
-    def each_block_ran_once(e: Evidence) -> bool:
-        return bool(e["block_runs"] == e["blocks"] * e["forward_passes"])
+    The cache must have the size that the formula gives.
+    """
+
+    def each_block_ran_once(evidence: Evidence) -> bool:
+        return bool(evidence["block_runs"] == evidence["blocks"] * evidence["forward_passes"])
 
     proof = expect(
         tokens_computed=equal_to("tokens_decoded"),
@@ -132,11 +140,11 @@ def expect_computed_once(generation: TokenGenerator) -> Proof:
         cache_bytes=equal_to("cache_bytes_by_formula"),
     )
     once = check(each_block_ran_once, "each block ran once in a forward pass")
-    return (proof & once).counting(generation.count_tokens)
+    return (proof & once).counting(generator.count_tokens)
 
 
-def expect_recomputed(generation: TokenGenerator) -> Proof:
+def expect_recomputed(generator: TokenGenerator) -> Proof:
     """Return a proof that each token was computed with all those before it."""
-    tokens = sum(range(generation.prompt + 1, generation.config.length + 1))
+    tokens = sum(range(generator.prompt + 1, generator.config.length + 1))
     proof = expect(tokens_computed=tokens, forward_passes=equal_to("tokens_decoded"))
-    return proof.counting(generation.count_tokens)
+    return proof.counting(generator.count_tokens)

@@ -1,4 +1,4 @@
-"""The switches that need nothing of a framework."""
+"""Switches that work in every framework: they only use the `Adapter` interface."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ switch = Switches()
 
 @switch
 def variant(adapter: Adapter) -> Proof:
-    """Prove that the variant's model was built: the case's configuration is the variant's already."""
+    """Prove that the variant's model was built, whose configuration the case has already."""
     workload, case = adapter.workload, adapter.case
     declared = workload.parameter_count(case.config)
 
@@ -33,9 +33,9 @@ def variant(adapter: Adapter) -> Proof:
 
 @switch
 def collector(adapter: Adapter, mode: str = "", every: int = 0) -> Proof:
-    """Switch Python's garbage collector off, or freeze it before the first step.
+    """Switch Python's garbage collector off, or freeze its objects before the first step.
 
-    With `every` it is called after every so many steps, and else off.
+    With `every` the collector is off, and is called after every so many steps.
     """
 
     def collect() -> None:
@@ -60,10 +60,10 @@ def collector(adapter: Adapter, mode: str = "", every: int = 0) -> Proof:
         for _step in range(steps):
             adapter.step()
         adapter.synchronize()
-        collections = dict(adapter.collections - before)  # without generations that were not collected
         return {
             "steps_watched": steps,
-            "collections": collections,
+            # subtracting counters drops generations that were not collected
+            "collections": dict(adapter.collections - before),
             "collector_enabled": gc.isenabled(),
             "frozen_objects": gc.get_freeze_count(),
         }
@@ -93,16 +93,20 @@ def loading(adapter: Adapter, mode: str) -> Proof:
         prepared = {"batches_prepared_by_3_steps": adapter.loader.made - before}
         return adapter.loader.count() | prepared
 
-    in_3_steps = {"whole": 0, "whole_every_step": 3 * STREAM}.get(mode, (above(0), below(STREAM)))
-    proof = expect_loader(mode) & expect(batches_prepared_by_3_steps=in_3_steps)
-    return proof.counting(count_batches)
+    if mode == "whole":
+        expected = expect(batches_prepared_by_3_steps=0)
+    elif mode == "whole_every_step":
+        expected = expect(batches_prepared_by_3_steps=3 * STREAM)
+    else:
+        expected = expect(batches_prepared_by_3_steps=(above(0), below(STREAM)))
+    return (expect_loader(mode) & expected).counting(count_batches)
 
 
 @switch
 def stream(adapter: Adapter) -> Proof:
-    """Prove that batches of `varlen` have the shapes that the strategy is called by.
+    """Prove that the batches of `varlen` have as many shapes as the strategy says.
 
-    The adapter's make() asks the workload for the stream in that way.
+    The adapter's `make` has asked the workload for such a stream.
     """
 
     def count_shapes(_: Evidence) -> Evidence:
@@ -115,28 +119,47 @@ def stream(adapter: Adapter) -> Proof:
             "padding_share": 1 - adapter.case.work / tokens,
         }
 
-    expected = {"padded": 1, "bucketed": at_most(4)}.get(find_length_strategy(adapter.case), above(1))
-    return expect(distinct_shapes=expected).counting(count_shapes)
+    lengths = find_length_strategy(adapter.case)
+    if lengths == "padded":
+        proof = expect(distinct_shapes=1)
+    elif lengths == "bucketed":
+        proof = expect(distinct_shapes=at_most(4))
+    else:
+        proof = expect(distinct_shapes=above(1))
+    return proof.counting(count_shapes)
 
 
 @switch
 def factored(adapter: Adapter) -> Proof:
-    """Prove that Adafactor, the case's optimizer already, keeps less than one number for each of a matrix."""
+    """Prove that Adafactor keeps fewer numbers for its second moments than the weights have.
+
+    The case has Adafactor for its optimizer already.
+    """
 
     def count_numbers(_: Evidence) -> Evidence:
-        shapes = {p.name: p.shape for p in adapter.workload.params(adapter.config) if p.trainable}
-        numbers: Counter[str] = Counter()
+        numbers: Counter[str] = Counter()  # of the optimizer's states, by weight
         for state in adapter.states():
             numbers[state.name] += state.array.size
-        expected = {name: adapter.case.optimizer.numbers(shape) for name, shape in shapes.items()}
-        every_name = numbers.keys() | expected.keys()
-        matrices = [name for name, shape in shapes.items() if len(shape) > 1]
+        matrices = numbers_of_matrices = numbers_kept = 0
+        expected = {}
+        for weight in adapter.workload.params(adapter.config):
+            if not weight.trainable:
+                continue
+            expected[weight.name] = adapter.case.optimizer.numbers(weight.shape)
+            if len(weight.shape) > 1:
+                matrices += 1
+                numbers_of_matrices += math.prod(weight.shape)
+                numbers_kept += numbers[weight.name]
+        wrong = [n for n in numbers.keys() | expected.keys() if numbers.get(n) != expected.get(n)]
         return {
-            "matrices": len(matrices),
-            "numbers_of_matrices": sum(math.prod(shapes[name]) for name in matrices),
-            "numbers_kept_of_them": sum(numbers[name] for name in matrices),
-            "weights_with_other_numbers": sum(numbers.get(n) != expected.get(n) for n in every_name),
+            "matrices": matrices,
+            "numbers_of_matrices": numbers_of_matrices,
+            "numbers_kept_of_them": numbers_kept,
+            "weights_with_other_numbers": len(wrong),
         }
 
-    proof = expect(numbers_kept_of_them=(above(0), below("numbers_of_matrices")), weights_with_other_numbers=0)
+    proof = expect(
+        numbers_kept_of_them=(above(0), below("numbers_of_matrices")),
+        weights_with_other_numbers=0,
+    )
     return proof.counting(count_numbers)

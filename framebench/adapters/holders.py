@@ -1,6 +1,8 @@
-"""What a user's program holds beside what a step is known to need, and under which name: a teacher that the loss calls, a
-matrix that is no buffer, an activation that a module keeps. Names are looked for from the model's attributes and from the
-globals of the files that lie beside the user's.
+"""Find what a user's program holds in memory next to what a step needs, and under which name.
+
+Examples are a teacher that the loss calls, a matrix that is no buffer, or an activation that a
+module keeps. The search begins at named roots: attributes of the model, and globals of the user's
+files.
 """
 
 from __future__ import annotations
@@ -16,73 +18,103 @@ import numpy as np
 
 from framebench.suite.user_file import NAME
 
-Bytes = dict[int, int]  # of a storage, by its address
-Storages = Callable[[Any], Bytes]  # of an object that is an array, else empty
-Root = tuple[str, Any]  # what it is called, and what may hold arrays
+StorageBytes = dict[int, int]  # by the storage's address
+FindStorages = Callable[[Any], StorageBytes]  # the storages of an array; none of any other object
+Root = tuple[str, Any]  # what the object is called, and the object
 CLOSED = (ModuleType, CodeType, FrameType)
 ATOMS = (bool, int, float, complex, str, bytes, type(None))
-MOST = 200_000  # objects that are looked at below one name
+MOST = 200_000  # objects that are looked at below one root
+NAMELESS = "nothing that has a name in your file"
 
 
-def find_holders(roots: Iterable[Root], storages: Storages, known: Iterable[int], others: Iterable[Any] = ()) -> dict[str, int]:
-    """Bytes by holder, of storages at no known address. `others`: arrays that exist, whether a name leads to them or not."""
-    seen, bytes_by_holder = set(known), dict[str, int]()
+def find_holders(
+    roots: Iterable[Root],
+    find_storages: FindStorages,
+    known: Iterable[int],
+    others: Iterable[Any] = (),
+) -> dict[str, int]:
+    """Return the bytes that are reached from each root, by its name.
 
-    def entered(name: str, found: Iterable[Any]) -> None:
-        new = {at: size for each in found for at, size in storages(each).items() if at and at not in seen}
-        seen.update(new)
-        if total := sum(new.values()):
-            bytes_by_holder[name] = bytes_by_holder.get(name, 0) + total
+    Each storage counts once, for the first root that leads to it.
 
-    closed = {id(vars(module)) for module in [*sys.modules.values()] if isinstance(module, ModuleType)}
+    Args:
+        roots: where the search begins.
+        find_storages: returns the storages of an object.
+        known: addresses of storages that do not count.
+        others: all arrays that exist. What no root leads to counts as `NAMELESS`.
+    """
+    seen = set(known)
+    bytes_by_holder: dict[str, int] = {}
+
+    def add(name: str, objects: Iterable[Any]) -> None:
+        for one in objects:
+            for address, size in find_storages(one).items():
+                if address and size and address not in seen:
+                    seen.add(address)
+                    bytes_by_holder[name] = bytes_by_holder.get(name, 0) + size
+
+    modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+    closed = {id(vars(module)) for module in modules}
     for name, root in roots:
-        entered(name, below(root, closed))
-    entered("nothing that has a name in your file", others)
+        add(name, walk_objects(root, closed))
+    add(NAMELESS, others)
     return bytes_by_holder
 
 
-def below(root: Any, closed: set[int]) -> Iterator[Any]:
-    """The objects that are reached from this one, itself first, but by way of none whose id is `closed`."""
-    seen, ahead = {id(root)}, [root]
-    while ahead and len(seen) < MOST:
-        one = ahead.pop()
+def walk_objects(root: Any, closed: set[int]) -> Iterator[Any]:
+    """Yield an object and all that it refers to, at most `MOST` of them.
+
+    The walk does not enter objects whose id is in `closed`.
+    """
+    seen = {id(root)}
+    pending = [root]
+    while pending and len(seen) < MOST:
+        one = pending.pop()
         yield one
-        if not isinstance(one, ATOMS):
-            new = [o for o in gc.get_referents(one) if id(o) not in seen and id(o) not in closed and open_(o)]
-            seen.update(map(id, new))
-            ahead += new
+        if isinstance(one, ATOMS):
+            continue
+        for other in gc.get_referents(one):
+            if id(other) not in seen and id(other) not in closed and may_enter(other):
+                seen.add(id(other))
+                pending.append(other)
 
 
-def open_(other: Any) -> bool:
-    """Not modules, nor classes that others wrote: from there everything is reached."""
+def may_enter(other: Any) -> bool:
+    """Return whether a walk goes on at this object.
+
+    Modules, frames and classes that are not the user's lead to everything there is.
+    """
     if isinstance(other, type):
         return other.__module__ == NAME
     return not isinstance(other, CLOSED)
 
 
-def own_modules(file: str) -> list[ModuleType]:
-    """The user's file, as far as it is loaded, and the modules that lie beside it."""
+def list_user_modules(file: str) -> list[ModuleType]:
+    """Return the user's file, if it is loaded, and the loaded modules that lie next to it."""
     folder = Path(file).absolute().parent
-    loaded = [sys.modules[NAME]] if NAME in sys.modules else []
-    for module in [*sys.modules.values()]:
-        where = getattr(module, "__file__", None) or ""
-        if not where.startswith(str(folder)):
+    modules = [sys.modules[NAME]] if NAME in sys.modules else []
+    for module in list(sys.modules.values()):
+        source = getattr(module, "__file__", None) or ""
+        if not source.startswith(str(folder)):  # quick, and most modules end here
             continue
-        path = Path(where)
-        if path.is_relative_to(folder) and "site-packages" not in path.relative_to(folder).parts and module not in loaded:
-            loaded.append(module)
-    return loaded
+        path = Path(source)
+        if not path.is_relative_to(folder) or "site-packages" in path.relative_to(folder).parts:
+            continue
+        if module not in modules:
+            modules.append(module)
+    return modules
 
 
 def iterate_globals(file: str) -> Iterator[Root]:
-    for module in own_modules(file):
-        for name, value in [*vars(module).items()]:
-            if not name.startswith("__") and open_(value):
+    """Yield the globals of the user's modules as roots."""
+    for module in list_user_modules(file):
+        for name, value in list(vars(module).items()):
+            if not name.startswith("__") and may_enter(value):
                 yield f"the global `{name}` of {Path(str(module.__file__)).name}", value
 
 
-def find_array_storage(array: Any) -> Bytes:
-    """Of an array of NumPy's that owns its numbers, or is a view of one that does."""
+def find_array_storage(array: Any) -> StorageBytes:
+    """Return the storage of a NumPy array that owns its numbers or is a view of one that does."""
     while isinstance(array, np.ndarray) and isinstance(array.base, np.ndarray):
         array = array.base
     if type(array) is not np.ndarray or array.base is not None:

@@ -1,8 +1,9 @@
-"""What the strategies of a combination share: the parts of an adapter that their switches set, and who has set which.
+"""The parts of an adapter that strategies set, and a ledger of who has set which.
 
-A framework's parts are dataclasses of `Parts`. While a strategy's switch runs, or a hook that it left (`Hooks`), plain setting
-makes a part that strategy's own; another strategy that sets it too raises IncompatibleStrategies. To build on what is there, a
-switch calls `wrap`: its function gets the part as it is once all switches have run, so no order of strategies loses a wrapper.
+A framework's parts are dataclasses of `Parts`. While a strategy's switch runs, or a hook that it
+left (`Hooks`), setting a part makes it that strategy's own; another strategy that sets it too raises
+IncompatibleStrategies. To build on what is there, a switch calls `wrap`: its function gets the part
+as it is once all switches have run, so no order of strategies loses a wrapper.
 """
 
 from __future__ import annotations
@@ -19,46 +20,55 @@ P = ParamSpec("P")
 
 
 class Ledger:
-    """Which strategies have set or wrapped which part. Where none acts, as in a proof or a test, everything may be set."""
+    """Which strategies have set, wrapped or claimed which part.
+
+    While no strategy acts, as in a proof or a test, everything may be set.
+    """
 
     def __init__(self) -> None:
         self.acting = ""  # the strategy whose switch or hook runs
         self.setters: defaultdict[str, list[str]] = defaultdict(list)
         self.wrappers: defaultdict[str, list[str]] = defaultdict(list)
         self.claims: defaultdict[str, list[str]] = defaultdict(list)
-        self.pending: list[Callable[[], None]] | None = []  # wrappers, until all switches have run
+        # wrappers that wait until all switches have run; None from then on
+        self.pending: list[Callable[[], None]] | None = []
 
     @contextmanager
     def acting_as(self, strategy: str) -> Iterator[None]:
-        """What is set in here is this strategy's."""
-        before, self.acting = self.acting, strategy
+        """Enter what is set in this context as the strategy's."""
+        before = self.acting
+        self.acting = strategy
         try:
             yield
         finally:
             self.acting = before
 
-    def set(self, part: str, same: bool = False) -> None:
-        """`same`: to the very thing that is there, which is no conflict. Raises IncompatibleStrategies."""
+    def set(self, part: str, is_same: bool = False) -> None:
+        """Enter that the acting strategy sets a part. Raises IncompatibleStrategies.
+
+        `is_same`: the part is set to the very object that is there, which is no conflict.
+        """
         if not self.acting:
             return
-        wrappers = self.wrappers[part] if self.pending is None else []  # they would be lost
-        if not same:
-            self.refuse_others(part, [*self.setters[part], *wrappers, *self.claims[part]])
+        if not is_same:
+            self.refuse_others(part, self.setters[part])
+            if self.pending is None:  # a wrapper that is already put on would be lost
+                self.refuse_others(part, self.wrappers[part])
+            self.refuse_others(part, self.claims[part])
         self.setters[part].append(self.acting)
 
     def claim(self, part: str) -> None:
-        """Raises IncompatibleStrategies."""
-        self.refuse_others(part, [*self.setters[part], *self.wrappers[part], *self.claims[part]])
+        """Enter that a part is for the acting strategy alone. Raises IncompatibleStrategies."""
+        self.refuse_others(part, self.setters[part])
+        self.refuse_others(part, self.wrappers[part])
+        self.refuse_others(part, self.claims[part])
         self.claims[part].append(self.acting)
 
-    def refuse_others(self, part: str, strategies: list[str]) -> None:
-        for other in strategies:
-            if other != self.acting:
-                what = part.replace("_", " ")
-                raise IncompatibleStrategies(f"{other} and {self.acting} do not combine: both change the {what}")
-
     def wrap(self, part: str, apply: Callable[[], None]) -> None:
-        """Raises IncompatibleStrategies."""
+        """Wrap a part once all switches have run, or at once if they have.
+
+        Raises IncompatibleStrategies if another strategy has claimed the part.
+        """
         self.refuse_others(part, self.claims[part])
         self.wrappers[part].append(self.acting)
         if self.pending is None:
@@ -66,32 +76,47 @@ class Ledger:
         else:
             self.pending.append(apply)
 
+    def refuse_others(self, part: str, strategies: list[str]) -> None:
+        """Raise IncompatibleStrategies if any of these is not the acting strategy."""
+        for other in strategies:
+            if other != self.acting:
+                what = part.replace("_", " ")
+                raise IncompatibleStrategies(f"{other} and {self.acting} do not combine: both change the {what}")
+
     def finish(self) -> None:
-        """All switches have run: put the wrappers on, in the order of the strategies."""
-        pending, self.pending = self.pending or [], None
+        """Put the waiting wrappers on, in the order of the strategies: all switches have run."""
+        pending = self.pending or []
+        self.pending = None
         for apply in pending:
             apply()
 
 
 @dataclass
 class Parts:
-    """A framework's subclass has a typed field for each part."""
+    """The base of a framework's parts, which have a typed field each."""
 
     ledger: Ledger
 
     def __setattr__(self, part: str, value: Any) -> None:
-        if part in vars(self):  # not in __init__
-            self.ledger.set(part, same=value is getattr(self, part))
+        is_first = part not in vars(self)  # __init__ sets it
+        if not is_first:
+            self.ledger.set(part, is_same=value is getattr(self, part))
         super().__setattr__(part, value)
 
     def claim(self, *parts: str) -> None:
-        """These are for the acting strategy alone: it sets them later, or does without them. Raises IncompatibleStrategies."""
+        """Keep parts for the acting strategy alone, which sets them later or does without them.
+
+        Raises IncompatibleStrategies, and AttributeError if there is no such part.
+        """
         for part in parts:
             getattr(self, part)
             self.ledger.claim(part)
 
     def wrap(self, part: str, function: Callable[[Any], Any]) -> None:
-        """Put `function` of the part in its place. Raises AttributeError."""
+        """Replace a part by `function` of it.
+
+        Raises IncompatibleStrategies, and AttributeError if there is no such part.
+        """
         getattr(self, part)
 
         def apply() -> None:
@@ -105,7 +130,8 @@ class Options(dict[str, Any]):
 
     def __init__(self, ledger: Ledger, name: str) -> None:
         super().__init__()
-        self.ledger, self.name = ledger, name
+        self.ledger = ledger
+        self.name = name
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.ledger.set(f"{self.name} {key!r}")
@@ -117,7 +143,7 @@ class Options(dict[str, Any]):
         return self
 
     def wrap(self, key: str, function: Callable[[Any], Any], default: Any = None) -> None:
-        """Put `function` of the option, or of its default, in its place."""
+        """Replace an option, or its default, by `function` of it. Raises IncompatibleStrategies."""
 
         def apply() -> None:
             dict.__setitem__(self, key, function(self.get(key, default)))
@@ -126,13 +152,17 @@ class Options(dict[str, Any]):
 
 
 class Hooks(Generic[P]):
-    """What strategies do at one moment of the build, one after the other; each sets parts in its own name."""
+    """Functions that strategies leave for one moment of the build, called in their order.
+
+    What a hook sets is its strategy's.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.hooks: list[tuple[str, Callable[P, object]]] = []
 
     def append(self, hook: Callable[P, object]) -> None:
+        """Add a function of the acting strategy."""
         self.hooks.append((self.ledger.acting, hook))
 
     def __call__(self, *args: P.args, **named: P.kwargs) -> None:

@@ -2,11 +2,11 @@
 
 A switch returns a proof, which is built by plain calls:
 
-    expect(graph_nodes=0, saved_tensors=0)        counts of the observed step, by their key in the evidence
+    expect(graph_nodes=0, saved_tensors=0)        counts of the observed step, by key
     expect(kernels=above(0))                      a relation in the place of a value
     expect(residuals=(above(0), below("blocks"))) several of them; a string names another count
     expect({"operators.cat": 0})                  an entry of a dictionary of counts
-    check(is_faster, "the second is faster")      a function of the evidence, for what no relation says
+    check(is_faster, "the second is faster")      a function of the evidence
     expect(weights_moved=4).counting(count)       adds what `count` returns to the evidence first
     one & other                                   both
 
@@ -86,22 +86,22 @@ class Relation:
 
 def above(bound: float | str, times: float = 1) -> Relation:
     """Expect more than a number, or than `times` another count."""
-    return _ordered("more than", operator.gt, bound, times)
+    return _compare_with("more than", operator.gt, bound, times)
 
 
 def at_least(bound: float | str, times: float = 1) -> Relation:
     """Expect no less than a number, or than `times` another count."""
-    return _ordered("at least", operator.ge, bound, times)
+    return _compare_with("at least", operator.ge, bound, times)
 
 
 def below(bound: float | str, times: float = 1) -> Relation:
     """Expect less than a number, or than `times` another count."""
-    return _ordered("less than", operator.lt, bound, times)
+    return _compare_with("less than", operator.lt, bound, times)
 
 
 def at_most(bound: float | str, times: float = 1) -> Relation:
     """Expect no more than a number, or than `times` another count."""
-    return _ordered("at most", operator.le, bound, times)
+    return _compare_with("at most", operator.le, bound, times)
 
 
 def equal_to(key: str, times: float = 1) -> Relation:
@@ -116,21 +116,21 @@ def other_than(value: Any) -> Relation:
 
 def only(*names: str, ignoring: Iterable[str] = ()) -> Relation:
     """Expect a dictionary of counts that has these entries and no others."""
-    return Relation("only", _names_that(operator.eq, ignoring), set(names))
+    return Relation("only", _compare_names(operator.eq, ignoring), set(names))
 
 
 def none_but(*names: str, ignoring: Iterable[str] = ()) -> Relation:
     """Expect a dictionary of counts that has no entries but these, or none at all."""
-    return Relation("none but", _names_that(operator.le, ignoring), set(names))
+    return Relation("none but", _compare_names(operator.le, ignoring), set(names))
 
 
 def including(*names: str) -> Relation:
     """Expect a dictionary of counts that has these entries, and maybe others."""
-    return Relation("entries for", _names_that(operator.ge, ()), set(names))
+    return Relation("entries for", _compare_names(operator.ge, ()), set(names))
 
 
 def if_counted(expected: Any) -> Relation:
-    """Accept also None, which stands for what an observer cannot count, as inside of a compiled step."""
+    """Accept also None: what an observer cannot count, as inside of a compiled step."""
     relation = as_relation(expected)
 
     def holds(observed: Any, value: Any) -> bool:
@@ -144,7 +144,9 @@ def as_relation(expected: Any) -> Relation:
     return expected if isinstance(expected, Relation) else Relation("", operator.eq, expected)
 
 
-def _ordered(words: str, holds: Callable[[Any, Any], bool], bound: float | str, times: float) -> Relation:
+def _compare_with(words: str, holds: Callable[[Any, Any], bool], bound: float | str, times: float) -> Relation:
+    """Return a relation to a number, or to `times` the count whose name is `bound`."""
+
     def both_counted(observed: Any, expected: Any) -> bool:
         return observed is not None and expected is not None and holds(observed, expected)
 
@@ -153,7 +155,9 @@ def _ordered(words: str, holds: Callable[[Any, Any], bool], bound: float | str, 
     return Relation(words, both_counted, bound)
 
 
-def _names_that(holds: Callable[[Any, Any], bool], ignoring: Iterable[str]) -> Callable[[Any, Any], bool]:
+def _compare_names(holds: Callable[[Any, Any], bool], ignoring: Iterable[str]) -> Callable[[Any, Any], bool]:
+    """Return a comparison of the names of counts, but for the ignored ones."""
+
     def compare(observed: Iterable[str], names: set[str]) -> bool:
         return holds(set(observed) - set(ignoring), names)
 
@@ -162,13 +166,13 @@ def _names_that(holds: Callable[[Any, Any], bool], ignoring: Iterable[str]) -> C
 
 @dataclass(frozen=True)
 class Expectation:
-    """One count, and what must hold for it."""
+    """One count, and the relation that must hold for it."""
 
     key: str
     relation: Relation
 
     def failure(self, evidence: Evidence) -> str:
-        """Say what was expected and what was observed; empty where it is met. Raises KeyError."""
+        """Return what was expected and what was observed; empty if it is met. Raises KeyError."""
         observed = read(evidence, self.key)
         if self.relation.is_met(observed, evidence):
             return ""
@@ -181,14 +185,16 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Check:
-    """What must hold for the evidence, computed by a function."""
+    """A condition on the evidence that a function computes."""
 
     function: Callable[[Evidence], bool]
     reason: str  # a sentence that is true where the function returns True
 
     def failure(self, evidence: Evidence) -> str:
-        """Say what does not hold; empty where it does."""
-        return "" if self.function(evidence) else f"it does not hold that {self.reason}"
+        """Return what does not hold; empty if it does."""
+        if self.function(evidence):
+            return ""
+        return f"it does not hold that {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -209,7 +215,7 @@ class Proof:
         return Proof(self.expectations + other.expectations, self.counts + other.counts)
 
     def judge(self, evidence: Evidence) -> StrategyEffect:
-        """Return the verdict with all evidence and, where it is no, the expectations that failed."""
+        """Return the verdict, all evidence, and the expectations that failed if it is no."""
         complete = dict(evidence)
         for count in self.counts:
             complete |= count(complete)
@@ -237,10 +243,11 @@ def check(function: Callable[[Evidence], bool], reason: str) -> Proof:
 
 
 def judge_parts(proofs: Mapping[str, Proof], evidence: Evidence) -> StrategyEffect:
-    """Judge every part of a strategy: the whole was on where each of them was.
+    """Judge every part of a strategy: the whole was on if each of them was.
 
-    What a part counts is there for those after it.
+    The proofs of later parts see what those of earlier ones have counted.
     """
+    is_combined = len(proofs) > 1
     proven = {}
     reasons = []
     for name, proof in proofs.items():
@@ -248,7 +255,7 @@ def judge_parts(proofs: Mapping[str, Proof], evidence: Evidence) -> StrategyEffe
         evidence = effect.evidence
         proven[name] = effect.proven
         if effect.reason:
-            reasons.append(effect.reason if len(proofs) == 1 else f"{name}: {effect.reason}")
-    if len(proofs) > 1:
+            reasons.append(f"{name}: {effect.reason}" if is_combined else effect.reason)
+    if is_combined:
         evidence = evidence | {"proven": proven}
     return StrategyEffect(all(proven.values()), evidence, "; ".join(reasons) or None)

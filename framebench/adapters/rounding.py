@@ -1,6 +1,7 @@
-"""Measure whether products are rounded: the errors of a matmul and of a convolution whose results are known.
+"""Measure whether matmuls and convolutions round their operands, on numbers with a known result.
 
-float32 has 24 bits for a number, TensorFloat-32 and float16 have 11, bfloat16 has 8. 1 + 2**-12 needs 13: with fewer it is 1.
+float32 has 24 bits for a number, TensorFloat-32 and float16 have 11, bfloat16 has 8. `NUMBER` needs
+13: with fewer bits it is rounded to 1.
 """
 
 from __future__ import annotations
@@ -12,36 +13,40 @@ import numpy as np
 from framebench.adapters.proof import Evidence, above, below, check, expect
 
 NUMBER = 1 + 2.0**-12
-LIMIT = 2.0**-13  # of a relative error: rounding both operands makes 2**-11, float32's sums about 2**-20
+# Of a relative error: rounding both operands makes 2**-11, sums in float32 about 2**-20.
+LIMIT = 2.0**-13
+Shape = tuple[int, ...]
 Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def measure_errors(product: Multiply, convolution: Multiply) -> Evidence:
-    """Return the largest relative error of each.
+def measure_errors(matmul: Multiply, convolution: Multiply) -> Evidence:
+    """Return the largest relative error of a matmul and of a convolution without padding.
 
-    The matrices are 128 x 128; the convolution without padding is one of
-    (batch, channel, height, width) = (8, 64, 32, 32) with (out, in, height, width) = (64, 64, 3, 3): of a smaller one cuDNN
-    multiplies in float32 where it may round, as it did on an H200.
+    The convolution is a large one, since cuDNN multiplies a smaller one in float32 even where it
+    may round, as it did on an H200.
     """
-
-    def error(multiply: Multiply, terms: int, *shapes: tuple[int, ...]) -> float:
-        operands = [np.full(shape, NUMBER, np.float32) for shape in shapes]
-        exact = terms * NUMBER**2
-        return float(np.abs(multiply(*operands).astype(np.float64) / exact - 1).max())
-
+    images = (8, 64, 32, 32)  # batch, channels, height, width
+    kernels = (64, 64, 3, 3)  # channels out and in, height, width
     return {
-        "error_of_a_product": error(product, 128, (128, 128), (128, 128)),
-        "error_of_a_convolution": error(convolution, 64 * 9, (8, 64, 32, 32), (64, 64, 3, 3)),
+        "error_of_a_product": measure_error(matmul, (128, 128), (128, 128), terms=128),
+        "error_of_a_convolution": measure_error(convolution, images, kernels, terms=64 * 9),
     }
 
 
-EXACT = expect(error_of_a_product=below(LIMIT), error_of_a_convolution=below(LIMIT))  # neither was rounded
-ROUNDED = expect(error_of_a_product=above(LIMIT), error_of_a_convolution=above(LIMIT))  # both were
+def measure_error(multiply: Multiply, left: Shape, right: Shape, terms: int) -> float:
+    """Return the largest relative error of a product in which each result is a sum of `terms`."""
+    result = multiply(np.full(left, NUMBER, np.float32), np.full(right, NUMBER, np.float32))
+    exact = terms * NUMBER**2
+    return float(np.abs(result.astype(np.float64) / exact - 1).max())
 
 
-def some_are_rounded(e: Evidence) -> bool:
-    """Return whether products or convolutions are rounded."""
-    return bool(max(e["error_of_a_product"], e["error_of_a_convolution"]) >= LIMIT)
+def some_are_rounded(evidence: Evidence) -> bool:
+    """Return whether matmuls or convolutions are rounded."""
+    errors = evidence["error_of_a_product"], evidence["error_of_a_convolution"]
+    return bool(max(errors) >= LIMIT)
 
 
+# neither, both, or at least one of them is rounded
+EXACT = expect(error_of_a_product=below(LIMIT), error_of_a_convolution=below(LIMIT))
+ROUNDED = expect(error_of_a_product=above(LIMIT), error_of_a_convolution=above(LIMIT))
 SOME_ROUNDED = check(some_are_rounded, "products or convolutions are rounded")

@@ -35,12 +35,15 @@ def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
         blocks = list(named(model))
     identities = {id(module) for module in modules}
     if not blocks or any(id(block) not in identities for block in blocks):
-        raise Fault(f"{user.locate('blocks')}: blocks must be classes, or a function that lists modules of the model")
+        where = user.locate("blocks")
+        raise Fault(
+            f"{where}: blocks must be classes, or a function that lists modules of the model",
+        )
     return blocks
 
 
 def find_repeated_blocks(model: Any, access: ModuleAccess) -> list[Any]:
-    """Return the modules of the repeated class that holds the most weights; none if no class repeats.
+    """Return the modules of the repeated class with the most weights; none if no class repeats.
 
     Only modules with modules inside count. Containers count only where nothing else repeats.
     """

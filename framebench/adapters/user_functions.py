@@ -65,7 +65,7 @@ class UserFile:
         return getattr(self.module, name)
 
     def call_seeded(self, name: str, *arguments: Any) -> Any:
-        """Call a function of the file from the same seeds each time. Raises Fault if it is missing."""
+        """Call a function of the file, from the same seeds each time. Raises Fault."""
         announce(f"{name}()")
         self.seed_all()
         return self.get(name)(*arguments)
@@ -80,9 +80,10 @@ class UserFile:
         """Return what `model()` makes. Raises Fault if `model` is a module, and not a function."""
         model = self.get("model")
         if isinstance(model, modules):
+            where = self.locate("model")
             raise Fault(
-                f"{self.locate('model')}: `model` is {describe_type(model)}: it must be a function, "
-                f"or a class, that makes a new model each time, as in `def model(): return ...`"
+                f"{where}: `model` is {describe_type(model)}: it must be a function, or a class, "
+                f"that makes a new model each time, as in `def model(): return ...`"
             )
         return self.call_seeded("model")
 
@@ -99,9 +100,10 @@ class UserFile:
             what = describe_type(returned)
             if isinstance(returned, tuple | list):
                 what = f"{what} of {len(returned)}"
+            where = self.locate("batch")
             raise Fault(
-                f"{self.locate('batch')}: batch(n) must return (inputs, target), and it returned {what}; "
-                f"for a model that takes several, inputs is a tuple or, of keywords, a dict of {called}s"
+                f"{where}: batch(n) must return (inputs, target), and it returned {what}; for a "
+                f"model that takes several, inputs is a tuple or, of keywords, a dict of {called}s"
             )
         inputs, targets = returned
         self.check_arrays("an input", inputs, size, types, called)
@@ -119,12 +121,12 @@ class UserFile:
         mapped(arrays.append, tree)
         for array in arrays:
             if not isinstance(array, types):
-                raise Fault(f"{where}: batch(n) must give {called}s, and {what} has {describe_type(array)}")
+                kind = describe_type(array)
+                raise Fault(f"{where}: batch(n) must give {called}s, and {what} has {kind}")
         if not arrays:
             is_filled = isinstance(tree, tuple | list) and len(tree) > 0
             if what == "an input" or is_filled:
-                given = describe_type(tree)
-                raise Fault(f"{where}: batch(n) must give {called}s, and {what} has none: it is {given}")
+                raise Fault(f"{where}: batch(n) must give {called}s, and {what} has none: it is {describe_type(tree)}")
             return
         if not any(array.ndim > 0 and len(array) == size for array in arrays):
             shape = tuple(arrays[0].shape)
@@ -133,8 +135,8 @@ class UserFile:
     def compute_loss(self, types: Any, called: str, output: Any, target: Any) -> Any:
         """Return the loss, an array of one number.
 
-        It is what the file's `loss` returns, or the output's own where the file has none. Values that
-        are only logged may follow it in a tuple, or stand next to the key `loss`. Raises Fault.
+        It is what the file's `loss` returns, or the output's own where the file has none. Values
+        that are only logged may follow it in a tuple, or stand next to the key `loss`. Raises Fault.
         """
         has_loss = "loss" in self
         value = self.get("loss")(output, target) if has_loss else self.read_loss(output)
@@ -156,7 +158,7 @@ class UserFile:
         if loss is None:
             raise Fault(
                 f"{self.locate('model')}: the file has no `loss`, and the model's output, "
-                f"{describe_type(output)}, has no `.loss`: write loss(output, target), or give the model "
-                f"its labels among the inputs"
+                f"{describe_type(output)}, has no `.loss`: write loss(output, target), "
+                f"or give the model its labels among the inputs"
             )
         return loss

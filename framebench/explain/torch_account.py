@@ -145,7 +145,7 @@ def _present(adapter: TorchAdapter) -> list[tuple[str, str, Tensor]]:
         labelled_tensors += [
             ("optimizer state", _module_of(names.get(p, "")), t) for p, s in states for t in s.values() if isinstance(t, Tensor)
         ]
-    labelled_tensors += [("input", "", t) for t in adapter.held_inputs()]
+    labelled_tensors += [("input", "", t) for t in adapter.input_tensors()]
     return labelled_tensors + [("other", "", t) for t in gc.get_objects() if type(t) in (Tensor, nn.Parameter)]
 
 

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.observe import graph_nodes
+from framebench.adapters.torch.observe import count_graph_nodes
 from framebench.growth.leak_report import Program, Storages, caller, has_storage
 
 
@@ -74,4 +74,4 @@ class TorchStorages(TorchDispatchMode, Storages):  # type: ignore[misc]  # the m
         return [(what, where, total) for storage, what, where, total in self.made.values() if storage() is not None]
 
     def about(self, thing: Any) -> str:
-        return "" if getattr(thing, "grad_fn", None) is None else f"with a graph of {graph_nodes(thing)} operations"
+        return "" if getattr(thing, "grad_fn", None) is None else f"with a graph of {count_graph_nodes(thing)} operations"

@@ -35,7 +35,7 @@ class FakeRank(FakeAdapter):
 def predict(case: Case) -> dict[str, Any]:
     """Of a steady step: bytes at the peak of the fullest rank, and their parts. Raises private.Gone."""
     rank = _fullest(case)
-    private.fake_group(rank, case.ranks)
+    private.join_fake_group(rank, case.ranks)
     private.share_empty_chunks()
     every_rank("cpu")
     with FakeTensorMode():
@@ -78,9 +78,9 @@ def _tracked(case: Case) -> tuple[int, dict[str, int]]:
     optimizer = adapter.optimizer if case.stage.trains else None
     with Storages():  # which answers the optimizer when it reads a number
         begin(adapter)
-        with private.Tracked(adapter.model, optimizer, adapter.inputs) as tracker:
+        with private.FsdpTracker(adapter.model, optimizer, adapter.inputs) as tracker:
             adapter.step()
-    peak, parts = tracker.peak()
+    peak, parts = tracker.read_peak()
     states = size(t.to_local() if isinstance(t, DTensor) else t for t in adapter.state_tensors())
     if (passing := parts.get("optimizer states", 0) - states) > 0:
         parts |= {"optimizer states": states, "temporaries": parts.get("temporaries", 0) + passing}
@@ -93,7 +93,7 @@ def counted(case: Case) -> tuple[int, dict[str, int]]:
     with Storages() as storages:
         adapter = built(case)
         begin(adapter)
-        held = {"parameters": size(adapter.parameters()), "inputs": size(adapter.held_inputs())}
+        held = {"parameters": size(adapter.parameters()), "inputs": size(adapter.input_tensors())}
         inside = "activations and temporaries"
         if case.stage.trains:
             adapter.optimizer.zero_grad()

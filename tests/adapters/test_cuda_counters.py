@@ -1,5 +1,7 @@
-"""What the frameworks count on a card, fed with what others recorded on theirs (`recorded.py`); the milliseconds of
-`torch.cuda.Event` are those of its documentation."""
+"""What the adapters read on a GPU, fed with what others recorded on theirs (`recorded.py`).
+
+The milliseconds of `torch.cuda.Event` are those of its documentation.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 TORCH = PROGRAMS / "cuda_counters_torch.py"
 
 
-def test_torch_s_counters(environment: dict[str, Environment]) -> None:
+def test_torch_reads_the_counters_of_its_allocator(environment: dict[str, Environment]) -> None:
     ours = json.dumps(recorded.TORCH_STATS)
     on_cpu, pooled, unpooled, seconds, oom, overlap = run_inside(environment["torch"], TORCH, ours)  # type: ignore[misc]
     assert on_cpu == [{}, {}, True]
@@ -33,7 +35,7 @@ def test_torch_s_counters(environment: dict[str, Environment]) -> None:
 JAX = PROGRAMS / "cuda_counters_jax.py"
 
 
-def test_jax_s_counters(environment: dict[str, Environment]) -> None:
+def test_jax_reads_the_counters_of_its_allocator(environment: dict[str, Environment]) -> None:
     said = recorded.JAX_STATS[0]
     on_cpu, after, own, counters = run_inside(environment["jax"], JAX, json.dumps(said))  # type: ignore[misc]
     assert on_cpu == [[], {}, None]

@@ -1,6 +1,6 @@
-"""Proofs of strategies that need a card, fed with what the libraries' sources say that they do, with the strategy on and off.
+"""Proofs of strategies that need a GPU, with the strategy on and off.
 
-Nothing here was recorded on a card.
+The GPU is fake: it does what the libraries' sources say. Nothing here was recorded on a GPU.
 """
 
 from __future__ import annotations
@@ -14,25 +14,49 @@ PROGRAMS = Path(__file__).parent / "programs"
 TORCH = PROGRAMS / "cuda_proofs_torch.py"
 
 
-def test_torch_s_proofs(environment: dict[str, Environment]) -> None:
+def test_proofs_of_torch_on_a_gpu_say_no_where_the_strategy_is_undone(
+    environment: dict[str, Environment],
+) -> None:
     assert run_inside(environment["torch"], TORCH) == {
-        "foreach": True, "foreach, the default there": False,
-        "fraction": True, "fraction, ignored": False, "fraction, of a card that others fill": False,
-        "segments": True, "segments, some not": False, "segments, none": False,
-        "driver's pool": True, "native pool": False, "no pool": False, "autotune": True, "autotune, undone": False,
-    }  # fmt: skip
+        "foreach": True,
+        "foreach, the default there": False,
+        "fraction": True,
+        "fraction, ignored": False,
+        "fraction, of a card that others fill": False,
+        "segments": True,
+        "segments, some not": False,
+        "segments, none": False,
+        "driver's pool": True,
+        "native pool": False,
+        "no pool": False,
+        "autotune": True,
+        "autotune, undone": False,
+    }
 
 
 OFFLOADED = PROGRAMS / "cuda_proofs_offloaded.py"
 
 
-def test_what_torch_keeps_on_the_host(environment: dict[str, Environment]) -> None:
-    """Streams that do everything at once show that the hooks and the update are right, not that copies run beside."""
+def test_offloading_in_torch_computes_the_same_and_is_proven(
+    environment: dict[str, Environment],
+) -> None:
+    """Streams that do everything at once show that the hooks and the update are right.
+
+    They do not show that copies run next to the computation.
+    """
     assert run_inside(environment["torch"], OFFLOADED) == {
-        "offload_streamed": True, "accumulate+offload_streamed": True, "optimizer_offload": True,
-        "accumulate+optimizer_offload": True, "streams": True, "one stream": False, "no copies": False, "all came back": True,
-        "no hooks": False, "moments on the host": True, "moments on the device": False,
-    }  # fmt: skip
+        "offload_streamed": True,
+        "accumulate+offload_streamed": True,
+        "optimizer_offload": True,
+        "accumulate+optimizer_offload": True,
+        "streams": True,
+        "one stream": False,
+        "no copies": False,
+        "all came back": True,
+        "no hooks": False,
+        "moments on the host": True,
+        "moments on the device": False,
+    }
 
 
 JAX = PROGRAMS / "cuda_proofs_jax.py"

@@ -1,4 +1,4 @@
-"""Where a framework itself computes wrong: the operator alone shows it, and the cases that meet it are `wrong`."""
+"""A fault of a framework: the operator alone shows it, and the cases that meet it are `wrong`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import pytest
 from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
-# Apart from the adapter's own trial. Memory that is handed out again is filled first, so that what stays unwritten is seen.
+# It repeats the adapter's own trial in other code.
 PROGRAMS = Path(__file__).parent / "programs"
 WEIGHT_GRADIENT = PROGRAMS / "known_wrong_weight_gradient.py"
 
 
 def test_a_small_volumes_weight_gradient_is_unwritten_memory_in_bfloat16(environment: dict[str, Environment]) -> None:
-    """U-Net's lowest level at `cpu` has 2x2x2 voxels. Should this fail because PyTorch became right: the adapter's trial
-    says so too, and may leave."""
+    """U-Net's lowest level at `cpu` has 2x2x2 voxels.
+
+    Should this fail because PyTorch became right, then the adapter's trial says so too, and may be
+    deleted.
+    """
     found = run_inside(environment["torch"], WEIGHT_GRADIENT)
     assert isinstance(found, dict)
     off, faults = found["off"], found["faults"]

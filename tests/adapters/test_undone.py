@@ -70,12 +70,12 @@ TORCH = [
          "adapter.model.remat = adapter.recipe.block_runner"),
     Deed("static_cache", f"{GENERATE}/static_cache/b4/tiny", proven=True),
     Deed("static_cache, longer by each token", f"{GENERATE}/static_cache/b4/tiny",
-         "from framebench.adapters.torch.generation import growing; generation = adapter.recipe.step.__self__; "
-         "generation.cache = growing(adapter); generation.begin()"),
+         "from framebench.adapters.torch.generation import make_growing_cache; generation = adapter.recipe.step.__self__; "
+         "generation.cache = make_growing_cache(adapter); generation.read_prompt()"),
     Deed("growing_cache", f"{GENERATE}/growing_cache/b4/tiny", proven=True),
     Deed("growing_cache, of arrays that are there", f"{GENERATE}/growing_cache/b4/tiny",
-         "from framebench.adapters.torch.generation import static; generation = adapter.recipe.step.__self__; "
-         "generation.cache = static(adapter, adapter.model); generation.begin()"),
+         "from framebench.adapters.torch.generation import make_static_cache; generation = adapter.recipe.step.__self__; "
+         "generation.cache = make_static_cache(adapter, adapter.model); generation.read_prompt()"),
     Deed("no_cache", f"{GENERATE}/no_cache/b4/tiny", proven=True),
     Deed("int8_weights", "transformer/torch/eval/int8_weights/b4/tiny", proven=True),
     Deed("int8_weights, one of them made wide again", "transformer/torch/eval/int8_weights/b4/tiny",

@@ -18,8 +18,8 @@ def undo(case: Case) -> None:
     if case.support.package == "deepspeed":
         from framebench.adapters.torch import deepspeed
 
-        attach = deepspeed.attach
-        deepspeed.attach = lambda run, stage: attach(run, 0)
+        attach = deepspeed.attach_engine
+        deepspeed.attach_engine = lambda run, stage: attach(run, 0)
     elif case.framework == "torch":
         import torch.distributed.fsdp
         from torch.distributed._composable.replicate import replicate

@@ -16,8 +16,8 @@ GENERATION = (
     bug("each new token at the first position", IN_TORCH, TORCH, "self.run.model(tokens, start)", "self.run.model(tokens, 0)"),
     bug("one cache for all layers", IN_TORCH, SHARED, "self.cache.extend(next(self.layers),", "self.cache.extend(0,"),
     bug("no causal mask in the prompt", IN_TORCH, TORCH, "is_causal=q.shape[2] > 1", "is_causal=False"),
-    bug("the loss of the prompt left out", IN_TORCH, TORCH, "self.loss_of_prompt.clone()", "0 * self.loss_of_prompt"),
-    bug("the prompt's first token forgotten", GROWING, SHARED, "        old = self.arrays[layer]\n", "        old = self.arrays[layer]\n        old = tuple(t[:, :, start > 8 :] for t in old) if old else None\n"),
+    bug("the loss of the prompt left out", IN_TORCH, TORCH, "self.prompt_loss.clone()", "0 * self.prompt_loss"),
+    bug("the prompt's first token forgotten", GROWING, SHARED, "        old = self.layers[layer]\n", "        old = self.layers[layer]\n        old = tuple(t[:, :, start > 8 :] for t in old) if old else None\n"),
     bug("each new token at the first position, in JAX", IN_JAX, JAX, "logits = model(tokens, start)", "logits = model(tokens, None)"),
     bug("keys in the place of values", IN_JAX, JAX, "self.write(old_values, v)", "self.write(old_values, k)"),
     bug("a token sees the next place of the cache", IN_JAX, JAX, "<= self.start +", "<= 1 + self.start +"),
@@ -29,8 +29,8 @@ GENERATION = (
 EIGHT_BITS = (
     bug("no weight decay, moments in 8 bits", IN_8_BITS, QUANTIZED, "o.eps, o.weight_decay, **options", "o.eps, 0.0, **options"),
     bug("Adam's second beta 0.999, moments in 8 bits", IN_8_BITS, QUANTIZED, "o.betas, o.eps, o.weight_decay, **", "(o.betas[0], 0.999), o.eps, o.weight_decay, **"),
-    bug("no weight decay, moments in 8 bits by bitsandbytes", BY_BNB, QUANTIZED, "o.weight_decay, min_8", "0.0, min_8"),
-    bug("Adam's second beta 0.999, moments in 8 bits by bitsandbytes", BY_BNB, QUANTIZED, "o.betas, o.eps, o.weight_decay, min", "(o.betas[0], 0.999), o.eps, o.weight_decay, min"),
+    bug("no weight decay, moments in 8 bits by bitsandbytes", BY_BNB, QUANTIZED, "o.eps, o.weight_decay)\n", "o.eps, 0.0)\n"),
+    bug("Adam's second beta 0.999, moments in 8 bits by bitsandbytes", BY_BNB, QUANTIZED, "o.betas, o.eps, o.weight_decay)\n", "(o.betas[0], 0.999), o.eps, o.weight_decay)\n"),
     bug("causal mask dropped, weights in 8 bits", "transformer/torch/eval/int8_weights", GPT, FUSED, FUSED.replace("True", "False")),
     bug("causal mask dropped, products in 8 bits", "transformer/torch/eval/int8_dynamic", GPT, FUSED, FUSED.replace("True", "False")),
 )  # fmt: skip

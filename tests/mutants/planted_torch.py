@@ -16,14 +16,14 @@ HEAD = "self.head(self.ln_f(x), self.wte.weight)"
 NORM3 = "y = self.bn3(self.conv3(y))"
 FACTORED, WHOLE = (f"transformer/torch/train/{name}" for name in ("adafactor", "compile_step"))
 ADAMW = "torch.optim.AdamW(params, o.lr, o.betas, o.eps, o.weight_decay, **options)"
-ADAFACTOR = "torch.optim.Adafactor(params, o.lr, eps=(o.eps, 1e-3), weight_decay=o.weight_decay, **options)"
+ADAFACTOR = "torch.optim.Adafactor(params, o.lr, eps=eps, weight_decay=o.weight_decay, **options)"
 SGD = "torch.optim.SGD(params, o.lr, o.momentum, weight_decay=o.weight_decay, **options)"
 CHUNKED, CHUNKS = "transformer/torch/train/chunked_loss", "parts = zip(hidden.flatten(0, 1).chunk(chunks), y.flatten().chunk(chunks))"
 UPDATE = "self.recipe.scaler.step(self.optimizer)"
 BATCH = "inputs, targets = self.next_batch()"
 BACKWARD = "self.recipe.backward(loss)"
 CAT = "torch.cat((self.upsample(x), skip), 1)"
-RECOMPUTE = "return recompute(block, *uncached(xs), use_reentrant=False, **chosen"
+RECOMPUTE = "return recompute(block, *drop_cache(xs), use_reentrant=False, **options"
 IN_BACKWARD = "(torch._C._current_graph_task_id() != -1)"  # whether a backward pass is running
 
 TRAIN, EVAL, HALF = (f"transformer/torch/{name}" for name in ("train/fp32", "eval/no_grad", "train/amp_bf16"))
@@ -182,7 +182,7 @@ OPTIMIZERS = (
     bug("Adafactor's rate 1 % too large", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("o.lr", "1.01 * o.lr")),
     bug("Adafactor without weight decay", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("=o.weight_decay", "=0.0")),
     bug("Adafactor's updates not clipped", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("**options", "d=1e9, **options")),
-    bug("Adafactor's rate at least a tenth", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("1e-3", "0.1")),
+    bug("Adafactor's rate at least a tenth", FACTORED, ADAPTER, "eps = (o.eps, 1e-3)", "eps = (o.eps, 0.1)"),
     bug("Adafactor's second moment follows faster", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("**options", "beta2_decay=-0.7, **options")),
     bug("learning rate 1 % too large", TRAIN, ADAPTER, ADAMW, ADAMW.replace("o.lr", "1.01 * o.lr")),
     bug("learning rate 1 % too large, in bfloat16", HALF, ADAPTER, ADAMW, ADAMW.replace("o.lr", "1.01 * o.lr")),
@@ -217,7 +217,7 @@ STEP = (
     bug("loss in chunks that lose the last one", CHUNKED, STEPS, CHUNKS, CHUNKS.replace("chunks)", "chunks)[:-1]")),
     bug("loss in chunks against the targets of another one", CHUNKED, STEPS, CHUNKS, CHUNKS.replace("chunk(chunks)", "chunk(chunks)[::-1]", 1)),
     bug("loss in chunks averaged by chunk, then summed", CHUNKED, STEPS, "torch.stack(losses).sum() / y.numel()", "torch.stack(losses).sum() / (y.numel() // chunks)"),
-    bug("loss in chunks gives the embedding no gradient", CHUNKED, STEPS, "recompute(part, h, embedding, targets", "recompute(part, h, embedding.detach(), targets"),
+    bug("loss in chunks gives the embedding no gradient", CHUNKED, STEPS, "recompute(compute_part, h, embedding, targets", "recompute(compute_part, h, embedding.detach(), targets"),
     bug("loss in chunks computed again with twice its input", CHUNKED, STEPS, "logits = F.linear(hidden, embedding)", "logits = F.linear(hidden * (2.0 if torch._C._current_graph_task_id() != -1 else 1.0), embedding)"),
     bug("loss not divided by the micro-batches", "transformer/torch/train/accumulate", ADAPTER, "self.recipe.objective(x, y) / self.micro_batches", "self.recipe.objective(x, y)"),
     bug("gradient of micro-batches summed, the loss averaged", "transformer/torch/train/accumulate", ADAPTER, BACKWARD, "self.recipe.backward(loss * self.micro_batches)"),
@@ -238,7 +238,7 @@ STEP = (
         RECOMPUTE,
         RECOMPUTE.replace("block", f"lambda x: block(x.roll(int({IN_BACKWARD}), 0))", 1),
     ),
-    bug("optimizer in the backward pass that updates each weight twice", "transformer/torch/train/optimizer_in_backward", MEMORY, "self.each[parameter].step()\n", "self.each[parameter].step()\n        self.each[parameter].step()\n"),
+    bug("optimizer in the backward pass that updates each weight twice", "transformer/torch/train/optimizer_in_backward", MEMORY, "self.by_weight[parameter].step()\n", "self.by_weight[parameter].step()\n        self.by_weight[parameter].step()\n"),
 )
 
 OTHERS = (
@@ -250,12 +250,12 @@ OTHERS = (
         "teacher trained with the student",
         "transformer/torch/train/distill",
         SCENARIOS,
-        "with torch.no_grad():\n            target = run.held[1](x)",
-        "with torch.enable_grad():\n            target = run.held[1](x)",
+        "with torch.no_grad():\n            target = run.models_in_memory[1](x)",
+        "with torch.enable_grad():\n            target = run.models_in_memory[1](x)",
         Edit(
             ADAPTER,
             "trained = [p for p in self.model.parameters() if p.requires_grad]",
-            "trained = [p for model in self.held for p in model.parameters() if p.requires_grad]",
+            "trained = [p for model in self.models_in_memory for p in model.parameters() if p.requires_grad]",
         ),
     ),
     bug("padding counted in the loss", "transformer/torch/varlen/padded", GPT, 'targets.flatten(), ignore_index=-1, reduction="sum")', 'targets.flatten().clamp(min=0), reduction="sum")'),

@@ -1,13 +1,34 @@
-"""PyTorch: the adapter, and the switches of its strategies from one module per module of the catalog."""
+"""PyTorch's adapter, and the switches of its strategies.
+
+Each module of the catalog (`framebench/strategies`) has a module of switches here.
+"""
 
 from framebench.adapters import common
 from framebench.adapters.base import Switch
-from framebench.adapters.torch import checkpoint, generation, memory, offload, precision, quantized, scenarios, steps
+from framebench.adapters.torch import (
+    checkpoint,
+    generation,
+    memory,
+    offload,
+    precision,
+    quantized,
+    scenarios,
+    steps,
+)
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.suite.case import Case
 
-MODULES = (common, precision, checkpoint, steps, offload, memory, quantized, scenarios, generation)
-SWITCHES = {name: function for module in MODULES for name, function in module.switch.items()}
+SWITCHES: dict[str, Switch] = {
+    **common.switch,
+    **precision.switch,
+    **checkpoint.switch,
+    **steps.switch,
+    **offload.switch,
+    **memory.switch,
+    **quantized.switch,
+    **scenarios.switch,
+    **generation.switch,
+}
 
 
 def switches_of(case: Case) -> dict[str, Switch]:

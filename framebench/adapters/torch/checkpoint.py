@@ -1,4 +1,4 @@
-"""How PyTorch switches on the strategies of `framebench/strategies/checkpoint.py`, and what proves that they were on."""
+"""PyTorch's switches for the strategies of `framebench/strategies/checkpoint.py`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from framebench.adapters.base import Switches
 from framebench.adapters.batch_norm import frozen_statistics
 from framebench.adapters.proof import Evidence, Proof, above, check, expect
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.observe import BATCHED, Observed
+from framebench.adapters.torch.observe import BATCHED_MATMULS, Observed
 from framebench.models.spec import OWN
 from framebench.suite.trees import called
 from framebench.suite.user_file import DoesNotApply
@@ -24,75 +24,93 @@ from framebench.suite.user_file import DoesNotApply
 switch = Switches()
 
 
-def _batch_norms(block: nn.Module) -> list[Any]:
+def _list_batch_norms(block: nn.Module) -> list[Any]:
     return [m for m in block.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
 
 
-@contextmanager
-def _both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) -> Iterator[None]:
-    with one, other:
-        yield
+def drop_cache(arguments: Any) -> Any:
+    """Return a block's arguments without a cache of keys and values.
 
-
-def uncached(given: Any) -> Any:
-    """Return a block's arguments without a cache of keys and values, which a second run would fill once more.
-
-    transformers passes none either where it checkpoints by itself.
+    A second run would fill the cache once more. transformers passes none either where it
+    checkpoints by itself.
     """
-    if isinstance(given, Mapping):
-        return {name: False if name == "use_cache" else uncached((one,))[0] for name, one in given.items()}
-    return tuple(None if hasattr(one, "get_seq_length") and hasattr(one, "update") else one for one in given)
+    if isinstance(arguments, Mapping):
+        kept = {}
+        for name, value in arguments.items():
+            kept[name] = False if name == "use_cache" else _drop_if_cache(value)
+        return kept
+    return tuple(_drop_if_cache(value) for value in arguments)
 
 
-def _without(run: TorchAdapter) -> Evidence:
+def _drop_if_cache(value: Any) -> Any:
+    is_cache = hasattr(value, "get_seq_length") and hasattr(value, "update")
+    return None if is_cache else value
+
+
+def _observe_without(run: TorchAdapter) -> Evidence:
     """Observe a step whose blocks are not recomputed.
 
-    A user's may run several times in a pass, or for a gradient in it.
+    Proofs need it since a user's blocks may run several times in a pass, or for a gradient in it.
     """
+
+    def run_block(block: nn.Module, *xs: Any, **named: Any) -> Any:
+        return block(*xs, **named)
+
     model: Any = run.model
-    remat, model.remat = model.remat, lambda block, *xs, **named: block(*xs, **named)
-    seen = run.observe()
+    remat = model.remat
+    model.remat = run_block
+    evidence = run.observe()
     model.remat = remat
-    return seen
+    return evidence
 
 
 @switch
 def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
-    chosen: dict[nn.Module, dict[str, Any]] = {}  # with how they are recomputed
-    compiled = any(part.how == "compile" for part in run.case.parts)  # the compiler repeats no update of statistics
+    """Recompute every block, or every second one and so on."""
+    chosen: dict[nn.Module, dict[str, Any]] = {}  # blocks, with the options of `recompute`
+    # the compiler repeats no update of running statistics
+    is_compiled = any(part.how == "compile" for part in run.case.parts)
 
-    def options(block: nn.Module) -> dict[str, Any]:
-        if compiled or not _batch_norms(block):
+    def choose_options(block: nn.Module) -> dict[str, Any]:
+        norms = _list_batch_norms(block)
+        if is_compiled or not norms:
             return {}
-        return {"context_fn": lambda: (nullcontext(), frozen_statistics(_batch_norms(block)))}
+        return {"context_fn": lambda: (nullcontext(), frozen_statistics(norms))}
 
     def attach(model: Any) -> None:
-        chosen.update({block: options(block) for block in run.model_module.blocks_of(model)[::every]})
+        for block in run.model_module.blocks_of(model)[::every]:
+            chosen[block] = choose_options(block)
 
-    def remat(block: nn.Module, *xs: Any, **named: Any) -> Any:
+    def run_block(block: nn.Module, *xs: Any, **named: Any) -> Any:
         if block not in chosen:
             return block(*xs, **named)
-        return recompute(block, *uncached(xs), use_reentrant=False, **chosen[block], **uncached(named))
+        options = chosen[block] | drop_cache(named)
+        return recompute(block, *drop_cache(xs), use_reentrant=False, **options)
 
-    run.recipe.block_runner = remat
+    run.recipe.block_runner = run_block
     run.recipe.on_model.append(attach)
 
     def count_recomputed(observed: Evidence) -> Evidence:
         # a block below every trained weight has nothing to recompute for
         recomputed = [b for b in chosen if any(p.requires_grad for p in b.parameters())]
-        counted = {"blocks_recomputed": len(recomputed), "evaluations_of_the_loss": run.evaluations}
+        counted = {
+            "blocks_recomputed": len(recomputed),
+            "evaluations_of_the_loss": run.loss_evaluations,
+        }
         if run.case.workload == OWN and "products_recomputed" not in observed:
-            counted["block_runs_without"] = _without(run)["block_runs"]
+            counted["block_runs_without"] = _observe_without(run)["block_runs"]
         return counted
 
     def is_recomputed(e: Evidence) -> bool:
         """Return whether a step computes the chosen blocks once more."""
         if "products_recomputed" in e:  # a compiled step, whose blocks are not seen
-            return bool(e["products_recomputed"] >= run.micro_batches * e["blocks_recomputed"])
+            least = run.micro_batches * e["blocks_recomputed"]
+            return bool(e["products_recomputed"] >= least)
         passes = run.micro_batches * e["evaluations_of_the_loss"]
+        recomputations = passes * e["blocks_recomputed"]
         if "block_runs_without" in e:  # a user's blocks may run several times in a pass
-            return bool(e["block_runs"] >= e["block_runs_without"] + passes * e["blocks_recomputed"])
-        return bool(e["block_runs"] == passes * (e["blocks"] + e["blocks_recomputed"]))
+            return bool(e["block_runs"] >= e["block_runs_without"] + recomputations)
+        return bool(e["block_runs"] == passes * e["blocks"] + recomputations)
 
     proof = expect(blocks_recomputed=above(0))
     twice = check(is_recomputed, "a step computes each of the blocks_recomputed once more")
@@ -100,54 +118,73 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
 
 
 @contextmanager
-def _unchanged() -> Iterator[None]:
-    """Watch a block that runs a second time. Raises DoesNotApply where the model has changed a saved product."""
+def _refuse_mutation() -> Iterator[None]:
+    """Raise DoesNotApply if a block changes a saved matmul's result while it is recomputed."""
     try:
         yield
     except RuntimeError as error:
         if "has been mutated" not in str(error):
             raise
-        how = "as an activation with inplace=True does right behind a convolution"
-        raise DoesNotApply(f"the model changes a product in place, {how}: saved, it would be changed twice") from error
+        raise DoesNotApply(
+            "the model changes a product in place, as an activation with inplace=True does right "
+            "behind a convolution: saved, it would be changed twice"
+        ) from error
 
 
-SAVED_PRODUCTS = ("mm", "addmm", "convolution")
+@contextmanager
+def _recomputing(again: AbstractContextManager[Any], norms: list[nn.Module]) -> Iterator[None]:
+    """Run a block a second time, with `again` from PyTorch. Raises DoesNotApply."""
+    with _refuse_mutation(), again, frozen_statistics(norms):
+        yield
 
 
-def _batched_products(run: TorchAdapter) -> int:
-    """Count the products of attention in one forward pass."""
-    with torch.no_grad(), run.context(), Observed([], []) as seen:
+SAVED_MATMULS = ("mm", "addmm", "convolution")
+
+
+def _count_batched_matmuls(run: TorchAdapter) -> int:
+    """Count the matmuls of attention in one forward pass."""
+    with torch.no_grad(), run.context(), Observed([], []) as observed:
         called(run.model, run.inputs[0])
-    return sum(seen.operators[name] for name in BATCHED)
+    return sum(observed.operators[name] for name in BATCHED_MATMULS)
 
 
 @switch
 def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
-    """Save products, and recompute whatever lies between them: attention, too, if `batched` ones are not saved."""
-    saved = [getattr(torch.ops.aten, name).default for name in SAVED_PRODUCTS + BATCHED * batched]
+    """Save the results of matmuls, and recompute whatever lies between them.
 
-    def contexts(block: nn.Module) -> tuple[Any, Any]:
+    Without `batched` those of attention are recomputed too.
+    """
+    names = SAVED_MATMULS + BATCHED_MATMULS if batched else SAVED_MATMULS
+    saved = [getattr(torch.ops.aten, name).default for name in names]
+
+    def make_contexts(block: nn.Module) -> tuple[Any, Any]:
         forward, again = create_selective_checkpoint_contexts(saved)
-        return forward, _both(_both(_unchanged(), again), frozen_statistics(_batch_norms(block)))
+        return forward, _recomputing(again, _list_batch_norms(block))
 
-    def remat(block: nn.Module, *xs: Any, **named: Any) -> Any:
-        return recompute(block, *uncached(xs), use_reentrant=False, context_fn=partial(contexts, block), **uncached(named))
+    def run_block(block: nn.Module, *xs: Any, **named: Any) -> Any:
+        contexts = partial(make_contexts, block)
+        options = {"use_reentrant": False, "context_fn": contexts} | drop_cache(named)
+        return recompute(block, *drop_cache(xs), **options)
 
-    def count_products(_: Evidence) -> Evidence:
+    def count_matmuls(_: Evidence) -> Evidence:
+        of_attention = 0
+        if not batched:
+            of_attention = run.micro_batches * _count_batched_matmuls(run)
         return {
-            "products_without": _without(run)["products"],
-            "products_of_attention": 0 if batched else run.micro_batches * _batched_products(run),
+            "products_without": _observe_without(run)["products"],
+            "products_of_attention": of_attention,
             "blocks_recomputed": len(run.model_module.blocks_of(run.model)),  # not a teacher's
         }
 
     def each_block_ran_twice(e: Evidence) -> bool:
-        return bool(e["block_runs"] == run.micro_batches * (e["blocks"] + e["blocks_recomputed"]))
+        runs = run.micro_batches * (e["blocks"] + e["blocks_recomputed"])
+        return bool(e["block_runs"] == runs)
 
-    def products_are_saved(e: Evidence) -> bool:
-        more = sum(e["products"].values()) - sum(e["products_without"].values())
-        return bool(more == e["products_of_attention"])
+    def matmuls_are_saved(e: Evidence) -> bool:
+        repeated = sum(e["products"].values()) - sum(e["products_without"].values())
+        return bool(repeated == e["products_of_attention"])
 
-    run.recipe.block_runner = remat
+    run.recipe.block_runner = run_block
     proof = check(each_block_ran_twice, "a step computes each of the blocks_recomputed once more")
-    proof &= check(products_are_saved, "a step repeats the products_of_attention and no others")
-    return proof.counting(count_products)
+    proof &= check(matmuls_are_saved, "a step repeats the products_of_attention and no others")
+    return proof.counting(count_matmuls)

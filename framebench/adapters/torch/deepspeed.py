@@ -1,6 +1,7 @@
-"""DeepSpeed's engine in the place of the optimizer: ZeRO 0 to 3 on the CPU over gloo, weights in float32.
+"""Use DeepSpeed's engine for the optimizer: ZeRO 0 to 3 on the CPU over gloo, weights in float32.
 
-What it holds it has in attributes that are no public API: tried with DeepSpeed 0.19.8, and a version that lacks them says so.
+What it holds it has in attributes that are no public API: they were tried with DeepSpeed 0.19.8,
+and an error names what another version lacks.
 """
 
 from __future__ import annotations
@@ -15,109 +16,150 @@ from torch import Tensor, nn
 from framebench.adapters.base import State
 from framebench.adapters.torch.adapter import STATES, TorchAdapter, make_optimizer
 from framebench.adapters.torch.observe import unique_bytes
-from framebench.adapters.torch.tensors import on_host
+from framebench.adapters.torch.tensors import to_numpy
 from framebench.models.spec import Optimizer
 
-MOMENTS = {"sgd": ("momentum_buffer",), "adamw": ("exp_avg", "exp_avg_sq")}  # by PyTorch's names
-BUCKET = 16  # DeepSpeed reduces gradients in buckets of 500 million numbers, more than these models have: here of a sixteenth
+# by PyTorch's names
+MOMENTS = {"sgd": ("momentum_buffer",), "adamw": ("exp_avg", "exp_avg_sq")}
+# DeepSpeed reduces gradients in buckets of 500 million numbers, more than these models have: here
+# each has a sixteenth of the model.
+BUCKETS = 16
 
 
-def package() -> Any:
-    """DeepSpeed, told to leave collectives to gloo: left to itself it compiles operators for ranks on one host. Raises
-    LookupError."""
+def import_deepspeed() -> Any:
+    """Import DeepSpeed and make it leave collectives to gloo. Raises LookupError.
+
+    Left to itself it compiles operators for ranks on one host.
+    """
     try:
         module: Any = importlib.import_module("deepspeed")
     except ImportError as error:
         raise LookupError(
-            f"this interpreter cannot import DeepSpeed, of which requirements/deepspeed.txt has a version: {error}"
+            f"this interpreter cannot import DeepSpeed, of which requirements/deepspeed.txt has a "
+            f"version: {error}"
         ) from error
     module.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     return module
 
 
-class _Engine:
-    """As a step and verification see the optimizer."""
+class _EngineOptimizer:
+    """DeepSpeed's engine as a step and verification see an optimizer.
+
+    Args:
+        engine: DeepSpeed's.
+        inner: PyTorch's optimizer in it.
+        stage: of ZeRO.
+    """
 
     def __init__(self, engine: Any, inner: Any, stage: int) -> None:
-        self.engine, self.inner, self.stage = engine, inner, stage
-        self.gradients = self.gradients_at_most = 0  # bytes, at the end of a backward pass and during it
+        self.engine = engine
+        self.inner = inner
+        self.stage = stage
+        # bytes, when gradients were looked at last, and the most there were
+        self.gradients = 0
+        self.gradients_at_most = 0
         for p in engine.module.parameters():
-            p.register_post_accumulate_grad_hook(lambda p: self.look())
+            p.register_post_accumulate_grad_hook(lambda _: self.measure_gradients())
 
     @property
     def state(self) -> dict[Any, Any]:
         return self.inner.state  # type: ignore[no-any-return]
 
     def zero_grad(self) -> None:
-        """The engine drops gradients after each update."""
-
-    def look(self) -> None:
-        self.gradients = unique_bytes(self.gradient_tensors())
-        self.gradients_at_most = max(self.gradients, self.gradients_at_most)
+        """Do nothing: the engine drops gradients after each update."""
 
     def step(self) -> None:
-        self.look()
+        """Update the weights."""
+        self.measure_gradients()
         self.engine.step()
 
-    def gradient_tensors(self) -> Iterator[Tensor]:
-        """Of whole tensors, and those of this rank's part; a bucket's, where they are views of it."""
-        yield from (p.grad for p in self.engine.module.parameters() if p.grad is not None)
+    def measure_gradients(self) -> None:
+        """Measure the bytes of the gradients that are there now."""
+        self.gradients = unique_bytes(self.iterate_gradients())
+        self.gradients_at_most = max(self.gradients, self.gradients_at_most)
+
+    def iterate_gradients(self) -> Iterator[Tensor]:
+        """Yield gradients of whole weights, and those of this rank's part.
+
+        Those that are views of a bucket have its storage.
+        """
+        for p in self.engine.module.parameters():
+            if p.grad is not None:
+                yield p.grad
         if self.stage == 3:
             yield self.engine.optimizer.grad_partitions_flat_buffer
         elif self.stage:
-            yield from (t for group in self.engine.optimizer.averaged_gradients.values() for t in group or ())
+            for group in self.engine.optimizer.averaged_gradients.values():
+                yield from group or ()
 
-    def held(self) -> dict[str, int]:
-        """Bytes by part. Gradients are those that an update starts from, as they are dropped after it."""
+    def measure_parts(self) -> dict[str, int]:
+        """Return the bytes that this rank holds, by part. Raises LookupError.
+
+        Gradients are those that an update starts from, as they are dropped after it.
+        """
         zero = self.engine.optimizer
+        parts = {"gradients": self.gradients, "gradient buckets": 0}
         try:
-            bytes_by_part = {"gradients": self.gradients, "gradient buckets": 0}
             if self.stage in (1, 2):
-                bytes_by_part["copy of the weights"] = unique_bytes(zero.single_partition_of_fp32_groups)
+                parts["copy of the weights"] = unique_bytes(zero.single_partition_of_fp32_groups)
             elif self.stage == 3:
-                bytes_by_part["parameters"] = unique_bytes(p.ds_tensor for p in self.engine.module.parameters())
-                bytes_by_part["copy of the weights"] = unique_bytes(zero.fp32_partitioned_groups_flat)
-                bytes_by_part["gradient buckets"] = unique_bytes(bucket.buffer for bucket in zero.ipg_buckets.values())
+                weights = self.engine.module.parameters()
+                parts["parameters"] = unique_bytes(p.ds_tensor for p in weights)
+                parts["copy of the weights"] = unique_bytes(zero.fp32_partitioned_groups_flat)
+                buckets = zero.ipg_buckets.values()
+                parts["gradient buckets"] = unique_bytes(bucket.buffer for bucket in buckets)
         except AttributeError as error:
             raise LookupError(
-                f"this DeepSpeed has no {error.name} as framebench knows it from 0.19.8, and it is no public API"
+                f"this DeepSpeed has no {error.name} as framebench knows it from 0.19.8, "
+                f"and it is no public API"
             ) from error
-        return bytes_by_part
+        return parts
+
+    def measure_extra_bytes(self) -> int:
+        """Return the bytes of parts that no tensor known to the adapter refers to."""
+        parts = self.measure_parts()
+        return parts.get("copy of the weights", 0) + parts["gradient buckets"]
 
 
-def attach(run: TorchAdapter, stage: int) -> None:
-    """Set what the adapter's build and step look at."""
-    deepspeed = package()
+def attach_engine(run: TorchAdapter, stage: int) -> None:
+    """Set the parts of the adapter that the engine replaces."""
+    deepspeed = import_deepspeed()
     run.packages = {"deepspeed": deepspeed.__version__}
 
-    def started(o: Optimizer, params: list[nn.Parameter], **options: Any) -> _Engine:
+    def start(o: Optimizer, params: list[nn.Parameter], **options: Any) -> _EngineOptimizer:
         inner = make_optimizer(o, params, **options)
-        engine, *_ = deepspeed.initialize(model=run.model, optimizer=inner, config=_configuration(run, stage))
-        wrapped_engine = _Engine(engine, inner, stage)
-        run.recipe.forward, run.recipe.backward, run.readings.bytes_by_part = engine, engine.backward, wrapped_engine.held
-        run.readings.gathered = lambda: deepspeed.zero.GatheredParameters(run.parameters(), enabled=stage == 3)
-        run.readings.bytes_beside = lambda: sum(
-            wrapped_engine.held().get(part, 0) for part in ("copy of the weights", "gradient buckets")
+        engine, *_ = deepspeed.initialize(
+            model=run.model, optimizer=inner, config=_configure(run, stage)
         )
-        return wrapped_engine
+        optimizer = _EngineOptimizer(engine, inner, stage)
+        run.recipe.forward = engine
+        run.recipe.backward = engine.backward
+        run.readings.bytes_by_part = optimizer.measure_parts
+        run.readings.extra_bytes = optimizer.measure_extra_bytes
+        run.readings.gather_weights = gather_weights
+        return optimizer
 
-    def of_every_rank(local_states: Iterator[State]) -> Iterator[State]:
-        """A rank has a piece of one long tensor: DeepSpeed puts each weight's together."""
+    def gather_weights() -> Any:
+        return deepspeed.zero.GatheredParameters(run.parameters(), enabled=stage == 3)
+
+    def gather_states(local_states: Iterator[State]) -> Iterator[State]:
+        """Yield the states of each weight, which DeepSpeed puts together from all ranks.
+
+        A rank has a piece of one long tensor.
+        """
         for name, p in run.model.named_parameters():
             for kind in MOMENTS[run.case.optimizer.name]:
-                called = STATES[kind]
                 whole = deepspeed.utils.safe_get_full_optimizer_state(p, kind)
-                yield State(called, name, on_host(whole), whole.nbytes)
+                yield State(STATES[kind], name, to_numpy(whole), whole.nbytes)
 
     run.recipe.claim("forward", "backward")
-    run.readings.claim("gathered", "bytes_beside", "bytes_by_part")
-    run.recipe.optimizer = started
+    run.readings.claim("gather_weights", "extra_bytes", "bytes_by_part")
+    run.recipe.optimizer = start
     if stage:
-        run.readings.states = of_every_rank
+        run.readings.states = gather_states
 
 
-def _configuration(run: TorchAdapter, stage: int) -> dict[str, Any]:
-    """Weights below a threshold would stay whole in stage 3, by default all of these models' but a few: here none."""
+def _configure(run: TorchAdapter, stage: int) -> dict[str, Any]:
     return {
         "train_micro_batch_size_per_gpu": run.case.batch // dist.get_world_size(),
         "zero_allow_untested_optimizer": True,  # PyTorch's own
@@ -125,7 +167,8 @@ def _configuration(run: TorchAdapter, stage: int) -> dict[str, Any]:
         "steps_per_print": 10**9,
         "zero_optimization": {
             "stage": stage,
-            "reduce_bucket_size": run.parameter_count() // BUCKET,
+            "reduce_bucket_size": run.parameter_count() // BUCKETS,
+            # Weights below this stay whole in stage 3, by default all of these models' but a few.
             "stage3_param_persistence_threshold": 0,
         },
     }

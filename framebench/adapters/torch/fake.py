@@ -1,4 +1,7 @@
-"""PyTorch's steps on tensors that have shapes but no numbers (`FakeTensorMode`): any size, on any machine."""
+"""Run PyTorch's steps of any size on any machine, on fake tensors.
+
+Fake tensors have shapes but no numbers.
+"""
 
 from __future__ import annotations
 
@@ -14,45 +17,43 @@ from framebench.suite.case import Case
 
 
 class FakeAdapter(TorchAdapter):
-    """Weights and batches by shape alone, on the CPU."""
+    """A case whose weights and batches have shapes alone, on the CPU."""
 
     def __init__(self, case: Case) -> None:
         super().__init__(case, switches_of(case))
-        self.where = torch.device("cpu")
+        self.torch_device = torch.device("cpu")
 
     def canonical(self, config: Any) -> dict[str, np.ndarray]:
-        """None are made."""
+        """Return no weights: fake ones have no numbers."""
         return {}
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
-        """In its dtype from the start: modules of fake tensors cannot be converted."""
+        """Return a model that is made in its type, since fake tensors cannot be converted."""
         torch.set_default_dtype(self.recipe.dtype)
         model = self.model_module.build(config, **self.recipe.model_options)
         torch.set_default_dtype(torch.float32)
         return model.train(not self.recipe.evaluates)
 
-    def put_input(self, x: np.ndarray) -> Tensor:
-        inputs = self.put_target(x)
-        return self.recipe.on_input(inputs.to(self.recipe.dtype) if inputs.is_floating_point() else inputs)
-
     def put_target(self, y: np.ndarray) -> Tensor:
-        return self.like(y[self.recipe.share] if y.ndim else y)
-
-    def like(self, array: np.ndarray) -> Tensor:
-        dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
-        return torch.empty(array.shape, dtype=dtype)
+        share = y[self.recipe.share] if y.ndim else y
+        dtype = torch.from_numpy(np.empty(0, share.dtype)).dtype
+        return torch.empty(share.shape, dtype=dtype)
 
 
 class FakeOnDevice(FakeAdapter):
-    """Made on the host and moved to a device, as the adapter does it; in a mode that lets modules of fake tensors move."""
+    """A case that is made on the host and moved to a device, as `TorchAdapter` does it.
 
-    def __init__(self, case: Case, where: torch.device) -> None:
+    Its mode must let modules of fake tensors move.
+    """
+
+    def __init__(self, case: Case, device: torch.device) -> None:
         super().__init__(case)
-        self.where = where
+        self.torch_device = device
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
         model = self.model_module.build(config, **self.recipe.model_options)
-        return model.to(self.where, self.recipe.dtype).train(not self.recipe.evaluates)
+        model = model.to(self.torch_device, self.recipe.dtype)
+        return model.train(not self.recipe.evaluates)
 
     def put_target(self, y: np.ndarray) -> Tensor:
-        return super().put_target(y).to(self.where)
+        return super().put_target(y).to(self.torch_device)

@@ -1,4 +1,4 @@
-"""What a library of kernels says of the memory that it keeps for itself."""
+"""Read how much memory a library of kernels keeps for itself."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ import torch
 MEM_STAT = "mkl_serv_mem_stat"
 
 
-def mkl_bytes() -> int:
-    """Return the bytes of the buffers that MKL keeps for its next products; 0 where PyTorch has no MKL."""
+def read_mkl_bytes() -> int:
+    """Return the bytes of the buffers that MKL keeps for its next matmuls.
+
+    It is 0 where PyTorch has no MKL.
+    """
     if not torch.backends.mkl.is_available():
         return 0
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"

@@ -1,4 +1,4 @@
-"""How PyTorch switches on the strategies of `framebench/strategies/memory.py`, and what proves that they were on."""
+"""PyTorch's switches for the strategies of `framebench/strategies/memory.py`."""
 
 from __future__ import annotations
 
@@ -11,58 +11,91 @@ import torch
 from torch import nn
 
 from framebench.adapters.base import Switches
-from framebench.adapters.proof import Evidence, Proof, above, at_most, check, equal_to, expect, other_than
+from framebench.adapters.proof import (
+    Evidence,
+    Proof,
+    above,
+    at_most,
+    check,
+    equal_to,
+    expect,
+    other_than,
+)
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
 from framebench.adapters.torch.observe import Observed
 from framebench.models.spec import OWN
 from framebench.suite.user_file import DoesNotApply
 
 switch = Switches()
-SPARE = 64 << 20  # bytes
+SPARE = 64 << 20  # bytes of a segment of its own
 
 
 class _InBackward:
-    """One optimizer per weight, which steps as soon as the weight's gradient is there; the gradient is then dropped.
+    """One optimizer per weight, which steps as soon as the weight's gradient is there.
 
+    The gradient is then dropped. It stands for the optimizer of the step.
     https://docs.pytorch.org/tutorials/intermediate/optimizer_step_in_backward_tutorial.html
     """
 
-    def __init__(self, make: Callable[..., Any], settings: Any, params: Iterable[nn.Parameter], **options: Any) -> None:
-        self.each = _one_by_one(make, settings, list(params), options)
-        for p in self.each:
+    def __init__(
+        self,
+        make: Callable[..., Any],
+        settings: Any,
+        params: Iterable[nn.Parameter],
+        **options: Any,
+    ) -> None:
+        self.by_weight = _make_one_by_one(make, settings, list(params), options)
+        for p in self.by_weight:
             p.register_post_accumulate_grad_hook(self.update)
 
     def update(self, parameter: nn.Parameter) -> None:
-        self.each[parameter].step()
+        """Update one weight and drop its gradient."""
+        self.by_weight[parameter].step()
         parameter.grad = None
 
     @property
     def state(self) -> dict[Any, Any]:
-        return {p: s for optimizer in self.each.values() for p, s in optimizer.state.items()}
+        """The states of all weights, as an optimizer has them."""
+        states = {}
+        for optimizer in self.by_weight.values():
+            states.update(optimizer.state)
+        return states
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Do nothing: no gradient is left."""
 
-    def step(self) -> None: ...
+    def step(self) -> None:
+        """Do nothing: every weight is updated."""
 
 
-def _one_by_one(make: Callable[..., Any], settings: Any, params: list[nn.Parameter], options: Any) -> dict[nn.Parameter, Any]:
+def _make_one_by_one(
+    make: Callable[..., Any], settings: Any, params: list[nn.Parameter], options: Any
+) -> dict[nn.Parameter, Any]:
     """Return an optimizer for each weight. Raises DoesNotApply.
 
-    A user's optimizer may treat weights by their place among all of them.
+    A user's optimizer may treat weights by their place among all of them. So it is made for all,
+    and each weight gets an optimizer with the settings of its group.
     """
     if settings.name != OWN:
         return {p: make(settings, [p], **options) for p in params}
     whole = make(settings, params, **options)
-    groups = [(type(one), group) for one in getattr(whole, "every", [whole]) for group in one.param_groups]
-    try:
-        return {p: kind([group | {"params": [p]}]) for kind, group in groups for p in group["params"]}
-    except TypeError as error:
-        names = " and ".join(sorted({kind.__name__ for kind, _ in groups}))
-        raise DoesNotApply(f"your optimizer, {names}, cannot be made for one weight: {error}") from error
+    by_weight = {}
+    for optimizer in getattr(whole, "optimizers", [whole]):
+        kind = type(optimizer)
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                try:
+                    by_weight[p] = kind([group | {"params": [p]}])
+                except TypeError as error:
+                    raise DoesNotApply(
+                        f"your optimizer, {kind.__name__}, cannot be made for one weight: {error}"
+                    ) from error
+    return by_weight
 
 
 @switch
 def optimizer_in_backward(run: TorchAdapter) -> Proof:
+    """Update each weight in the backward pass."""
     run.recipe.wrap("optimizer", lambda make: partial(_InBackward, make))
 
     def count_moved(_: Evidence) -> Evidence:
@@ -76,34 +109,42 @@ def optimizer_in_backward(run: TorchAdapter) -> Proof:
         }
 
     # no gradient is left when the backward pass ends, and yet every weight has moved
-    return expect(gradients_left=0, weights_moved=equal_to("weights_trained")).counting(count_moved)
+    proof = expect(gradients_left=0, weights_moved=equal_to("weights_trained"))
+    return proof.counting(count_moved)
 
 
 @switch
 def keep_grads(run: TorchAdapter) -> Proof:
+    """Set gradients to zero between steps, and do not drop them."""
     run.recipe.zero_grad_options["set_to_none"] = False
 
     def count_kept(_: Evidence) -> Evidence:
         """Count the gradients that lie in the very tensors where the last step's were."""
-        before = [p.grad for p in run.model.parameters() if p.requires_grad]
+        trained = [p for p in run.model.parameters() if p.requires_grad]
+        before = [p.grad for p in trained]
         run.one_step()
-        after = [p.grad for p in run.model.parameters() if p.requires_grad]
-        kept = sum(a is b is not None for a, b in zip(after, before))
-        return {"gradients_kept": kept, "weights_trained": len(before)}
+        kept = sum(p.grad is old is not None for p, old in zip(trained, before))
+        return {"gradients_kept": kept, "weights_trained": len(trained)}
 
     return expect(gradients_kept=equal_to("weights_trained")).counting(count_kept)
 
 
-def _operators_by_default(run: TorchAdapter) -> set[str]:
-    """Return the operators of the workload's optimizer without options, on this device."""
-    shapes = [(2,) * p.ndim for p in run.model.parameters() if p.requires_grad]  # by which an optimizer may choose its weights
-    weights = [nn.Parameter(torch.ones(shape, device=run.where)) for shape in shapes]
-    for weight in weights:
-        weight.grad = torch.ones_like(weight)
-    with Observed([], []) as seen:
-        optimizer = make_optimizer(run.case.optimizer, weights)  # a schedule's hook refers to it weakly
+def _list_default_operators(run: TorchAdapter) -> set[str]:
+    """Return the operators of the workload's optimizer without options, on this device.
+
+    Small weights stand for the model's, with as many axes, by which an optimizer may choose.
+    """
+    weights = []
+    for p in run.model.parameters():
+        if p.requires_grad:
+            weight = nn.Parameter(torch.ones((2,) * p.ndim, device=run.torch_device))
+            weight.grad = torch.ones_like(weight)
+            weights.append(weight)
+    with Observed([], []) as observed:
+        # kept by a name, since a schedule's hook refers to it weakly
+        optimizer = make_optimizer(run.case.optimizer, weights)
         optimizer.step()
-    return set(seen.operators)
+    return set(observed.operators)
 
 
 def count_on_lists(operators: Iterable[str]) -> int:
@@ -122,14 +163,16 @@ def foreach(run: TorchAdapter) -> Proof:
     def count_operators(observed: Evidence) -> Evidence:
         return {
             "operators_on_lists": count_on_lists(observed["operators"]),
-            "operators_on_lists_by_default": count_on_lists(_operators_by_default(run)),
+            "operators_on_lists_by_default": count_on_lists(_list_default_operators(run)),
         }
 
-    return expect(operators_on_lists=above(0), operators_on_lists_by_default=0).counting(count_operators)
+    proof = expect(operators_on_lists=above(0), operators_on_lists_by_default=0)
+    return proof.counting(count_operators)
 
 
 @switch
 def fused_optimizer(run: TorchAdapter) -> Proof:
+    """Update all weights in one kernel."""
     run.recipe.optimizer_options["fused"] = True
 
     def is_fused(e: Evidence) -> bool:
@@ -140,14 +183,23 @@ def fused_optimizer(run: TorchAdapter) -> Proof:
 
 @switch
 def channels_last(run: TorchAdapter) -> Proof:
+    """Keep the channels of images and of 2-D convolutions' weights innermost."""
+
+    def to_channels_last(x: torch.Tensor) -> torch.Tensor:
+        return x.to(memory_format=torch.channels_last) if x.ndim == 4 else x
+
     run.recipe.on_model.append(lambda model: model.to(memory_format=torch.channels_last))
-    run.recipe.on_input = lambda x: x.to(memory_format=torch.channels_last) if x.ndim == 4 else x
+    run.recipe.on_input = to_channels_last
     # an input with a single channel has both orders at once
-    return expect({"convolutions.channels_last": above(0), "convolutions.channels_first": at_most(1)})
+    return expect(
+        {"convolutions.channels_last": above(0), "convolutions.channels_first": at_most(1)}
+    )
 
 
 @switch
 def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
+    """Give free segments back to the GPU after every so many steps."""
+
     def give_back() -> None:
         if run.steps % every == 0:
             run.synchronize()
@@ -156,12 +208,12 @@ def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
     run.after_step.append(give_back)
 
     def count_segments(_: Evidence) -> Evidence:
-        before = _segments_freed()
-        run.after_step.insert(0, _litter)
+        before = _count_freed_segments()
+        run.after_step.insert(0, _free_a_segment)
         for _step in range(every):
             run.step()
-        run.after_step.remove(_litter)
-        freed = _segments_freed() - before
+        run.after_step.remove(_free_a_segment)
+        freed = _count_freed_segments() - before
         return {"segments_given_back": freed, "reserved_bytes": torch.cuda.memory_reserved()}
 
     # by segments, not by bytes: how much there is to give back is what is measured
@@ -191,12 +243,14 @@ def expandable_segments(run: TorchAdapter) -> Proof:
         expandable = sum(segment["is_expandable"] for segment in segments)
         return {"segments": len(segments), "segments_expandable": expandable}
 
-    return expect(segments=above(0), segments_expandable=equal_to("segments")).counting(count_segments)
+    return expect(segments=above(0), segments_expandable=equal_to("segments")).counting(
+        count_segments
+    )
 
 
 @switch
 def malloc_async(run: TorchAdapter) -> Proof:
-    """Prove that the driver counts the bytes of its pool; segments are the native allocator's alone."""
+    """Prove that the driver counts the bytes of its pool, and the native allocator no segments."""
 
     def count_segments(_: Evidence) -> Evidence:
         stats = torch.cuda.memory_stats()
@@ -210,13 +264,14 @@ def malloc_async(run: TorchAdapter) -> Proof:
 
 @switch
 def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
-    if run.where.type == "cuda":
+    """Leave the process a share of the GPU's memory."""
+    if run.torch_device.type == "cuda":
         torch.cuda.set_per_process_memory_fraction(share)
 
-    def refusal(size: int) -> str:
-        """Say why so many bytes cannot be had; empty if they can."""
+    def try_to_allocate(size: int) -> str:
+        """Return the error if so many bytes cannot be had; empty if they can."""
         try:
-            torch.empty(size, dtype=torch.uint8, device=run.where)
+            torch.empty(size, dtype=torch.uint8, device=run.torch_device)
             return ""
         except torch.cuda.OutOfMemoryError as error:
             return str(error)[:200]
@@ -228,21 +283,21 @@ def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
         torch.cuda.empty_cache()
         total = torch.cuda.mem_get_info()[1]
         size = int((share + 0.02) * total) - torch.cuda.memory_reserved()
-        with_share = refusal(size)
+        with_share = try_to_allocate(size)
         torch.cuda.set_per_process_memory_fraction(1.0)
-        without = refusal(size)
+        without = try_to_allocate(size)
         torch.cuda.set_per_process_memory_fraction(share)
         return {"bytes_asked": size, "refused": with_share, "refused_without": without}
 
     return expect(refused=other_than(""), refused_without="").counting(ask_for_more)
 
 
-def _litter() -> None:
+def _free_a_segment() -> None:
     """Leave a free segment for certain: a step may leave something in each of its own."""
     torch.empty(SPARE, dtype=torch.uint8, device="cuda")
 
 
-def _segments_freed() -> int:
+def _count_freed_segments() -> int:
     """Return how many segments the allocator has given back to the device so far."""
     return torch.cuda.memory_stats().get("segment.all.freed", 0)
 
@@ -258,12 +313,12 @@ def after_training(run: TorchAdapter, cleared: bool) -> Proof:
         run.model_module.loss(model(x), y).backward()
         left["gradients_of_the_training_step"] = sum(p.grad is not None for p in model.parameters())
         del model
-        freed = _segments_freed()
+        freed = _count_freed_segments()
         if cleared:
-            _litter()
+            _free_a_segment()
             gc.collect()
             torch.cuda.empty_cache()
-        left["segments_given_back"] = _segments_freed() - freed
+        left["segments_given_back"] = _count_freed_segments() - freed
         left["bytes_held_before_evaluation"] = torch.cuda.memory_reserved()
 
     run.before_first_step.append(train)

@@ -1,4 +1,4 @@
-"""A user's step in float64: casts to float32 that are written out, and operations that round to less all the same."""
+"""Run a user's step in float64 in spite of casts to float32, and find what is still narrower."""
 
 from __future__ import annotations
 
@@ -14,22 +14,27 @@ NARROW = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class WidenedCasts(TorchFunctionMode):
-    """Make casts to float32 casts to float64.
+    """A context in which casts to float32 are casts to float64.
 
-    People write `logits.float()` to leave a lower precision before a loss, not to come from a higher one.
+    People write `logits.float()` to leave a lower precision before a loss, not to come from a
+    higher one.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call the function, with float64 in the place of float32 among its arguments."""
+        """Call the function, with float64 for float32 among its arguments."""
         if func is torch.Tensor.float:
             return args[0].double()
-        widened = [torch.float64 if arg is torch.float32 else arg for arg in args]
-        named = {name: torch.float64 if arg is torch.float32 else arg for name, arg in (kwargs or {}).items()}
+        widened = [_widen(arg) for arg in args]
+        named = {name: _widen(arg) for name, arg in (kwargs or {}).items()}
         return func(*widened, **named)
 
 
+def _widen(argument: Any) -> Any:
+    return torch.float64 if argument is torch.float32 else argument
+
+
 class NarrowResults(TorchDispatchMode):
-    """Keep the name of the first operation in here whose result has floating-point numbers below float64.
+    """A context that keeps the name of the first operation with a result narrower than float64.
 
     A scalar may be narrow: PyTorch keeps counts of steps, for instance, in float32.
     """
@@ -39,7 +44,7 @@ class NarrowResults(TorchDispatchMode):
         self.first = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the operation, and look at what it gives."""
+        """Run an operation and look at its results."""
         result = func(*args, **(kwargs or {}))
         if not self.first:
             for leaf in tree_leaves(result):

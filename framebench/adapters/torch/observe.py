@@ -1,4 +1,7 @@
-"""What one step of PyTorch does, counted while it runs: operators, products by type, tensors saved for the backward pass."""
+"""Count what one eager step of PyTorch does while it runs.
+
+Counted are operators, matmuls by type, and tensors that are saved for the backward pass.
+"""
 
 from __future__ import annotations
 
@@ -10,178 +13,262 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.base import Evidence
 from framebench.suite.trees import leaves, samples
 
-PRODUCTS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")  # what autocast runs in the lower precision
-FUSED = ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")  # PyTorch chooses one
-BATCHED = ("bmm", *(f"_scaled_dot_product_{kernel}" for kernel in FUSED))  # products of matrices in batches, as attention's are
-CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+# what autocast runs in the lower precision, by the beginnings of operators' names
+MATMULS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")
+# fused kernels of attention, of which PyTorch chooses one
+FUSED_KERNELS = (
+    "flash_attention_for_cpu",
+    "flash_attention",
+    "efficient_attention",
+    "cudnn_attention",
+)
+# products of matrices in batches, as attention's are
+BATCHED_MATMULS = ("bmm", *(f"_scaled_dot_product_{kernel}" for kernel in FUSED_KERNELS))
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}  # by the number of axes
 
 
-def graph_nodes(output: Tensor) -> int:
-    """Nodes of the autograd graph that this output keeps alive."""
-    seen, ahead = set(), [output.grad_fn]
-    while ahead:
-        node = ahead.pop()
+def count_graph_nodes(output: Tensor) -> int:
+    """Return the number of nodes in the autograd graph that an output keeps alive."""
+    seen = set()
+    pending = [output.grad_fn]
+    while pending:
+        node = pending.pop()
         if node is not None and node not in seen:
             seen.add(node)
-            ahead += [following for following, _ in node.next_functions]
+            pending += [following for following, _ in node.next_functions]
     return len(seen)
 
 
-def asks_for_closure(optimizer: Any) -> bool:
-    """Whether its step computes the loss itself, as that of L-BFGS does, as often as it likes."""
+def needs_closure(optimizer: Any) -> bool:
+    """Return whether the optimizer's step computes the loss itself, as that of L-BFGS does."""
     parameter = inspect.signature(optimizer.step).parameters.get("closure")
     return parameter is not None and parameter.default is inspect.Parameter.empty
 
 
 def unique_bytes(tensors: Iterable[Tensor]) -> int:
-    """Views of one storage counted once; of what is divided among ranks, the part that is here."""
-    storages = (part.untyped_storage() for t in tensors for part in parts(t))
-    return sum({s.data_ptr(): s.nbytes() for s in storages}.values())
+    """Return the bytes of the storages of these tensors, each storage once.
+
+    Of a tensor that is divided among ranks only the local part counts.
+    """
+    bytes_by_address = {}
+    for tensor in tensors:
+        for part in plain_tensors(tensor):
+            storage = part.untyped_storage()
+            bytes_by_address[storage.data_ptr()] = storage.nbytes()
+    return sum(bytes_by_address.values())
 
 
-def parts(tensor: Any) -> list[Tensor]:
-    """What a tensor consists of: codes and scales of one in 8 bits, of what is divided among ranks the part that is here."""
-    here = _local(tensor)
-    if here.layout != torch.strided:
-        return _of_sparse(here)
-    if not is_traceable_wrapper_subclass(here):
-        return [here]
-    return [part for name in here.__tensor_flatten__()[0] for part in parts(getattr(here, name))]
+def plain_tensors(tensor: Any) -> list[Tensor]:
+    """Return the plain dense tensors that a tensor consists of.
+
+    These are codes and scales of one in 8 bits, values and indices of a sparse one, and the local
+    part of one that is divided among ranks.
+    """
+    local = tensor.detach().to_local() if hasattr(tensor, "to_local") else tensor
+    if local.layout != torch.strided:
+        return _split_sparse(local)
+    if not is_traceable_wrapper_subclass(local):
+        return [local]
+    names, _ = local.__tensor_flatten__()
+    tensors: list[Tensor] = []
+    for name in names:
+        tensors += plain_tensors(getattr(local, name))
+    return tensors
 
 
-def _of_sparse(tensor: Tensor) -> list[Tensor]:
+def _split_sparse(tensor: Tensor) -> list[Tensor]:
     if tensor.layout == torch.sparse_coo:
         return [tensor._indices(), tensor._values()]
-    compressed = (
-        ("crow_indices", "col_indices")
-        if tensor.layout in (torch.sparse_csr, torch.sparse_bsr)
-        else ("ccol_indices", "row_indices")
-    )
-    return [getattr(tensor, name)() for name in (*compressed, "values")]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
 
 
-def _local(tensor: Any) -> Tensor:
-    return tensor.detach().to_local() if hasattr(tensor, "to_local") else tensor
+def name_dtype(dtype: torch.dtype) -> str:
+    """Return a type's name without the name of its package, such as `float32`."""
+    return str(dtype).removeprefix("torch.")
 
 
-def dtypes(tensors: Iterable[Tensor]) -> Evidence:
-    """How many there are of each type."""
-    return dict(Counter(str(t.dtype).removeprefix("torch.") for t in tensors))
+def count_dtypes(tensors: Iterable[Tensor]) -> Evidence:
+    """Return how many tensors there are of each type."""
+    return dict(Counter(name_dtype(tensor.dtype) for tensor in tensors))
 
 
-class Observed(torch.utils._python_dispatch.TorchDispatchMode):
-    """Counts what one step does: tensors saved for backward, block executions, forward passes, dtypes of products."""
+class Observed(TorchDispatchMode):
+    """A context that counts what one step does.
 
-    def __init__(self, models: list[nn.Module], blocks: list[nn.Module], lasting: Iterable[Tensor] = ()) -> None:
-        """`lasting`: what is there between two steps, too, and so costs nothing when it is saved."""
+    Args:
+        models: the trained model first; executions of their blocks and forward passes count.
+        blocks: the blocks of all models.
+        lasting: tensors that are there between two steps too. To save them costs nothing.
+    """
+
+    def __init__(
+        self, models: list[nn.Module], blocks: list[nn.Module], lasting: Iterable[Tensor] = ()
+    ) -> None:
         super().__init__()
-        self.models, self.blocks = models, blocks
-        self.kept = [part for tensor in lasting for part in parts(tensor)]  # alive, so that nothing else gets their addresses
-        self.lasting = {part.untyped_storage().data_ptr() for part in self.kept}
-        self.saved: dict[int, int] = {}
-        self.activations: dict[int, int] = {}  # that one forward pass saved by now
+        self.models = models
+        self.blocks = blocks
+        # kept alive, so that nothing else gets their addresses
+        self.lasting: list[Tensor] = []
+        for tensor in lasting:
+            self.lasting += plain_tensors(tensor)
+        self.lasting_addresses = {t.untyped_storage().data_ptr() for t in self.lasting}
+        self.saved: dict[int, int] = {}  # bytes by address, of the whole step
+        self.activations: dict[int, int] = {}  # those that the present forward pass has saved
         self.activation_bytes = 0  # the most that one forward pass saved
         self.saved_count = 0
         self.samples_per_pass = 0
-        self.count: Counter[str] = Counter()
-        self.dtypes: Counter[str] = Counter()
+        self.block_runs = 0
+        self.passes = 0
+        self.block_output_dtypes: Counter[str] = Counter()
+        self.matmuls: Counter[str] = Counter()  # by type
+        self.convolutions = {"channels_last": 0, "channels_first": 0}
         self.operators: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if torch.is_inference_mode_enabled() and (out := self.decomposed(func, args, kwargs or {})) is not NotImplemented:
-            return out
-        out = func(*args, **(kwargs or {}))
+        """Run an operator and count it."""
+        kwargs = kwargs or {}
+        if torch.is_inference_mode_enabled():
+            out = self.decompose(func, args, kwargs)
+            if out is not NotImplemented:
+                return out
+        out = func(*args, **kwargs)
         name = func._schema.name.removeprefix("aten::")
         self.operators[name] += 1
-        if name.startswith(PRODUCTS):
-            dtype = next(a.dtype for a in args if isinstance(a, Tensor))
-            self.count[f"{str(dtype).removeprefix('torch.')}_products"] += 1
+        if name.startswith(MATMULS):
+            operand = next(a for a in args if isinstance(a, Tensor))
+            self.matmuls[name_dtype(operand.dtype)] += 1
         if name == "convolution":
-            layout = CHANNELS_LAST.get(args[0].ndim)  # none of sequences, which have three axes
-            last = layout is not None and args[0].is_contiguous(memory_format=layout)
-            self.count["channels_last" if last and args[0].shape[1] > 1 else "channels_first"] += 1
+            self.count_convolution(args[0])
         return out
 
-    def decomposed(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """In inference mode a composed operator, such as `linear`, comes here as a whole: its parts are what counts."""
+    def decompose(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run the operators that a composed one, such as `linear`, consists of.
+
+        Only inference mode passes composed operators on as a whole. Returns NotImplemented for any
+        other operator.
+        """
         super().__enter__()
         try:
             return func.decompose(*args, **kwargs)
         finally:
             super().__exit__(None, None, None)
 
+    def count_convolution(self, inputs: Tensor) -> None:
+        """Count a convolution by the memory format of its inputs.
+
+        Sequences have three axes, and no format but channels first. A single channel has both.
+        """
+        layout = CHANNELS_LAST.get(inputs.ndim)
+        is_last = layout is not None and inputs.is_contiguous(memory_format=layout)
+        order = "channels_last" if is_last and inputs.shape[1] > 1 else "channels_first"
+        self.convolutions[order] += 1
+
     def __enter__(self) -> Observed:
-        handles = [model.register_forward_pre_hook(lambda *_: self.activations.clear()) for model in self.models]
-        handles += [model.register_forward_hook(self.on_pass, with_kwargs=True) for model in self.models]
-        # before the forward: a recomputation stops early, as soon as it has what the backward pass needs
-        handles += [b.register_forward_pre_hook(lambda *_: self.count.update(["blocks"])) for b in self.blocks]
-        handles += [b.register_forward_hook(self.on_block) for b in self.blocks]
         self.stack = contextlib.ExitStack()
-        for handle in handles:
-            self.stack.callback(handle.remove)
-        self.stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self.on_save, lambda t: t))
+        for model in self.models:
+            self.add_hook(model.register_forward_pre_hook(self.before_pass))
+            self.add_hook(model.register_forward_hook(self.after_pass, with_kwargs=True))
+        for block in self.blocks:
+            # Before the forward: a recomputation stops early, as soon as it has what the backward
+            # pass needs.
+            self.add_hook(block.register_forward_pre_hook(self.before_block))
+            self.add_hook(block.register_forward_hook(self.after_block))
+        hooks = torch.autograd.graph.saved_tensors_hooks(self.on_save, lambda tensor: tensor)
+        self.stack.enter_context(hooks)
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
         self.stack.close()
 
-    def on_pass(self, module: Any, args: Any, named: Any, output: Any) -> None:
-        self.count["passes"] += module is self.models[0]  # a teacher's are its own affair
+    def add_hook(self, handle: Any) -> None:
+        """Remove a hook when this context is left."""
+        self.stack.callback(handle.remove)
+
+    def before_pass(self, module: nn.Module, args: Any) -> None:
+        """Begin to count the activations of a forward pass."""
+        self.activations.clear()
+
+    def after_pass(self, module: nn.Module, args: Any, named: Any, output: Any) -> None:
+        """Count a forward pass, unless it is a teacher's."""
+        if module is self.models[0]:
+            self.passes += 1
         self.samples_per_pass = samples((args, named))
 
-    def on_block(self, module: Any, args: Any, output: Any) -> None:
-        for first in [*leaves(output)][:1]:  # a user's block may give several, or none
-            self.dtypes[str(first.dtype).removeprefix("torch.")] += 1
+    def before_block(self, module: nn.Module, args: Any) -> None:
+        """Count an execution of a block."""
+        self.block_runs += 1
+
+    def after_block(self, module: nn.Module, args: Any, output: Any) -> None:
+        """Count the type of a block's first output; a user's block may have none."""
+        for first in list(leaves(output))[:1]:
+            self.block_output_dtypes[name_dtype(first.dtype)] += 1
 
     def on_save(self, tensor: Tensor) -> Tensor:
+        """Count a tensor that is saved for the backward pass."""
         self.saved_count += 1
-        for part in parts(tensor):
+        for part in plain_tensors(tensor):
             storage = part.untyped_storage()
-            self.saved[storage.data_ptr()] = storage.nbytes()
-            if storage.data_ptr() not in self.lasting:
-                self.activations[storage.data_ptr()] = storage.nbytes()
+            address = storage.data_ptr()
+            self.saved[address] = storage.nbytes()
+            if address not in self.lasting_addresses:
+                self.activations[address] = storage.nbytes()
         self.activation_bytes = max(self.activation_bytes, sum(self.activations.values()))
         return tensor
 
     def evidence(self) -> Evidence:
+        """Return the counts by the names that proofs call them by."""
         return {
             "blocks": len(self.blocks),
-            "block_runs": self.count["blocks"],
-            "forward_passes": self.count["passes"],
+            "block_runs": self.block_runs,
+            "forward_passes": self.passes,
             "samples_per_pass": self.samples_per_pass,
             "saved_tensors": self.saved_count,
             "saved_bytes": sum(self.saved.values()),
             "activation_bytes": self.activation_bytes,
-            "block_output_dtypes": dict(self.dtypes),
-            "products": {name.removesuffix("_products"): n for name, n in self.count.items() if name.endswith("_products")},
-            "convolutions": {order: self.count[order] for order in ("channels_last", "channels_first")},
+            "block_output_dtypes": dict(self.block_output_dtypes),
+            "products": dict(self.matmuls),
+            "convolutions": dict(self.convolutions),
             "operators": dict(self.operators),
         }
 
 
-class Arrays(torch.utils._python_dispatch.TorchDispatchMode):
-    """Counts results with so many columns and at least so many rows, and the softmaxes of a cross entropy. A matrix of `width`
-    rows is the transposed embedding."""
+class LargeResults(TorchDispatchMode):
+    """A context that counts results as large as the logits, and softmaxes of a cross entropy.
+
+    Args:
+        rows: the least number of rows of a large result, which are tokens.
+        columns: the number of columns, which is the size of the vocabulary.
+        width: of the model. A result of as many rows is the transposed embedding, and not large.
+    """
 
     def __init__(self, rows: int, columns: int, width: int) -> None:
         super().__init__()
-        self.rows, self.columns, self.embedding = rows, columns, (width, columns)
-        self.large = self.softmaxes = 0
+        self.rows = rows
+        self.columns = columns
+        self.embedding = (width, columns)
+        self.large = 0
+        self.softmaxes = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator and look at its results."""
         out = func(*args, **(kwargs or {}))
-        self.softmaxes += func._schema.name == "aten::_log_softmax"
-        tensors = [t for t in torch.utils._pytree.tree_leaves(out) if isinstance(t, Tensor)]
-        self.large += any(map(self.as_large, tensors))
+        if func._schema.name == "aten::_log_softmax":
+            self.softmaxes += 1
+        if any(isinstance(t, Tensor) and self.is_large(t) for t in tree_leaves(out)):
+            self.large += 1
         return out
 
-    def as_large(self, tensor: Tensor) -> bool:
+    def is_large(self, tensor: Tensor) -> bool:
+        """Return whether a tensor has the logits of at least so many tokens."""
         if not tensor.ndim or tensor.shape[-1] != self.columns or tensor.shape == self.embedding:
             return False
         return tensor.numel() >= self.rows * self.columns

@@ -1,4 +1,4 @@
-"""How PyTorch switches on the strategies of `framebench/strategies/offload.py`, and what proves that they were on."""
+"""PyTorch's switches for the strategies of `framebench/strategies/offload.py`."""
 
 from __future__ import annotations
 
@@ -13,101 +13,138 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from framebench.adapters.base import Switches
-from framebench.adapters.proof import Evidence, Proof, above, at_least, below, equal_to, expect, other_than
+from framebench.adapters.proof import (
+    Evidence,
+    Proof,
+    above,
+    at_least,
+    below,
+    equal_to,
+    expect,
+    other_than,
+)
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
-from framebench.adapters.torch.observe import parts, unique_bytes
-from framebench.adapters.torch.quantized import beside as package
+from framebench.adapters.torch.observe import unique_bytes
+from framebench.adapters.torch.quantized import import_package
+from framebench.adapters.torch.untracked import list_addresses
 from framebench.models.spec import Optimizer
 
 switch = Switches()
-LEAST = 4096  # what is smaller stays: bytes of a saved tensor; numbers of a weight, as torchao has it
+# What is smaller stays: bytes of a saved tensor; numbers of a weight, as torchao has it.
+LEAST = 4096
 AHEAD = 8  # saved tensors that are on their way back before they are asked for
 
 
 @switch
 def offload(run: TorchAdapter) -> Proof:
-    """Save tensors in host memory, by hooks over ours, which then see none that is saved on the device."""
+    """Save tensors in host memory.
+
+    PyTorch's hooks lie over those of the observer, which then sees none saved on the device.
+    """
     run.recipe.contexts.append(partial(torch.autograd.graph.save_on_cpu, pin_memory=True))
     return expect({"saved_tensors": 0, "operators.copy_": above("blocks")})
 
 
 @dataclass(eq=False)
-class _Moved:
-    """A saved tensor in pinned memory, and again on the device while it is on its way back."""
+class _MovedTensor:
+    """A saved tensor in pinned memory, and on the device again while it is on its way back."""
 
     place: int  # among those of its forward pass
     host: Tensor
     device: torch.device
-    left: torch.cuda.Event
-    asked: bool = False
-    again: Tensor | None = None
+    sent: torch.cuda.Event
+    is_used: bool = False  # whether the backward pass has had it
+    back: Tensor | None = None
     arrived: torch.cuda.Event | None = None
 
 
-class Streams:
-    """One for copies to the host and one for those back, beside the computation's; and what went over them."""
+class CopyStreams:
+    """A stream for copies to the host and one for copies back, with counts of both.
+
+    They run next to the stream that computes.
+    """
 
     def __init__(self) -> None:
-        self.out, self.back = torch.cuda.Stream(), torch.cuda.Stream()
-        self.sent = self.returned = self.ahead = 0
+        self.to_host = torch.cuda.Stream()
+        self.to_device = torch.cuda.Stream()
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin to count."""
+        self.sent = 0
+        self.returned = 0
+        self.ahead = 0  # tensors that were on their way back before they were asked for
 
 
-class _Streamed(torch.autograd.graph.saved_tensors_hooks):
-    """Of one forward pass. The allocator gives the memory of a tensor to others once its copy is done (`record_stream`). The
-    backward pass asks in nearly the opposite order: the tensors before the one it asks for set out at once."""
+class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
+    """Hooks that move what one forward pass saves to the host, and back for the backward pass.
 
-    def __init__(self, streams: Streams, lasting: Iterable[Tensor]) -> None:
+    The backward pass asks in nearly the opposite order: the tensors before the one that it asks for
+    set out at once.
+    """
+
+    def __init__(self, streams: CopyStreams, lasting: Iterable[Tensor]) -> None:
         super().__init__(self.pack, self.unpack)
         self.streams = streams
-        self.lasting = {part.untyped_storage().data_ptr() for tensor in lasting for part in parts(tensor)}
-        self.moved: list[_Moved] = []
+        self.lasting = list_addresses(lasting)
+        self.moved: list[_MovedTensor] = []
 
-    def pack(self, tensor: Tensor) -> Tensor | _Moved:
+    def pack(self, tensor: Tensor) -> Tensor | _MovedTensor:
+        """Begin to copy a tensor to the host; what lasts or is small stays as it is."""
         if tensor.untyped_storage().data_ptr() in self.lasting or tensor.nbytes < LEAST:
             return tensor
-        out = self.streams.out
-        out.wait_stream(torch.cuda.current_stream())
+        stream = self.streams.to_host
+        stream.wait_stream(torch.cuda.current_stream())
         host = torch.empty_like(tensor, device="cpu", pin_memory=True)
-        with torch.cuda.stream(out):
+        with torch.cuda.stream(stream):
             host.copy_(tensor, non_blocking=True)
-        tensor.record_stream(out)
-        self.moved.append(_Moved(len(self.moved), host, tensor.device, out.record_event()))
+        # the allocator gives the memory to others once the copy is done
+        tensor.record_stream(stream)
+        moved = _MovedTensor(len(self.moved), host, tensor.device, stream.record_event())
+        self.moved.append(moved)
         self.streams.sent += 1
-        return self.moved[-1]
+        return moved
 
-    def unpack(self, saved: Tensor | _Moved) -> Tensor:
+    def unpack(self, saved: Tensor | _MovedTensor) -> Tensor:
+        """Return a tensor on the device, and let those before it set out."""
         if isinstance(saved, Tensor):
             return saved
-        self.streams.ahead += saved.again is not None
-        saved.asked = False  # a graph that is kept asks twice
-        for moved in reversed(self.moved[max(0, saved.place - AHEAD) : saved.place + 1]):
-            if not moved.asked and moved.again is None:
+        if saved.back is not None:
+            self.streams.ahead += 1
+        saved.is_used = False  # a graph that is kept asks twice
+        first = max(0, saved.place - AHEAD)
+        for moved in reversed(self.moved[first : saved.place + 1]):
+            if not moved.is_used and moved.back is None:
                 self.fetch(moved)
-        tensor, saved.again, saved.asked = saved.again, None, True
+        tensor = saved.back
         assert tensor is not None
         assert saved.arrived is not None
-        now = torch.cuda.current_stream()
-        now.wait_event(saved.arrived)
-        tensor.record_stream(now)
+        saved.back = None
+        saved.is_used = True
+        computing = torch.cuda.current_stream()
+        computing.wait_event(saved.arrived)
+        tensor.record_stream(computing)
         self.streams.returned += 1
         return tensor
 
-    def fetch(self, moved: _Moved) -> None:
-        back = self.streams.back
-        back.wait_event(moved.left)
-        with torch.cuda.stream(back):
-            moved.again = moved.host.to(moved.device, non_blocking=True)
-        moved.arrived = back.record_event()
+    def fetch(self, moved: _MovedTensor) -> None:
+        """Begin to copy a tensor back to its device."""
+        stream = self.streams.to_device
+        stream.wait_event(moved.sent)
+        with torch.cuda.stream(stream):
+            moved.back = moved.host.to(moved.device, non_blocking=True)
+        moved.arrived = stream.record_event()
 
 
 @switch
 def offload_streamed(run: TorchAdapter) -> Proof:
-    streams = Streams()
-    run.recipe.contexts.append(lambda: _Streamed(streams, run.lasting()))
+    """Save tensors in host memory, with copies on streams of their own."""
+    streams = CopyStreams()
+    run.recipe.contexts.append(lambda: _StreamedSaving(streams, run.lasting_tensors()))
 
     def count_copies(_: Evidence) -> Evidence:
-        streams.sent = streams.returned = streams.ahead = 0
-        to_host, to_device = _copies_beside(device_events(run))
+        streams.reset()
+        to_host, to_device = _count_overlapping_copies(record_device_events(run))
         return {
             "copies_beside_to_host": to_host,
             "copies_beside_to_device": to_device,
@@ -128,64 +165,85 @@ def offload_streamed(run: TorchAdapter) -> Proof:
     return proof.counting(count_copies)
 
 
-def device_events(run: TorchAdapter) -> list[Any]:
-    """Return what the device did in one more step."""
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+def record_device_events(run: TorchAdapter) -> list[Any]:
+    """Run one more step and return what the device did in it."""
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         run.one_step()
         run.synchronize()
-    return [event for event in seen.events() or () if event.device_type == DeviceType.CUDA]
+    events = profiler.events() or ()
+    return [event for event in events if event.device_type == DeviceType.CUDA]
 
 
-def _copies_beside(events: Iterable[Any]) -> tuple[int, int]:
-    """Count copies to the host and copies back on streams where no kernel ran, by the names that CUPTI's records have."""
-    events = list(events)
-    computing = {e.device_resource_id for e in events if not e.name.startswith(("Memcpy", "Memset"))}
-    others = [e.name for e in events if e.device_resource_id not in computing]
-    return sum(name.startswith("Memcpy DtoH") for name in others), sum(name.startswith("Memcpy HtoD") for name in others)
+def _count_overlapping_copies(events: list[Any]) -> tuple[int, int]:
+    """Count copies to the host, and back, on streams where no kernel ran.
+
+    The names are those of CUPTI's records.
+    """
+    computing = set()
+    for event in events:
+        if not event.name.startswith(("Memcpy", "Memset")):
+            computing.add(event.device_resource_id)
+    to_host = to_device = 0
+    for event in events:
+        if event.device_resource_id not in computing:
+            to_host += event.name.startswith("Memcpy DtoH")
+            to_device += event.name.startswith("Memcpy HtoD")
+    return to_host, to_device
 
 
 @switch
 def optimizer_offload(run: TorchAdapter) -> Proof:
-    library = package(run, "torchao.optim")
+    """Keep the optimizer's states in host memory and update the weights there, by torchao."""
+    library = import_package(run, "torchao.optim")
 
     class Offloaded(library.CPUOffloadOptimizer):  # type: ignore[misc, name-defined]
-        """With its states under the device's weights, as other optimizers have them."""
+        """torchao's optimizer, with states by the device's weights as other optimizers have."""
 
         @property
         def state(self) -> dict[nn.Parameter, dict[str, Any]]:
-            held = {p: optimizer.state[self.param_d2h_map[p]] for p, optimizer in self.optim_dict.items()}
-            return held | (self.d_opt.state if self.d_opt else {})
+            states = {}
+            for p, optimizer in self.optim_dict.items():
+                states[p] = optimizer.state[self.param_d2h_map[p]]
+            if self.d_opt:
+                states |= self.d_opt.state
+            return states
 
         def copy_weights(self) -> None:
+            """Take over the device's weights, which `restore` has changed."""
             with torch.no_grad():
-                for p, held in self.param_d2h_map.items():
-                    held.copy_(p)
+                for p, on_host in self.param_d2h_map.items():
+                    on_host.copy_(p)
 
-    def least() -> int:
-        """Return how many numbers a weight that goes must have. Where none has so many, all go."""
-        return LEAST if any(p.numel() >= LEAST for p in run.parameters()) else 0
+    def find_least() -> int:
+        """Return how many numbers a weight that goes must have: none if no weight is large."""
+        is_any_large = any(p.numel() >= LEAST for p in run.parameters())
+        return LEAST if is_any_large else 0
 
     def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
-        made = Offloaded(params, lambda groups, **_: make_optimizer(o, groups, **options), minimal_size=least())
-        run.on_restore.append(made.copy_weights)
-        return made
+        def make_inner(groups: Any, **_: Any) -> torch.optim.Optimizer:
+            return make_optimizer(o, groups, **options)
+
+        optimizer = Offloaded(params, make_inner, minimal_size=find_least())
+        run.after_restore.append(optimizer.copy_weights)
+        return optimizer
 
     run.recipe.optimizer = make
 
     def count_moments(_: Evidence) -> Evidence:
-        moments, large = [], []
+        moments: list[Tensor] = []
+        large: list[Tensor] = []
         for p, state in run.optimizer.state.items():
             of_weight = [s for s in state.values() if isinstance(s, Tensor) and s.ndim]
             moments += of_weight
-            if p.numel() >= least():
+            if p.numel() >= find_least():
                 large += of_weight
         return {
-            "state_bytes_on_host": unique_bytes([s for s in moments if s.device.type == "cpu"]),
+            "state_bytes_on_host": unique_bytes(s for s in moments if s.device.type == "cpu"),
             "state_bytes": unique_bytes(moments),
             "large_moments": len(large),
             "large_moments_on_host": sum(s.device.type == "cpu" for s in large),
-            "weights_elsewhere": sum(p.device != run.where for p in run.parameters()),
-            "device": run.where.type,
+            "weights_elsewhere": sum(p.device != run.torch_device for p in run.parameters()),
+            "device": run.torch_device.type,
         }
 
     # every moment of a large weight is in host memory, and every weight on the device

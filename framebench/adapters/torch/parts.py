@@ -1,4 +1,4 @@
-"""What PyTorch's switches set or wrap, see `adapters/parts.py`."""
+"""The parts of the PyTorch adapter that switches set or wrap, see `adapters/parts.py`."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ class Recipe(Parts):
 
     step: Callable[[], None]  # the whole of it
     forward: Callable[..., Tensor]
-    objective: Callable[[Tensor, Tensor], Tensor]  # the loss of inputs and targets
+    objective: Callable[[Tensor, Tensor], Tensor]  # returns the loss of inputs and targets
     backward: Callable[[Tensor], object]
-    optimizer: Callable[..., Any]  # makes one, of the workload's settings and the trained weights
+    optimizer: Callable[..., Any]  # makes one of the workload's settings and the trained weights
     scaler: torch.amp.GradScaler
-    evaluates: bool  # the mode of batch norm
-    models: Callable[[], Iterable[nn.Module]]  # `pair`: the two, one after the other
+    evaluates: bool  # whether the model is in evaluation mode, which batch norm depends on
+    models: Callable[[], Iterable[nn.Module]]  # `pair`: yields the two, one after the other
     model_options: Options
     optimizer_options: Options
     zero_grad_options: Options
-    on_model: Hooks[[Any]]  # what is done to the workload's model once it has its weights
+    on_model: Hooks[[Any]]  # called with the workload's model once it has its weights
     block_runner: Callable[..., Any] | None = None  # the model's own if None
     dtype: torch.dtype = torch.float32  # of weights and inputs
     on_input: Callable[[Tensor], Tensor] = lambda x: x
-    contexts: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)  # anew around every forward pass
-    share: slice = field(default_factory=lambda: slice(None))  # of the batch: what this rank computes
+    # entered anew around every forward pass
+    contexts: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)
+    share: slice = field(default_factory=lambda: slice(None))  # of the batch, for this rank
     replicate: Callable[..., nn.Module] = nn.parallel.DistributedDataParallel
 
 
@@ -43,22 +44,26 @@ class Recipe(Parts):
 class Readings(Parts):
     """How a case is read between two steps."""
 
-    decoded: Callable[[], np.ndarray]  # `generate`: the logits of all tokens after the prompt
-    gathered: Callable[[], AbstractContextManager[Any]]  # entered while weights are read
-    profiled: bool = False  # an observed step is counted by the profiler: nothing compiles under a dispatch mode
-    passes_told: bool = True  # whether the profiler can tell forward passes apart
+    read_logits: Callable[[], np.ndarray]  # `generate`: of all tokens after the prompt
+    gather_weights: Callable[[], AbstractContextManager[Any]]  # entered while weights are read
+    # An observed step is counted by the profiler, since nothing compiles under a dispatch mode.
+    uses_profiler: bool = False
+    counts_passes: bool = True  # whether the profiler can tell forward passes apart
     mean_of_ranks: Callable[[Tensor], Tensor] = lambda loss: loss
     rows_of_ranks: Callable[[Tensor], Tensor] = lambda output: output
-    states: Callable[[Iterator[State]], Iterator[State]] = lambda own: own  # the whole model's, of those that are found here
-    bytes_beside: Callable[[], int] = lambda: 0  # that no tensor here refers to
-    bytes_by_part: Callable[[], dict[str, int]] = dict  # what a rank holds where no attribute of a weight has it
+    # from the states of this process to those of the whole model
+    states: Callable[[Iterator[State]], Iterator[State]] = lambda local: local
+    extra_bytes: Callable[[], int] = lambda: 0  # that no tensor known to the adapter refers to
+    # what a rank holds where no attribute of a weight has it
+    bytes_by_part: Callable[[], dict[str, int]] = dict
 
 
 @dataclass
 class Process(Parts):
     """Settings of the whole process, made when the model is."""
 
-    attention: tuple[str, ...]  # the kernels that scaled_dot_product_attention may choose from
-    tf32: tuple[bool, bool] = (False, False)  # of matrix products, of cuDNN
+    attention: tuple[str, ...]  # kernels that scaled_dot_product_attention may choose from
+    tf32: tuple[bool, bool] = (False, False)  # of matmuls, of cuDNN
     tries_algorithms: bool = False  # cuDNN, for every new shape
-    activation_budget: float = 1.0  # the share of what a compiled step keeps by default
+    # the share of what a compiled step keeps by default that it may keep
+    activation_budget: float = 1.0

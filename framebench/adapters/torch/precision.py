@@ -1,4 +1,4 @@
-"""How PyTorch switches on the strategies of `framebench/strategies/precision.py`, and what proves that they were on."""
+"""PyTorch's switches for the strategies of `framebench/strategies/precision.py`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ no_real_but = partial(none_but, ignoring=("complex64",))
 
 
 def expect_types(products: str, storage: str) -> Proof:
-    """Return a proof that every product took one type, and that weights and optimizer states have the other."""
+    """Return a proof that every matmul took one type, and weights and states have the other."""
     return expect(
         products=only_real(products),
         weight_dtypes=only_real(storage),
@@ -36,23 +36,26 @@ def expect_types(products: str, storage: str) -> Proof:
 
 
 def _measure_errors(run: TorchAdapter) -> Evidence:
-    """Measure how products are rounded in the context of a forward pass of this case."""
+    """Measure how matmuls are rounded in the context of a forward pass of this case."""
 
-    def called(operator: Any) -> rounding.Multiply:
-        def multiply(*operands: np.ndarray) -> np.ndarray:
-            with torch.no_grad(), run.context():
-                result: Tensor = operator(*(torch.from_numpy(a).to(run.where) for a in operands))
-            return result.float().cpu().numpy()
+    def multiply(operator: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        a = torch.from_numpy(left).to(run.torch_device)
+        b = torch.from_numpy(right).to(run.torch_device)
+        with torch.no_grad(), run.context():
+            result: Tensor = operator(a, b)
+        return result.float().cpu().numpy()
 
-        return multiply
-
-    return rounding.measure_errors(called(torch.mm), called(F.conv2d))
+    return rounding.measure_errors(partial(multiply, torch.mm), partial(multiply, F.conv2d))
 
 
 def expect_float32(run: TorchAdapter, errors: Proof) -> Proof:
-    """Return a proof that nothing but float32 is there, and that products are rounded as they should be.
+    """Return a proof that there is nothing but float32, and that matmuls are rounded as expected.
 
-    What a CUDA graph replays shows no operators: so there may be no products at all.
+    What a CUDA graph replays shows no operators: so there may be no matmuls at all.
+
+    Args:
+        run: the case.
+        errors: the proof of what `rounding.measure_errors` returns.
     """
     proof = expect(
         products=no_real_but("float32"),
@@ -66,10 +69,10 @@ def expect_float32(run: TorchAdapter, errors: Proof) -> Proof:
 def fp32(run: TorchAdapter) -> Proof:
     """Compute in float32, without TensorFloat-32.
 
-    A user's file may cast products by itself: then weights and states tell that nothing else does.
+    A user's file may cast operands by itself: then weights and states tell that nothing else does.
     """
-    own: Any = run.case.spec
-    if run.case.workload == OWN and own.facts.get("narrow"):
+    spec: Any = run.case.spec
+    if run.case.workload == OWN and spec.facts.get("narrow"):
         return expect(weight_dtypes=only_real("float32"), state_dtypes=no_real_but("float32"))
     return expect_float32(run, rounding.EXACT)
 
@@ -77,27 +80,29 @@ def fp32(run: TorchAdapter) -> Proof:
 @switch
 def amp_bf16(run: TorchAdapter) -> Proof:
     """Enter autocast anew for each forward pass: it caches the cast weights until it is left."""
-    run.recipe.contexts.append(partial(torch.autocast, run.where.type, torch.bfloat16))
+    run.recipe.contexts.append(partial(torch.autocast, run.torch_device.type, torch.bfloat16))
     return expect_types("bfloat16", storage="float32")
 
 
 @switch
 def half(run: TorchAdapter, dtype: str) -> Proof:
+    """Keep weights, inputs and states in a type of 16 bits."""
     run.recipe.dtype = getattr(torch, dtype)
     return expect_types(dtype, storage=dtype)
 
 
 @switch
 def tf32(run: TorchAdapter) -> Proof:
+    """Let matmuls and convolutions round their operands to TensorFloat-32."""
     run.process.tf32 = (True, True)
     return expect_float32(run, rounding.ROUNDED)
 
 
 @switch
 def default(run: TorchAdapter) -> Proof:
-    """Leave the precision of products as PyTorch has it.
+    """Leave the precision of matmuls as PyTorch has it.
 
-    Where that rounds nothing it is `fp32` once more, and proves nothing.
+    Where that rounds nothing it is the same as `fp32`, and proves nothing.
     """
     run.process.tf32 = TF32_AT_IMPORT
     return expect_float32(run, rounding.SOME_ROUNDED)
@@ -105,32 +110,42 @@ def default(run: TorchAdapter) -> Proof:
 
 @switch
 def amp_fp16(run: TorchAdapter) -> Proof:
-    """Scale the loss, from a factor on that is low enough for no step to be skipped."""
-    run.recipe.contexts.append(partial(torch.autocast, run.where.type, torch.float16))
-    run.recipe.scaler = torch.amp.GradScaler(run.where.type, init_scale=2.0**10)
+    """Compute in float16 by autocast, and scale the loss.
+
+    The first factor is low enough for no step to be skipped.
+    """
+    device = run.torch_device.type
+    run.recipe.contexts.append(partial(torch.autocast, device, torch.float16))
+    run.recipe.scaler = torch.amp.GradScaler(device, init_scale=2.0**10)
     proof = expect_types("float16", storage="float32") & expect(scale=above(1))
     return proof.counting(lambda _: {"scale": _measure_scale(run)})
 
 
 def _measure_scale(run: TorchAdapter) -> float:
-    """Return how much larger a gradient is when the backward pass leaves it than when the optimizer gets it.
+    """Return the factor between a gradient of the backward pass and what the optimizer gets.
 
-    That is of one more step, and 0 if the optimizer gets nothing. A fused optimizer divides by itself.
+    It is measured in one more step, and 0 if the optimizer gets nothing.
     """
     weight = next(p for p in reversed(run.parameters()) if p.requires_grad)
-    left: list[float] = []
+    scaled: list[float] = []
     used: list[float] = []
 
-    def norm() -> float:
+    def compute_norm() -> float:
         assert weight.grad is not None
         return float(weight.grad.norm())
 
+    def on_gradient(_: Tensor) -> None:
+        scaled.append(compute_norm())
+
     def on_step(optimizer: Any, *_: Any) -> None:
+        norm = compute_norm()
         scale = getattr(optimizer, "grad_scale", None)
-        used.append(norm() if scale is None else norm() / float(scale))
+        if scale is not None:  # a fused optimizer divides by itself
+            norm /= float(scale)
+        used.append(norm)
 
     with ExitStack() as hooks:
-        hooks.callback(weight.register_post_accumulate_grad_hook(lambda _: left.append(norm())).remove)
+        hooks.callback(weight.register_post_accumulate_grad_hook(on_gradient).remove)
         hooks.callback(run.optimizer.register_step_pre_hook(on_step).remove)
         run.one_step()
-    return left[-1] / used[0] if used and used[0] else 0.0
+    return scaled[-1] / used[0] if used and used[0] else 0.0

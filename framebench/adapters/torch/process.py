@@ -1,4 +1,4 @@
-"""The settings of the whole process, as a case's strategies ask for them."""
+"""Apply the settings of the whole process that a case's strategies ask for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import torch
 from framebench.adapters.torch.parts import Process
 
 TF32_AT_IMPORT = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-FUSED = {  # the operator that each kernel runs under; none for the one that is put together from products
+# The operator that each kernel of attention runs under; none for the one made of matmuls.
+FUSED = {
     "MATH": "",
     "EFFICIENT_ATTENTION": "_scaled_dot_product_efficient_attention",
     "FLASH_ATTENTION": "_scaled_dot_product_flash_attention",
@@ -19,15 +20,19 @@ FUSED = {  # the operator that each kernel runs under; none for the one that is 
 }
 
 
-def set_up(process: Process) -> None:
-    """An earlier case of this process may have had other settings."""
+def apply_settings(process: Process) -> None:
+    """Apply all settings, since an earlier case of this process may have had others."""
     torch.set_float32_matmul_precision("highest")
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = process.tf32
+    for_matmuls, for_cudnn = process.tf32
+    torch.backends.cuda.matmul.allow_tf32 = for_matmuls
+    torch.backends.cudnn.allow_tf32 = for_cudnn
     torch.backends.cudnn.benchmark = process.tries_algorithms
+    # the compiler is imported only where it is used, since it takes memory
     if "torch._functorch.config" in sys.modules or process.activation_budget < 1:
         compiler: Any = importlib.import_module("torch._functorch.config")
         compiler.activation_memory_budget = process.activation_budget
-    choices = torch.backends.cuda
-    switches = (choices.enable_math_sdp, choices.enable_mem_efficient_sdp, choices.enable_flash_sdp, choices.enable_cudnn_sdp)
-    for name, enable in zip(FUSED, switches):
-        enable(name in process.attention)
+    cuda = torch.backends.cuda
+    cuda.enable_math_sdp("MATH" in process.attention)
+    cuda.enable_mem_efficient_sdp("EFFICIENT_ATTENTION" in process.attention)
+    cuda.enable_flash_sdp("FLASH_ATTENTION" in process.attention)
+    cuda.enable_cudnn_sdp("CUDNN_ATTENTION" in process.attention)

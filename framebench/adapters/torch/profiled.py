@@ -1,7 +1,7 @@
-"""What one compiled step of PyTorch does, as the profiler records it.
+"""Count what one compiled step of PyTorch does, as the profiler records it.
 
-`observe.py` counts eager steps under a dispatch mode. Under such a mode Dynamo skips every frame: it would count an eager step,
-whatever the timed ones are.
+`observe.py` counts eager steps under a dispatch mode. Under such a mode Dynamo skips every frame:
+it would count an eager step, whatever the timed ones are.
 """
 
 from __future__ import annotations
@@ -15,119 +15,208 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from framebench.adapters.base import Evidence
-from framebench.adapters.torch.observe import PRODUCTS
+from framebench.adapters.torch.observe import MATMULS
 from framebench.suite.trees import samples
 
-# The profiler's names of a call of what Dynamo compiled, of a run of a graph that Inductor generated, of the backward pass.
-REGION, GRAPH, BACKWARD = "Torch-Compiled Region", "## Call CompiledFxGraph", "autograd::engine::evaluate_function"
-MODEL = "the compiled model"
+# the profiler's names of a call of what Dynamo compiled, of a run of a graph that Inductor
+# generated, of the backward pass, and of the optimizer's update
+REGION = "Torch-Compiled Region"
+GRAPH = "## Call CompiledFxGraph"
+BACKWARD = "autograd::engine::evaluate_function"
 UPDATE = "Optimizer.step"
-TYPES = {"float": "float32", "double": "float64", "c10::BFloat16": "bfloat16", "c10::Half": "float16"}
+MODEL = "the compiled model"  # our own mark of a forward pass
+TYPES = {
+    "float": "float32",
+    "double": "float64",
+    "c10::BFloat16": "bfloat16",
+    "c10::Half": "float16",
+}
 MATRIX = ("addmm", "mm", "bmm")
 
 
 class Profiled:
-    """Counts what one step does of which the forward pass is `model`, as it was compiled or not. Without `model` passes are not
-    told apart. `called`: the blocks that are called one by one, where the model is not compiled."""
+    """A context that counts what one step does.
 
-    def __init__(self, model: nn.Module | None, blocks: int, called: Iterable[nn.Module] = ()) -> None:
-        self.model, self.blocks, self.called = model, blocks, list(called)
-        self.passes = self.samples_per_pass = self.block_runs = 0
+    Args:
+        model: what the step calls for a forward pass, compiled or not. Without it passes are not
+            told apart.
+        blocks: how many blocks the model has.
+        called: the blocks that are called one by one, where the model is not compiled.
+    """
+
+    def __init__(
+        self, model: nn.Module | None, blocks: int, called: Iterable[nn.Module] = ()
+    ) -> None:
+        self.model = model
+        self.blocks = blocks
+        self.called = list(called)
+        self.passes = 0
+        self.samples_per_pass = 0
+        self.block_runs = 0
 
     def __enter__(self) -> Profiled:
         self.stack = contextlib.ExitStack()
-        self.profile = self.stack.enter_context(profile(activities=[ProfilerActivity.CPU], record_shapes=True))
+        profiler = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
+        self.profiler = self.stack.enter_context(profiler)
         if self.model is not None:
-            self.stack.callback(self.model.register_forward_pre_hook(self.on_pass, with_kwargs=True).remove)
-            self.stack.callback(self.model.register_forward_hook(self.after_pass).remove)
+            before = self.model.register_forward_pre_hook(self.before_pass, with_kwargs=True)
+            after = self.model.register_forward_hook(self.after_pass)
+            self.stack.callback(before.remove)
+            self.stack.callback(after.remove)
         for block in self.called:
-            self.stack.callback(block.register_forward_pre_hook(self.on_block).remove)
+            hook = block.register_forward_pre_hook(self.before_block)
+            self.stack.callback(hook.remove)
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.stack.close()
-        self.events = list(self.profile.events() or ())
-        self.recorded = {e.correlation_id(): e for e in self.profile.profiler.kineto_results.events()}  # with types and strides
+        self.events = list(self.profiler.events() or ())
+        # the same events with types and strides
+        results = self.profiler.profiler.kineto_results
+        self.recorded = {event.correlation_id(): event for event in results.events()}
 
-    def on_block(self, module: Any, args: Any) -> None:
+    def before_block(self, module: Any, args: Any) -> None:
+        """Count an execution of a block."""
         self.block_runs += 1
 
-    def on_pass(self, module: Any, args: Any, named: Any) -> None:
+    def before_pass(self, module: Any, args: Any, named: Any) -> None:
+        """Count a forward pass and mark its beginning in the profile."""
         self.passes += 1
         self.samples_per_pass = samples((args, named))
         self.mark = record_function(MODEL)
         self.mark.__enter__()
 
     def after_pass(self, module: Any, args: Any, output: Any) -> None:
+        """Mark the end of a forward pass in the profile."""
         self.mark.__exit__(None, None, None)
 
     def evidence(self) -> Evidence:
-        """What the backward pass keeps is not seen, and neither are blocks of a compiled model: None."""
-        products = self.products()
-        orders = Counter(order(self.recorded[e.id]) for e in products if short(e) == "convolution")
-        regions = [e for e in self.events if e.name.startswith(REGION)]
-        ran = [e for e in self.events if e.name.startswith(GRAPH)]
-        graphs = [within(e, BACKWARD) for e in ran]
+        """Return the counts by the names that proofs call them by.
+
+        What cannot be seen is None: what the backward pass keeps, and blocks of a compiled model.
+        """
+        knows_passes = self.model is not None
         return {
             "blocks": self.blocks,
             "block_runs": self.block_runs if self.called else None,
             "saved_tensors": None,
-            "forward_passes": self.passes if self.model is not None else None,
-            "samples_per_pass": self.samples_per_pass if self.model is not None else None,
-            "compiled_regions": len(regions),
-            "regions_of_the_update": sum(within(e, UPDATE) for e in regions),
-            "graphs_of_the_update": sum(within(e, UPDATE) for e in ran),
-            "graphs_forward": graphs.count(False),
-            "graphs_backward": graphs.count(True),
-            "products": dict(Counter(dtype(self.recorded[e.id]) for e in products)),
-            "products_outside_graphs": sum(
-                not within(e, GRAPH) and (within(e, MODEL) or within(e, BACKWARD)) for e in products
-            ),
-            "products_recomputed": _recomputed(products),
-            "convolutions": {"channels_last": 0, "channels_first": 0} | orders,
-            "operators": dict(Counter(short(e) for e in self.events if "::" in e.name)),
-            "operators_outside_graphs": sum(e.name.startswith("aten::") and not within(e, GRAPH) for e in self.events),
-            "nodes_of_autograd": sum(e.name.startswith(BACKWARD) for e in self.events),
+            "forward_passes": self.passes if knows_passes else None,
+            "samples_per_pass": self.samples_per_pass if knows_passes else None,
+            **self.count_graphs(),
+            **self.count_matmuls(),
+            **self.count_operators(),
         }
 
-    def products(self) -> list[Any]:
-        """The innermost: autocast calls an operator again with what it has cast."""
-        product_events = [e for e in self.events if short(e).startswith(PRODUCTS)]
-        outer = {id(parent) for e in product_events for parent in _parents(e)}
-        return [e for e in product_events if id(e) not in outer]
+    def count_graphs(self) -> Evidence:
+        """Count calls of compiled regions, and runs of compiled graphs."""
+        regions = [event for event in self.events if event.name.startswith(REGION)]
+        graphs = [event for event in self.events if event.name.startswith(GRAPH)]
+        backward = sum(is_within(graph, BACKWARD) for graph in graphs)
+        return {
+            "compiled_regions": len(regions),
+            "regions_of_the_update": sum(is_within(region, UPDATE) for region in regions),
+            "graphs_of_the_update": sum(is_within(graph, UPDATE) for graph in graphs),
+            "graphs_forward": len(graphs) - backward,
+            "graphs_backward": backward,
+        }
+
+    def count_matmuls(self) -> Evidence:
+        """Count matmuls and convolutions by their type, place and memory format."""
+        dtypes: Counter[str] = Counter()
+        convolutions = Counter({"channels_last": 0, "channels_first": 0})
+        outside = 0
+        matmuls = self.list_matmuls()
+        for matmul in matmuls:
+            recorded = self.recorded[matmul.id]
+            dtypes[read_dtype(recorded)] += 1
+            if shorten_name(matmul) == "convolution":
+                convolutions[read_order(recorded)] += 1
+            is_of_pass = is_within(matmul, MODEL) or is_within(matmul, BACKWARD)
+            if is_of_pass and not is_within(matmul, GRAPH):
+                outside += 1
+        return {
+            "products": dict(dtypes),
+            "products_outside_graphs": outside,
+            "products_recomputed": count_recomputed(matmuls),
+            "convolutions": dict(convolutions),
+        }
+
+    def count_operators(self) -> Evidence:
+        """Count all operators, those outside of compiled graphs, and nodes of autograd."""
+        names = [shorten_name(event) for event in self.events if "::" in event.name]
+        outside = nodes = 0
+        for event in self.events:
+            if event.name.startswith("aten::") and not is_within(event, GRAPH):
+                outside += 1
+            if event.name.startswith(BACKWARD):
+                nodes += 1
+        return {
+            "operators": dict(Counter(names)),
+            "operators_outside_graphs": outside,
+            "nodes_of_autograd": nodes,
+        }
+
+    def list_matmuls(self) -> list[Any]:
+        """Return the innermost events of matmuls and convolutions.
+
+        Autocast calls an operator again inside of itself, with what it has cast.
+        """
+        matmuls = [event for event in self.events if shorten_name(event).startswith(MATMULS)]
+        outer: set[int] = set()
+        for event in matmuls:
+            outer.update(id(parent) for parent in iterate_parents(event))
+        return [event for event in matmuls if id(event) not in outer]
 
 
-def short(event: Any) -> str:
+def shorten_name(event: Any) -> str:
+    """Return an operator's name without its namespace."""
     return str(event.name).rpartition("::")[2]
 
 
-def _parents(event: Any) -> Iterator[Any]:
-    while (event := event.cpu_parent) is not None:
-        yield event
+def iterate_parents(event: Any) -> Iterator[Any]:
+    """Yield the events that an event lies in, the innermost first."""
+    parent = event.cpu_parent
+    while parent is not None:
+        yield parent
+        parent = parent.cpu_parent
 
 
-def within(event: Any, name: str) -> bool:
-    return any(parent.name.startswith(name) for parent in _parents(event))
+def is_within(event: Any, name: str) -> bool:
+    """Return whether an event lies in one whose name begins so."""
+    return any(parent.name.startswith(name) for parent in iterate_parents(event))
 
 
-def dtype(product: Any) -> str:
-    """Of its first input."""
-    name = product.dtypes()[0]
+def read_dtype(matmul: Any) -> str:
+    """Return the type of a matmul's first input."""
+    name = matmul.dtypes()[0]
     return TYPES.get(name, name)
 
 
-def order(convolution: Any) -> str:
-    """Of the input's axes; a single channel has both orders at once. PyTorch 2.11's profiler has no strides."""
+def read_order(convolution: Any) -> str:
+    """Return the memory format of a convolution's input; a single channel has both.
+
+    It is unknown in PyTorch 2.11, whose profiler has no strides.
+    """
     if not hasattr(convolution, "structured_input_strides"):
         return "unknown"
-    shape, strides = convolution.structured_input_shapes()[0], convolution.structured_input_strides()[0]
+    shape = convolution.structured_input_shapes()[0]
+    strides = convolution.structured_input_strides()[0]
     return "channels_last" if strides[1] == 1 < shape[1] else "channels_first"
 
 
-def _recomputed(products: list[Any]) -> int:
-    """Products of the forward pass that the backward pass repeats. A convolution or an attention is told by its name. A matrix
-    product has two derivatives, so that all beyond twice the forward pass's are repeated ones."""
-    names = {back: Counter(short(e) for e in products if within(e, BACKWARD) == back) for back in (False, True)}
-    by_name = sum(n for name, n in names[True].items() if name not in MATRIX and "backward" not in name)
-    forward, backward = (sum(names[back][name] for name in MATRIX) for back in (False, True))
+def count_recomputed(matmuls: list[Any]) -> int:
+    """Return how many matmuls of the forward pass the backward pass repeats.
+
+    A repeated convolution or attention is told by its name. A matrix product has two derivatives,
+    so those in the backward pass beyond twice the forward pass's are repeated ones.
+    """
+    by_name = forward = backward = 0
+    for matmul in matmuls:
+        name = shorten_name(matmul)
+        in_backward = is_within(matmul, BACKWARD)
+        if name in MATRIX:
+            forward += not in_backward
+            backward += in_backward
+        elif in_backward and "backward" not in name:
+            by_name += 1
     return by_name + max(0, backward - 2 * forward)

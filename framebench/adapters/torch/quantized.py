@@ -1,4 +1,4 @@
-"""How PyTorch switches on the strategies of `framebench/strategies/quantized.py`, and what proves that they were on."""
+"""PyTorch's switches for the strategies of `framebench/strategies/quantized.py`."""
 
 from __future__ import annotations
 
@@ -12,41 +12,51 @@ from torch import nn
 from framebench.adapters.base import State, Switches
 from framebench.adapters.proof import Evidence, Proof, above, equal_to, expect, only
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.observe import parts, unique_bytes
-from framebench.adapters.torch.tensors import on_host
+from framebench.adapters.torch.observe import plain_tensors, unique_bytes
+from framebench.adapters.torch.tensors import to_numpy
 from framebench.models.spec import Optimizer
 from framebench.strategies.quantized import BLOCK, LEAST
 
 switch = Switches()
 
 
-def beside(run: TorchAdapter, module: str) -> Any:
-    """Import a module of a package that is installed next to PyTorch. Raises LookupError."""
-    package = module.partition(".")[0]
+def import_package(run: TorchAdapter, name: str) -> Any:
+    """Import a module of a package next to PyTorch, and keep its version for the record.
+
+    Raises LookupError if the package is not installed.
+    """
+    package = name.partition(".")[0]
     try:
-        imported_module = importlib.import_module(module)
+        module = importlib.import_module(name)
     except ImportError as error:
         raise LookupError(
-            f"this interpreter cannot import {package}, of which requirements/torch.txt has a version: {error}"
+            f"this interpreter cannot import {package}, of which requirements/torch.txt has a "
+            f"version: {error}"
         ) from error
     run.packages[package] = importlib.import_module(package).__version__
-    return imported_module
+    return module
 
 
 @switch
 def adamw_8bit(run: TorchAdapter) -> Proof:
     """Keep AdamW's moments in 8 bits, by torchao.
 
-    The update is made of the moments before they are rounded. It is compiled, which nothing under a dispatch mode is.
+    The update is made of the moments before they are rounded. It is compiled, so the profiler
+    observes the step: nothing compiles under a dispatch mode.
     """
-    optimizers = beside(run, "torchao.optim")
+    optimizers = import_package(run, "torchao.optim")
 
     def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
         return optimizers.AdamW8bit(params, o.lr, o.betas, o.eps, o.weight_decay, **options)
 
     run.recipe.optimizer = make
-    run.readings.profiled = True
+    run.readings.uses_profiler = True
     return expect_codes(run)
+
+
+def has_part_of(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Return whether one of the plain tensors that a tensor consists of has this type."""
+    return any(part.dtype == dtype for part in plain_tensors(tensor))
 
 
 def expect_codes(run: TorchAdapter) -> Proof:
@@ -54,12 +64,11 @@ def expect_codes(run: TorchAdapter) -> Proof:
 
     def count_codes(_: Evidence) -> Evidence:
         states = [s for s in run.state_tensors() if s.ndim]
-        codes = [s for s in states if any(p.dtype == torch.uint8 for p in parts(s))]
         trained = [p for p in run.parameters() if p.requires_grad]
         large = [p for p in trained if p.numel() >= LEAST and p.numel() % BLOCK == 0]
         return {
             "large_weights": len(large),
-            "moments_in_8_bits": len(codes),
+            "moments_in_8_bits": sum(has_part_of(s, torch.uint8) for s in states),
             "state_bytes": unique_bytes(states),
         }
 
@@ -72,43 +81,60 @@ def expect_codes(run: TorchAdapter) -> Proof:
 def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
     """Keep AdamW's moments in 8 bits, by bitsandbytes.
 
-    States of one weight are codes, scales of blocks and the table of codes, each a tensor by itself.
+    Its moments of a weight are codes, scales of blocks and a table of codes, each a tensor by
+    itself. Of a small weight there are only the numbers.
     """
-    optimizers, dequantize = beside(run, "bitsandbytes.optim"), beside(run, "bitsandbytes.functional").dequantize_blockwise
+    optimizers = import_package(run, "bitsandbytes.optim")
+    functional = import_package(run, "bitsandbytes.functional")
 
     def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
-        return optimizers.AdamW8bit(params, o.lr, o.betas, o.eps, o.weight_decay, min_8bit_size=LEAST, **options)
+        settings = (o.lr, o.betas, o.eps, o.weight_decay)
+        return optimizers.AdamW8bit(params, *settings, min_8bit_size=LEAST, **options)
 
-    def moments(_: Iterator[State]) -> Iterator[State]:
+    def read_moment(kind: str, number: int, weight: str, state: dict[str, Any]) -> State:
+        values = state[f"state{number}"]
+        tensors = [values]
+        if f"absmax{number}" in state:
+            scales = state[f"absmax{number}"]
+            table = state[f"qmap{number}"]
+            tensors += [scales, table]
+            values = functional.dequantize_blockwise(
+                values, absmax=scales, code=table, blocksize=BLOCK
+            )
+        return State(kind, weight, to_numpy(values), unique_bytes(tensors))
+
+    def read_moments(_: Iterator[State]) -> Iterator[State]:
         names = {p: name for name, p in run.model.named_parameters()}
         for p, state in run.optimizer.state.items():
-            for number, kind in enumerate(("first moment", "second moment"), 1):
-                kept = [state[f"{name}{number}"] for name in ("state", "absmax", "qmap") if f"{name}{number}" in state]
-                values, *scales = kept
-                if scales:
-                    values = dequantize(values, absmax=scales[0], code=scales[1], blocksize=BLOCK)
-                yield State(kind, names[p], on_host(values), unique_bytes(kept))
+            yield read_moment("first moment", 1, names[p], state)
+            yield read_moment("second moment", 2, names[p], state)
 
-    run.recipe.optimizer, run.readings.states = make, moments
+    run.recipe.optimizer = make
+    run.readings.states = read_moments
     return expect_codes(run)
 
 
 @switch
 def int8(run: TorchAdapter, products: bool) -> Proof:
-    """Keep the weights of linear layers in 8 bits.
+    """Keep the weights of linear layers in 8 bits; with `products` also multiply in 8 bits.
 
     Embedding and head share a weight that stays as it is.
     """
-    how = beside(run, "torchao.quantization")
-    configuration = how.Int8DynamicActivationInt8WeightConfig if products else how.Int8WeightOnlyConfig
-    run.recipe.on_model.append(lambda model: how.quantize_(model, configuration()))
+    library = import_package(run, "torchao.quantization")
+
+    def quantize(model: nn.Module) -> None:
+        if products:
+            library.quantize_(model, library.Int8DynamicActivationInt8WeightConfig())
+        else:
+            library.quantize_(model, library.Int8WeightOnlyConfig())
+
+    run.recipe.on_model.append(quantize)
 
     def count_layers(observed: Evidence) -> Evidence:
         linear = [m for m in run.model.modules() if isinstance(m, nn.Linear)]
-        coded = [m for m in linear if any(p.dtype == torch.int8 for p in parts(m.weight))]
         return {
             "linear_layers": len(linear),
-            "linear_layers_in_8_bits": len(coded),
+            "linear_layers_in_8_bits": sum(has_part_of(m.weight, torch.int8) for m in linear),
             "weight_bytes": unique_bytes(run.parameters()),
             "integer_products": observed["operators"].get("_int_mm", 0),
         }

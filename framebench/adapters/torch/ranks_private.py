@@ -1,6 +1,10 @@
-"""What of PyTorch's inside is used for ranks: the size of DistributedDataParallel's buckets, and to predict a rank's memory a
-group of ranks that are not there, a tracker of what FSDP holds, and DistributedDataParallel on tensors without numbers. None of
-it is a public API: tried with PyTorch 2.13, and a version that has it no more, or other, is told so."""
+"""What is used of PyTorch's inside for ranks.
+
+It is the size of DistributedDataParallel's buckets, and to predict the memory of a rank a group
+whose other ranks do not exist, a tracker of what FSDP holds, and DistributedDataParallel on fake
+tensors. None of it is a public API: it was tried with PyTorch 2.13, and `Gone` says what another
+version lacks.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +14,56 @@ import torch
 from torch import Tensor, nn
 
 PARTS = {  # by the tracker's names
-    "Sharded Param": "parameters", "Unsharded Param": "gathered parameters", "Buffer": "buffers", "Sharded Grad": "gradients",
-    "Unsharded Grad": "gathered gradients", "Activation": "activations", "Temp": "temporaries",
-    "All Gather": "all-gather buffers", "Reduce Scatter": "reduce-scatter buffers",
-    "OptState": "optimizer states", "Inputs": "inputs",
-}  # fmt: skip
+    "Sharded Param": "parameters",
+    "Unsharded Param": "gathered parameters",
+    "Buffer": "buffers",
+    "Sharded Grad": "gradients",
+    "Unsharded Grad": "gathered gradients",
+    "Activation": "activations",
+    "Temp": "temporaries",
+    "All Gather": "all-gather buffers",
+    "Reduce Scatter": "reduce-scatter buffers",
+    "OptState": "optimizer states",
+    "Inputs": "inputs",
+}
 
 
 class Gone(Exception):
     """This PyTorch lacks what ranks need; the message says what."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"PyTorch {torch.__version__} has no {what} as framebench knows it from 2.13, and it is no public API")
+        super().__init__(
+            f"PyTorch {torch.__version__} has no {what} as framebench knows it from 2.13, "
+            f"and it is no public API"
+        )
 
 
-def fake_group(rank: int, ranks: int) -> None:
-    """Be one rank of a group whose others never existed: collectives return at once, and move nothing."""
+def join_fake_group(rank: int, ranks: int) -> None:
+    """Join a group as one rank whose others do not exist. Raises Gone.
+
+    Collectives return at once, and move nothing.
+    """
     try:
         from torch.testing._internal.distributed.fake_pg import FakeStore
 
-        torch.distributed.init_process_group("fake", rank=rank, world_size=ranks, store=FakeStore())
+        store = FakeStore()
+        torch.distributed.init_process_group("fake", rank=rank, world_size=ranks, store=store)
     except (ImportError, AttributeError, ValueError) as error:
         raise Gone("fake process group (torch.testing._internal.distributed.fake_pg)") from error
 
 
-class Tracked:
-    """A context in which FSDP's memory is tracked, from what model and optimizer hold when it is entered."""
+class FsdpTracker:
+    """A context in which PyTorch's FSDPMemTracker follows what FSDP holds.
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer | None, inputs: tuple[Tensor, ...]) -> None:
+    It begins with what model and optimizer hold when it is entered. Raises Gone.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer | None,
+        inputs: tuple[Tensor, ...],
+    ) -> None:
         try:
             from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
 
@@ -46,15 +72,15 @@ class Tracked:
         except (ImportError, AttributeError, TypeError) as error:
             raise Gone("torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker") from error
 
-    def __enter__(self) -> Tracked:
+    def __enter__(self) -> FsdpTracker:
         self.tracker.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.tracker.__exit__(*error)
 
-    def peak(self) -> tuple[int, dict[str, int]]:
-        """Bytes at the fullest moment, and their parts."""
+    def read_peak(self) -> tuple[int, dict[str, int]]:
+        """Return the peak in bytes, and its parts. Raises Gone."""
         (snapshot,) = self.tracker.get_tracker_snapshot("peak").values()  # one device
         named = {str(getattr(key, "value", key)): size for key, size in snapshot.items()}
         total = named.pop("Total", None)
@@ -63,9 +89,12 @@ class Tracked:
         return total, {PARTS[name]: size for name, size in named.items() if size}
 
 
-class _Rebuilt:
-    """The reducer of DistributedDataParallel, which after its first backward pass reads numbers to put its buckets into another
-    order: on fake tensors there are none. The buckets stay as they are, of the same bytes."""
+class _KeepsBuckets:
+    """A reducer of DistributedDataParallel that leaves its buckets as they are.
+
+    After its first backward pass a reducer reads numbers to put its buckets into another order, and
+    fake tensors have none. The buckets have the same bytes in any order.
+    """
 
     def __init__(self, reducer: Any) -> None:
         self.reducer = reducer
@@ -78,35 +107,47 @@ class _Rebuilt:
 
 
 def replicate(model: nn.Module, **options: Any) -> nn.Module:
-    """DistributedDataParallel on fake tensors: nothing is compared between ranks, and every reduction is done at once."""
+    """Return DistributedDataParallel of a model on fake tensors. Raises Gone.
+
+    Nothing is compared between ranks, and every reduction is done at once.
+    """
     try:
         replica = nn.parallel.DistributedDataParallel(model, init_sync=False, **options)
-        replica.reducer = _Rebuilt(replica.reducer)  # type: ignore[assignment]
+        replica.reducer = _KeepsBuckets(replica.reducer)  # type: ignore[assignment]
     except (AttributeError, TypeError) as error:
         raise Gone("nn.parallel.DistributedDataParallel(init_sync=...).reducer") from error
-    replica.register_comm_hook(None, reduced)
+    replica.register_comm_hook(None, return_bucket)
     return replica
 
 
-def reduced(_, bucket):  # type: ignore[no-untyped-def]  # PyTorch compares annotations, and these would be strings
+# without annotations, since PyTorch compares them, and here they would be strings
+def return_bucket(_, bucket):  # type: ignore[no-untyped-def]
+    """Return a bucket as reduced."""
     done: torch.futures.Future[Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done
 
 
-def bucket_bytes(replicated: nn.Module) -> int:
-    """Of the buckets in which DistributedDataParallel averages gradients; the text has a number for each of them."""
+def measure_bucket_bytes(replica: nn.Module) -> int:
+    """Return the bytes of the buckets in which DistributedDataParallel averages gradients.
+
+    Raises Gone.
+    """
     try:
-        logging_data = replicated._get_ddp_logging_data()  # type: ignore[operator]
-        return sum(map(int, (logging_data.get("rebuilt_bucket_sizes") or logging_data["bucket_sizes"]).split(",")))
+        data = replica._get_ddp_logging_data()  # type: ignore[operator]
+        sizes = data.get("rebuilt_bucket_sizes") or data["bucket_sizes"]
+        return sum(int(size) for size in sizes.split(","))
     except (AttributeError, KeyError, ValueError) as error:
         raise Gone("DistributedDataParallel._get_ddp_logging_data() with bucket_sizes") from error
 
 
 def share_empty_chunks() -> None:
-    """FSDP cuts every tensor into as many chunks as there are ranks, and makes an empty tensor for each rank that gets none:
-    three quarters of the time for a thousand ranks. One empty tensor serves for all. Where PyTorch does it in another way it
-    is left alone, and only takes longer."""
+    """Have FSDP use one empty tensor for all ranks that get no part of a weight.
+
+    FSDP cuts every tensor into as many chunks as there are ranks, and makes an empty tensor for
+    each rank that gets none: three quarters of the time for a thousand ranks. Where PyTorch does it
+    in another way it is left alone, and only takes longer.
+    """
     import torch.distributed.fsdp._fully_shard._fsdp_param as module
 
     def chunk_with_empty(tensor: Tensor, num_chunks: int, dim: int) -> list[Tensor]:

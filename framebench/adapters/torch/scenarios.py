@@ -1,4 +1,4 @@
-"""How PyTorch switches on the strategies of `framebench/strategies/scenarios.py`, and what proves that they were on."""
+"""PyTorch's switches for the strategies of `framebench/strategies/scenarios.py`."""
 
 from __future__ import annotations
 
@@ -13,40 +13,54 @@ from torch import Tensor, nn
 
 from framebench.adapters.base import Switch, Switches
 from framebench.adapters.loading import Loader, expect_loader
-from framebench.adapters.proof import Evidence, Proof, above, below, check, equal_to, expect, if_counted
+from framebench.adapters.proof import (
+    Evidence,
+    Proof,
+    above,
+    below,
+    check,
+    equal_to,
+    expect,
+    if_counted,
+)
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.copies import Copies, overlap
+from framebench.adapters.torch.copies import Copies, compute_overlap
 from framebench.adapters.torch.observe import unique_bytes
 
 switch = Switches()
 
 
 def expect_buffers_unchanged(run: TorchAdapter) -> Proof:
-    """Return a proof that evaluation leaves every buffer as it was, unless to change them is the strategy."""
+    """Return a proof that evaluation leaves every buffer as it was.
+
+    A strategy in training mode may change them.
+    """
 
     def are_unchanged(e: Evidence) -> bool:
-        return bool(e["buffers_changed"] == 0 or not run.recipe.evaluates)
+        is_training_mode = not run.recipe.evaluates
+        return bool(e["buffers_changed"] == 0 or is_training_mode)
 
     return check(are_unchanged, "buffers stay as they were")
 
 
-def mode(context: Callable[[], Any], proof: Proof) -> Switch:
+def make_mode_switch(context: Callable[[], Any], proof: Proof) -> Switch:
     """Return the switch of evaluation under a context of autograd."""
 
-    def apply(run: TorchAdapter) -> Proof:
+    def apply_mode(run: TorchAdapter) -> Proof:
         run.recipe.contexts.append(context)
         return proof & expect_buffers_unchanged(run)
 
-    return apply
+    return apply_mode
 
 
-# of a compiled step the saved tensors are not seen, but the graph that would hold them is
+# In a compiled step saved tensors are not seen, but the graph that would hold them is.
 NOTHING_KEPT = expect(graph_nodes=0, saved_tensors=if_counted(0))
 GRAPH_KEPT = expect(graph_nodes=above("blocks"), saved_tensors=if_counted(above("blocks")))
 
-switch["no_grad"] = mode(torch.no_grad, NOTHING_KEPT)
-switch["inference_mode"] = mode(torch.inference_mode, expect(inference_tensor=True) & NOTHING_KEPT)
-switch["grad"] = mode(torch.enable_grad, GRAPH_KEPT)
+INFERENCE_TENSOR = expect(inference_tensor=True)
+switch["no_grad"] = make_mode_switch(torch.no_grad, NOTHING_KEPT)
+switch["inference_mode"] = make_mode_switch(torch.inference_mode, INFERENCE_TENSOR & NOTHING_KEPT)
+switch["grad"] = make_mode_switch(torch.enable_grad, GRAPH_KEPT)
 
 
 @switch
@@ -62,9 +76,8 @@ def batch_stats(run: TorchAdapter) -> Proof:
     run.recipe.evaluates = False
 
     def count_changed(_: Evidence) -> Evidence:
-        # displaced first: under one batch again and again they would come to rest
         for buffer in run.model.buffers():
-            buffer += 1
+            buffer += 1  # after many steps of one batch they would not move any more
         observed = run.observe()
         return {name: observed[name] for name in ("buffers", "buffers_changed")}
 
@@ -73,8 +86,8 @@ def batch_stats(run: TorchAdapter) -> Proof:
 
 @switch
 def frozen(run: TorchAdapter, part: str = "half") -> Proof:
-    """Ask for no gradient of what the workload does not train."""
-    assert run.workload.trained  # else the cell is unsupported
+    """Ask for no gradient of weights that the workload does not train."""
+    assert run.workload.trained  # without it the cell is unsupported
     prefixes = run.workload.trained(run.config, part)
 
     def freeze(model: nn.Module) -> None:
@@ -105,99 +118,124 @@ def frozen(run: TorchAdapter, part: str = "half") -> Proof:
 
 @switch
 def distill(run: TorchAdapter) -> Proof:
-    """Distil the full model: half the labels' loss, half the divergence from its outputs.
+    """Distil the full model into a smaller one.
 
-    As in Hinton et al. 2015, at temperature 1.
+    The loss is half that of the labels, half the divergence from the full model's outputs, as in
+    Hinton et al. 2015 at temperature 1.
     """
-    config = run.teacher = run.workload.config(run.case.size)
-    passes: list[int] = []
+    config = run.workload.config(run.case.size)
+    run.teacher = config
+    teacher_passes = 0
+
+    def count_pass(*_: Any) -> None:
+        nonlocal teacher_passes
+        teacher_passes += 1
 
     def attach(model: nn.Module) -> None:
         teacher = run.load(config, run.canonical(config)).eval()
-        teacher.register_forward_hook(lambda *_: passes.append(1))
-        run.held.append(teacher)
+        teacher.register_forward_hook(count_pass)
+        run.models_in_memory.append(teacher)
 
     def objective(x: Tensor, y: Tensor) -> Tensor:
         with torch.no_grad():
-            target = run.held[1](x).flatten(0, -2).log_softmax(-1)
+            target = run.models_in_memory[1](x).flatten(0, -2).log_softmax(-1)
         logits = run.recipe.forward(x)
         log_probability = logits.flatten(0, -2).log_softmax(-1)
         divergence = F.kl_div(log_probability, target, log_target=True, reduction="batchmean")
         return (run.model_module.loss(logits, y) + divergence) / 2
 
     def count_passes(_: Evidence) -> Evidence:
-        before = len(passes)
+        before = teacher_passes
         run.one_step()
-        gradients = sum(p.grad is not None for p in run.held[1].parameters())
-        return {"teacher_passes": len(passes) - before, "teacher_gradients": gradients}
+        teacher = run.models_in_memory[1]
+        return {
+            "teacher_passes": teacher_passes - before,
+            "teacher_gradients": sum(p.grad is not None for p in teacher.parameters()),
+        }
 
     run.recipe.on_model.append(attach)
     run.recipe.objective = objective
-    return expect(teacher_passes=run.micro_batches, teacher_gradients=0).counting(count_passes)
+    proof = expect(teacher_passes=run.micro_batches, teacher_gradients=0)
+    return proof.counting(count_passes)
 
 
-def _parameter_bytes(models: Iterable[nn.Module]) -> int:
+def _load_pair(run: TorchAdapter) -> tuple[nn.Module, nn.Module]:
+    """Return both models of `pair`."""
+    weights, other_weights = run.host_weights
+    return run.load(run.config, weights), run.load(run.config, other_weights)
+
+
+def _count_parameter_bytes(models: Iterable[nn.Module]) -> int:
     return unique_bytes(p for model in models for p in model.parameters())
 
 
-def _hold(run: TorchAdapter, make: Callable[[], list[nn.Module]], shared: bool) -> Proof:
-    """Have two models stay in memory."""
+def _keep_both(run: TorchAdapter, make: Callable[[], list[nn.Module]], shared: bool) -> Proof:
+    """Keep the two models that `make` returns in memory."""
 
     def attach() -> None:
-        run.held = make()
+        run.models_in_memory = make()
 
     def count_bytes(_: Evidence) -> Evidence:
         return {
-            "parameter_bytes": _parameter_bytes(run.held),
-            "parameter_bytes_of_one": _parameter_bytes(run.held[:1]),
+            "parameter_bytes": _count_parameter_bytes(run.models_in_memory),
+            "parameter_bytes_of_one": _count_parameter_bytes(run.models_in_memory[:1]),
         }
 
     run.before_first_step.append(attach)
-    one, two = "parameter_bytes_of_one", equal_to("parameter_bytes_of_one", times=2)
-    return expect(parameter_bytes=(above(one), below(one, times=2)) if shared else two).counting(count_bytes)
+    one = "parameter_bytes_of_one"
+    if shared:
+        proof = expect(parameter_bytes=(above(one), below(one, times=2)))
+    else:
+        proof = expect(parameter_bytes=equal_to(one, times=2))
+    return proof.counting(count_bytes)
 
 
 @switch
 def together(run: TorchAdapter, shared: bool = False) -> Proof:
+    """Keep two models in memory; with `shared` they have one trunk and a head each."""
+
     def make() -> list[nn.Module]:
-        one, other = (run.load(run.config, weights) for weights in run.host_weights)
+        one, other = _load_pair(run)
         if shared:
             for name, module in one.named_children():
                 if not f"{name}.".startswith(run.workload.head):
                     setattr(other, name, module)
         return [one, other]
 
-    return _hold(run, make, shared)
+    return _keep_both(run, make, shared)
 
 
 @switch
 def scripted(run: TorchAdapter, shared: bool = False) -> Proof:
-    """Have two traced models stay in memory; with one trunk, they are a traced trunk and a head each.
+    """Keep two traced models in memory; with `shared` they have one traced trunk and a head each.
 
     They are traced and not scripted since `remat` is a Python function.
     """
 
+    @torch.no_grad()
     def make() -> list[nn.Module]:
-        one, other = (run.load(run.config, weights) for weights in run.host_weights)
+        one, other = _load_pair(run)
         x = run.inputs[0]
-        with torch.no_grad():
-            if not shared:
-                return [torch.jit.trace(model, x) for model in (one, other)]
-            heads: list[Any] = [model.fc for model in (one, other)]
-            one.fc = nn.Identity()
-            trunk = torch.jit.trace(one, x)
-            return [torch.jit.trace(nn.Sequential(trunk, head), x) for head in heads]
+        if not shared:
+            return [torch.jit.trace(one, x), torch.jit.trace(other, x)]
+        heads: list[Any] = [one.fc, other.fc]
+        one.fc = nn.Identity()
+        trunk = torch.jit.trace(one, x)
+        return [torch.jit.trace(nn.Sequential(trunk, head), x) for head in heads]
 
     def count_scripted(_: Evidence) -> Evidence:
-        return {"script_modules": sum(isinstance(model, torch.jit.ScriptModule) for model in run.held)}
+        models = run.models_in_memory
+        return {"script_modules": sum(isinstance(m, torch.jit.ScriptModule) for m in models)}
 
-    return _hold(run, make, shared) & expect(script_modules=2).counting(count_scripted)
+    return _keep_both(run, make, shared) & expect(script_modules=2).counting(count_scripted)
 
 
 @switch
 def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
+    """Make one model after the other in each step; with `cleared` empty caches between them."""
     alive: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-    most = cleanings = 0
+    most = 0  # alive at once
+    cleanings = 0
 
     def models() -> Iterator[nn.Module]:
         nonlocal most, cleanings
@@ -210,7 +248,7 @@ def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
             if cleared:
                 gc.collect()
                 cleanings += 1
-                if run.where.type == "cuda":
+                if run.torch_device.type == "cuda":
                     torch.cuda.empty_cache()
 
     def count_models(_: Evidence) -> Evidence:
@@ -222,15 +260,20 @@ def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
 
     run.recipe.models = models
     # a model that something still refers to would be alive next to the following one
-    proof = expect(models_at_once=1, models_between_steps=0, caches_emptied=above(0) if cleared else 0)
+    proof = expect(
+        models_at_once=1,
+        models_between_steps=0,
+        caches_emptied=above(0) if cleared else 0,
+    )
     return proof.counting(count_models)
 
 
-STREAMED = 10  # steps that are watched for copies beside them
+WATCHED_STEPS = 10  # while copies are timed
 
 
 @switch
 def pinned(run: TorchAdapter) -> Proof:
+    """Copy batches from page-locked memory while the step before runs."""
     copies = Copies(run)
 
     def attach() -> None:
@@ -239,16 +282,17 @@ def pinned(run: TorchAdapter) -> Proof:
     run.before_first_step.append(attach)
 
     def watch_copies(_: Evidence) -> Evidence:
-        copied, steps = copies.watched(STREAMED)
+        copied, steps = copies.watch(WATCHED_STEPS)
         assert run.loader
         milliseconds = sum(end - start for start, end in copied)
         return run.loader.count() | {
             "copies_watched": len(copied),
-            "overlap_share": overlap(copied, steps),
+            "overlap_share": compute_overlap(copied, steps),
             "copy_ms": milliseconds / max(1, len(copied)),
         }
 
-    return (expect_loader("pinned") & expect(overlap_share=above(0.5))).counting(watch_copies)
+    proof = expect_loader("pinned") & expect(overlap_share=above(0.5))
+    return proof.counting(watch_copies)
 
 
 def _count_saved(gelu: Callable[[Tensor], Tensor]) -> Evidence:
@@ -259,7 +303,7 @@ def _count_saved(gelu: Callable[[Tensor], Tensor]) -> Evidence:
         kept.append(tensor)
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         gelu(torch.linspace(-3, 3, 7, requires_grad=True))
     return {"saved_by_one_gelu": len(kept)}
 
@@ -271,11 +315,12 @@ def built_in(run: TorchAdapter) -> Proof:
     return proof.counting(lambda _: _count_saved(F.gelu))
 
 
-ROOT_HALF, ROOT_TWO_PI = 0.5**0.5, (2 * torch.pi) ** 0.5
+ROOT_HALF = 0.5**0.5
+ROOT_TWO_PI = (2 * torch.pi) ** 0.5
 
 
 class LeanGelu(torch.autograd.Function):
-    """x Phi(x); keeps x alone."""
+    """GELU, which is x Phi(x) with the normal distribution Phi. It saves x alone."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -290,7 +335,7 @@ class LeanGelu(torch.autograd.Function):
 
 
 class WastefulGelu(torch.autograd.Function):
-    """The same; keeps whatever it has computed on the way."""
+    """The same function; it saves whatever it has computed on the way."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -309,13 +354,14 @@ class WastefulGelu(torch.autograd.Function):
 
 @switch
 def custom_rule(run: TorchAdapter, lean: bool) -> Proof:
+    """Give the model a GELU with a backward pass of its own."""
     rule = LeanGelu if lean else WastefulGelu
     run.recipe.model_options["gelu"] = rule.apply
 
     proof = expect(
         {
             "saved_by_one_gelu": 1 if lean else 5,
-            # the lean rule shares the forward pass with PyTorch's own GELU, which has its own backward pass
+            # the lean rule shares the forward pass with PyTorch's own GELU
             "operators.gelu": above(0) if lean else 0,
             "operators.gelu_backward": 0,
         }

@@ -1,4 +1,4 @@
-"""How PyTorch switches on the strategies of `framebench/strategies/steps.py`, and what proves that they were on."""
+"""PyTorch's switches for the strategies of `framebench/strategies/steps.py`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 
 from framebench.adapters.base import Switches
-from framebench.adapters.proof import Evidence, Proof, above, check, equal_to, expect, if_counted, other_than
+from framebench.adapters.proof import (
+    Evidence,
+    Proof,
+    above,
+    check,
+    equal_to,
+    expect,
+    if_counted,
+    other_than,
+)
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.observe import Arrays
+from framebench.adapters.torch.observe import LargeResults
 from framebench.adapters.torch.process import FUSED
 from framebench.models.spec import OWN
 from framebench.suite.trees import called
@@ -27,47 +36,59 @@ def accumulate(run: TorchAdapter) -> Proof:
     """Prove that a step makes a forward pass for each micro-batch, of a part of the batch."""
 
     def is_divided(e: Evidence) -> bool:
-        samples = e["samples_per_pass"]  # None where a compiled step hides its passes
-        return samples is not None and bool(samples * run.micro_batches * run.case.ranks == run.case.batch)
+        samples = e["samples_per_pass"]
+        if samples is None:  # a compiled step hides its passes
+            return False
+        return bool(samples * parts * run.case.ranks == run.case.batch)
 
     def passes_in_parts(e: Evidence) -> bool:
-        return bool(e["forward_passes"] == run.micro_batches * e["evaluations_of_the_loss"])
+        return bool(e["forward_passes"] == parts * e["evaluations_of_the_loss"])
 
-    proof = check(passes_in_parts, f"each evaluation of the loss takes {run.micro_batches} forward passes")
-    proof &= check(is_divided, f"a forward pass has {run.micro_batches} times fewer samples than the batch")
-    return proof.counting(lambda _: {"evaluations_of_the_loss": run.evaluations})
+    parts = run.micro_batches
+    proof = check(passes_in_parts, f"each evaluation of the loss takes {parts} forward passes")
+    proof &= check(is_divided, f"a forward pass has {parts} times fewer samples than the batch")
+    return proof.counting(lambda _: {"evaluations_of_the_loss": run.loss_evaluations})
 
 
 @switch
 def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
+    """Compute logits and loss chunk by chunk of the tokens, and again for the backward pass."""
     run.recipe.model_options["head"] = run.model_module.unprojected
 
-    def part(hidden: Tensor, embedding: Tensor, targets: Tensor) -> Tensor:
+    def compute_part(hidden: Tensor, embedding: Tensor, targets: Tensor) -> Tensor:
         logits = F.linear(hidden, embedding)
         return cast(Tensor, run.model_module.loss_sum(logits[None], targets[None]))
 
     def objective(x: Tensor, y: Tensor) -> Tensor:
         hidden, embedding = cast(tuple[Tensor, Tensor], run.recipe.forward(x))
         parts = zip(hidden.flatten(0, 1).chunk(chunks), y.flatten().chunk(chunks))
-        losses = [recompute(part, h, embedding, targets, use_reentrant=False) for h, targets in parts]
+        losses = []
+        for h, targets in parts:
+            losses.append(recompute(compute_part, h, embedding, targets, use_reentrant=False))
         return torch.stack(losses).sum() / y.numel()
 
     run.recipe.objective = objective
 
-    def count_in_step(objective: Callable[[Tensor, Tensor], Tensor]) -> Arrays:
+    def count_in_step(objective: Callable[[Tensor, Tensor], Tensor]) -> LargeResults:
+        """Count in one backward pass for this loss.
+
+        Not in a whole step, since an update that compiles itself refuses to run while operators
+        are counted.
+        """
         previous = run.recipe.objective
         run.recipe.objective = objective
         tokens = run.inputs[1].numel() // run.micro_batches
-        with Arrays(tokens, run.config.vocabulary, run.config.width) as arrays:
-            run.backward_pass()  # an update that compiles itself refuses to run while operators are counted
+        with LargeResults(tokens, run.config.vocabulary, run.config.width) as results:
+            run.backward_pass()
         run.recipe.objective = previous
-        return arrays
+        return results
 
     def end_before_head(x: Tensor, _: Tensor) -> Tensor:
         return run.recipe.forward(x)[0].sum()
 
     def count_large(_: Evidence) -> Evidence:
-        with_head, without = count_in_step(run.recipe.objective), count_in_step(end_before_head)
+        with_head = count_in_step(run.recipe.objective)
+        without = count_in_step(end_before_head)
         return {
             "as_large_as_the_logits": with_head.large,
             "as_large_without_a_head": without.large,
@@ -76,7 +97,8 @@ def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
 
     proof = expect(
         as_large_as_the_logits=equal_to("as_large_without_a_head"),
-        softmaxes=2 * chunks * run.micro_batches,  # each in the forward pass, and once more in the backward pass
+        # each in the forward pass, and once more in the backward pass
+        softmaxes=2 * chunks * run.micro_batches,
     )
     return proof.counting(count_large)
 
@@ -85,12 +107,15 @@ def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
 def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> Proof:
     """Compile the model.
 
-    `budget`: the share of the activations kept by default that may be kept.
+    Args:
+        run: the case.
+        mode: of torch.compile.
+        budget: the share of the activations kept by default that may be kept.
     """
     import torch._inductor.config
     from torch._dynamo.utils import counters
 
-    # a user's dropout as eager steps draw it, so that it can be verified: Inductor's own numbers are others
+    # a user's dropout must draw the numbers of eager steps to be verified; Inductor draws others
     torch._inductor.config.fallback_random = run.case.workload == OWN
     run.process.activation_budget = budget
     torch._dynamo.reset()
@@ -107,8 +132,10 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
         if mode == "reduce-overhead":
             counted["graph_launches"] = _count_launches(run)
         elif mode == "max-autotune":
-            tried = [n for name, n in counted["inductor"].items() if name.startswith("select_algorithm")]
-            counted["kernels_tried"] = sum(tried)
+            counted["kernels_tried"] = 0
+            for name, count in counted["inductor"].items():
+                if name.startswith("select_algorithm"):
+                    counted["kernels_tried"] += count
         return counted
 
     def is_whole(e: Evidence) -> bool:
@@ -127,14 +154,14 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
         products_outside_graphs=0,
     )
     proof &= check(is_whole, "each forward pass is one call of one graph")
-    # CUDA graphs are seen when they are launched, kernel variants when the compiler has measured them
+    # CUDA graphs are seen when they are launched, variants of kernels when they were measured
     if mode == "reduce-overhead":
         proof &= expect(graph_launches=above(0))
     elif mode == "max-autotune":
         proof &= expect(kernels_tried=above(0))
     elif budget < 1:
         proof &= expect(products_recomputed=above(0))
-    run.readings.profiled = True
+    run.readings.uses_profiler = True
     run.recipe.on_model.append(attach)
     return proof.counting(count_compiled)
 
@@ -143,23 +170,25 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
 def compile_step(run: TorchAdapter) -> Proof:
     """Compile the forward and backward pass as one graph, and the update as another.
 
-    Without trace_autograd_ops Dynamo breaks the graph at `backward`. The optimizer breaks it by itself, at both ends of its
-    `step`.
+    Without trace_autograd_ops Dynamo breaks the graph at `backward`. The optimizer breaks it by
+    itself, at both ends of its `step`.
     """
     import torch._dynamo.config
 
     torch._dynamo.config.trace_autograd_ops = True
     torch._dynamo.reset()
     run.recipe.claim("forward", "objective", "backward", "scaler")
-    run.readings.profiled, run.readings.passes_told = True, False
+    run.readings.uses_profiler = True
+    run.readings.counts_passes = False
 
     def attach(model: Any) -> None:
-        def gradients(x: Tensor, y: Tensor) -> Tensor:
+        def compute_gradients(x: Tensor, y: Tensor) -> Tensor:
             loss: Tensor = run.model_module.loss(called(model, x), y)
             loss.backward()
             return loss.detach()
 
-        passes, update = torch.compile(gradients, fullgraph=True), torch.compile(lambda: run.optimizer.step())
+        passes = torch.compile(compute_gradients, fullgraph=True)
+        update = torch.compile(lambda: run.optimizer.step())
 
         def step() -> None:
             run.optimizer.zero_grad()
@@ -179,35 +208,39 @@ def compile_step(run: TorchAdapter) -> Proof:
 
 
 def _count_launches(run: TorchAdapter) -> int:
-    """Return how many CUDA graphs one step launches, as the profiler sees the runtime being called."""
+    """Return how many CUDA graphs one step launches, by the calls of CUDA that are profiled."""
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         run.one_step()
         run.synchronize()
-    return sum(event.count for event in seen.key_averages() if event.key == "cudaGraphLaunch")
+    launches = [event for event in profiler.key_averages() if event.key == "cudaGraphLaunch"]
+    return sum(event.count for event in launches)
 
 
 @switch
 def jit_script(run: TorchAdapter) -> Proof:
     """Replace each block by its TorchScript form, which shares its weights."""
     scripted: dict[nn.Module, torch.jit.ScriptModule] = {}
-    runs: list[nn.Module] = []
+    runs = 0
 
     def attach(model: Any) -> None:
-        scripted.update({block: torch.jit.script(block) for block in run.model_module.blocks_of(model)})
+        for block in run.model_module.blocks_of(model):
+            scripted[block] = torch.jit.script(block)
 
     def run_scripted(block: nn.Module, *xs: Any) -> Any:
-        runs.append(block)
+        nonlocal runs
+        runs += 1
         return scripted[block](*xs)
 
     def count_runs(observed: Evidence) -> Evidence:
-        runs.clear()
+        before = runs
         run.one_step()
+        other_blocks = observed["blocks"] - len(scripted)  # a teacher's
         return {
             "script_modules": len(scripted),
-            "script_block_runs": len(runs),
-            "runs_of_other_blocks": run.micro_batches * (observed["blocks"] - len(scripted)),  # a teacher's
+            "script_block_runs": runs - before,
+            "runs_of_other_blocks": run.micro_batches * other_blocks,
         }
 
     run.recipe.block_runner = run_scripted
@@ -227,16 +260,18 @@ def count_softmaxes(operators: dict[str, int]) -> int:
 
 
 def attends_by_products(run: TorchAdapter, e: Evidence) -> bool:
-    """Return whether attention is computed in products around a softmax, one for each block that ran.
+    """Return whether attention is computed in matmuls around a softmax in each block.
 
-    Where blocks are not seen one by one, at least one for each; a compiler makes the softmax part of a kernel, and leaves
-    the products.
+    One softmax is expected for each block that ran. Where blocks are not seen one by one, there
+    must be at least one for each; a compiler makes the softmax part of a kernel, and leaves the
+    matmuls.
     """
     softmaxes = count_softmaxes(e["operators"])
     if e["block_runs"]:
         return bool(softmaxes == e["block_runs"])
     pairs_of_products = e["operators"].get("bmm", 0) // 2
-    return bool(max(softmaxes, pairs_of_products) >= run.micro_batches * e["blocks"] > 0)
+    expected = run.micro_batches * e["blocks"]
+    return bool(max(softmaxes, pairs_of_products) >= expected > 0)
 
 
 BY_PRODUCTS = "attention is computed in products around a softmax, in each block"
@@ -256,9 +291,10 @@ def attention_plain(run: TorchAdapter) -> Proof:
 
 @switch
 def sdpa(run: TorchAdapter, backend: str) -> Proof:
-    """Allow one kernel of attention. Where that cannot do it, PyTorch raises.
+    """Allow one kernel of attention; PyTorch raises where that kernel cannot do it.
 
-    Switched for the whole process: a context would not hold for what checkpointing computes again.
+    It is switched for the whole process, since a context would not hold for what checkpointing
+    computes again.
     """
     run.process.attention = (backend,)
 
@@ -284,15 +320,17 @@ def sdpa(run: TorchAdapter, backend: str) -> Proof:
 
 @switch
 def autotune(run: TorchAdapter) -> Proof:
-    """Have cuDNN try out its algorithms.
+    """Let cuDNN try out its algorithms.
 
-    Every algorithm that is tried gets a workspace of its own: a shape that was never met costs more allocations.
+    Every algorithm that is tried gets a workspace of its own, so that a shape that was never met
+    costs more allocations.
     """
     run.process.tries_algorithms = True
 
     def count_allocations() -> int:
         """Return the allocations of one convolution by the settings in force."""
-        x, w = torch.ones(2, 48, 40, 40, device=run.where), torch.ones(48, 48, 3, 3, device=run.where)
+        x = torch.ones(2, 48, 40, 40, device=run.torch_device)
+        w = torch.ones(48, 48, 3, 3, device=run.torch_device)
         before = torch.cuda.memory_stats()["allocation.all.allocated"]
         F.conv2d(x, w)
         return torch.cuda.memory_stats()["allocation.all.allocated"] - before

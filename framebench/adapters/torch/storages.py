@@ -1,4 +1,10 @@
-"""Bytes of the storages that a step makes, counted from their birth to their death."""
+"""Count the bytes of the storages that a step makes, from their birth to their death.
+
+`explain/torch_account.py` has a subclass of `Storages` that labels each storage. Other trackers
+serve other purposes: `observe.Observed` counts what one forward pass saves,
+`growth/torch_counters.py` names the operator and line of what stays alive between steps, and
+`devices/simulation/torch_watch.py` gives each storage a block of a simulated allocator.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +18,21 @@ from torch.utils._pytree import tree_leaves
 
 
 class Storages(TorchDispatchMode):
-    """Bytes of all storages alive, and the most there were since `peak` was last set."""
+    """A context that counts the bytes of all storages alive, and the most since `peak` was set.
+
+    It is meant for fake tensors: an optimizer that reads its count of steps gets 1.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.known: dict[int, weakref.finalize] = {}
-        self.alive = self.peak = 0
+        self.alive = 0
+        self.peak = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator and enter the storages of its results."""
         if func is torch.ops.aten._local_scalar_dense.default:
-            return 1.0  # the optimizer reads its step counter, which has no value here; any will do
+            return 1.0  # a fake tensor has no number to read; any will do
         out = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(out):
             if isinstance(tensor, Tensor):
@@ -29,7 +40,9 @@ class Storages(TorchDispatchMode):
         return out
 
     def born(self, storage: torch.UntypedStorage) -> None:
-        key, size = storage._cdata, storage.nbytes()
+        """Count a storage until it dies, unless it is counted already."""
+        key = storage._cdata
+        size = storage.nbytes()
         if key in self.known:
             return
         self.known[key] = weakref.finalize(storage, self.died, key, size)
@@ -37,5 +50,6 @@ class Storages(TorchDispatchMode):
         self.peak = max(self.peak, self.alive)
 
     def died(self, key: int, size: int) -> None:
+        """Stop counting a storage."""
         del self.known[key]
         self.alive -= size

@@ -1,4 +1,4 @@
-"""Tensors on their way to the device and back, and what random ones are drawn from."""
+"""Move tensors to the device and back, and read the states of random generators."""
 
 from __future__ import annotations
 
@@ -11,26 +11,37 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 
-def generators() -> list[Any]:
-    """The states of what random numbers are drawn from."""
-    cards = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    numpys = np.random.get_state(legacy=False)["state"]
-    return [random.getstate(), str(numpys), *(state.tolist() for state in (torch.get_rng_state(), *cards))]
+def read_generators() -> list[Any]:
+    """Return the states of all generators that a step may draw random numbers from."""
+    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    numpy_state = np.random.get_state(legacy=False)["state"]
+    torch_states = [state.tolist() for state in (torch.get_rng_state(), *on_gpus)]
+    return [random.getstate(), str(numpy_state), *torch_states]
 
 
-def converted(model: nn.Module, where: torch.device, dtype: torch.dtype) -> nn.Module:
-    """On the device, its real numbers of this type. PyTorch's own `to` would make complex numbers real as well."""
-    if not any(t.is_complex() for t in (*model.parameters(), *model.buffers())):
-        return model.to(where, dtype)
-    for tensor in (*model.parameters(), *model.buffers()):
-        tensor.data = tensor.data.to(where, dtype if tensor.is_floating_point() else tensor.dtype)
+def convert_model(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """Move a model to the device, with its real numbers in this type.
+
+    `Module.to` would make complex numbers real as well.
+    """
+    tensors = [*model.parameters(), *model.buffers()]
+    if not any(tensor.is_complex() for tensor in tensors):
+        return model.to(device, dtype)
+    for tensor in tensors:
+        is_real = tensor.is_floating_point()
+        tensor.data = tensor.data.to(device, dtype if is_real else tensor.dtype)
     return model
 
 
-def on_host(tensor: Tensor) -> np.ndarray:
-    """The whole of it, where ranks have parts. NumPy has no bfloat16."""
+def to_numpy(tensor: Tensor) -> np.ndarray:
+    """Return a tensor's numbers in NumPy: the whole of it, where ranks have parts.
+
+    bfloat16 becomes float32, since NumPy has no bfloat16.
+    """
     if hasattr(tensor, "full_tensor"):
         tensor = tensor.full_tensor()
     if is_traceable_wrapper_subclass(tensor):
         tensor = tensor.dequantize()
-    return tensor.detach().to("cpu", torch.float32 if tensor.dtype == torch.bfloat16 else None).numpy()
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    return tensor.detach().cpu().numpy()

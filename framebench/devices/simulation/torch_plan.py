@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from framebench.adapters.torch.fake import FakeOnDevice
-from framebench.adapters.torch.quantized import beside
+from framebench.adapters.torch.quantized import import_package
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans.answer import Answer, Holder
 from framebench.devices.simulation import cudnn
@@ -93,7 +93,7 @@ def step_of(case: Case) -> Callable[[torch.device], Callable[[], None]]:
 
 def allow_offloading(adapter: FakeOnDevice) -> AbstractContextManager[None]:
     """Tell torchao's optimizer on the host that there is a GPU: it knows two kinds of devices."""
-    offload = beside(adapter, "torchao.optim.cpu_offload")
+    offload = import_package(adapter, "torchao.optim.cpu_offload")
     return replaced(offload, "get_available_devices", lambda: ["cpu", "cuda"])
 
 

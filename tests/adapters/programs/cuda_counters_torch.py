@@ -11,7 +11,7 @@ from framebench.suite.selectors import parse
 recorded = json.loads(sys.argv[1])
 adapter = adapters.load(parse("transformer/torch/train/fp32/b4/tiny"))
 on_cpu = [adapter.read_peaks(), adapter.read_counters(), adapter.make_stopwatch() is None]
-adapter.where = torch.device("cuda")
+adapter.torch_device = torch.device("cuda")
 torch.cuda.memory_stats = lambda: recorded
 pooled = [adapter.read_peaks(), adapter.read_counters()]
 torch.cuda.memory_stats = lambda: dict.fromkeys(recorded, 0)
@@ -34,5 +34,5 @@ events = adapter.make_stopwatch()
 events.start()
 events.stop()
 oom = limits.ran_out(torch.cuda.OutOfMemoryError("CUDA out of memory."), False)
-overlap = [copies.overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]), copies.overlap([], [(0, 1)])]
+overlap = [copies.compute_overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]), copies.compute_overlap([], [(0, 1)])]
 print(json.dumps([on_cpu, pooled, unpooled, events.seconds(), oom, overlap]))

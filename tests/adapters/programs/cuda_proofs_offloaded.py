@@ -64,13 +64,13 @@ def copies(stream):
 
 kernel = SimpleNamespace(name="ampere_sgemm", device_resource_id=7)
 for name, events in (("streams", [kernel, *copies(13)]), ("one stream", [kernel, *copies(7)]), ("no copies", [kernel])):
-    offload.device_events = lambda run, events=events: (run.one_step(), events)[1]
+    offload.record_device_events = lambda run, events=events: (run.one_step(), events)[1]
     effect = streamed.judge_effect()
     found[name] = effect.proven
     counts = {k: effect.evidence[k] for k in ("tensors_sent", "tensors_returned")}
 found["all came back"] = counts["tensors_sent"] == counts["tensors_returned"] > 0
 streamed.recipe.contexts = []
-offload.device_events = lambda run: (run.one_step(), [kernel, *copies(13)])[1]
+offload.record_device_events = lambda run: (run.one_step(), [kernel, *copies(13)])[1]
 found["no hooks"] = streamed.judge_effect().proven
 
 
@@ -80,7 +80,7 @@ def moments(where):
     state = {weight: {"exp_avg": torch.empty(100, 100, device=where)}, small: {"exp_avg": torch.empty(10, device="meta")}}
     run = SimpleNamespace(
         packages={},
-        where=torch.device("meta"),
+        torch_device=torch.device("meta"),
         recipe=SimpleNamespace(),
         parameters=lambda: [weight, small],
         optimizer=SimpleNamespace(state=state),

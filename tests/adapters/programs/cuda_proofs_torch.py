@@ -41,7 +41,7 @@ class Card:
 
 
 def fraction(card):
-    return SWITCHES["memory_fraction"](SimpleNamespace(where=torch.device("cuda"))).judge({}).proven
+    return SWITCHES["memory_fraction"](SimpleNamespace(torch_device=torch.device("cuda"))).judge({}).proven
 
 
 real = torch.empty
@@ -71,7 +71,7 @@ def convolve(x, w):
 F.conv2d = convolve
 torch.cuda.memory_stats = lambda: {"allocation.all.allocated": made}
 process = SimpleNamespace()
-proof = SWITCHES["autotune"](SimpleNamespace(where=torch.device("cpu"), process=process))
+proof = SWITCHES["autotune"](SimpleNamespace(torch_device=torch.device("cpu"), process=process))
 torch.backends.cudnn.benchmark = process.tries_algorithms  # as the adapter sets it
 found["autotune"] = proof.judge({}).proven
 torch.backends.cudnn.benchmark = False

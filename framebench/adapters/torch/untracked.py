@@ -1,0 +1,104 @@
+"""Find tensors that a user's program holds between two steps next to those the harness knows.
+
+The search by name is in `adapters/holders.py`; here are its parts for PyTorch.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+from framebench.adapters.holders import Root, StorageBytes, find_array_storage
+from framebench.adapters.torch.observe import plain_tensors
+
+# attributes of a module that registers what it has, or that the harness has set
+KNOWN = {"_parameters", "_buffers", "_modules", "forward", "remat", "bodies"}
+
+
+def list_addresses(tensors: Iterable[Tensor]) -> set[int]:
+    """Return the addresses of the storages of these tensors."""
+    addresses = set()
+    for tensor in tensors:
+        for part in plain_tensors(tensor):
+            addresses.add(part.untyped_storage().data_ptr())
+    return addresses
+
+
+def find_storages(one: Any) -> StorageBytes:
+    """Return the host storages of a tensor or NumPy array; none of any other object.
+
+    To a tensor belong its gradient and what its graph has saved for a backward pass.
+    """
+    if not issubclass(type(one), Tensor):
+        return find_array_storage(one) if type(one).__module__ == "numpy" else {}
+    if one.device.type != "cpu" or isinstance(one, FakeTensor):
+        return {}
+    tensors = [one, *iterate_saved(one)]
+    if one.is_leaf and one.grad is not None:
+        tensors.append(one.grad)
+    storages = {}
+    try:
+        for tensor in tensors:
+            for part in plain_tensors(tensor):
+                if part.device.type == "cpu":
+                    storage = part.untyped_storage()
+                    storages[storage.data_ptr()] = storage.nbytes()
+    except RuntimeError:  # a compiler's placeholder without numbers
+        return {}
+    return storages
+
+
+def iterate_saved(tensor: Tensor) -> Iterator[Tensor]:
+    """Yield the tensors that the graph behind a tensor has saved."""
+    seen = set()
+    pending = [tensor.grad_fn]
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        pending += [following for following, _ in node.next_functions]
+        yield from _iterate_saved_by(node)
+
+
+def _iterate_saved_by(node: Any) -> Iterator[Tensor]:
+    """Yield what a node has saved, as it was packed.
+
+    To unpack it would compute a checkpointed block again.
+    """
+    for name in dir(node):
+        if not name.startswith("_raw_saved_"):
+            continue
+        raw = _get_unless_freed(node, name)
+        for one in raw if isinstance(raw, tuple | list) else (raw,):
+            packed = _get_unless_freed(one, "data")
+            if isinstance(packed, Tensor):
+                yield packed
+
+
+def _get_unless_freed(holder: Any, name: str) -> Any:
+    try:
+        return getattr(holder, name, None)
+    except RuntimeError:  # a backward pass has freed it
+        return None
+
+
+def iterate_attributes(model: nn.Module) -> Iterator[Root]:
+    """Yield the attributes of the model's modules that are not registered, as roots."""
+    for name, module in model.named_modules():
+        where = f"{name} ({type(module).__name__})" if name else "the model"
+        for attribute, value in vars(module).items():
+            if attribute not in KNOWN:
+                yield f"the attribute `{attribute}` of {where}", value
+
+
+def list_all_tensors() -> list[Tensor]:
+    """Return every tensor that Python's collector knows."""
+    objects = gc.get_objects()
+    # issubclass is asked once for each class, since a compiler's objects are a million
+    classes = {cls for cls in {type(one) for one in objects} if issubclass(cls, Tensor)}
+    return [one for one in objects if type(one) in classes]
