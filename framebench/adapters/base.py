@@ -143,7 +143,10 @@ class Adapter(ABC):
         """Return the function that turns a part of a strategy on. Raises LookupError."""
         if how not in self.switches:
             folder = f"framebench/adapters/{self.case.framework}"
-            raise LookupError(f"the catalog names {how!r}, and no function in {folder} has that name; add it there as a switch")
+            raise LookupError(
+                f"the catalog names {how!r}, and no function in {folder} has that name; "
+                f"add it there as a switch"
+            )
         return self.switches[how]
 
     def step(self) -> None:

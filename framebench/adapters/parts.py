@@ -1,7 +1,7 @@
 """The parts of an adapter that strategies set, and a ledger of who has set which.
 
 A framework's parts are dataclasses of `Parts`. While a strategy's switch runs, or a hook that it
-left (`Hooks`), setting a part makes it that strategy's own; another strategy that sets it too raises
+left (`Hooks`), setting a part makes it that strategy's own. Another strategy that sets it raises
 IncompatibleStrategies. To build on what is there, a switch calls `wrap`: its function gets the part
 as it is once all switches have run, so no order of strategies loses a wrapper.
 """
@@ -81,7 +81,9 @@ class Ledger:
         for other in strategies:
             if other != self.acting:
                 what = part.replace("_", " ")
-                raise IncompatibleStrategies(f"{other} and {self.acting} do not combine: both change the {what}")
+                raise IncompatibleStrategies(
+                    f"{other} and {self.acting} do not combine: both change the {what}"
+                )
 
     def finish(self) -> None:
         """Put the waiting wrappers on, in the order of the strategies: all switches have run."""

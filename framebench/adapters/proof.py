@@ -144,7 +144,9 @@ def as_relation(expected: Any) -> Relation:
     return expected if isinstance(expected, Relation) else Relation("", operator.eq, expected)
 
 
-def _compare_with(words: str, holds: Callable[[Any, Any], bool], bound: float | str, times: float) -> Relation:
+def _compare_with(
+    words: str, holds: Callable[[Any, Any], bool], bound: float | str, times: float
+) -> Relation:
     """Return a relation to a number, or to `times` the count whose name is `bound`."""
 
     def both_counted(observed: Any, expected: Any) -> bool:
@@ -155,7 +157,9 @@ def _compare_with(words: str, holds: Callable[[Any, Any], bool], bound: float | 
     return Relation(words, both_counted, bound)
 
 
-def _compare_names(holds: Callable[[Any, Any], bool], ignoring: Iterable[str]) -> Callable[[Any, Any], bool]:
+def _compare_names(
+    holds: Callable[[Any, Any], bool], ignoring: Iterable[str]
+) -> Callable[[Any, Any], bool]:
     """Return a comparison of the names of counts, but for the ignored ones."""
 
     def compare(observed: Iterable[str], names: set[str]) -> bool:

@@ -126,17 +126,25 @@ class UserFile:
         if not arrays:
             is_filled = isinstance(tree, tuple | list) and len(tree) > 0
             if what == "an input" or is_filled:
-                raise Fault(f"{where}: batch(n) must give {called}s, and {what} has none: it is {describe_type(tree)}")
+                raise Fault(
+                    f"{where}: batch(n) must give {called}s, and {what} has none: "
+                    f"it is {describe_type(tree)}"
+                )
             return
         if not any(array.ndim > 0 and len(array) == size for array in arrays):
             shape = tuple(arrays[0].shape)
-            raise Fault(f"{where}: batch({size}) gave {what} of shape {shape}, whose first axis is no {size} samples")
+            raise Fault(
+                f"{where}: batch({size}) gave {what} of shape {shape}, "
+                f"whose first axis is no {size} samples"
+            )
 
     def compute_loss(self, types: Any, called: str, output: Any, target: Any) -> Any:
         """Return the loss, an array of one number.
 
         It is what the file's `loss` returns, or the output's own where the file has none. Values
-        that are only logged may follow it in a tuple, or stand next to the key `loss`. Raises Fault.
+        that are only logged may follow it in a tuple, or stand next to the key `loss`.
+
+        Raises Fault.
         """
         has_loss = "loss" in self
         value = self.get("loss")(output, target) if has_loss else self.read_loss(output)
@@ -150,7 +158,10 @@ class UserFile:
         what = describe_type(value)
         if isinstance(value, types):
             what = f"{what} of shape {tuple(value.shape)}"
-        raise Fault(f"{where}: loss(output, target) must return one number as {called}, and it returned {what}")
+        raise Fault(
+            f"{where}: loss(output, target) must return one number as {called}, "
+            f"and it returned {what}"
+        )
 
     def read_loss(self, output: Any) -> Any:
         """Return the loss that a model's output carries. Raises Fault if it carries none."""
