@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from framebench.publish.site.links import slug
+from framebench.publish.site.links import make_slug
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -51,7 +51,7 @@ def everything() -> Iterator[Record]:
 
 def keep(results: Path, found: Iterator[Record]) -> None:
     for r in found:
-        store.write(r, results / "records" / "m" / slug(r.case))
+        store.write(r, results / "records" / "m" / make_slug(r.case))
 
 
 class Page(HTMLParser):

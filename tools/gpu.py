@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from framebench.cli.measuring import measure_all
-from framebench.cli.shared import BROKEN, broken, fail, say
+from framebench.cli.shared import BROKEN, fail, report_failures, say
 from framebench.engine import installed
 from framebench.engine.capacity import OF_CARD, free_on_card
 from framebench.engine.environments import Environment
@@ -234,7 +234,7 @@ def main() -> int:
     tell(blocks, ready, results)
     say(f"to take home: {pack(results)}")
     shown = not asked.rehearse or show(results)
-    return int(broken(statuses) or not shown)
+    return int(report_failures(statuses) or not shown)
 
 
 if __name__ == "__main__":

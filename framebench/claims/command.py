@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from framebench.cli.measuring import Blocks, measure_all
-from framebench.cli.shared import BROKEN, READ, AsJson, Machine, Results, app, fail, machine_of, out, say, session
+from framebench.cli.shared import BROKEN, READ, AsJson, Machine, Results, app, fail, find_machine, open_session, out, say
 from framebench.devices.plans.planning import planned_for
 from framebench.engine import environments, runner
 from framebench.engine.session import Session
@@ -67,7 +67,7 @@ def claims(
         failed = measure_missing(chosen, size, evidence, cases, blocks, options, results)
     folder = Folder(results)  # read after measuring
     entries = [] if machine or run else merge_ledgers(folder, size, queries)
-    where = provenance.machine_name() if run and not machine else machine_of(folder, machine)
+    where = provenance.machine_name() if run and not machine else find_machine(folder, machine)
     entries = entries or ledger(folder, where, size, queries)
     if as_json:
         typer.echo(json.dumps([ledger_entries.as_json(entry) for entry in entries], indent=1))
@@ -119,7 +119,7 @@ def measure_missing(
     if all(map(runner.unsupported, missing.cases)) and not missing.probes and not missing.plans:
         say("nothing is missing that this machine can measure")
         return []
-    with session(results, f"claims {' '.join(claim.name for claim in claims)} {size} {blocks} blocks") as opened:
+    with open_session(results, f"claims {' '.join(claim.name for claim in claims)} {size} {blocks} blocks") as opened:
         failed = run_probes(missing.probes, size, results)
         failed += measure_cases(missing, opened, blocks, options, results)
         return failed + plan_cases(missing.plans, results)

@@ -55,7 +55,7 @@ def describe_claim(machine: Any, entry: Entry) -> dict[str, Any]:
     Its measurements as bars and as a table, and the records: the file, and the case if the machine
     has a page of it.
     """
-    cases = {case.replace("/", "."): case for case in machine.with_a_page}
+    cases = {case.replace("/", "."): case for case in machine.page_rows}
     return {
         "entry": entry,
         "arms": make_detail(entry),

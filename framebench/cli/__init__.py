@@ -1,1 +1,1 @@
-"""The command line. Each module has commands of one kind; `shared.py` is what they have in common."""
+"""The command line. Each module has commands of one kind; `shared.py` has what they share."""

@@ -1,4 +1,4 @@
-"""`framebench`, and `python -m framebench.cli`."""
+"""The program `framebench`, which `python -m framebench.cli` starts too."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from collections.abc import Sequence
 
 import typer
 
-from framebench.cli.shared import app, fail, problem, say
+from framebench.cli.shared import app, describe_error, fail, say
 from framebench.engine.environments import SetupError
 from framebench.engine.session import Busy
 from framebench.models.spec import UnknownName
 from framebench.records.provenance import BadMachine
 from framebench.suite.case import UnknownCase
 
-# The module that adds a command to the application when it is imported, then those that add subcommands. They are imported
-# when they are asked for, and in this order for the list of commands: so the help does not wait for what a command needs.
+# By command the module that adds it to the application when it is imported, then those that add
+# subcommands. They are imported when they are asked for, and for the list of commands in this order:
+# so the help does not wait for what a command needs.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "run": ("framebench.cli.run",),
     "list": ("framebench.cli.reading",),
@@ -57,36 +58,53 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 def load_commands(arguments: Sequence[str]) -> None:
-    """Import the command that these arguments name, or every command where they name none: for the help, or a mistake."""
-    name = next((argument for argument in arguments if not argument.startswith("-")), "")
-    modules = COMMANDS.get(name) or [defining for defining, *_ in COMMANDS.values()]
+    """Import the command that these arguments name.
+
+    Where they name none, for the help or by mistake, every command is imported, without what adds
+    subcommands.
+    """
+    words = [argument for argument in arguments if not argument.startswith("-")]
+    if words and words[0] in COMMANDS:
+        modules = list(COMMANDS[words[0]])
+    else:
+        modules = [of_command[0] for of_command in COMMANDS.values()]
     for module in modules:
         importlib.import_module(module)
 
 
 def main() -> None:
-    """Users' mistakes end in a sentence, not in a traceback."""
-    warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")  # type: ignore[assignment]
+    """Run the command line; a user's mistake ends in a sentence, not in a traceback."""
+    warnings.showwarning = show_warning  # type: ignore[assignment]
     try:
         load_commands(sys.argv[1:])
         code = app(standalone_mode=False, prog_name="framebench")
     except typer.TyperException as error:
-        fail(_mistake(error), 2)
+        fail(describe_mistake(error), 2)
     except (typer.Abort, KeyboardInterrupt):
         fail("interrupted", 130)
     except (UnknownCase, UnknownName, SetupError, Busy, BadMachine) as error:
         fail(str(error), 2)
     except OSError as error:
-        fail(problem(error), 1)
+        fail(describe_error(error), 1)
     sys.exit(code)
 
 
-def _mistake(error: typer.TyperException) -> str:
-    """What was wrong on the command line, and where all of it is explained. Ends the command where the help was shown."""
-    context: typer.Context | None = getattr(error, "ctx", None)
-    if not (message := error.format_message().strip().rstrip(".")):
+def show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning as a sentence, in the place of `warnings.showwarning`."""
+    say(f"warning: {message}")
+
+
+def describe_mistake(error: typer.TyperException) -> str:
+    """Return what was wrong on the command line, and where all of it is explained.
+
+    Ends the command if there is no message: then the help was shown in its place.
+    """
+    message = error.format_message().strip().rstrip(".")
+    if not message:
         sys.exit(2)
-    return f"{message}; `{context.command_path if context else 'framebench'} --help` has all of it"
+    context: typer.Context | None = getattr(error, "ctx", None)
+    command = context.command_path if context else "framebench"
+    return f"{message}; `{command} --help` has all of it"
 
 
 if __name__ == "__main__":

@@ -12,33 +12,52 @@ from framebench.cli.shared import err, parse_bytes, say
 from framebench.engine import blocks as measured
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
-from framebench.engine.groups import groups, pair
+from framebench.engine.groups import Group, groups, pair
 from framebench.engine.progress import CaseProgress
 from framebench.engine.request import Asked
 from framebench.engine.session import Session
 from framebench.engine.timed_process import Arm
 from framebench.ranks import measure as over_ranks
+from framebench.records.record import Record
 from framebench.suite import profiles
 from framebench.suite.case import Case
 
-Blocks = Annotated[int, typer.Option(min=1, help="Number of blocks per case. Published results use at least 5.")]
-Turns = Annotated[int, typer.Option(min=0, help="Rounds per block. Below 3, times are discarded; 0 measures memory only.")]
+BLOCKS_HELP = "Number of blocks per case. Published results use at least 5."
+ROUNDS_HELP = "Rounds per block. Below 3, times are discarded; 0 measures memory only."
+Blocks = Annotated[int, typer.Option(min=1, help=BLOCKS_HELP)]
+Turns = Annotated[int, typer.Option(min=0, help=ROUNDS_HELP)]
 Threads = Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core.")]
-TimeLimit = Annotated[float, typer.Option(min=0.01, help="Seconds for each of a case's two workers.")]
-MemoryLimit = Annotated[str | None, typer.Option(help="Private memory that a worker may map, such as 2GiB.")]
+TimeLimit = Annotated[
+    float,
+    typer.Option(min=0.01, help="Seconds for each of a case's two workers."),
+]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(help="Private memory that a worker may map, such as 2GiB."),
+]
 
 
-def asked(
-    selectors: list[str] | None, profile: str | None, blocks: int, rounds: int, threads: int, time_limit: float,
-    memory_limit: str | None, env: str | None,
-) -> Asked:  # fmt: skip
-    """Raises typer.BadParameter."""
-    profile = profile or (None if selectors else profiles.profile_name())
+def make_request(
+    selectors: list[str] | None,
+    profile: str | None,
+    blocks: int,
+    rounds: int,
+    threads: int,
+    time_limit: float,
+    memory_limit: str | None,
+    env: str | None,
+) -> Asked:
+    """Return what the options of `run` and `plan` ask for. Raises typer.BadParameter."""
+    if not profile and not selectors:
+        profile = profiles.profile_name()
     options = runner.Options(
-        profile=profile, threads=threads, rounds=rounds, time_limit_s=time_limit,
+        profile=profile or None,
+        threads=threads,
+        rounds=rounds,
+        time_limit_s=time_limit,
         memory_limit=parse_bytes(memory_limit) if memory_limit else None,
-    )  # fmt: skip
-    return Asked(tuple(selectors or ()), profile, options, env, blocks)
+    )
+    return Asked(tuple(selectors or ()), profile or None, options, env, blocks)
 
 
 def measure_all(
@@ -50,22 +69,51 @@ def measure_all(
     blocks: int = 1,
     pairs: Sequence[tuple[Case, Case]] = (),
 ) -> list[str]:
-    """Each case's status, the worst of its blocks; what this session has measured already is not repeated. Cases of `pairs`,
-    which are among those found, are measured in a block with the other one."""
-    able = [case for case in cases if not runner.unsupported(case)]
-    paired = {case for pair in pairs for case in pair}
-    where = {case: environments.of_case(case, ready.get(case.framework), say) for case in cases}
-    with (
-        CaseProgress(cases, results, err, blocks, session.id, at_once=1 if options.rounds else len(options.cores())) as told,
-        measured.Run(session.id, options, results, told) as run,
-    ):
+    """Measure cases, and return the status of each: the first of its records that is not ok.
+
+    What this session has measured already is not repeated. `ready` has the environments by
+    framework. Cases of `pairs`, which are among `cases`, are measured in a block with each other.
+    """
+    where = {}
+    for case in cases:
+        where[case] = environments.of_case(case, ready.get(case.framework), say)
+    at_once = 1 if options.rounds else len(options.cores())
+    progress = CaseProgress(cases, results, err, blocks, session.id, at_once=at_once)
+    with progress as listener, measured.Run(session.id, options, results, listener) as run:
+        able = []
         for case in cases:
-            if case not in able:
+            if runner.unsupported(case):
                 measured.not_measured(case, run, where[case])
+            else:
+                able.append(case)
         for case in able:
             if case.ranks > 1:
                 over_ranks.measure(case, where[case], run)
-        alone = groups([case for case in able if case not in paired and case.ranks == 1], ready)
-        measured.measure([*alone, *(pair(*both, ready) for both in pairs if set(both) <= set(able))], run, blocks)
-        records = {case: run.records(Arm(case, where[case])) for case in cases}
-    return [next((r.status for r in has if r.status != "ok"), "ok") for has in records.values()]
+        measured.measure(list_groups(able, pairs, ready), run, blocks)
+        return [find_status(run.records(Arm(case, where[case]))) for case in cases]
+
+
+def list_groups(
+    cases: list[Case],
+    pairs: Sequence[tuple[Case, Case]],
+    ready: dict[str, Environment],
+) -> list[Group]:
+    """Return the groups of cases that are measured in one block.
+
+    Cases over ranks are in none, and a pair is left out where one of the two is not among `cases`.
+    """
+    paired = {case for both in pairs for case in both}
+    alone = [case for case in cases if case not in paired and case.ranks == 1]
+    found = groups(alone, ready)
+    for base, change in pairs:
+        if base in cases and change in cases:
+            found.append(pair(base, change, ready))
+    return found
+
+
+def find_status(records: Sequence[Record]) -> str:
+    """Return the first status of these records that is not ok, or else ok."""
+    for record in records:
+        if record.status != "ok":
+            return record.status
+    return "ok"

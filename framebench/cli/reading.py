@@ -1,9 +1,10 @@
-"""Commands that read records and predict: `list | show | report | predict`."""
+"""Commands that read: `list`, `show` and `answer`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,11 +19,11 @@ from framebench.cli.shared import (
     Profile,
     Results,
     Selectors,
-    answering,
     app,
-    chosen,
+    choose_cases,
     fail,
-    machines_of,
+    find_answering_machines,
+    find_machines,
     out,
 )
 from framebench.engine import runner
@@ -33,115 +34,184 @@ from framebench.suite import profiles
 from framebench.suite.case import Case
 
 if TYPE_CHECKING:
+    from framebench.analysis.comparison import Comparison
     from framebench.analysis.results import Results as Folder
 
 WIDE = 120  # columns that the support matrix takes with its reasons
+STRATEGIES_HELP = "What each framework has, and why not: of all cases, or of those named."
 
 
 @app.command("list", rich_help_panel=READ)
 def list_(
     selectors: Selectors = None,
-    strategies: Annotated[
-        bool, typer.Option("--strategies", help="What each framework has, and why not: of all cases, or of those named.")
-    ] = False,
+    strategies: Annotated[bool, typer.Option("--strategies", help=STRATEGIES_HELP)] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """List cases, or with --strategies what a framework has and why it lacks the rest: `list --strategies '*/jittor'`."""
     if strategies:
-        _strategies(chosen(selectors, [], profile, size="*"), as_json)
+        print_strategies(choose_cases(selectors, [], profile, size="*"), as_json)
         return
-    chosen_cases = chosen(selectors, profiles.profile(), profile)
+    cases = choose_cases(selectors, profiles.profile(), profile)
     if as_json:
-        kinds = [{"case": c.id, "supported": c.support.supported, "how": c.support.why} for c in chosen_cases]
-        typer.echo(json.dumps(kinds, indent=1))
-        return
-    if out.is_terminal:
-        typer.echo("\n".join(_folded(chosen_cases, out.width)))
-        return
-    for case in chosen_cases:
-        note = "" if case.support.supported else f"  unsupported: {case.support.why}"
-        typer.echo(f"{case.id}{note}")
+        rows = []
+        for case in cases:
+            support = {"supported": case.support.supported, "how": case.support.why}
+            rows.append({"case": case.id, **support})
+        typer.echo(json.dumps(rows, indent=1))
+    elif out.is_terminal:
+        typer.echo("\n".join(fold_batches(cases, out.width)))
+    else:
+        for case in cases:
+            note = "" if case.support.supported else f"  unsupported: {case.support.why}"
+            typer.echo(f"{case.id}{note}")
 
 
-def _strategies(cases: Sequence[Case], as_json: bool) -> None:
-    """Of these cases, or else of all."""
+def print_strategies(cases: Sequence[Case], as_json: bool) -> None:
+    """Print which framework has which strategy: of these cases, or of all where there are none."""
     from framebench.analysis.reports import support
 
     if as_json:
-        every = [(s, name) for s in SCENARIOS for name in (*names(s), *(name for where, name in OVER_RANKS if where == s))]
-        places = dict.fromkeys((c.scenario, c.strategy) for c in cases) or every
-        rows = [
-            {"scenario": s, **dict(zip(support.HEADINGS, support.describe_strategy(SCENARIOS[s], name)))} for s, name in places
-        ]
+        rows = []
+        for scenario, strategy in list_strategies(cases):
+            texts = support.describe_strategy(SCENARIOS[scenario], strategy)
+            rows.append({"scenario": scenario, **dict(zip(support.HEADINGS, texts))})
         typer.echo(json.dumps(rows, indent=1))
         return
-    in_full = support.make_tables if out.width >= WIDE else support.make_summaries
-    for part in support.describe_cases(cases) if cases else in_full():
-        part.terminal(out)
-    out.print("docs/strategies.md says which combine, and has those that only test an article's sentence.", highlight=False)
+    tables: Iterable[Comparison]
+    if cases:
+        tables = support.describe_cases(cases)
+    elif out.width >= WIDE:
+        tables = support.make_tables()
+    else:
+        tables = support.make_summaries()
+    for table in tables:
+        table.terminal(out)
+    out.print(
+        "docs/strategies.md says which combine, and has those that only test an article's sentence.",
+        highlight=False,
+    )
 
 
-def _folded(cases: Sequence[Case], width: int) -> Iterator[str]:
-    """For a screen: the batches of a strategy on one line, which is a selector too, and below it why it is unsupported."""
-    batches: dict[tuple[str, str, str], list[str]] = {}
+def list_strategies(cases: Sequence[Case]) -> list[tuple[str, str]]:
+    """Return the scenarios and strategies of these cases, each once, or all without cases."""
+    if cases:
+        return list(dict.fromkeys((case.scenario, case.strategy) for case in cases))
+    strategies = []
+    for scenario in SCENARIOS:
+        strategies += [(scenario, name) for name in names(scenario)]
+        strategies += [place for place in OVER_RANKS if place[0] == scenario]
+    return strategies
+
+
+def fold_batches(cases: Sequence[Case], width: int) -> Iterator[str]:
+    """Yield the batches of each strategy as one line, which is a selector too.
+
+    Where it is unsupported, the reason follows in indented lines of this width.
+    """
+    batches: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for case in cases:
-        *place, batch, size = case.id.split("/")
-        why = "" if case.support.supported else f"unsupported: {case.support.why}"
-        batches.setdefault(("/".join(place), size, why), []).append(batch)
-    for (strategy, size, why), several in batches.items():
-        named = several[0] if len(several) == 1 else f"{{{','.join(several)}}}"
-        yield f"{strategy}/{named}/{size}"
-        yield from wrap(why, width, initial_indent="    ", subsequent_indent="    ")
+        strategy, batch, size = case.id.rsplit("/", 2)
+        reason = "" if case.support.supported else f"unsupported: {case.support.why}"
+        batches[strategy, size, reason].append(batch)
+    for (strategy, size, reason), several in batches.items():
+        folded = several[0] if len(several) == 1 else "{" + ",".join(several) + "}"
+        yield f"{strategy}/{folded}/{size}"
+        yield from wrap(reason, width, initial_indent="    ", subsequent_indent="    ")
 
 
 @app.command(rich_help_panel=READ)
 def show(
-    selectors: Selectors = None, results: Results = runner.RESULTS, machine: Machines = None, as_json: AsJson = False
+    selectors: Selectors = None,
+    results: Results = runner.RESULTS,
+    machine: Machines = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show the current record of each case, as lines or as JSON."""
-    from framebench.analysis.frames import rows
     from framebench.analysis.results import Results as Folder
+
+    folder = Folder(results)
+    machines = find_machines(folder, machine, match_machines(folder, selectors))
+    if as_json:
+        print_rows(folder, machines, selectors)
+        return
+    records = select_records(selectors, machines, folder)
+    if not records:
+        fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
+    print_records(records, with_machine=machine == ALL)
+
+
+def print_rows(folder: Folder, machines: list[str], selectors: list[str] | None) -> None:
+    """Print the rows of the cases that are named as JSON."""
+    from framebench.analysis.frames import rows
+
+    is_named = match_cases(selectors)
+    # a row's ratios are to other cases, so that all records of the machines are read
+    every = rows(record for record in folder.records if record.provenance.machine in machines)
+    named = [vars(row) for row in every if is_named(row.case)]
+    typer.echo(json.dumps(named, indent=1, default=lambda moment: moment.isoformat()))
+
+
+def print_records(records: list[Record], with_machine: bool) -> None:
+    """Print the current record of each case in a line.
+
+    Machine and version follow where they are asked for, and where a case has several records.
+    """
+    from framebench.analysis.frames import rows
     from framebench.analysis.selection import select_cases
 
-    folder, wanted = Folder(results), named(selectors)
-    machines = machines_of(folder, machine, has(folder, selectors))
-    kept_records = kept(selectors, machines, folder)
-    if as_json:  # a row's ratios are to other cases
-        every = rows(r for r in folder.records if r.provenance.machine in machines)
-        chosen_rows = [vars(row) for row in every if wanted(row.case)]
-        typer.echo(json.dumps(chosen_rows, indent=1, default=lambda moment: moment.isoformat()))
-        return
-    if not kept_records:
-        fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
-    selected = [measured.read for measured in select_cases(kept_records)]
-    several = len({r.case for r in selected}) < len(selected)
-    times = {(row.machine, row.framework_version, row.case): row.step_time_s for row in rows(kept_records)}
-    width = max(len(record.case) for record in selected)
-    for record in selected:
-        origin = f"  {record.provenance.machine}, {record.framework_version or '-'}" if several or machine == ALL else ""
-        step_s = times[record.provenance.machine, record.framework_version, record.case]
-        typer.echo(f"{line(record, step_s, width)}{origin}")
+    current = [measured.read for measured in select_cases(records)]
+    cases = {record.case for record in current}
+    with_origin = with_machine or len(cases) < len(current)
+    times = {}
+    for row in rows(records):
+        times[row.machine, row.framework_version, row.case] = row.step_time_s
+    width = max(map(len, cases))
+    for record in current:
+        machine, version = record.provenance.machine, record.framework_version
+        origin = f"  {machine}, {version or '-'}" if with_origin else ""
+        typer.echo(f"{line(record, times[machine, version, record.case], width)}{origin}")
 
 
-def has(folder: Folder, selectors: list[str] | None) -> Callable[[str], bool]:
-    """Whether a machine has records of the cases that are named. Raises UnknownCase."""
-    wanted = named(selectors)
-    return lambda machine: not selectors or any(wanted(record.case) for record in folder.of_machine(machine))
+def match_machines(folder: Folder, selectors: list[str] | None) -> Callable[[str], bool]:
+    """Return a function that says whether a machine has records of the cases that are named.
+
+    Raises UnknownCase.
+    """
+    is_named = match_cases(selectors)
+
+    def has_records(machine: str) -> bool:
+        if not selectors:
+            return True
+        return any(is_named(record.case) for record in folder.of_machine(machine))
+
+    return has_records
 
 
-def kept(selectors: list[str] | None, machines: list[str], folder: Folder) -> list[Record]:
-    """The records of the cases that are named, and of these machines. Raises UnknownCase."""
-    wanted = named(selectors)
-    return [r for r in folder.records if wanted(r.case) and r.provenance.machine in machines]
+def select_records(
+    selectors: list[str] | None,
+    machines: list[str],
+    folder: Folder,
+) -> list[Record]:
+    """Return these machines' records of the cases that are named. Raises UnknownCase."""
+    is_named = match_cases(selectors)
+    records = []
+    for record in folder.records:
+        if is_named(record.case) and record.provenance.machine in machines:
+            records.append(record)
+    return records
 
 
-def named(selectors: list[str] | None) -> Callable[[str], bool]:
-    """Whether a record's case is one of those named, in any size unless it is stated. Without names every one is, also a
-    combination that no profile has. Raises UnknownCase."""
+def match_cases(selectors: list[str] | None) -> Callable[[str], bool]:
+    """Return a function that says whether a record's case is one of those named.
+
+    A selector without a size names all sizes. Without selectors every case is named, also a
+    combination that no profile has. Raises UnknownCase.
+    """
     if not selectors:
         return lambda case: True
-    return {c.id for c in chosen(selectors, [], size="*")}.__contains__
+    ids = {case.id for case in choose_cases(selectors, [], size="*")}
+    return ids.__contains__
 
 
 @app.command(rich_help_panel=READ)
@@ -155,9 +225,9 @@ def answer(results: Results = runner.RESULTS, machine: Machine = None) -> None:
 
     folder = Folder(results)
     others = {} if machine else {name: folder.table(name) for name in folder.machines}
-    machines = answering(folder, machine)
+    machines = find_answering_machines(folder, machine)
     last_run = report.find_last_run(folder.of_machine(machines[0]))
     failed_cases = [record.case for record in report.find_failures(last_run)]
     report.answer(folder.answering(machines), others, failed_cases).terminal(out)
-    for line_of_failure in report.list_failures(last_run):
-        out.print(line_of_failure, markup=False, highlight=False, soft_wrap=True)
+    for failure in report.list_failures(last_run):
+        out.print(failure, markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`report`: what the records say, as tables, in documents, as a site, as figures, as notebooks."""
+"""The command `report`: what the records say, as tables, a site, figures or notebooks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framebench.cli.reading import has, kept
+from framebench.cli.reading import match_machines, select_records
 from framebench.cli.shared import (
     ALL,
     READ,
@@ -15,32 +15,42 @@ from framebench.cli.shared import (
     Results,
     Selectors,
     app,
+    check_writable,
     fail,
     file_to_write,
+    find_machine,
+    find_machines,
     folder_to_fill,
-    machine_of,
-    machines_of,
     out,
     say,
-    writable,
 )
 from framebench.engine import runner
 from framebench.records import provenance
 from framebench.records.record import Record
 
 if TYPE_CHECKING:
+    from framebench.analysis.comparison import Comparison
     from framebench.analysis.results import Results as Folder
 
-SITE, FIGURES = Path("site"), provenance.ROOT / "docs" / "figures"
+SITE = Path("site")
+FIGURES = provenance.ROOT / "docs" / "figures"
 
 
-def documents(files: list[Path] | None) -> list[Path]:
-    """Those that are there and can be written. Raises typer.BadParameter."""
-    for file in files or ():
+def check_documents(files: list[Path] | None) -> list[Path]:
+    """Return the files, which are there and can be written. Raises typer.BadParameter."""
+    files = files or []
+    for file in files:
         if not file.is_file():
             raise typer.BadParameter(f"no document {file}")
         file_to_write(file)
-    return files or []
+    return files
+
+
+FIGURES_HELP = "Draw a machine's `all`, one or some (`pareto-*`) as SVG, by default to docs/figures/."
+NOTEBOOKS_HELP = "Execute a notebook, or `all`, by default into analysis/notebooks/executed/."
+TO_HELP = "Folder of the site, the figures or the notebooks."
+DOCS_HELP = "Fill in the tables of a document anew, from committed records."
+DEVICE_HELP = "Print the predictions that are kept for a device that is not here."
 
 
 @app.command(rich_help_panel=READ)
@@ -49,88 +59,116 @@ def report(
     results: Results = runner.RESULTS,
     machine: Machines = None,
     html: Annotated[bool, typer.Option("--html", help="Write a site, by default to site/.")] = False,
-    figures: Annotated[
-        str | None, typer.Option(help="Draw a machine's `all`, one or some (`pareto-*`) as SVG, by default to docs/figures/.")
-    ] = None,
-    notebooks: Annotated[
-        list[str] | None, typer.Option(help="Execute a notebook, or `all`, by default into analysis/notebooks/executed/.")
-    ] = None,
-    to: Annotated[
-        Path | None, typer.Option(callback=folder_to_fill, help="Folder of the site, the figures or the notebooks.")
-    ] = None,
-    docs: Annotated[
-        list[Path] | None,
-        typer.Option(callback=documents, help="Fill in the tables of a document anew, from committed records."),
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="Print the predictions that are kept for a device that is not here.")
-    ] = None,
+    figures: Annotated[str | None, typer.Option(help=FIGURES_HELP)] = None,
+    notebooks: Annotated[list[str] | None, typer.Option(help=NOTEBOOKS_HELP)] = None,
+    to: Annotated[Path | None, typer.Option(callback=folder_to_fill, help=TO_HELP)] = None,
+    docs: Annotated[list[Path] | None, typer.Option(callback=check_documents, help=DOCS_HELP)] = None,
+    device: Annotated[str | None, typer.Option(help=DEVICE_HELP)] = None,
 ) -> None:
     """Print the tables of the named cases. Without cases: print a summary, and write all tables to results/tables/MACHINE.md.
     Options make a site, figures or notebooks instead."""
     from framebench.analysis.results import Results as Folder
 
-    if (asked := sum(map(bool, (html, figures, notebooks)))) > 1 or (to and not asked):
+    kinds = [name for name in (html, figures, notebooks) if name]
+    if len(kinds) > 1 or (to and not kinds):
         fail("one of --html, --figures and --notebooks at a time, and --to beside one of them", 2)
     if selectors and (figures or notebooks):
         fail("figures and notebooks are of all cases of a machine: leave the cases out", 2)
     if device is not None:
-        return _of_device(device, results)
-    tracked = machine is None and (docs or ((figures or notebooks) and not to))
-    folder = Folder.committed(results) if tracked else Folder(results)
+        print_predictions(device, results)
+        return
+    # what is committed to the repository is made of committed records alone
+    goes_into_repository = docs or ((figures or notebooks) and not to)
+    only_committed = machine is None and bool(goes_into_repository)
+    folder = Folder.committed(results) if only_committed else Folder(results)
     if notebooks:
         from framebench.publish.notebooks.run import run
 
-        return run(notebooks, folder, machine_of(folder, machine), to)
+        run(notebooks, folder, find_machine(folder, machine), to)
+        return
     if figures:
-        return _draw(figures, folder, machine_of(folder, machine), to or FIGURES)
-    machines = machines_of(folder, ALL if tracked else machine, has(folder, selectors))
-    shown = kept(selectors, machines, folder)
-    if not shown:
+        write_figures(figures, folder, find_machine(folder, machine), to or FIGURES)
+        return
+    named = ALL if only_committed else machine
+    machines = find_machines(folder, named, match_machines(folder, selectors))
+    records = select_records(selectors, machines, folder)
+    if not records:
         fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
     if html:
-        return site(shown, folder, to or SITE)
-    tables(shown, folder, machines if not selectors else [], docs or [])
+        write_site(records, folder, to or SITE)
+        return
+    whole_machines = [] if selectors else machines
+    write_tables(records, folder, whole_machines, docs or [])
 
 
-def _of_device(name: str, results: Path) -> None:
-    """What was predicted before; nothing is planned now."""
+def print_predictions(device: str, results: Path) -> None:
+    """Print what was predicted for a device before; nothing is planned now."""
     from framebench.devices.documents import of_named
 
-    made = of_named(name, results)
-    if not made:
-        fail(f"no tables for {name} under {results}; predict first: framebench predict CASES --device {name}", 1)
-    for comparison in made:
-        comparison.terminal(out)
+    tables = of_named(device, results)
+    if not tables:
+        fail(
+            f"no tables for {device} under {results}; predict first: framebench predict CASES --device {device}",
+            1,
+        )
+    for table in tables:
+        table.terminal(out)
 
 
-def tables(shown: list[Record], folder: Folder, whole: list[str], docs: list[Path]) -> None:
-    """Of some cases on the terminal; of whole machines a summary there, and all as files; then those of documents."""
-    from framebench.analysis.reports.documents import NoSuchTable, refresh
-    from framebench.publish.tables import generated, of_records
+def write_tables(
+    records: list[Record],
+    folder: Folder,
+    machines: list[str],
+    documents: list[Path],
+) -> None:
+    """Print or write the tables of these records, and fill in the documents.
 
-    if whole:
-        writable(folder.root / "tables")
-    comparisons = of_records(shown, folder.root)
-    for comparison in comparisons if not whole else ():
-        if comparison.machine:  # of some cases no comparison with what others have published
-            comparison.terminal(out)
-    for name in whole:
-        _summary(folder, name)
-        target = folder.root / "tables" / f"{name}.md"
+    `machines` are those whose records are all there: of each a summary is printed, and all tables
+    are written to a file. Without any, the records are of some cases, whose tables are printed.
+    """
+    from framebench.publish.tables import make_tables
+
+    if machines:
+        check_writable(folder.root / "tables")
+    comparisons = make_tables(records, folder.root)
+    if not machines:
+        for comparison in comparisons:
+            if comparison.machine:  # the others are of what several machines have published
+                comparison.terminal(out)
+    for machine in machines:
+        print_summary(folder, machine)
+        target = folder.root / "tables" / f"{machine}.md"
         target.parent.mkdir(exist_ok=True)
-        target.write_text("\n".join(c.markdown() for c in comparisons if c.machine == name))
+        of_machine = [table.markdown() for table in comparisons if table.machine == machine]
+        target.write_text("\n".join(of_machine))
         say(f"every table: {target}")
-    every = generated(folder, comparisons if len(shown) == len(folder.records) else None) if docs else []
-    for document in docs:
+    if documents:
+        are_all = len(records) == len(folder.records)
+        fill_documents(documents, folder, comparisons if are_all else None)
+
+
+def fill_documents(
+    documents: list[Path],
+    folder: Folder,
+    comparisons: list[Comparison] | None,
+) -> None:
+    """Fill in the tables of the documents.
+
+    `comparisons` are the tables of all records of the folder, where they were made before.
+    """
+    from framebench.analysis.reports.documents import NoSuchTable, refresh
+    from framebench.publish.tables import make_document_parts
+
+    parts = make_document_parts(folder, comparisons)
+    for document in documents:
         try:
-            document.write_text(refresh(document.read_text(), every))
+            document.write_text(refresh(document.read_text(), parts))
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
 
 
-def _summary(folder: Folder, machine: str) -> None:
-    """A page: what training needs, and what else there is to ask for."""
+def print_summary(folder: Folder, machine: str) -> None:
+    """Print what training needs on a machine, and what else there is to ask for."""
     from framebench.analysis.reports.answer import answer
     from framebench.analysis.tables import make_index
 
@@ -139,25 +177,25 @@ def _summary(folder: Folder, machine: str) -> None:
         comparison.terminal(out)
 
 
-def site(shown: list[Record], folder: Folder, target: Path) -> None:
-    """These records as pages that need neither network nor server."""
+def write_site(records: list[Record], folder: Folder, target: Path) -> None:
+    """Write these records as pages that need neither network nor server."""
     from framebench.publish.site.build import build
 
-    writable(target)
+    check_writable(target)
     try:
-        pages = build(folder, target, shown)
+        pages = build(folder, target, records)
     except ValueError as error:
         fail(str(error), 2)
     say(f"{len(pages)} pages; open {target / 'index.html'}")
 
 
-def _draw(name: str, folder: Folder, machine: str, to: Path) -> None:
-    """The figures of that name, or all, that one machine's records can fill: the same bytes for the same records."""
+def write_figures(name: str, folder: Folder, machine: str, target: Path) -> None:
+    """Write the figures of that name, or all, that one machine's records can fill."""
     from framebench.publish.figures import save
 
-    writable(to)
+    check_writable(target)
     try:
-        made = save(folder.table(machine), to, folder, "*" if name == ALL else name)
+        paths = save(folder.table(machine), target, folder, "*" if name == ALL else name)
     except ValueError as error:
         fail(str(error), 2)
-    typer.echo("\n".join(map(str, made)))
+    typer.echo("\n".join(map(str, paths)))

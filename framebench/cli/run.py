@@ -8,11 +8,35 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.measuring import Blocks, MemoryLimit, Threads, TimeLimit, Turns, asked, measure_all
-from framebench.cli.shared import MEASURE, Env, Profile, Results, Selectors, app, broken, chosen, fail, say, session
+from framebench.cli.measuring import (
+    Blocks,
+    MemoryLimit,
+    Threads,
+    TimeLimit,
+    Turns,
+    make_request,
+    measure_all,
+)
+from framebench.cli.shared import (
+    MEASURE,
+    Env,
+    Profile,
+    Results,
+    Selectors,
+    app,
+    choose_cases,
+    fail,
+    open_session,
+    report_failures,
+    say,
+)
 from framebench.engine import environments, installed, runner
 from framebench.engine.request import Asked
 from framebench.strategies.strategy import FRAMEWORKS
+
+BLOCK_HELP = "Measure only the block with this number, as `framebench plan` names it."
+ON_HELP = "`slurm` submits jobs, each block on a node of its own. Default: this machine."
+SLURM_HELP = "An option of sbatch, such as partition=cpu. Time is in minutes."
 
 
 @app.command(rich_help_panel=MEASURE)
@@ -26,44 +50,71 @@ def run(
     time_limit: TimeLimit = 900.0,
     memory_limit: MemoryLimit = None,
     env: Env = None,
-    block: Annotated[
-        int | None, typer.Option(min=0, help="Measure only the block with this number, as `framebench plan` names it.")
-    ] = None,
+    block: Annotated[int | None, typer.Option(min=0, help=BLOCK_HELP)] = None,
     beside_torch: Annotated[bool, typer.Option("--beside-torch", help="Add PyTorch's baseline to each block.")] = False,
-    on: Annotated[
-        str | None, typer.Option(help="`slurm` submits jobs, each block on a node of its own. Default: this machine.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--slurm", metavar="NAME=VALUE", help="An option of sbatch, such as partition=cpu. Time is in minutes."),
-    ] = None,
+    on: Annotated[str | None, typer.Option(help=ON_HELP)] = None,
+    settings: Annotated[list[str] | None, typer.Option("--slurm", metavar="NAME=VALUE", help=SLURM_HELP)] = None,
 ) -> None:
     """Measure cases; without any, those of the quick profile. An interrupted run resumes."""
-    wanted = asked(selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env)
-    if block is not None and blocks != 1:
-        fail(f"--block {block} is one block, and --blocks {blocks} is several: leave one of them out", 2)
-    if on not in (None, "slurm"):
-        fail(f"--on {on!r} is no engine: choose slurm, or have any other start the commands of framebench plan --shell", 2)
-    if settings and not on:
-        fail(f"--slurm {settings[0]} is for jobs: add --on slurm, or leave it out", 2)
-    if on and (block is not None or beside_torch):
-        fail("--block and --beside-torch are for one unit on this machine, and --on slurm submits all: leave one out", 2)
+    request = make_request(
+        selectors,
+        profile,
+        blocks,
+        rounds,
+        threads,
+        time_limit,
+        memory_limit,
+        env,
+    )
+    request = replace(request, block=block, beside_torch=beside_torch)
+    check_options(request, on, settings or [])
     if on:
         from framebench.cluster.command import run_on_slurm
 
-        cases = chosen(list(wanted.selectors), [], wanted.profile)
-        raise typer.Exit(broken(run_on_slurm(wanted, cases, results.absolute(), settings or [])))
-    raise typer.Exit(broken(measure_here(replace(wanted, block=block, beside_torch=beside_torch), results)))
+        cases = choose_cases(list(request.selectors), [], request.profile)
+        statuses = run_on_slurm(request, cases, results.absolute(), settings or [])
+    else:
+        statuses = measure_here(request, results)
+    raise typer.Exit(report_failures(statuses))
 
 
-def measure_here(wanted: Asked, results: Path) -> list[str]:
-    """Each case's status (`measure_all`)."""
-    env, chosen_cases = wanted.env, chosen(list(wanted.selectors), [], wanted.profile)
-    with session(results, wanted.named, keep=wanted.block is not None) as opened:
-        frameworks = [c.framework for c in chosen_cases if env or not runner.unsupported(c)]
-        beside = FRAMEWORKS[:1] if wanted.beside_torch and frameworks else ()
-        ready = installed.ready([*frameworks, *beside], env, say)
-        chosen_cases = [c for c in chosen_cases if not env or c.framework in ready]
+def check_options(request: Asked, on: str | None, settings: list[str]) -> None:
+    """End the command with exit code 2 where its options contradict each other."""
+    block = request.block
+    if block is not None and request.blocks != 1:
+        fail(
+            f"--block {block} is one block, and --blocks {request.blocks} is several: leave one of them out",
+            2,
+        )
+    if on not in (None, "slurm"):
+        fail(
+            f"--on {on!r} is no engine: choose slurm, or have any other start the commands of framebench plan --shell",
+            2,
+        )
+    if settings and not on:
+        fail(f"--slurm {settings[0]} is for jobs: add --on slurm, or leave it out", 2)
+    if on and (block is not None or request.beside_torch):
+        fail(
+            "--block and --beside-torch are for one unit on this machine, and --on slurm submits all: leave one out",
+            2,
+        )
+
+
+def measure_here(request: Asked, results: Path) -> list[str]:
+    """Measure the cases of a request on this machine, and return the status of each.
+
+    With `--env`, a framework that is not installed there is left out with its cases.
+    """
+    env = request.env
+    cases = choose_cases(list(request.selectors), [], request.profile)
+    with open_session(results, request.named, keep=request.block is not None) as session:
+        # of a framework that can measure none of the cases no environment is built
+        frameworks = [case.framework for case in cases if env or not runner.unsupported(case)]
+        if request.beside_torch and frameworks:
+            frameworks.append(FRAMEWORKS[0])
+        ready = installed.ready(frameworks, env, say)
+        if env:
+            cases = [case for case in cases if case.framework in ready]
         for environment in ready.values():
-            environments.warm(environment, wanted.profile or "quick", say)
-        return measure_all(chosen_cases, opened, ready, wanted.options, results, wanted.blocks)
+            environments.warm(environment, request.profile or "quick", say)
+        return measure_all(cases, session, ready, request.options, results, request.blocks)

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console
 
 from framebench.engine.session import Session, alone
-from framebench.models.spec import names, workload
+from framebench.models import spec
 from framebench.records import provenance
 from framebench.records.provenance import ALL
 from framebench.suite import profiles, protocol
@@ -35,189 +35,282 @@ app = typer.Typer(
     epilog="Exit codes: 0: done. 1: failed, or the answer is no. 2: usage error. 3: undecided. 130: interrupted.",
 )
 # the headings of --help
-MEASURE, READ, BUDGET, UPKEEP = "Measure", "Read what was measured", "Within a budget of memory", "This machine, and the suite"
+MEASURE = "Measure"
+READ = "Read what was measured"
+BUDGET = "Within a budget of memory"
+UPKEEP = "This machine, and the suite"
 MACHINES = "Many machines"
 # a pipe or a file has no width of its own: tables must not be folded to 80 columns there
 out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
 LEAST = 2**20 // 10  # bytes: less holds no model, and is 0.0 MiB in the tables
-UNITS = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+UNITS = {
+    "b": 1,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+}
 MOST = 2**60  # bytes: more than this no machine has
-BROKEN = ("crashed", "timeout", "wrong")  # a measurement that ended so fails the command, not the others
+# statuses that fail the command, but not the other measurements
+BROKEN = ("crashed", "timeout", "wrong")
 
 CASES = "Such as transformer/torch/train/fp32/b4/cpu. Parts may be globs, {a,b}, or left out."
 Selectors = Annotated[list[str] | None, typer.Argument(metavar="CASES", help=CASES)]
-DESCRIBED = "; ".join(f"{name}: {p.summary}" for name, p in profiles.PROFILES.items())
-Profile = Annotated[str | None, typer.Option(help=f"{DESCRIBED}. By default $FRAMEBENCH_PROFILE, or quick")]
+SUMMARIES = "; ".join(f"{name}: {profile.summary}" for name, profile in profiles.PROFILES.items())
+Profile = Annotated[str | None, typer.Option(help=f"{SUMMARIES}. By default $FRAMEBENCH_PROFILE, or quick")]
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds per block. Below 3, times are discarded.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Results = Annotated[Path, typer.Option(file_okay=False, help="Folder of the records.")]
-Env = Annotated[
-    str | None,
-    typer.Option(help="`installed` (this interpreter), or the path of a Python. Default: the pinned environments."),
-]
+ENV_HELP = "`installed` (this interpreter), or the path of a Python. Default: the pinned environments."
+Env = Annotated[str | None, typer.Option(help=ENV_HELP)]
 WHOSE = "Whose records. Default: this machine's where they answer, else the published ones."
 
 
-def named(machine: str | None) -> str | None:
-    """The name of a machine, or `all`. Raises typer.BadParameter."""
+def check_machine(machine: str | None) -> str | None:
+    """Return the name of a machine, or `all`, as it was given. Raises typer.BadParameter."""
+    if machine is None or machine == ALL:
+        return machine
     try:
-        return machine if machine in (None, ALL) else provenance.as_machine(machine)
+        return provenance.as_machine(machine)
     except provenance.BadMachine as error:
         raise typer.BadParameter(str(error)) from None
 
 
-Machine = Annotated[str | None, typer.Option(callback=named, help=WHOSE)]
-Machines = Annotated[str | None, typer.Option(callback=named, help=f"{WHOSE} `{ALL}`: every machine's.")]
+Machine = Annotated[str | None, typer.Option(callback=check_machine, help=WHOSE)]
+Machines = Annotated[
+    str | None,
+    typer.Option(callback=check_machine, help=f"{WHOSE} `{ALL}`: every machine's."),
+]
 
 
-def _tell_version(asked: bool) -> None:
-    if asked:
-        version, code = metadata.version("framebench"), provenance.commit() or "no commit"
-        changed = ", changed since" if provenance.dirty() else ""
-        typer.echo(f"framebench {version} ({code[:10]}{changed}), protocol {protocol.VERSION}")
-        raise typer.Exit
+def print_version(is_requested: bool) -> None:
+    """Print the version, the commit and the protocol, and end the command."""
+    if not is_requested:
+        return
+    version = metadata.version("framebench")
+    code = (provenance.commit() or "no commit")[:10]
+    if provenance.dirty():
+        code += ", changed since"
+    typer.echo(f"framebench {version} ({code}), protocol {protocol.VERSION}")
+    raise typer.Exit
+
+
+VERSION_OPTION = typer.Option(
+    "--version",
+    callback=print_version,
+    is_eager=True,
+    help="version, commit and protocol",
+)
 
 
 @app.callback()
-def framebench(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="version, commit and protocol")
-    ] = False,
-) -> None:
+def framebench(version: Annotated[bool, VERSION_OPTION] = False) -> None:
     """Which framework, with which memory strategy, trains or serves this model in this much memory, and what does it cost?"""
 
 
-def chosen(
-    selectors: list[str] | None, default: list[Case], profile: str | None = None, size: str = DEFAULT_SIZE
+def choose_cases(
+    selectors: list[str] | None,
+    default: list[Case],
+    profile: str | None = None,
+    size: str = DEFAULT_SIZE,
 ) -> list[Case]:
-    """The cases that are named; of a profile those that are named, if both are given; without names the default. `size` is
-    that of a selector which states none."""
-    if not selectors:
-        return profiles.profile(profile) if profile else default
-    if "" in (texts := [s.strip("/ ") for s in selectors]):
-        raise UnknownCase(f"{selectors[texts.index('')]!r} names no case; `*` names all, framebench list prints them")
+    """Return the cases that the selectors name, each once; without selectors the profile's.
+
+    With a profile, selectors name cases of it; without either, `default` is returned. `size` is
+    that of a selector which states none. Raises UnknownCase.
+    """
     among = profiles.profile(profile) if profile else None
-    return list(dict.fromkeys(c for s in selectors for c in select(s, size, among, ranks=True)))
+    if not selectors:
+        return default if among is None else among
+    for selector in selectors:
+        if not selector.strip("/ "):
+            raise UnknownCase(
+                f"{selector!r} names no case; `*` names all, framebench list prints them",
+            )
+    cases: list[Case] = []
+    for selector in selectors:
+        cases += select(selector, size, among, ranks=True)
+    return list(dict.fromkeys(cases))  # each once, in their order
 
 
 @contextmanager
-def measuring(results: Path, kept: Callable[[], str] = lambda: "") -> Iterator[None]:
-    """Start workers in here: alone in the results folder, and ended by SIGTERM as by Ctrl-C, with exit code 130.
+def measuring(results: Path, describe_kept: Callable[[], str] = lambda: "") -> Iterator[None]:
+    """Hold the results folder in this context, so that nothing else measures into it.
 
-    `kept` says what is left of what was measured when this ends early, or nothing. Raises Busy if another process is measuring;
-    if a record cannot be written, before all or later, the command ends with exit code 1.
+    The command ends with exit code 130 by Ctrl-C, and by SIGTERM likewise, so that workers are
+    ended too; with exit code 1 if a record cannot be written, before all or later.
+    `describe_kept` is asked what is left of what was measured when it ends early. Raises Busy if
+    another process is measuring.
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        writable(results / "records" / provenance.machine_name())
+        check_writable(results / "records" / provenance.machine_name())
         with alone(results):
             yield
     except KeyboardInterrupt:
-        fail(f"interrupted{kept()}", 130)
+        fail(f"interrupted{describe_kept()}", 130)
     except OSError as error:
-        fail(f"{problem(error)}{kept()}", 1)
+        fail(f"{describe_error(error)}{describe_kept()}", 1)
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
-def session(results: Path, selector: str, keep: bool = False) -> Iterator[Session]:
-    """Measure in a session of this code, which is finished if the block comes to its end, and with `keep` known to be so
-    afterwards. As above."""
-    opened: list[Session] = []
+def open_session(results: Path, selector: str, keep: bool = False) -> Iterator[Session]:
+    """Measure in a session of this code, which is closed when the context comes to its end.
 
-    def kept() -> str:
-        if opened and opened[0].kept(results):
+    With `keep` a file says afterwards that it did. Ends and raises as `measuring` does.
+    """
+    session: Session | None = None
+
+    def describe_kept() -> str:
+        if session is not None and session.kept(results):
             return "; what was measured is kept, and the same command goes on from there"
         return "; nothing was measured yet"
 
-    with measuring(results, kept):
-        opened.append(Session.open(results, provenance.code(), selector))
-        yield opened[0]
-        opened[0].close(results, keep)
+    with measuring(results, describe_kept):
+        session = Session.open(results, provenance.code(), selector)
+        yield session
+        session.close(results, keep)
 
 
-def problem(error: OSError) -> str:
+def describe_error(error: OSError) -> str:
+    """Return the error in words, with the file if it names one."""
     return f"{error.strerror}: {error.filename}" if error.filename else str(error)
 
 
-def writable(folder: Path) -> Path:
-    """The folder, if files could be written into it, be it there already or not. Raises OSError."""
-    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
-    if not there.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, "Not a folder", str(there))
-    if not _may_write(there, os.X_OK):
-        raise PermissionError(errno.EACCES, "Nothing can be written there", str(there))
+def check_writable(folder: Path) -> Path:
+    """Return the folder if files could be written into it. Raises OSError.
+
+    A folder that is not there yet is judged by the nearest of its parents that is.
+    """
+    for path in (folder, *folder.absolute().parents):
+        if os.path.lexists(path):
+            break
+    if not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "Not a folder", str(path))
+    if not can_access(path, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, "Nothing can be written there", str(path))
     return folder
 
 
-def _may_write(path: Path, more: int = 0) -> bool:
-    return os.access(path, os.W_OK | more, effective_ids=os.access in os.supports_effective_ids)
+def can_access(path: Path, mode: int) -> bool:
+    """Return whether this process has these rights, by its effective user where that is known."""
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
 def folder_to_fill(value: Path | None) -> Path | None:
-    """An option's folder, before any work is done for it. Raises typer.BadParameter."""
+    """Check an option's folder before any work is done for it. Raises typer.BadParameter."""
+    if value is None:
+        return None
     try:
-        return value and writable(value)
+        return check_writable(value)
     except OSError as error:
-        raise typer.BadParameter(problem(error)) from None
+        raise typer.BadParameter(describe_error(error)) from None
 
 
 def file_to_write(value: Path | None) -> Path | None:
-    """Likewise a file."""
-    if value and value.is_dir():
+    """Check an option's file before any work is done for it. Raises typer.BadParameter."""
+    if value is None:
+        return None
+    if value.is_dir():
         raise typer.BadParameter(f"{value} is a folder; name a file")
-    if value and value.exists() and not _may_write(value):
+    if value.exists() and not can_access(value, os.W_OK):
         raise typer.BadParameter(f"Nothing can be written there: {value}")
-    if value and not value.absolute().parent.exists():
+    folder = value.absolute().parent
+    if not folder.exists():
         raise typer.BadParameter(f"there is no folder {value.parent}")
-    folder_to_fill(value and value.absolute().parent)
+    folder_to_fill(folder)
     return value
 
 
-def broken(statuses: list[str], what: str = "cases") -> bool:
-    """Whether some broke, which is said too. That memory ran out, or that something is unsupported, is an answer."""
-    bad = [s for s in statuses if s in BROKEN]
-    if bad:
-        say(f"{len(bad)} of {len(statuses)} {what} failed ({', '.join(sorted(set(bad)))}); the others stand")
-    return bool(bad)
+def report_failures(statuses: list[str], what: str = "cases") -> bool:
+    """Say how many of these statuses are failures, and return whether any is.
+
+    That memory ran out, or that something is unsupported, is an answer.
+    """
+    failed = [status for status in statuses if status in BROKEN]
+    if failed:
+        kinds = ", ".join(sorted(set(failed)))
+        say(f"{len(failed)} of {len(statuses)} {what} failed ({kinds}); the others stand")
+    return bool(failed)
 
 
-def machine_of(folder: Folder, named: str | None, answers: Callable[[str], bool] = lambda name: True) -> str:
-    """The machine that a command reads (`WHOSE`): the first whose records answer. Where none was named it says which, and which
-    others there are. Ends the command if there are no records, or none of the machine that was named."""
+def find_machine(
+    folder: Folder,
+    named: str | None,
+    answers: Callable[[str], bool] = lambda name: True,
+) -> str:
+    """Return the machine whose records a command reads (`WHOSE`).
+
+    It is the first for which `answers` is true. Where none was named, say which it is and which
+    others there are. Ends the command if there are no records, or none of the machine named.
+    """
     from framebench.analysis.results import NoRecords, UnknownMachine
 
     if named == ALL and folder.machines:
-        fail(f"this is about one machine, not {ALL}; choose from: {', '.join(folder.machines)}", 2)
+        machines = ", ".join(folder.machines)
+        fail(f"this is about one machine, not {ALL}; choose from: {machines}", 2)
     try:
-        chosen = folder.machine(named, answers)
-    except (NoRecords, UnknownMachine) as error:
-        fail(str(error), 1 if isinstance(error, NoRecords) else 2)
-    if others := [name for name in folder.machines if name != chosen and named is None]:
-        here = provenance.machine_name()
-        first = here if here in others else folder.machines[0]
-        lacking = f", as {'this one, ' if first == here else ''}{first}{',' * (first == here)} has no such records"
-        why = ", this one" if chosen == here else lacking if first != chosen else ""
-        say(f"machine {chosen}{why}; --machine takes the records of another: {', '.join(others)}")
-    return chosen
+        machine = folder.machine(named, answers)
+    except NoRecords as error:
+        fail(str(error), 1)
+    except UnknownMachine as error:
+        fail(str(error), 2)
+    others = ", ".join(name for name in folder.machines if name != machine)
+    if named is None and others:
+        why = explain_choice(machine, folder.machines)
+        say(f"machine {machine}{why}; --machine takes the records of another: {others}")
+    return machine
 
 
-def machines_of(folder: Folder, named: str | None, answers: Callable[[str], bool] = lambda name: True) -> list[str]:
-    """The same where `all` may be said. The one with the most records comes first."""
-    return folder.machines if named == ALL and folder.machines else [machine_of(folder, named, answers)]
+def explain_choice(machine: str, machines: list[str]) -> str:
+    """Return why a command reads this machine's records; empty where it is simply the first."""
+    here = provenance.machine_name()
+    if machine == here:
+        return ", this one"
+    if here in machines:
+        return f", as this one, {here}, has no such records"
+    if machine != machines[0]:
+        return f", as {machines[0]} has no such records"
+    return ""
 
 
-def answering(folder: Folder, named: str | None) -> list[str]:
-    """Whose records answer a question: the machine's that is named; or else this one's, and those of the published one where
-    this one has not measured."""
-    if named is not None or (here := provenance.machine_name()) not in folder.machines:
-        return [machine_of(folder, named)]
-    if not (published := next((name for name in folder.machines if name != here), None)):
+def find_machines(
+    folder: Folder,
+    named: str | None,
+    answers: Callable[[str], bool] = lambda name: True,
+) -> list[str]:
+    """Return the machines whose records a command reads, where `all` may be named.
+
+    The one with the most records comes first.
+    """
+    if named == ALL and folder.machines:
+        return folder.machines
+    return [find_machine(folder, named, answers)]
+
+
+def find_answering_machines(folder: Folder, named: str | None) -> list[str]:
+    """Return the machines whose records answer a question together.
+
+    That is the machine that is named. Without a name it is this one, and the first of the others
+    for what this one has not measured; or that alone if this one has no records.
+    """
+    here = provenance.machine_name()
+    if named is not None or here not in folder.machines:
+        return [find_machine(folder, named)]
+    others = [name for name in folder.machines if name != here]
+    if not others:
         return [here]
-    say(f"machine {here}, this one; what it has not measured comes from {published} (--machine NAME takes one alone)")
-    return [here, published]
+    say(
+        f"machine {here}, this one; what it has not measured comes from {others[0]} (--machine NAME takes one alone)",
+    )
+    return [here, others[0]]
 
 
 class Parts(NamedTuple):
@@ -231,45 +324,68 @@ class Parts(NamedTuple):
     size: str | None = None
 
 
-def parts(selector: str | None) -> Parts:
-    """Of a selector that names one question, not a list of cases; before a size the batch may be left out. Raises
-    UnknownCase."""
-    texts = [text if text not in ("", "*", "b*") else None for text in no_file(selector or "").strip("/").split("/")]
-    if len(texts) > 6:
-        raise UnknownCase(f"{selector!r} has {len(texts)} parts; a case is workload/framework/scenario/strategy/bN/size")
-    if len(texts) == 5 and any(texts[4] in workload(name).sizes for name in names()):
+def parse_selector(selector: str | None) -> Parts:
+    """Return the parts of a selector that names one question, not a list of cases.
+
+    Before a size the batch may be left out. Raises UnknownCase.
+    """
+    texts: list[str | None] = []
+    for text in no_file(selector or "").strip("/").split("/"):
+        texts.append(None if text in ("", "*", "b*") else text)
+    if len(texts) > len(Parts._fields):
+        raise UnknownCase(
+            f"{selector!r} has {len(texts)} parts; a case is workload/framework/scenario/strategy/bN/size",
+        )
+    if len(texts) == 5 and is_size(texts[4]):
         texts.insert(4, None)
-    given: dict[str, Any] = dict(zip(Parts._fields, texts))
-    if (batch := given.get("batch")) is not None:
-        if not re.fullmatch(r"b[1-9]\d{0,6}", batch):
-            raise UnknownCase(f"{batch!r} in {selector!r} is no batch; write for instance b8")
-        given["batch"] = int(batch[1:])
-    return Parts(**given)
+    texts += [None] * (len(Parts._fields) - len(texts))
+    workload, framework, scenario, strategy, batch, size = texts
+    if batch is None:
+        return Parts(workload, framework, scenario, strategy, None, size)
+    if not re.fullmatch(r"b[1-9]\d{0,6}", batch):
+        raise UnknownCase(f"{batch!r} in {selector!r} is no batch; write for instance b8")
+    return Parts(workload, framework, scenario, strategy, int(batch[1:]), size)
+
+
+def is_size(text: str | None) -> bool:
+    """Return whether any workload has a size of this name."""
+    return any(text in spec.workload(name).sizes for name in spec.names())
 
 
 def parse_bytes(text: str) -> int:
-    """`2GiB`, `512 mib`, `256MB` (10^6 bytes), `1e9B`; at least 0.1 MiB. Raises typer.BadParameter."""
-    parts = re.fullmatch(r"\s*([\d.]+(?:e\d+)?)\s*([a-z]*)\s*", text.lower())
+    """Return the bytes that a text names. Raises typer.BadParameter.
+
+    It is such as `2GiB`, `512 mib`, `256MB` (10^6 bytes) or `1e9B`, and at least 0.1 MiB.
+    """
+    no_size = typer.BadParameter(f"{text!r} is no size; write for instance 512MiB or 2GiB")
+    match = re.fullmatch(r"\s*([\d.]+(?:e\d+)?)\s*([a-z]*)\s*", text.lower())
+    if match is None:
+        raise no_size
+    number, unit = match.groups()
     try:
-        byte_count = int(float(parts[1]) * UNITS.get(parts[2], 1)) if parts else 0
+        byte_count = int(float(number) * UNITS.get(unit, 1))
     except (ValueError, OverflowError):  # `1.2.3`, `1e999`
-        byte_count = 0
+        raise no_size from None
     if not 1 <= byte_count <= MOST:
-        raise typer.BadParameter(f"{text!r} is no size; write for instance 512MiB or 2GiB")
-    assert parts
-    if parts[2] not in UNITS:
-        raise typer.BadParameter(f"{text!r} {f'has the unit {parts[2]!r}' if parts[2] else 'has no unit'}; write for instance "
-                                 f"{parts[1]}MiB (2^20 bytes) or {parts[1]}MB (10^6 bytes)")  # fmt: skip
+        raise no_size
+    if unit not in UNITS:
+        fault = f"has the unit {unit!r}" if unit else "has no unit"
+        raise typer.BadParameter(
+            f"{text!r} {fault}; write for instance {number}MiB (2^20 bytes) or {number}MB (10^6 bytes)",
+        )
     if byte_count < LEAST:
-        raise typer.BadParameter(f"{text!r} is less than 0.1 MiB, which holds no model; write for instance 512MiB")
+        raise typer.BadParameter(
+            f"{text!r} is less than 0.1 MiB, which holds no model; write for instance 512MiB",
+        )
     return byte_count
 
 
-def say(message: Any) -> None:
-    """Beside the output proper, as it is: brackets in it are no markup."""
+def say(message: object) -> None:
+    """Print a message on stderr as it is: brackets in it are no markup."""
     err.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
 def fail(message: str, code: int) -> NoReturn:
+    """Print what is wrong on stderr, and end the command with this exit code."""
     say(f"framebench: {message}")
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""Commands that keep the suite in order: `setup`, and `dev`, to which features add."""
+"""Commands that keep the suite in order: `setup`, and `dev`, to which other folders add."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ app.add_typer(dev, name="dev", rich_help_panel=UPKEEP)
 @app.command(rich_help_panel=UPKEEP)
 def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Build the frameworks' environments now. Otherwise they are built when first needed."""
-    for framework in frameworks or ():  # a wrong name is said before minutes are spent on the others
-        pinned_version(framework)
+    for framework in frameworks or ():
+        pinned_version(framework)  # refuses a wrong name before minutes are spent on the others
     for framework in frameworks or FRAMEWORKS:
         environment = environments.ensure(framework, say=say)
         environments.warm(environment, profile_name(), say)

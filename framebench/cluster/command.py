@@ -12,8 +12,21 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from framebench.cli.measuring import Blocks, MemoryLimit, Threads, TimeLimit, Turns, asked
-from framebench.cli.shared import MACHINES, AsJson, Env, Profile, Results, Selectors, app, chosen, fail, out, say, writable
+from framebench.cli.measuring import Blocks, MemoryLimit, Threads, TimeLimit, Turns, make_request
+from framebench.cli.shared import (
+    MACHINES,
+    AsJson,
+    Env,
+    Profile,
+    Results,
+    Selectors,
+    app,
+    check_writable,
+    choose_cases,
+    fail,
+    out,
+    say,
+)
 from framebench.cluster import units
 from framebench.cluster.collect import NODES, collect
 from framebench.engine import runner
@@ -39,8 +52,8 @@ def plan(
 ) -> None:
     """List what `framebench run` would measure, as units that several machines can share. A unit is one block of one group of
     cases. Finished units are left out."""
-    request = asked(selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env)
-    cases = chosen(list(request.selectors), [], request.profile)
+    request = make_request(selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env)
+    cases = choose_cases(list(request.selectors), [], request.profile)
     planned = units.make_units(request, cases)
     left = units.select_unfinished(planned, results, provenance.code())
     if shell:
@@ -108,7 +121,7 @@ def run_on_slurm(request: Asked, cases: list[Case], results: Path, settings: lis
     sbatch_settings = parse_settings(settings)
     planned = units.make_units(request, cases)
     results = results.absolute()
-    writable(results / NODES).mkdir(parents=True, exist_ok=True)
+    check_writable(results / NODES).mkdir(parents=True, exist_ok=True)
     frameworks = list(dict.fromkeys(case.framework for case in cases))  # each once, in their order
     left = slurm.measure(planned, slurm.Jobs(results, sbatch_settings, say), frameworks)
     report = collect([results], results)

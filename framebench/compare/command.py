@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import MEASURE, AsJson, Env, Results, Rounds, app, err, fail, out, say, session
+from framebench.cli.shared import MEASURE, AsJson, Env, Results, Rounds, app, err, fail, open_session, out, say
 from framebench.compare import measure
 from framebench.engine import installed, runner
 from framebench.engine.progress import CaseProgress
@@ -59,7 +59,7 @@ def compare_(
     if env:
         name.append(f"--env {env}")
     frameworks = {case.framework for case in pair}
-    with session(results, " ".join([*name, str(options)])) as opened:
+    with open_session(results, " ".join([*name, str(options)])) as opened:
         try:
             ready = installed.ready((case.framework for case in pair), env, say)
             missing = sorted(frameworks - ready.keys())

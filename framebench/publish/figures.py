@@ -1,4 +1,4 @@
-"""Which figures there are, drawn at once or written as files."""
+"""Choose the figures that there are for a machine, and draw them at once or write them as files."""
 
 from __future__ import annotations
 
@@ -18,15 +18,21 @@ from framebench.explain import figure as explain
 from framebench.versions import figure as versions
 
 
-def questions(df: pd.DataFrame, results: Results | None, others: Iterable[str] = ()) -> Iterator[Asked]:
-    """Yield every figure that there may be.
+def list_figures(
+    df: pd.DataFrame,
+    results: Results | None,
+    others: Iterable[str] = (),
+) -> Iterator[Asked]:
+    """Yield the name of each figure that there may be, the function that draws it, and its rows.
 
     Releases that the machine has not measured are shown as the machines in `others` measured them.
     Raises ValueError if there are rows of more than one machine.
     """
     machines = sorted(set(df["machine"]))
     if len(machines) > 1:
-        raise ValueError(f"figures show one machine, and here are rows of {', '.join(machines)}; choose one of them")
+        raise ValueError(
+            f"figures show one machine, and here are rows of {', '.join(machines)}; choose one of them",
+        )
     yield from of_rows(df)
     if results and machines:
         for module in (devices, explain, max_batch, versions):
@@ -36,31 +42,38 @@ def questions(df: pd.DataFrame, results: Results | None, others: Iterable[str] =
 def draw_all(df: pd.DataFrame, results: Results | None = None) -> dict[str, Figure]:
     """Return every figure that the rows can fill, by name.
 
-    `df` is what `framebench.load` returns. `results` has the searches and the records of all releases, without which figures
-    of those are left out. Raises ValueError if there are rows of more than one machine.
+    `df` is what `framebench.load` returns. `results` has the searches and the records of all
+    releases, without which figures of those are left out. Raises ValueError if there are rows of
+    more than one machine.
     """
     drawn = {}
-    for name, draw, rows in questions(df, results):
+    for name, draw, rows in list_figures(df, results):
         figure = draw(rows)
         if figure is not None:
             drawn[name] = figure
     return drawn
 
 
-def save(df: pd.DataFrame, folder: Path, results: Results | None = None, pattern: str = "*") -> list[Path]:
+def save(
+    df: pd.DataFrame,
+    folder: Path,
+    results: Results | None = None,
+    pattern: str = "*",
+) -> list[Path]:
     """Write the figures whose names match `pattern` as `folder`/<name>.svg, and return the paths.
 
-    The same rows give the same bytes. Figures of releases may be of a machine other than that of `df`.
-    Raises OSError, and ValueError if no figure has such a name.
+    The same rows give the same bytes. Figures of releases may be of a machine other than that of
+    `df`. Raises OSError, and ValueError if no figure has such a name.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    every = list(questions(df, results, results.machines if results else ()))
-    asked = [one for one in every if fnmatchcase(one[0], pattern)]
-    if every and not asked:
-        raise ValueError(f"no figure {pattern!r}; there are: {', '.join(name for name, *_ in every)}, and all")
+    figures = list(list_figures(df, results, results.machines if results else ()))
+    chosen = [figure for figure in figures if fnmatchcase(figure[0], pattern)]
+    if figures and not chosen:
+        names = ", ".join(name for name, _, _ in figures)
+        raise ValueError(f"no figure {pattern!r}; there are: {names}, and all")
     paths = []
     with drawing_pool() as pool:
-        for picture in render_all(pool, asked):
+        for picture in render_all(pool, chosen):
             path = folder / f"{picture.name}.svg"
             path.write_text(picture.svg, encoding="utf-8")
             paths.append(path)

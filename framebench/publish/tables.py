@@ -1,4 +1,4 @@
-"""Everything that the records say, as tables: what `framebench report` prints and the documents show."""
+"""Make tables of everything that the records say, for `framebench report` and the documents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from framebench.analysis.parts import table as parts
 from framebench.analysis.reports import support
 from framebench.analysis.reports.documents import Generated
 from framebench.analysis.results import Results
-from framebench.analysis.selection import counting, of_one_version
+from framebench.analysis.selection import select
 from framebench.claims import show as claims
 from framebench.cluster import table as blocks
 from framebench.devices import documents as devices
@@ -28,47 +28,56 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def report_of(table: pd.DataFrame) -> list[Comparison]:
-    """Every comparison that the rows of strategies in use give; of one version of each framework."""
-    table = tables.select_in_use(table)
+def make_tables_in_use(table: pd.DataFrame) -> list[Comparison]:
+    """Return every comparison of the strategies that people use.
+
+    The rows are of one version of each framework.
+    """
+    in_use = tables.select_in_use(table)
     return [
-        *tables.make_strategy_tables(table),
-        *batch_tables.make_batch_tables(table),
-        *tables.make_framework_tables(table),
-        *behind(table),
+        *tables.make_strategy_tables(in_use),
+        *batch_tables.make_batch_tables(in_use),
+        *tables.make_framework_tables(in_use),
+        *parts.comparisons(in_use),
     ]
 
 
-def behind(table: pd.DataFrame) -> list[Comparison]:
-    """Return the tables that explain those of strategies and frameworks, of the same rows."""
-    return [*parts.comparisons(table)]
+def make_tables(records: Sequence[Record], results: Path) -> list[Comparison]:
+    """Return every comparison of these records.
 
-
-def of_records(all_records: Sequence[Record], results: Path) -> list[Comparison]:
-    """The same of these records, the strategies only for claims, cases over ranks, and versions."""
-    table = frames.frame(of_one_version(counting(all_records)))
+    Besides strategies in use there are those only for claims, cases over ranks, and versions, for
+    which `results` is the folder of the records.
+    """
+    table = frames.frame(select(records))
     return [
-        *report_of(table),
+        *make_tables_in_use(table),
         *tables.make_claim_tables(table),
-        *ranks.comparisons(all_records),
-        *versions.make_report_tables(all_records, results),
+        *ranks.comparisons(records),
+        *versions.make_report_tables(records, results),
     ]
 
 
-def generated(results: Results, of_all: Sequence[Comparison] | None = None) -> list[Generated]:
-    """Everything that a document may ask for, of every machine. `of_all`: `of_records` of all, where they were made before."""
-    return [*for_documents(results, of_all), *readme.every(results)]
+def make_document_parts(
+    results: Results,
+    comparisons: Sequence[Comparison] | None = None,
+) -> list[Generated]:
+    """Return everything that a document may show, of every machine: tables and sentences.
+
+    `comparisons` are the tables of all records, where they were made before (`make_tables`).
+    """
+    return [*make_document_tables(results, comparisons), *readme.describe_results(results)]
 
 
-def for_documents(results: Results, of_all: Sequence[Comparison] | None = None) -> list[Comparison]:
-    """The tables among them."""
-    caption = "Generated from framebench/analysis/frames.py. A ratio, a share and a text have no unit."
-    columns = Comparison.of_text(
-        "Columns of framebench.load()", caption, frames.Column._fields, frames.COLUMNS, left=len(frames.Column._fields)
-    )
+def make_document_tables(
+    results: Results,
+    comparisons: Sequence[Comparison] | None = None,
+) -> list[Comparison]:
+    """Return the tables among them."""
+    if comparisons is None:
+        comparisons = make_tables(results.records, results.root)
     return [
-        *(of_records(results.records, results.root) if of_all is None else of_all),
-        columns,
+        *comparisons,
+        describe_columns(),
         *support.make_tables(),
         *claims.make_tables(results),
         *blocks.make_tables(results.records),
@@ -77,3 +86,15 @@ def for_documents(results: Results, of_all: Sequence[Comparison] | None = None) 
         *sharding_tables.comparisons(results.root),
         *bisections.make_documents(results),
     ]
+
+
+def describe_columns() -> Comparison:
+    """Return the columns of `framebench.load()` with their units and meanings."""
+    head = frames.Column._fields
+    return Comparison.of_text(
+        "Columns of framebench.load()",
+        "Generated from framebench/analysis/frames.py. A ratio, a share and a text have no unit.",
+        head,
+        frames.COLUMNS,
+        left=len(head),
+    )

@@ -19,7 +19,6 @@ from framebench.cli.shared import (
     AsJson,
     Env,
     app,
-    broken,
     err,
     fail,
     file_to_write,
@@ -27,6 +26,7 @@ from framebench.cli.shared import (
     measuring,
     out,
     parse_bytes,
+    report_failures,
     say,
 )
 from framebench.engine import blocks as measured
@@ -116,7 +116,7 @@ def try_(
     except Fault as error:
         fail(str(error), 2)
     show(records, left_out, budget_bytes, fits, figure, html, as_json)
-    raise typer.Exit(broken([record.status for record in records], "records"))
+    raise typer.Exit(report_failures([record.status for record in records], "records"))
 
 
 def _refuse(rounds: int, without_budget: bool) -> None:
@@ -244,9 +244,9 @@ def show(
         elif figure:
             figure.write_text(page.svg(drawn))
         if html:
-            from framebench.publish.site.own import write
+            from framebench.publish.site.user_page import write_user_page
 
-            say(f"wrote {write(html, tables, sentences, drawn)}")
+            say(f"wrote {write_user_page(html, tables, sentences, drawn)}")
     for sentence in sentences:
         say(sentence)
     if as_json:

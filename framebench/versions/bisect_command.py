@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from framebench.cli.shared import AsJson, Results, err, fail, out, say, session
+from framebench.cli.shared import AsJson, Results, err, fail, open_session, out, say
 from framebench.engine import releases, runner
 from framebench.engine.progress import CaseProgress
 from framebench.engine.session import alone
@@ -117,7 +117,7 @@ class BisectionRequest:
         """Measure as many releases as it takes; another threshold reads the same values."""
         title = f"bisect {case.id} {self.first} {self.last} {self.quantity} {self.processes}"
         most = self.processes * (2 + len(names).bit_length())  # both ends, and what halving takes
-        with session(folder, title) as opened, CaseProgress([case], folder, err, most, opened.id) as progress:
+        with open_session(folder, title) as opened, CaseProgress([case], folder, err, most, opened.id) as progress:
             bench = ReleaseBench(case, self.quantity, opened.id, folder, say, self.keep, self.processes, progress)
             return bench.bisect(names, self.minimum)
 

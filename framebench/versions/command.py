@@ -17,13 +17,13 @@ from framebench.cli.shared import (
     Results,
     Rounds,
     app,
-    broken,
     err,
     fail,
-    machines_of,
+    find_machines,
+    open_session,
     out,
+    report_failures,
     say,
-    session,
 )
 from framebench.engine import environments, releases, runner
 from framebench.engine.progress import CaseProgress
@@ -83,7 +83,7 @@ def run(
     if not able:
         fail("none of these cases can run here; framebench list --strategies has the reasons", 2)
     title = " ".join(["versions run", framework, *matrix, str(blocks), *(selectors or []), profile or "", str(options)])
-    with session(results, title) as opened:
+    with open_session(results, title) as opened:
         ready = {version: releases.beside(framework, version, "", (), say) for version in matrix}
         for environment in ready.values():
             environments.warm(environment, profile or "quick", say)
@@ -91,7 +91,7 @@ def run(
             statuses = versions.measure(able, ready, blocks, opened.id, options, results, progress)
     for old, new in pairwise(matrix):
         say(f"framebench versions compare {framework}=={old} {framework}=={new}")
-    raise typer.Exit(broken(statuses, "measurements"))
+    raise typer.Exit(report_failures(statuses, "measurements"))
 
 
 @versions_app.command("compare")
@@ -142,7 +142,7 @@ def compare_(
     def has_both(name: str) -> bool:
         return {base, change} <= measured_releases(folder.of_machine(name))
 
-    machines = machines_of(folder, machine, has_both)
+    machines = find_machines(folder, machine, has_both)
     records = [record for record in folder.records if record.provenance.machine in machines]
     judge(records, base, change, threshold, results, as_json)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import AsJson, Profile, Results, Rounds, err, out, say, session
+from framebench.cli.shared import AsJson, Profile, Results, Rounds, err, open_session, out, say
 from framebench.engine import runner
 from framebench.engine.progress import CaseProgress
 from framebench.engine.session import alone
@@ -51,7 +51,7 @@ def newest(
             bench = search.PairBench(able, blocks, options, folder, say, minimum, keep)
             with (
                 alone(results),
-                session(folder, title) as opened,
+                open_session(folder, title) as opened,
                 CaseProgress(able, folder, err, 2 * blocks, opened.id) as progress,
             ):
                 verdict = bench.measure(pair, opened.id, progress)

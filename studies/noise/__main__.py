@@ -11,7 +11,7 @@ import typer
 
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
-from framebench.cli.shared import err, say, session
+from framebench.cli.shared import err, open_session, say
 from framebench.engine import environments, runner
 from framebench.engine.blocks import Run
 from framebench.engine.blocks import measure as measure_blocks
@@ -72,7 +72,7 @@ def measure(
     folder = results or Path(f".study-{condition}")
     folder.mkdir(parents=True, exist_ok=True)
     command = ["study", condition, size, str(blocks), *filter(None, [part]), *(framework or ())]
-    with session(folder, " ".join(command)) as opened:
+    with open_session(folder, " ".join(command)) as opened:
         ready = {name: environments.ensure(name, say=say) for name in frameworks}
         busy_processes = len(os.sched_getaffinity(0)) if condition == Condition.LOADED else 0
         turns = blocks * (plan.EQUAL + len(plan.SPINS))

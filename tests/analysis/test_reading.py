@@ -7,7 +7,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from framebench.analysis import frames
-from framebench.publish.tables import report_of
+from framebench.publish.tables import make_tables_in_use
 from framebench.records import store
 from tests.sample_records import RESULTS
 
@@ -25,7 +25,7 @@ def copies(count: int, results: Path) -> Path:
 def processor_seconds(results: Path) -> float:
     """To read a folder and make its tables; processor time, as others may use the machine."""
     start = time.process_time()
-    report_of(frames.frame(store.read_all(results)))
+    make_tables_in_use(frames.frame(store.read_all(results)))
     return time.process_time() - start
 
 

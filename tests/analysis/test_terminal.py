@@ -9,7 +9,7 @@ from rich.console import Console
 
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
 from framebench.analysis.results import Results
-from framebench.publish.tables import for_documents
+from framebench.publish.tables import make_document_tables
 from tests.sample_records import RESULTS
 
 HEAD = (
@@ -25,7 +25,7 @@ ROW = ("torch", "amp_bf16+checkpoint", "1,024.0", "8e-08", "host.rss")
 @pytest.fixture(scope="module")
 def tables() -> list[Comparison]:
     """Return one table for each set of headings."""
-    return list({table.head: table for table in for_documents(Results(RESULTS))}.values())
+    return list({table.head: table for table in make_document_tables(Results(RESULTS))}.values())
 
 
 def printed(table: Comparison, width: int) -> str:

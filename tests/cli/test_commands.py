@@ -13,7 +13,7 @@ import pytest
 
 from framebench.budget.advise import command as advice
 from framebench.cli import run
-from framebench.cli.shared import Parts, parts
+from framebench.cli.shared import Parts, parse_selector
 from framebench.records import store
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.protocol import VERSION
@@ -78,19 +78,19 @@ def test_two_releases_with_one_block_each_are_undecided(results: Path) -> None:
     ],
 )
 def test_missing_parts_of_a_selector_are_none(selector: str, message: Parts) -> None:
-    assert parts(selector) == message
+    assert parse_selector(selector) == message
 
 
 @pytest.mark.parametrize("selector", ["a/b/c/d/b1/f/g", "transformer/torch/train/fp32/4", "transformer/torch/train/fp32/b0"])
 def test_an_invalid_selector_is_refused(selector: str) -> None:
     with pytest.raises(UnknownCase, match=r"b8|bN"):
-        parts(selector)
+        parse_selector(selector)
 
 
 def test_advise_takes_a_selector(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
     """By one selector, whose missing parts have defaults."""
     asked = []
-    monkeypatch.setattr(advice, "answering", lambda *_: ["m"])
+    monkeypatch.setattr(advice, "find_answering_machines", lambda *_: ["m"])
 
     def remember(*parts: str | None) -> tuple[str, ...]:
         asked.append(parts)

@@ -199,7 +199,7 @@ def test_a_strategy_is_listed_with_its_support_or_the_reason(selector: str, mess
 
 def test_each_line_of_the_list_is_a_selector() -> None:
     cases = select("resnet50/*/train/{fp32,rewrite}")
-    lines = list(reading._folded(cases, 60))
+    lines = list(reading.fold_batches(cases, 60))
     assert max(map(len, lines)) <= 60
     named = [line for line in lines if not line.startswith(" ")]
     assert len(named) == 6

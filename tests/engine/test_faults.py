@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from framebench.analysis import frames, tables
 from framebench.engine.environments import Environment
-from framebench.publish.tables import report_of
+from framebench.publish.tables import make_tables_in_use
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -158,7 +158,7 @@ def test_a_strangers_record_is_refused_or_harmless(
 
 
 def tabulate(found: Record) -> None:
-    for comparison in report_of(frames.frame([found])):
+    for comparison in make_tables_in_use(frames.frame([found])):
         assert "<script" not in comparison.markdown()
 
 

@@ -13,7 +13,7 @@ import pytest
 from framebench.analysis.reports.documents import Generated, refresh
 from framebench.analysis.results import Results
 from framebench.cluster.checks import check
-from framebench.publish.tables import generated, of_records
+from framebench.publish.tables import make_document_parts, make_tables
 from framebench.records.record import ROUNDS
 from tests.processes import ROOT
 from tests.published.committed_files import records, tracked
@@ -25,7 +25,7 @@ def published() -> list[Generated]:
         for file in tracked("results"):
             (Path(folder) / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / file, Path(folder) / file)
-        return generated(Results(Path(folder) / "results"))
+        return make_document_parts(Results(Path(folder) / "results"))
 
 
 @pytest.mark.parametrize("document", ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))])
@@ -35,7 +35,7 @@ def test_tables_in_documents_are_generated(document: str) -> None:
 
 
 def test_published_tables_are_generated() -> None:
-    found = of_records(records(), ROOT / "results")
+    found = make_tables(records(), ROOT / "results")
     for file in tracked("results/tables"):
         machine = Path(file).stem
         made = "\n".join(c.markdown() for c in found if c.machine == machine)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.cli.shared import parts
+from framebench.cli.shared import parse_selector
 from framebench.engine import releases
 from framebench.records.pins import pinned_versions
 from framebench.suite.case import UnknownCase
@@ -21,7 +21,7 @@ from tests.user_model.small_file import written
 MESSAGE = "mine.py is a file, and this takes the suite's cases alone"
 
 
-@pytest.mark.parametrize("asked", [select, parse, named, parts])
+@pytest.mark.parametrize("asked", [select, parse, named, parse_selector])
 def test_a_file_is_refused_where_only_cases_are_taken(asked: object) -> None:
     with pytest.raises(UnknownCase, match=MESSAGE):
         asked("folder/mine.py")  # type: ignore[operator]

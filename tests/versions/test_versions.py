@@ -20,8 +20,8 @@ from framebench.analysis.statistics import PEAK, TIME, Quantity
 from framebench.explain import table as explained
 from framebench.explain.record import Explanation
 from framebench.publish import figures as published
-from framebench.publish.site.machine import machines
-from framebench.publish.tables import of_records
+from framebench.publish.site.machine import list_machines
+from framebench.publish.tables import make_tables
 from framebench.records import pins, store
 from framebench.records.record import Record
 from framebench.versions import judge, table
@@ -282,7 +282,7 @@ def test_the_site_has_the_cause_too(equal: list[Record], results: Path) -> None:
     (results / "explained").mkdir(parents=True)
     for one in (explained_in("0.9.2", saved=40), explained_in("0.10.2+cpu", saved=50)):
         (results / "explained" / f"{one.versions['jax']}.json").write_text(one.model_dump_json())
-    (machine,) = machines(plant(equal, "", originals(1)[0].case), Results(results))
+    (machine,) = list_machines(plant(equal, "", originals(1)[0].case), Results(results))
     (page,) = (page for page in machine.more_pages if page.name == "versions")
     (table,) = page.context()["comparisons"]
     assert "saved +10.0 MiB" in " ".join(table.notes)
@@ -343,6 +343,6 @@ def test_other_tables_show_the_pinned_version_alone(equal: list[Record], results
     assert {r.framework_version for r in of_one_version(equal)} == {pinned}
     older = [r for r in equal if r.framework_version == "0.9.2"]
     assert len(of_one_version(older)) == len(older), "where the pinned one was not measured, what was"
-    assert "0.9.2" not in "".join(c.caption for c in of_records(equal, results) if " against " not in c.title)
+    assert "0.9.2" not in "".join(c.caption for c in make_tables(equal, results) if " against " not in c.title)
     (shown,) = table.make_tables(equal)
     assert shown.title == "jax 0.10.2 against 0.9.2"

@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from framebench.cli.shared import BUDGET, AsJson, Machine, Results, answering, app, fail, out, parse_bytes, parts, say
+from framebench.cli.shared import (
+    BUDGET,
+    AsJson,
+    Machine,
+    Results,
+    app,
+    fail,
+    find_answering_machines,
+    out,
+    parse_bytes,
+    parse_selector,
+    say,
+)
 from framebench.engine import runner
 from framebench.models import spec
 from framebench.ranks.command import advise as advise_over_ranks
@@ -90,7 +102,7 @@ def advise(
     as_json: AsJson = False,
 ) -> None:
     """Which strategies fit into a budget of memory? Measured where there are records, else predicted."""
-    named = parts(selector)
+    named = parse_selector(selector)
     if device is not None:
         if current or machine or parameters or ranks:
             fail(NO_OTHER_MODEL + (FULL_SIZES if parameters else ""), 2)
@@ -149,7 +161,7 @@ def answer_from_records(
 
     folder = Folder(results)
     rows, blocks = [], {}
-    for name in answering(folder, machine):
+    for name in find_answering_machines(folder, machine):
         machine_rows, blocks[name] = read_evidence(results, name, question.workload, question.scenario)
         rows.append(machine_rows)
     largest = None

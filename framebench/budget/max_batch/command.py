@@ -23,7 +23,7 @@ from framebench.cli.shared import (
     measuring,
     out,
     parse_bytes,
-    parts,
+    parse_selector,
     say,
 )
 from framebench.engine import environments, installed, runner
@@ -81,7 +81,7 @@ def max_batch_(
         named_strategies = strategies.split(",") if strategies else []
         search_file(Path(selector), scenario, named_strategies, parse_bytes(budget), options)
 
-    named = parts(selector)
+    named = parse_selector(selector)
     workload = require_workload(named, budget)
     stage = named.scenario or "train"
     if device is None and budget is None:
@@ -229,7 +229,7 @@ def evaluate(
 
 def find_evaluated_case(selector: str) -> Case:
     """Return the one case to evaluate, at the batch to begin with. Raises UnknownCase."""
-    named = parts(selector)
+    named = parse_selector(selector)
     if (named.scenario or "eval", named.strategy or "no_grad") != ("eval", "no_grad"):
         fail(f"evaluate does eval/no_grad alone, and not {selector}", 2)
     workload, framework = named.workload or "*", named.framework or "*"

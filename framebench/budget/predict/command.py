@@ -21,7 +21,7 @@ from framebench.cli.shared import (
     app,
     err,
     fail,
-    machines_of,
+    find_machines,
     parse_bytes,
     say,
 )
@@ -176,7 +176,7 @@ def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPre
     def has_records(name: str) -> bool:
         return from_records(name).bytes is not None
 
-    machines = machines_of(folder, machine, has_records)
+    machines = find_machines(folder, machine, has_records)
     predictions = [count_lower_bound(case), predict_by_fake_tensors(case)]
     for name in machines:
         predictions.append(from_records(name))

@@ -1,7 +1,7 @@
-"""How the notebooks of `analysis/notebooks/` are executed: a source in, a notebook with its output out.
+"""Execute the notebooks of `analysis/notebooks/`: a source in, a notebook with its output out.
 
-The sources are Python files in jupytext's percent form. The executed ones lie next to them in `executed/`, without times and
-versions of the kernel, so that the same records give the same bytes.
+The sources are Python files in jupytext's percent form. The executed ones lie next to them in
+`executed/`, without times and versions of the kernel, so that the same records give the same bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def can_execute() -> bool:
 
 
 def execute(source: Path, results: Path, machine: str, more: str = "") -> NotebookNode:
-    """Return the notebook with its output. `more` is code for one last cell, whose output is kept. Raises NotFilled."""
+    """Return the notebook with its output. Raises NotFilled.
+
+    `more` is code for one last cell, whose output is part of the notebook.
+    """
     import jupytext
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
@@ -52,7 +55,12 @@ def execute(source: Path, results: Path, machine: str, more: str = "") -> Notebo
         "FRAMEBENCH_MACHINE": machine,
         "PYTHONPATH": str(ROOT),
     }
-    client = NotebookClient(notebook, timeout=TIME_LIMIT_S, kernel_name="python3", record_timing=False)
+    client = NotebookClient(
+        notebook,
+        timeout=TIME_LIMIT_S,
+        kernel_name="python3",
+        record_timing=False,
+    )
     client.resources = {"metadata": {"path": str(ROOT)}}
     try:
         client.execute(env=environment)
@@ -63,7 +71,8 @@ def execute(source: Path, results: Path, machine: str, more: str = "") -> Notebo
 
 def strip(notebook: NotebookNode) -> NotebookNode:
     """Remove what differs from run to run, and from machine to machine."""
-    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook.metadata = {"kernelspec": kernel}
     for i, cell in enumerate(notebook.cells):
         cell.id = f"cell-{i}"
         cell.metadata = {}

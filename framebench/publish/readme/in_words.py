@@ -1,4 +1,4 @@
-"""The answer in words: the least memory of each framework, and its cost in time."""
+"""Say in sentences what the answer is: the least memory of each framework, and its cost in time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis import rows
-from framebench.analysis.answers import describe_cost, find_timed, rank_savings, select_comparable, select_with_price
+from framebench.analysis.answers import (
+    describe_cost,
+    find_timed,
+    rank_savings,
+    select_comparable,
+    select_with_price,
+)
 from framebench.analysis.comparison import mib
 from framebench.analysis.results import Results
 from framebench.models import spec
@@ -30,15 +36,20 @@ class Words:
         return "".join(f"- {line}\n" for line in self.lines)
 
 
-def every(results: Results) -> list[Words]:
-    """Return the sentences of each machine that has something to compare, and what backs the numbers of all of them."""
+def describe_results(results: Results) -> list[Words]:
+    """Return the sentences of each machine that has something to compare.
+
+    The last ones say what backs the numbers of all machines.
+    """
     tables = {machine: results.table(machine) for machine in results.machines}
     words = []
     for machine, table in tables.items():
         words.append(describe_training(table, machine, tables))
     for machine, table in tables.items():
         words.append(Words(f"{machine}: what stands out", stands_out.describe_machine(table)))
-    words.append(Words("what backs the numbers", backing.describe_backing(results.records, results.root)))
+    words.append(
+        Words("what backs the numbers", backing.describe_backing(results.records, results.root)),
+    )
     return [one for one in words if one.lines]
 
 
@@ -53,17 +64,18 @@ def describe_training(
     """
     others = {name: other for name, other in (tables or {}).items() if name != machine}
     timed = find_timed(others)
-    is_shown = (table["scenario"] == "train") & (table["size"] == DEFAULT_SIZE)
-    trained = table[is_shown]
+    trained = table[(table["scenario"] == "train") & (table["size"] == DEFAULT_SIZE)]
     # language models, which most people ask about, come first
-    workloads = sorted(map(spec.workload, spec.names()), key=lambda workload: workload.unit != "tokens")
+    workloads = [spec.workload(name) for name in spec.names()]
+    workloads.sort(key=lambda workload: workload.unit != "tokens")
     lines = []
     for workload in workloads:
         group = rows.select_shown(trained[trained["workload"] == workload.name])
         savings = rank_savings(select_comparable(group))
         phrases = [describe_framework(framework, ranked, timed) for framework, ranked in savings]
         if phrases:
-            lines.append(f"**{workload.title}**, training at batch {rows.usual_batch(group)}. {' '.join(phrases)}")
+            batch = rows.usual_batch(group)
+            lines.append(f"**{workload.title}**, training at batch {batch}. {' '.join(phrases)}")
     return Words(f"{machine}: in words", tuple(lines))
 
 
@@ -77,7 +89,7 @@ def describe_framework(framework: str, ranked: list[Any], timed: dict[Any, Any])
 
 def describe_needs(row: Any, timed: dict[Any, Any]) -> str:
     """Return the peak of a strategy, its share of the baseline's, and its cost."""
-    share = f"{row.shared_ratio:.0%} of `{BASELINES[row.scenario]}`"  # of the bytes that stand before it
+    share = f"{row.shared_ratio:.0%} of `{BASELINES[row.scenario]}`"
     price = describe_cost(row)
     if pd.isna(row.time_ratio) and (row.case, row.device) in timed:
         machine, other = timed[row.case, row.device]

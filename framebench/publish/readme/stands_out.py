@@ -1,4 +1,7 @@
-"""What stands out in a machine's tables, as sentences of README: each made of its rows, none with a cause."""
+"""Say what stands out in a machine's tables, in sentences for README.
+
+Each is made of the rows alone, and none names a cause.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ from framebench.suite.case import DEFAULT_SIZE
 
 @dataclass(frozen=True)
 class Topic:
-    """Strategies of a scenario: what each workload and framework says of them."""
+    """Strategies of a scenario that README has a line on.
+
+    Without `workloads` and `frameworks` it is about all of them.
+    """
 
     title: str
     scenario: str
@@ -28,7 +34,13 @@ class Topic:
 
 TOPICS = (
     Topic("Checkpointing", "train", ("checkpoint",)),
-    Topic("Scanned layers, which JAX's checkpointing has besides", "train", ("scan",), ("transformer",), ("jax",)),
+    Topic(
+        "Scanned layers, which JAX's checkpointing has besides",
+        "train",
+        ("scan",),
+        ("transformer",),
+        ("jax",),
+    ),
     Topic("bfloat16", "train", ("amp_bf16",)),
     Topic("Accumulation", "train", ("accumulate",)),
     Topic("Adam in 8 bits, and Adafactor", "train", ("adamw_8bit", "adafactor"), ("transformer",)),
@@ -52,19 +64,27 @@ def describe_machine(table: pd.DataFrame) -> tuple[str, ...]:
 
 
 def describe_topic(table: pd.DataFrame, topic: Topic) -> Iterator[str]:
-    """Yield `Transformer PyTorch 53% of the peak (1.25 x the time), JAX ...` for each workload, at its usual batch."""
+    """Yield a phrase for each workload, at its usual batch.
+
+    For instance `Transformer PyTorch 53% of the peak (1.25 x the time), JAX ...`.
+    """
+    frameworks = topic.frameworks or tuple(TITLES)
+    has_several = len(topic.strategies) > 1
     for workload in topic.workloads or spec.names():
         group = table[(table["workload"] == workload) & (table["scenario"] == topic.scenario)]
-        is_asked = group["strategy"].isin(topic.strategies) & group["framework"].isin(topic.frameworks or TITLES)
-        is_usual = group["batch"] == rows.usual_batch(group)
-        chosen = group[is_asked & is_usual & (group["status"] != "unsupported")]
-        phrases = [describe_row(row, with_strategy=len(topic.strategies) > 1) for row in rows.each(chosen)]
+        usual = group[group["batch"] == rows.usual_batch(group)]
+        usual = usual[usual["status"] != "unsupported"]
+        is_in_topic = usual["strategy"].isin(topic.strategies) & usual["framework"].isin(frameworks)
+        phrases = [describe_row(row, has_several) for row in rows.each(usual[is_in_topic])]
         if phrases:
             yield f"{spec.workload(workload).title} {', '.join(phrases)}"
 
 
 def describe_row(row: Any, with_strategy: bool) -> str:
-    """Return its share of the baseline's peak by their own instrument and its cost, or why there is none."""
+    """Return a strategy's share of the baseline's peak and its cost in time, or why there is none.
+
+    Both peaks are by the instrument of the framework itself.
+    """
     which = TITLES[row.framework]
     if with_strategy:
         which += f" `{row.strategy}`"

@@ -1,8 +1,9 @@
 """asv's own pages for a folder without network or server.
 
-`asv publish` writes numbers as JSON, and a page that loads its scripts and a style sheet from content networks and then asks a
-server for the JSON: opened from a file it shows an error. A page of ours draws the same histories without scripts; the files
-themselves, tens of megabytes, are read and left out.
+`asv publish` writes numbers as JSON, and a page that loads its scripts and a style sheet from
+content networks and then asks a server for the JSON: opened from a file it shows an error. A page
+of ours draws the same histories without scripts; the files themselves, tens of megabytes, are read
+and left out.
 """
 
 from __future__ import annotations
@@ -22,10 +23,21 @@ from asv.graph import Graph
 
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
-from framebench.versions import asv_history as history
+from framebench.versions import asv_history
 
-KEPT = ("index.json", "info.json", "regressions.json", "graphs")
+PUBLISHED = ("index.json", "info.json", "regressions.json", "graphs")  # what is kept of asv's files
+# what asv's configuration needs for publishing; the rest is for measuring
+SETTINGS = (
+    "version",
+    "project",
+    "branches",
+    "regressions_first_commits",
+    "regressions_thresholds",
+)
+# parts of asv's environments that are the same in all of them, or named elsewhere on the page
+UNNAMED = ("machine", "branch", "python", "framework")
 LIMIT_S = 300
+HASH_DIGITS = 8
 
 
 @dataclass(frozen=True)
@@ -33,28 +45,34 @@ class Series:
     """One benchmark at one set of parameters: its values in the order of the commits."""
 
     parameters: str
-    where: str  # machine, framework version, branch
+    where: str  # machine and framework version
     points: tuple[tuple[str, float], ...]  # (commit or tag, value)
 
     @property
     def change(self) -> float | None:
-        """Last against first, relative; None where there is nothing to compare."""
-        if len(self.points) < 2 or not self.points[0][1]:
+        """Return last against first, relative; None where there is nothing to compare."""
+        first, last = self.points[0][1], self.points[-1][1]
+        if len(self.points) < 2 or not first:
             return None
-        return self.points[-1][1] / self.points[0][1] - 1
+        return last / first - 1
 
     @property
-    def line(self) -> str:
-        """The points of an SVG polyline in a box of 100 x 20, from zero up."""
+    def polyline(self) -> str:
+        """Return the points of an SVG polyline in a box of 100 x 20, from zero up."""
         top = max(value for _, value in self.points) or 1.0
-        across = max(len(self.points) - 1, 1)
-        return " ".join(f"{2 + 96 * i / across:.2f},{19 - 18 * value / top:.2f}" for i, (_, value) in enumerate(self.points))
+        steps = max(len(self.points) - 1, 1)
+        points = []
+        for place, (_, value) in enumerate(self.points):
+            points.append(f"{2 + 96 * place / steps:.2f},{19 - 18 * value / top:.2f}")
+        return " ".join(points)
 
 
 @dataclass(frozen=True)
 class Benchmark:
+    """A benchmark with the series of all machines. Its title names the instrument of a peak."""
+
     name: str
-    title: str  # names the instrument of a peak
+    title: str
     unit: str
     series: tuple[Series, ...]
 
@@ -63,39 +81,57 @@ class Unpublished(Exception):
     """There is nothing of asv's to show; the message says why."""
 
 
-def several_commits(results: Path) -> bool:
-    """Whether a machine measured more than one: with one, no series has two points."""
-    of_machines = [{file.name.partition("-")[0] for file in kept.glob("*-*.json")} for kept in (results / "asv").glob("*/")]
-    return any(len(commits) > 1 for commits in of_machines)
+def has_several_commits(results: Path) -> bool:
+    """Return whether a machine measured several commits; else no series has two points."""
+    for machine in (results / "asv").glob("*/"):
+        commits = {file.name.partition("-")[0] for file in machine.glob("*-*.json")}
+        if len(commits) > 1:
+            return True
+    return False
 
 
-def write(results: Path, target: Path) -> None:
-    """Runs `asv publish` on `results`/asv and keeps its data under `target`. Raises Unpublished."""
+def publish_histories(results: Path, target: Path) -> None:
+    """Run `asv publish` on `results`/asv, and move its data to `target`. Raises Unpublished."""
     if not (results / "asv" / "benchmarks.json").exists():
-        raise Unpublished(f"asv has measured nothing: there is no {results.name}/asv/benchmarks.json")
+        raise Unpublished(
+            f"asv has measured nothing: there is no {results.name}/asv/benchmarks.json",
+        )
     with tempfile.TemporaryDirectory() as folder:
         html = Path(folder) / "html"
-        publish(_configuration(results, html), Path(folder))
+        run_publish(make_configuration(results, html), Path(folder))
         target.mkdir(parents=True)
-        for name in KEPT:
+        for name in PUBLISHED:
             shutil.move(html / name, target / name)
 
 
-def _configuration(results: Path, html: Path) -> dict[str, Any]:
-    """The project's own, with the folders of this run and without what only measuring needs."""
-    project_settings = json.loads((ROOT / "asv.conf.json").read_text())
-    folders = {"repo": str(ROOT), "results_dir": str((results / "asv").resolve()), "html_dir": str(html)}
-    kept = ("version", "project", "branches", "regressions_first_commits", "regressions_thresholds")
-    return {name: project_settings[name] for name in kept} | folders
+def make_configuration(results: Path, html: Path) -> dict[str, object]:
+    """Return the project's configuration of asv, with the folders of this run."""
+    project = json.loads((ROOT / "asv.conf.json").read_text())
+    configuration = {name: project[name] for name in SETTINGS}
+    configuration["repo"] = str(ROOT)
+    configuration["results_dir"] = str((results / "asv").resolve())
+    configuration["html_dir"] = str(html)
+    return configuration
 
 
-def publish(settings: dict[str, Any], folder: Path) -> None:
-    """Raises Unpublished with asv's last line if it fails: for instance without git, or where commits are missing."""
-    where = folder / "asv.conf.json"
-    where.write_text(json.dumps(settings))
-    command = [sys.executable, "-m", "asv", "publish", "--no-pull", "--config", str(where)]
+def run_publish(configuration: dict[str, object], folder: Path) -> None:
+    """Run `asv publish` in a folder.
+
+    Raises Unpublished with asv's last line if it fails: for instance without git, or where commits
+    are missing.
+    """
+    file = folder / "asv.conf.json"
+    file.write_text(json.dumps(configuration))
+    command = [sys.executable, "-m", "asv", "publish", "--no-pull", "--config", str(file)]
     try:
-        subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+        subprocess.run(
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=True,
+        )
     except subprocess.CalledProcessError as error:
         lines = (error.stderr or error.stdout).strip().splitlines() or ["no reason given"]
         raise Unpublished(f"asv publish failed: {lines[-1]}") from error
@@ -103,51 +139,87 @@ def publish(settings: dict[str, Any], folder: Path) -> None:
         raise Unpublished(f"asv publish did not run: {error}") from error
 
 
-def releases(records: list[Record], plans: list[history.Plan]) -> list[Benchmark]:
-    """Return asv's history of the frameworks' releases (`framebench versions publish`); none without two releases."""
+def read_release_benchmarks(
+    records: list[Record],
+    plans: list[asv_history.Plan],
+) -> list[Benchmark]:
+    """Return asv's history of the frameworks' releases (`framebench versions publish`).
+
+    It is empty without two releases.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / history.CONFIG.name
+        config = Path(folder) / asv_history.CONFIG.name
         try:
             # its paths are relative to where it lies
-            shutil.copy(history.CONFIG, config)
-            history.write(records, config, plans)
-            history.publish(config)
-        except (history.NoHistoryError, OSError):
+            shutil.copy(asv_history.CONFIG, config)
+            asv_history.write(records, config, plans)
+            asv_history.publish(config)
+        except (asv_history.NoHistoryError, OSError):
             return []
-        return benchmarks(Path(history.load_config(config).html_dir))
+        return read_benchmarks(Path(asv_history.load_config(config).html_dir))
 
 
-def benchmarks(folder: Path) -> list[Benchmark]:
-    """What asv published, benchmark by benchmark; those without a value are left out."""
+def read_benchmarks(folder: Path) -> list[Benchmark]:
+    """Return what asv published in a folder; benchmarks without a value are left out."""
     index = json.loads((folder / "index.json").read_text())
-    kept_benchmarks = []
+    benchmarks = []
     for name, about in sorted(index["benchmarks"].items()):
-        series = tuple(s for place in index["graph_param_list"] for s in histories(folder, index, about, place))
+        series: list[Series] = []
+        for place in index["graph_param_list"]:
+            series += read_series(folder, index, about, place)
         if series:
-            kept_benchmarks.append(Benchmark(name, about.get("pretty_name") or name, about["unit"], series))
-    return kept_benchmarks
+            title = about.get("pretty_name") or name
+            benchmarks.append(Benchmark(name, title, about["unit"], tuple(series)))
+    return benchmarks
 
 
-def histories(folder: Path, index: dict[str, Any], about: dict[str, Any], place: dict[str, str | None]) -> Iterator[Series]:
-    """The series of one benchmark in one environment: a point is (revision, one value for each combination of parameters)."""
+def read_series(
+    folder: Path,
+    index: dict[str, Any],
+    about: dict[str, Any],
+    place: dict[str, str | None],
+) -> Iterator[Series]:
+    """Yield the series of one benchmark in one environment, one for each combination of parameters.
+
+    `index` is asv's index.json, `about` its entry of the benchmark, and `place` the environment. A
+    point of the file is (revision, the values of all combinations).
+    """
     file = folder / Graph.get_file_path(place, f"{about['name']}.json")
     if not file.exists():
         return
-    points = json.loads(file.read_text())
-    tags = {revision: tag for tag, revision in index["tags"].items()}
-    for i, parameters in enumerate(itertools.product(*about["params"])):
-        mine = [(revision, values[i] if isinstance(values, list) else values) for revision, values in points]
-        measured_points = tuple(
-            (tags.get(revision) or index["revision_to_hash"][str(revision)][:8], value)
-            for revision, value in mine
-            if value is not None
-        )
-        if measured_points:
-            named = ", ".join(f"{name} {value.strip(chr(39))}" for name, value in zip(about["param_names"], parameters))
-            yield Series(named, _described(place), measured_points)
+    revisions = json.loads(file.read_text())
+    names = name_revisions(index)
+    for number, parameters in enumerate(itertools.product(*about["params"])):
+        points = []
+        for revision, values in revisions:
+            # a list only where the benchmark has parameters
+            value = values[number] if isinstance(values, list) else values
+            if value is not None:
+                points.append((names[revision], value))
+        if points:
+            described = describe_parameters(about["param_names"], parameters)
+            yield Series(described, describe_place(place), tuple(points))
 
 
-def _described(place: dict[str, str | None]) -> str:
-    """Machine and version: `xeon-2core, jax 0.10.2`."""
-    others = [f"{k} {v}" for k, v in sorted(place.items()) if v and k not in ("machine", "branch", "python", "framework")]
-    return ", ".join([place["machine"] or "", *others])
+def name_revisions(index: dict[str, Any]) -> dict[int, str]:
+    """Return by asv's number of a revision its tag, or else the first digits of its hash."""
+    names = {}
+    for revision, commit in index["revision_to_hash"].items():
+        names[int(revision)] = commit[:HASH_DIGITS]
+    for tag, revision in index["tags"].items():
+        names[revision] = tag
+    return names
+
+
+def describe_parameters(names: list[str], values: tuple[str, ...]) -> str:
+    """Return `strategy fp32, batch 4`; asv has texts in quotation marks."""
+    return ", ".join(f"{name} {value.strip(chr(39))}" for name, value in zip(names, values))
+
+
+def describe_place(place: dict[str, str | None]) -> str:
+    """Return machine and version: `xeon-2core, jax 0.10.2`."""
+    parts = [place["machine"] or ""]
+    for name, value in sorted(place.items()):
+        if value and name not in UNNAMED:
+            parts.append(f"{name} {value}")
+    return ", ".join(parts)

@@ -1,21 +1,26 @@
-"""What the page of one case shows: a record taken apart into small tables."""
+"""Make what the page of one case shows: its record as small tables, and its steps as a drawing."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
 from framebench.analysis import breakdown
-from framebench.analysis.comparison import MIB, Comparison, missing, number
+from framebench.analysis.comparison import Comparison, mib, missing, number
 from framebench.analysis.selection import Measured, counting, select_case
 from framebench.analysis.tables import format_flag, format_interval, relative
 from framebench.records.record import Record
 from framebench.records.reference import find_reference
-from framebench.suite.result import Mathematics, TensorComparison
+from framebench.suite.result import Mathematics, TensorComparison, Verification
+
+LEFT, RIGHT, TOP, BOTTOM = 56, 340, 8, 122  # of the drawing of steps, in its units
+STEP_GAP = 14  # the most between two steps, in the same units
+NESTED = ("hardware", "versions", "environment")  # fields of a record's provenance that have fields
+
+VerificationRow = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -35,125 +40,182 @@ class Tick:
     ms: str
 
 
-LEFT, END, TOP, FOOT = 56, 340, 8, 122  # of the drawing, in its units
+def make_sections(
+    record: Record,
+    case_records: list[Record],
+    row: pd.Series,
+    bound: pd.Series | None,
+) -> list[Comparison]:
+    """Return the tables of the page; those without rows are left out.
+
+    `row` is the case's row in the machine's table, `bound` its row in that of lower bounds, and
+    `case_records` are all of its records, newest first.
+    """
+    sections: list[Comparison | None] = []
+    if record.status == "ok":
+        measured = select_same_version(record, case_records)
+        sections += [make_numbers_table(row), make_peaks_table(measured.read)]
+    if bound is not None:
+        sections.append(make_bound_table(bound))
+    sections += [
+        make_verification_table(record),
+        make_effect_table(record),
+        make_durations_table(record),
+        make_provenance_table(record),
+    ]
+    if len(case_records) > 1:
+        sections.append(make_history_table(case_records))
+    return [section for section in sections if section is not None and section.rows]
 
 
-def text(value: Any) -> str:
-    """Any JSON value in one line."""
+def select_same_version(record: Record, case_records: list[Record]) -> Measured:
+    """Return what counts of the case's records of the same version of the framework."""
+    same = [one for one in case_records if one.framework_version == record.framework_version]
+    return select_case(counting(same))
+
+
+def make_facts_table(
+    title: str,
+    caption: str,
+    named_values: Iterable[tuple[str, object]],
+) -> Comparison:
+    """Return a table of names and values; what is absent has no row."""
+    rows = []
+    for name, value in named_values:
+        if not missing(value) and value != "-":
+            rows.append((name, format_value(value)))
+    return Comparison.of_text(title, caption, ("what", "value"), rows, left=2)
+
+
+def format_value(value: object) -> str:
+    """Return any JSON value in one line."""
     if missing(value):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, int):
+        return f"{value:,}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{k}: {text(v)}" for k, v in value.items()) or "none"
+        items = [f"{name}: {format_value(item)}" for name, item in value.items()]
+        return ", ".join(items) or "none"
     if isinstance(value, list | tuple):
-        return ", ".join(map(text, value)) or "none"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+        return ", ".join(map(format_value, value)) or "none"
+    return str(value)
 
 
-def pairs(title: str, caption: str, named_values: Iterable[tuple[str, Any]]) -> Comparison:
-    """Names and values; what is absent has no row."""
-    rows = tuple((name, text(value)) for name, value in named_values if not missing(value) and value != "-")
-    return Comparison.of_text(title, caption, ("what", "value"), rows, left=2)
-
-
-def _key_numbers(r: pd.Series) -> Comparison:
-    """The row of the comparison tables, spelt out."""
-    alone = r.to_frame().T
-    return pairs(
+def make_numbers_table(row: pd.Series) -> Comparison:
+    """Return the row of the comparison tables, spelt out."""
+    alone = row.to_frame().T
+    blocks = f"{row['samples']} turns in {row['blocks']} blocks"
+    interval = format_interval(row["step_low_s"], row["step_high_s"])
+    return make_facts_table(
         "Numbers",
         "Ratios are to the baseline strategy of the same framework, batch and machine. MiB = 2^20 bytes.",
         [
-            ("peak", _mib(r["peak_bytes"], f" ({r['peak_instrument']})")),
-            ("peak x base", number(r["peak_ratio"], ".3f")),
-            ("kept between steps", _mib(r["live_bytes"])),
-            ("saved for the backward pass", _mib(r["activation_bytes"])),
-            ("peak of the first step", _mib(r["cold_peak_bytes"])),
-            ("step, median", _with_unit(r["step_time_s"], ",.2f", f" ms over {blocks(r)}", 1e3)),
-            ("range over blocks", _interval_ms(r)),
+            ("peak", add_unit(mib(row["peak_bytes"], ",.2f"), f" MiB ({row['peak_instrument']})")),
+            ("peak x base", number(row["peak_ratio"], ".3f")),
+            ("kept between steps", add_unit(mib(row["live_bytes"], ",.2f"), " MiB")),
+            ("saved for the backward pass", add_unit(mib(row["activation_bytes"], ",.2f"), " MiB")),
+            ("peak of the first step", add_unit(mib(row["cold_peak_bytes"], ",.2f"), " MiB")),
+            (
+                "step, median",
+                add_unit(number(row["step_time_s"], ",.2f", 1e3), f" ms over {blocks}"),
+            ),
+            ("range over blocks", add_unit(interval, " ms")),
             ("step x base", relative(alone)[0]),
             ("step x PyTorch's baseline", relative(alone, "torch_ratio")[0]),
-            ("instructions of a step", number(r["instructions_per_step"], ",.0f")),
-            ("of the reference product's rate", number(r["reference_share"], ".1%")),
-            ("throughput", _with_unit(r["throughput"], ",.2f", f" {r['unit']}/s")),
-            ("first step", _with_unit(r["first_step_s"], ",.2f", " s")),
-            ("share waiting for input", number(r["wait_share"], ".1%")),
-            ("share of Python's collector", number(r["collector_share"], ".1%")),
+            ("instructions of a step", number(row["instructions_per_step"], ",.0f")),
+            ("of the reference product's rate", number(row["reference_share"], ".1%")),
+            ("throughput", add_unit(number(row["throughput"], ",.2f"), f" {row['unit']}/s")),
+            ("first step", add_unit(number(row["first_step_s"], ",.2f"), " s")),
+            ("share waiting for input", number(row["wait_share"], ".1%")),
+            ("share of Python's collector", number(row["collector_share"], ".1%")),
         ],
     )
 
 
-def blocks(r: pd.Series) -> str:
-    return f"{r['samples']} turns in {r['blocks']} blocks"
+def add_unit(text: str, unit: str) -> str:
+    """Return a number with its unit; the dash of a missing one stays alone."""
+    return text if text == "-" else text + unit
 
 
-def _with_unit(value: float | None, form: str, unit: str, times: float = 1) -> str:
-    return "-" if missing(value) else number(value, form, times) + unit
-
-
-def _interval_ms(r: pd.Series) -> str:
-    interval_text = format_interval(r["step_low_s"], r["step_high_s"])
-    return interval_text if interval_text == "-" else f"{interval_text} ms"
-
-
-def _mib(value: float | None, more: str = "") -> str:
-    return _with_unit(value, ",.2f", f" MiB{more}", 1 / MIB)
-
-
-def peaks(record: Record) -> Comparison:
-    """All instruments, whichever is the record's peak."""
-    names = dict.fromkeys([*record.peaks, *record.cold_peaks, *(name for s in record.peak_samples for name in s)])
-
-    def line(name: str) -> tuple[str, ...]:
-        samples = [number(s.get(name), ",.2f", 1 / MIB) for s in record.peak_samples]
-        steady, cold = (number(by_instrument.get(name), ",.2f", 1 / MIB) for by_instrument in (record.peaks, record.cold_peaks))
-        return name, steady, cold, "; ".join(samples) or "-"
-
-    caption = (
-        "MiB (2^20 bytes). steady: the largest of the sampled steps; cold: the first step, with compilation and autotuning. "
-        "Two instruments are not comparable."
-    )
+def make_peaks_table(record: Record) -> Comparison:
+    """Return the peaks by every instrument, whichever is the record's peak."""
+    instruments = [*record.peaks, *record.cold_peaks]
+    for sample in record.peak_samples:
+        instruments += sample
+    rows = []
+    for instrument in dict.fromkeys(instruments):  # each once, in their order
+        samples = [mib(sample.get(instrument), ",.2f") for sample in record.peak_samples]
+        steady = mib(record.peaks.get(instrument), ",.2f")
+        cold = mib(record.cold_peaks.get(instrument), ",.2f")
+        rows.append((instrument, steady, cold, "; ".join(samples) or "-"))
     return Comparison.of_text(
-        "Peaks by instrument", caption, ("instrument", "steady", "cold", "samples"), tuple(map(line, names)), left=1
+        "Peaks by instrument",
+        "MiB (2^20 bytes). steady: the largest of the sampled steps; cold: the first step, with "
+        "compilation and autotuning. Two instruments are not comparable.",
+        ("instrument", "steady", "cold", "samples"),
+        rows,
+        left=1,
     )
 
 
-def _lower_bound_of(r: pd.Series) -> Comparison:
-    """What the peak consists of, counted by hand (`breakdown.breakdown`)."""
-    names = (*breakdown.PARTS, "lower_bound", "rest")
-    rows = [(name, number(r[name], ",.2f", 1 / MIB), number(r[name] / r["peak_bytes"], ".1%")) for name in names]
-    caption = (
-        "MiB (2^20 bytes). The parts sum to the lower bound, the least that any implementation needs; "
-        "rest = measured peak - lower bound."
+def make_bound_table(bound: pd.Series) -> Comparison:
+    """Return what the peak consists of, counted by hand (`breakdown.breakdown`)."""
+    rows = []
+    for part in (*breakdown.PARTS, "lower_bound", "rest"):
+        share = number(bound[part] / bound["peak_bytes"], ".1%")
+        rows.append((part, mib(bound[part], ",.2f"), share))
+    return Comparison.of_text(
+        "Where the peak goes",
+        "MiB (2^20 bytes). The parts sum to the lower bound, the least that any implementation "
+        "needs; rest = measured peak - lower bound.",
+        ("part", "MiB", "of the peak"),
+        rows,
+        left=1,
     )
-    return Comparison.of_text("Where the peak goes", caption, ("part", "MiB", "of the peak"), tuple(rows), left=1)
 
 
-def verification(record: Record) -> Comparison | None:
+def make_verification_table(record: Record) -> Comparison | None:
+    """Return how far the result is off its references; None if nothing was verified."""
     check = record.verification
     if check is None:
         return None
-    rows = [
-        (name, text(value), text(check.golden.get(name)), number(check.relative_error.get(name), ".1e"),
-         number(check.tolerance.get(name), ".0e"))
-        for name, value in check.observed.items()
-    ]  # fmt: skip
+    rows = []
+    for name, value in check.observed.items():
+        rows.append(
+            (
+                name,
+                format_value(value),
+                format_value(check.golden.get(name)),
+                number(check.relative_error.get(name), ".1e"),
+                number(check.tolerance.get(name), ".0e"),
+            )
+        )
     if check.mathematics is not None and check.mathematics.computed:
-        rows.append(worst_in_float64(check.mathematics))
-    rows += [tensors(kind, worst) for kind, worst in check.tensors.items()]
-    rows += [
-        tensors(f"{kind}, after the timed steps", worst) for kind, worst in (check.again.tensors if check.again else {}).items()
-    ]
-    outcome = "Passed." if check.passed else f"Not passed: {check.reason or 'an error exceeds its tolerance'}."
-    outcome += f" References: {check.against}." if check.against else ""
-    if check.mathematics is not None:
-        outcome += f" {describe_mathematics(check.mathematics)}"
+        rows.append(make_mathematics_row(check.mathematics))
+    for kind, worst in check.tensors.items():
+        rows.append(make_tensors_row(kind, worst))
+    if check.again is not None:
+        for kind, worst in check.again.tensors.items():
+            rows.append(make_tensors_row(f"{kind}, after the timed steps", worst))
     reference = find_reference(record)
     heading = "reference" if reference == "none" else f"{reference} reference"
     head = ("quantity", "observed", heading, "relative error", "tolerance")
-    return Comparison.of_text("Verification", outcome, head, tuple(rows), left=1)
+    return Comparison.of_text("Verification", describe_verification(check), head, rows, left=1)
+
+
+def describe_verification(check: Verification) -> str:
+    """Return whether the result passed, and what it was compared with."""
+    reason = check.reason or "an error exceeds its tolerance"
+    sentences = ["Passed." if check.passed else f"Not passed: {reason}."]
+    if check.against:
+        sentences.append(f"References: {check.against}.")
+    if check.mathematics is not None:
+        sentences.append(describe_mathematics(check.mathematics))
+    return " ".join(sentences)
 
 
 def describe_mathematics(outcome: Mathematics) -> str:
@@ -162,101 +224,136 @@ def describe_mathematics(outcome: Mathematics) -> str:
         return f"Mathematics in float64: not computed, since {outcome.reason}."
     if not outcome.passed:
         return f"Mathematics in float64: wrong, {outcome.reason} ({outcome.case})."
-    agreement = number(outcome.error, ".0e")
-    return f"Mathematics in float64: {outcome.tensors:,} values and tensors agree to {agreement} ({outcome.case})."
+    agreement = f"{outcome.tensors:,} values and tensors agree to {number(outcome.error, '.0e')}"
+    return f"Mathematics in float64: {agreement} ({outcome.case})."
 
 
-def worst_in_float64(outcome: Mathematics) -> tuple[str, str, str, str, str]:
+def make_mathematics_row(outcome: Mathematics) -> VerificationRow:
     """Return a row of the verification: what is furthest off in float64."""
     what = f"in float64: {outcome.worst or 'none'}, the worst of {outcome.tensors:,}"
     return what, "", "", number(outcome.error, ".1e"), number(outcome.tolerance, ".0e")
 
 
-def tensors(kind: str, worst: TensorComparison) -> tuple[str, str, str, str, str]:
-    """The worst tensor of a kind, as a row of the verification."""
+def make_tensors_row(kind: str, worst: TensorComparison) -> VerificationRow:
+    """Return a row of the verification: the worst tensor of a kind."""
     what = f"{kind}: {worst.worst or 'none'}, the worst of {worst.count}"
     return what, "", "", number(worst.error, ".1e"), number(worst.tolerance, ".0e")
 
 
-def effect(record: Record) -> Comparison | None:
-    if record.effect is None:
+def make_effect_table(record: Record) -> Comparison | None:
+    """Return what shows that the strategy was at work, or not; None if that was not looked at."""
+    effect = record.effect
+    if effect is None:
         return None
-    seen = "The strategy was seen to take effect" if record.effect.proven else "NO effect was seen"
-    plan = record.parsed.plan
-    failed = [("what failed", record.effect.reason)] if record.effect.reason else []
-    rows = [*failed, *record.effect.evidence.items()]
-    return pairs("Effect", f"{seen}. What proves it: {plan.effect}.", rows)
+    outcome = "The strategy was seen to take effect" if effect.proven else "NO effect was seen"
+    rows: list[tuple[str, object]] = []
+    if effect.reason:
+        rows.append(("what failed", effect.reason))
+    rows += effect.evidence.items()
+    proof = f"What proves it: {record.parsed.plan.effect}."
+    return make_facts_table("Effect", f"{outcome}. {proof}", rows)
 
 
-def provenance(record: Record) -> Comparison:
-    """Everything about where and how, as the record has it."""
+def make_durations_table(record: Record) -> Comparison:
+    """Return what measuring the case took, part by part."""
+    return Comparison.of_text(
+        "Where the time of measuring went",
+        "Seconds of wall-clock time.",
+        ("part", "s"),
+        [(part, f"{seconds:,.2f}") for part, seconds in record.spent_s.items()],
+        left=1,
+    )
+
+
+def make_provenance_table(record: Record) -> Comparison:
+    """Return everything about where and how the record was made, as it has it."""
     fields = record.provenance.model_dump(mode="json")
-    nested = [
-        (f"{name}: {key}", value) for name in ("hardware", "versions", "environment") for key, value in fields[name].items()
-    ]
-    plain = [(name, value) for name, value in fields.items() if name not in ("hardware", "versions", "environment")]
-    return pairs("Provenance", "Of the record shown here.", [*plain, *nested])
+    rows = [(name, value) for name, value in fields.items() if name not in NESTED]
+    for name in NESTED:
+        rows += [(f"{name}: {key}", value) for key, value in fields[name].items()]
+    return make_facts_table("Provenance", "Of the record shown here.", rows)
 
 
-def _spent(record: Record) -> Comparison:
-    rows = tuple((name, f"{seconds:,.2f}") for name, seconds in record.spent_s.items())
-    return Comparison.of_text("Where the time of measuring went", "Seconds of wall-clock time.", ("part", "s"), rows, left=1)
+def make_history_table(case_records: list[Record]) -> Comparison:
+    """Return every record of the case on this machine, in the order given."""
+    rows = []
+    for record in case_records:
+        origin = record.provenance
+        rows.append(
+            (
+                f"{origin.measured_at:%Y-%m-%d %H:%M:%S}",
+                record.framework_version or "-",
+                (origin.commit or "unknown")[:10],
+                str(origin.protocol),
+                record.status,
+                format_flag(record.effect.proven) if record.effect else "-",
+                mib(record.peak_bytes, ",.2f"),
+                number(record.step_time_s, ",.2f", 1e3),
+                number(record.first_step_s, ",.2f"),
+                str(len(record.step_s)),
+            )
+        )
+    return Comparison.of_text(
+        "History",
+        "All records of this case on this machine, newest first; numbers of different protocols are not comparable.",
+        (
+            "measured (UTC)",
+            "version",
+            "commit",
+            "protocol",
+            "status",
+            "effect",
+            "peak MiB",
+            "step ms",
+            "first s",
+            "n",
+        ),
+        rows,
+        left=6,
+    )
 
 
-def history(case_records: list[Record]) -> Comparison:
-    """Every record of the case on this machine, the newest first."""
-
-    def line(r: Record) -> tuple[str, ...]:
-        proof = r.provenance
-        peak_mib, ms = number(r.peak_bytes, ",.2f", 1 / MIB), number(r.step_time_s, ",.2f", 1e3)
-        return (
-            f"{proof.measured_at:%Y-%m-%d %H:%M:%S}", r.framework_version or "-", (proof.commit or "unknown")[:10],
-            str(proof.protocol), r.status, format_flag(r.effect.proven) if r.effect else "-", peak_mib, ms,
-            number(r.first_step_s, ",.2f"), str(len(r.step_s)),
-        )  # fmt: skip
-
-    head = ("measured (UTC)", "version", "commit", "protocol", "status", "effect", "peak MiB", "step ms", "first s", "n")
-    caption = "All records of this case on this machine, newest first; numbers of different protocols are not comparable."
-    return Comparison.of_text("History", caption, head, tuple(map(line, case_records)), left=6)
+def list_timed_steps(record: Record, case_records: list[Record]) -> list[float]:
+    """Return the record's steps in seconds, or those of the newest block where it has none."""
+    if record.step_s:
+        return record.step_s
+    timed = select_same_version(record, case_records).timed
+    return timed[-1].step_s if timed else []
 
 
-def dots(record: Record, case_records: list[Record]) -> list[Dot]:
-    """Its timed steps in their order, or those of the newest block where it has none."""
-    seconds = _timed_steps(record, case_records)
-    apart = min((END - LEFT - 20) / max(len(seconds) - 1, 1), 14)
-    return [Dot(round(LEFT + 10 + apart * i, 2), _height(s, seconds), f"{s * 1e3:,.2f}") for i, s in enumerate(seconds)]
+def draw_dots(record: Record, case_records: list[Record]) -> list[Dot]:
+    """Return the timed steps in their order, as marks of a drawing."""
+    steps = list_timed_steps(record, case_records)
+    gap = min((RIGHT - LEFT - 20) / max(len(steps) - 1, 1), STEP_GAP)
+    dots = []
+    for place, seconds in enumerate(steps):
+        x = round(LEFT + 10 + gap * place, 2)
+        dots.append(Dot(x, find_height(seconds, max(steps)), f"{seconds * 1e3:,.2f}"))
+    return dots
 
 
-def ticks(record: Record, case_records: list[Record]) -> list[Tick]:
-    """Of their axis: zero, and round numbers up to the longest step."""
-    seconds = _timed_steps(record, case_records)
-    longest = max(seconds, default=0)
+def draw_ticks(record: Record, case_records: list[Record]) -> list[Tick]:
+    """Return the ticks of that drawing: zero, and round numbers up to the longest step."""
+    longest = max(list_timed_steps(record, case_records), default=0)
     if not longest:
         return []
+    gap = choose_tick_gap(longest)
+    ticks = []
+    for place in range(int(longest / gap) + 1):
+        seconds = gap * place
+        ticks.append(Tick(find_height(seconds, longest), f"{seconds * 1e3:,.6g}"))
+    return ticks
+
+
+def choose_tick_gap(longest: float) -> float:
+    """Return the smallest round number that fits less than four times into the longest step."""
     decade = 10.0 ** math.floor(math.log10(longest))
-    apart = next(decade * share for share in (0.25, 0.5, 1, 2.5) if longest / (decade * share) < 4)
-    at = [apart * i for i in range(int(longest / apart) + 1)]
-    return [Tick(_height(s, seconds), f"{s * 1e3:,.6g}") for s in at]
+    for share in (0.25, 0.5, 1):
+        if longest / (decade * share) < 4:
+            return decade * share
+    return decade * 2.5
 
 
-def _height(step_s: float, seconds: list[float]) -> float:
-    """From zero at the foot to a tenth above the longest."""
-    return round(FOOT - (FOOT - TOP) * step_s / (1.1 * max(seconds)), 2)
-
-
-def _timed_steps(record: Record, case_records: list[Record]) -> list[float]:
-    timed = _of_its_version(record, case_records).timed
-    return record.step_s or (timed[-1].step_s if timed else [])
-
-
-def _of_its_version(record: Record, case_records: list[Record]) -> Measured:
-    return select_case(counting(r for r in case_records if r.framework_version == record.framework_version))
-
-
-def sections(record: Record, case_records: list[Record], line: pd.Series, bound: pd.Series | None) -> list[Comparison]:
-    """The tables of the page; `line` and `bound` are the case's flat rows, `case_records` all of its records, newest first."""
-    read = _of_its_version(record, case_records).read
-    measured = [_key_numbers(line), peaks(read)] if record.status == "ok" else []
-    parts = [*measured, _lower_bound_of(bound) if bound is not None else None, verification(record), effect(record)]
-    rest = [_spent(record), provenance(record), history(case_records) if len(case_records) > 1 else None]
-    return [part for part in (*parts, *rest) if part is not None and part.rows]
+def find_height(seconds: float, longest: float) -> float:
+    """Return where a step ends in the drawing: from 0 at the bottom to 1.1 x the longest at the top."""
+    return round(BOTTOM - (BOTTOM - TOP) * seconds / (1.1 * longest), 2)

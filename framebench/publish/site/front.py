@@ -1,7 +1,7 @@
-"""What the front page lets a reader choose from: every measured strategy, as data for `static/front.js`.
+"""Write every measured strategy as data for `static/front.js`, the script of the front page.
 
-Which rows may answer, and which of them needs least, is decided by `framebench.analysis.answers`; the script only leaves out
-what a budget does not hold.
+Which rows may answer, and which of them needs least, is decided by `framebench.analysis.answers`;
+the script only leaves out what a budget does not hold.
 """
 
 from __future__ import annotations
@@ -17,66 +17,102 @@ from framebench.analysis.answers import describe_cost, rank_savings, select_comp
 from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
 from framebench.analysis.tables import is_on_gpu
-from framebench.publish.site.links import case_page
+from framebench.publish.site.links import get_case_page
 from framebench.publish.site.machine import Machine
-from framebench.publish.site.titles import TRYING, at, title
+from framebench.publish.site.titles import TRIAL_SIZE, describe_batch, get_title
 from framebench.strategies.registry import baseline_of, look_up
 
 FILE = "static/data.js"
 
 
-def script(machines: Iterable[Machine]) -> str:
-    """A script that does nothing but hold the data."""
-    return f'"use strict";\nconst GROUPS = {json.dumps([g for m in machines for g in groups(m)], separators=(",", ":"))};\n'
+def make_script(machines: Iterable[Machine]) -> str:
+    """Return a script that does nothing but hold the data."""
+    groups: list[dict[str, object]] = []
+    for machine in machines:
+        groups += list_groups(machine)
+    data = json.dumps(groups, separators=(",", ":"))
+    return f'"use strict";\nconst GROUPS = {data};\n'
 
 
-def groups(machine: Machine) -> Iterator[dict[str, Any]]:
-    """What is compared with each other: one workload, scenario, size and batch. The one with most strategies comes first, the
-    size for trying out last."""
+def list_groups(machine: Machine) -> Iterator[dict[str, object]]:
+    """Yield the strategies that are compared with each other, with what they have in common.
+
+    A group is of one workload, scenario, size and batch. The one with the most strategies comes
+    first, those of the size for trying out last.
+    """
     used = machine.shown[~machine.shown["only_for_claims"]]
-    every = used[used["shared_bytes"].notna()].groupby(["workload", "scenario", "size", "batch"])
-    made = [select_comparable(rows.order_by_catalog(group)) for _, group in every]
-    comparable = [group for group in made if len(group)]
-    for group in sorted(comparable, key=lambda one: (one["size"].iloc[0] == TRYING, -len(one))):
-        yield {"machine": machine.name, **_about(group.iloc[0]), **_constant(group), "rows": [*_points(machine.name, group)]}
+    measured = used[used["shared_bytes"].notna()]
+    groups = []
+    for _, group in measured.groupby(["workload", "scenario", "size", "batch"]):
+        comparable = select_comparable(rows.order_by_catalog(group))
+        if len(comparable):
+            groups.append(comparable)
+    for group in sorted(groups, key=group_sort_key):
+        yield {
+            "machine": machine.name,
+            **describe_question(group.iloc[0]),
+            **describe_measure(group),
+            "rows": list(list_points(machine.name, group)),
+        }
 
 
-def _about(first: pd.Series) -> dict[str, str]:
-    scenario = str(first["scenario"])
-    return {"workload": title(str(first["workload"])), "scenario": title(scenario), "batch": at(first["batch"], first["size"])}
+def group_sort_key(group: pd.DataFrame) -> tuple[bool, int]:
+    """Return the key that `list_groups` sorts by."""
+    return group["size"].iloc[0] == TRIAL_SIZE, -len(group)
 
 
-def _constant(group: pd.DataFrame) -> dict[str, Any]:
-    """What all rows share. They are ranked by their ratio to PyTorch's baseline where all that were timed have one."""
-    paired = group["torch_ratio"].notna() == group["throughput"].notna()
-    base = baseline_of(str(group["scenario"].iloc[0]))
-    whole = f"what {base} has in use" if is_on_gpu(group) else f"{base}'s peak"
+def describe_question(first: pd.Series) -> dict[str, object]:
+    """Return what a reader chooses a group by, from its first row."""
     return {
-        "unit": str(group["unit"].iloc[0]), "peak": rows.peak_label(group), "whole": whole, "paired": bool(paired.all())
-    }  # fmt: skip
-
-
-def _points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """A row for each strategy, without what is absent."""
-    smallest = {found[0].case for _, found in rank_savings(group) if found}
-    for r in rows.each(group):
-        axis = look_up(r.scenario, r.strategy).axis
-        point = {
-            "framework": r.framework, "strategy": r.strategy, "family": axis if axis in page.MARKERS else "other settings",
-            "mib": round(r.shared_bytes / MIB, 1), "share": round(r.relative_peak, 3), "base": bool(r.baseline),
-            "least": r.case in smallest, "href": case_page(machine, r.case),
-        }  # fmt: skip
-        yield point | _speed(r)
-
-
-def _speed(r: Any) -> dict[str, Any]:
-    """Throughput with its range over blocks, and the cost in time in words."""
-    if pd.isna(r.throughput):
-        return {"cost": "not timed"}
-    ends = [round(r.throughput * r.step_time_s / step, 2) for step in (r.step_high_s, r.step_low_s)]
-    speed = {
-        "rate": round(r.throughput, 2),
-        "range": ends,
-        "cost": "" if r.baseline or pd.isna(r.time_ratio) else describe_cost(r),
+        "workload": get_title(str(first["workload"])),
+        "scenario": get_title(str(first["scenario"])),
+        "batch": describe_batch(first["batch"], first["size"]),
     }
-    return speed if pd.isna(r.torch_ratio) else speed | {"ratio": round(r.torch_ratio, 4)}
+
+
+def describe_measure(group: pd.DataFrame) -> dict[str, object]:
+    """Return the units of a group's axes, and what they are relative to.
+
+    `paired`: all rows that were timed have a ratio to PyTorch's baseline, by which they are ranked.
+    """
+    is_paired = group["torch_ratio"].notna() == group["throughput"].notna()
+    base = baseline_of(str(group["scenario"].iloc[0]))
+    return {
+        "unit": str(group["unit"].iloc[0]),
+        "peak": rows.peak_label(group),
+        "whole": f"what {base} has in use" if is_on_gpu(group) else f"{base}'s peak",
+        "paired": bool(is_paired.all()),
+    }
+
+
+def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, object]]:
+    """Yield the numbers of each strategy; what is absent has no key."""
+    smallest = {ranked[0].case for _, ranked in rank_savings(group) if ranked}
+    for row in rows.each(group):
+        axis = look_up(row.scenario, row.strategy).axis
+        yield {
+            "framework": row.framework,
+            "strategy": row.strategy,
+            "family": axis if axis in page.MARKERS else page.OTHER,
+            "mib": round(row.shared_bytes / MIB, 1),
+            "share": round(row.relative_peak, 3),
+            "base": bool(row.baseline),
+            "least": row.case in smallest,
+            "href": get_case_page(machine, row.case),
+            **describe_speed(row),
+        }
+
+
+def describe_speed(row: Any) -> dict[str, object]:
+    """Return the throughput with its range over blocks, and the cost in time in words."""
+    if pd.isna(row.throughput):
+        return {"cost": "not timed"}
+    work = row.throughput * row.step_time_s  # units of one step
+    speed: dict[str, object] = {
+        "rate": round(row.throughput, 2),
+        "range": [round(work / row.step_high_s, 2), round(work / row.step_low_s, 2)],
+        "cost": "" if row.baseline or pd.isna(row.time_ratio) else describe_cost(row),
+    }
+    if pd.notna(row.torch_ratio):
+        speed["ratio"] = round(row.torch_ratio, 4)
+    return speed

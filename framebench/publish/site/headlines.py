@@ -1,5 +1,7 @@
-"""The short answers: by workload and framework the strategy with the lowest peak, the fastest one, and what each costs; ratios
-alone, so that they fit a screen."""
+"""Make the short answers: the strategies with the lowest peak and the shortest step.
+
+There is one of each for a workload and framework. They have ratios alone, so that they fit a screen.
+"""
 
 from __future__ import annotations
 
@@ -10,92 +12,104 @@ import pandas as pd
 from framebench.analysis.answers import select_comparable, select_savings
 from framebench.analysis.comparison import Comparison, Shown
 from framebench.analysis.frames import ratios
+from framebench.analysis.rows import usual_batch
 from framebench.analysis.statistics import PEAK, TIME, correct_by_holm, decide
 from framebench.analysis.tables import conditions, describe_measurement, relative
 from framebench.models import spec
-from framebench.publish.site.titles import title
+from framebench.publish.site.titles import get_title
 from framebench.strategies.registry import baseline_of
 from framebench.strategies.strategy import FRAMEWORKS
 
-MAIN = ("train", "eval")  # the scenarios that everyone asks for
-BASE = {
+MAIN_SCENARIOS = ("train", "eval")  # those that everyone asks for
+# `lean_` columns are of the strategy with the lowest peak, `fast_` columns of the fastest one
+SHOWN = {
     "workload": Shown("workload"),
     "batch": Shown("batch"),
     "framework": Shown("framework"),
-}
-LEAN = {
-    "strategy": Shown("lowest peak"),
-    "relative_peak": Shown("peak x base", ".2f"),
-    "relative": Shown("step x base"),
-}
-FAST = {
-    "strategy": Shown("shortest step"),
-    "relative": Shown("step x base"),
-    "relative_peak": Shown("peak x base", ".2f"),
+    "lean_strategy": Shown("lowest peak"),
+    "lean_relative_peak": Shown("peak x base", ".2f"),
+    "lean_relative": Shown("step x base"),
+    "fast_strategy": Shown("shortest step"),
+    "fast_relative": Shown("step x base"),
+    "fast_relative_peak": Shown("peak x base", ".2f"),
+    "step_instrument": Shown("instrument"),
 }
 
 
-def _prefixed(prefix: str, columns: dict[str, Shown]) -> dict[str, Shown]:
-    return {f"{prefix}_{name}": column for name, column in columns.items()}
+def make_headlines(df: pd.DataFrame) -> Iterator[Comparison]:
+    """Yield a table of the comparable strategies for each machine, main scenario and size."""
+    comparable = [df.iloc[:0]]  # the columns, where no group is left
+    used = df[~df["only_for_claims"]]
+    for _, group in used.groupby(["machine", "scenario", "size", "workload"]):
+        comparable.append(select_comparable(group))
+    compared = pd.concat(comparable)
+    for scenario in MAIN_SCENARIOS:
+        of_scenario = compared[compared["scenario"] == scenario]
+        for (machine, size), group in of_scenario.groupby(["machine", "size"]):
+            yield make_headline_table(scenario, str(machine), str(size), group)
 
 
-SHOWN = BASE | _prefixed("lean", LEAN) | _prefixed("fast", FAST) | {"step_instrument": Shown("instrument")}
-
-
-def headlines(df: pd.DataFrame) -> Iterator[Comparison]:
-    """One table for each machine, scenario and size, of the cases that are comparable: those that the answer in words is of."""
-    groups = df[~df["only_for_claims"]].groupby(["machine", "scenario", "size", "workload"])
-    mine = pd.concat([df.iloc[:0], *(select_comparable(group) for _, group in groups)])
-    for scenario in MAIN:
-        for (machine, size), group in mine[mine["scenario"] == scenario].groupby(["machine", "size"]):
-            yield _of_scenario(scenario, str(machine), str(size), group)
-
-
-def _of_scenario(scenario: str, machine: str, size: str, group: pd.DataFrame) -> Comparison:
-    group = group.assign(relative=relative(group), faster=faster(group))
-    of_workloads = [group[group["workload"] == name] for name in spec.names()]
-    rows = [row for of_workload in of_workloads if len(of_workload) for row in answers(_at_widest(of_workload))]
-    titles = {column: [title(row[column]) for row in rows] for column in ("workload", "framework")}
+def make_headline_table(scenario: str, machine: str, size: str, group: pd.DataFrame) -> Comparison:
+    """Return the table of one machine, scenario and size."""
+    group = group.assign(relative=relative(group), faster=find_faster(group))
+    headline_rows: list[pd.Series] = []
+    for workload in spec.names():
+        of_workload = group[group["workload"] == workload]
+        if len(of_workload):
+            widest = of_workload[of_workload["batch"] == usual_batch(of_workload)]
+            headline_rows += make_rows(widest)
+    data = pd.DataFrame(headline_rows, columns=list(SHOWN))
     return Comparison(
-        f"{title(scenario)}, size {size}: least memory and shortest step",
-        f"Strategies that compute what {baseline_of(scenario)} of the same framework does, and were seen at work. A difference "
-        f"counts from {PEAK.minimum:.0%} of the peak and {TIME.minimum:.0%} of the step on, if chance gives it in at most 5 %. "
+        f"{get_title(scenario)}, size {size}: least memory and shortest step",
+        f"Strategies that compute what {baseline_of(scenario)} of the same framework does, and "
+        f"were seen at work. A difference counts from {PEAK.minimum:.0%} of the peak and "
+        f"{TIME.minimum:.0%} of the step on, if chance gives it in at most 5 %. "
         f"{describe_measurement(group)} {conditions(group)}",
-        pd.DataFrame(rows, columns=list(SHOWN)).assign(**titles),
+        data.assign(
+            workload=[get_title(name) for name in data["workload"]],
+            framework=[get_title(name) for name in data["framework"]],
+        ),
         SHOWN,
         left=3,
         machine=machine,
-    )  # fmt: skip
+    )
 
 
-def faster(group: pd.DataFrame) -> pd.Series:
-    """Whether a row's steps are shorter than the baseline's, its p corrected for the number of them."""
-    tested = group["time_ratio_p"].notna()
-    corrected = pd.Series(correct_by_holm(group["time_ratio_p"][tested].tolist()), group.index[tested], dtype=float)
-    indexed_ratios = zip(group.index, ratios(group))
-    verdicts = [
-        i in corrected and ratio is not None and decide(ratio, TIME, corrected[i]) == TIME.less for i, ratio in indexed_ratios
-    ]
-    return pd.Series(verdicts, group.index, dtype=bool)
+def find_faster(group: pd.DataFrame) -> pd.Series:
+    """Return whether each row's steps are shorter than the baseline's.
+
+    The p values are corrected for the number of rows that were tested.
+    """
+    p_values = group["time_ratio_p"].dropna()
+    corrected = dict(zip(p_values.index, correct_by_holm(p_values.tolist())))
+    is_faster = []
+    for index, ratio in zip(group.index, ratios(group)):
+        if ratio is None or index not in corrected:
+            is_faster.append(False)
+        else:
+            is_faster.append(decide(ratio, TIME, corrected[index]) == TIME.less)
+    return pd.Series(is_faster, group.index, dtype=bool)
 
 
-def _at_widest(group: pd.DataFrame) -> pd.DataFrame:
-    """The rows at the batch that has most of them; of several the smallest."""
-    counts = group["batch"].value_counts()
-    return group[group["batch"] == counts[counts == counts.max()].index.min()]
-
-
-def answers(workload_rows: pd.DataFrame) -> Iterator[pd.Series]:
-    """A row for each framework that has its baseline and something to compare with it."""
+def make_rows(group: pd.DataFrame) -> Iterator[pd.Series]:
+    """Yield a row for each framework that has its baseline and something to compare with it."""
     for framework in FRAMEWORKS:
-        mine = workload_rows[workload_rows["framework"] == framework]
-        base = mine[mine["baseline"]]
-        if len(base) and len(mine) > 1:
-            lean = select_savings(mine).head(1)
-            fast = mine[mine["faster"]].nsmallest(1, "time_ratio")
-            yield pd.concat([base.iloc[0], of(lean, base, "lean", "none lower"), of(fast, base, "fast", "none shorter")])
+        of_framework = group[group["framework"] == framework]
+        base = of_framework[of_framework["baseline"]]
+        if len(base) and len(of_framework) > 1:
+            lean = select_savings(of_framework)
+            fast = of_framework[of_framework["faster"]].nsmallest(1, "time_ratio")
+            yield pd.concat(
+                [
+                    base.iloc[0],
+                    take_best(lean, base, "none lower").add_prefix("lean_"),
+                    take_best(fast, base, "none shorter").add_prefix("fast_"),
+                ]
+            )
 
 
-def of(best: pd.DataFrame, base: pd.DataFrame, prefix: str, otherwise: str) -> pd.Series:
-    """The best row, or the baseline's numbers where none is better."""
-    return (best if len(best) else base.assign(strategy=otherwise)).iloc[0].add_prefix(f"{prefix}_")
+def take_best(ranked: pd.DataFrame, base: pd.DataFrame, otherwise: str) -> pd.Series:
+    """Return the first row; if there is none, the baseline's numbers under the name `otherwise`."""
+    if len(ranked):
+        return ranked.iloc[0]
+    return base.assign(strategy=otherwise).iloc[0]

@@ -4,37 +4,45 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 LONGEST = 100  # characters of a name; file systems take 255 bytes
 
 
-def slug(text: str) -> str:
-    """A name that is safe as a file, as an anchor and in an address; different texts get different names.
+def make_slug(text: str) -> str:
+    """Return a name that is safe as a file, as an anchor and in an address.
 
-    `transformer/torch/train/fp32/b4/cpu` becomes `transformer.torch.train.fp32.b4.cpu`. Whatever else had to be changed is told
-    apart by a hash, capitals too, since some file systems take them for small letters.
+    `transformer/torch/train/fp32/b4/cpu` becomes `transformer.torch.train.fp32.b4.cpu`. Different
+    texts get different names: whatever else had to be changed is told apart by a hash, capitals
+    too, since some file systems take them for small letters.
     """
     plain = text.replace("/", ".")
-    safe = re.sub(r"\.{2,}", ".", re.sub(r"[^a-z0-9._-]+", "-", plain.lower())).strip(".-")[:LONGEST]
+    safe = re.sub(r"[^a-z0-9._-]+", "-", plain.lower())
+    safe = re.sub(r"\.{2,}", ".", safe).strip(".-")[:LONGEST]
     if safe and safe == plain and "." not in text:
         return safe
-    return f"{safe or 'x'}-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    # records may contain a lone surrogate, which UTF-8 has no bytes for
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return f"{safe or 'x'}-{digest[:8]}"
 
 
-def machine_folder(machine: str) -> str:
-    return f"machines/{slug(machine)}"
+def get_machine_folder(machine: str) -> str:
+    """Return the folder of a machine's pages, below the site's."""
+    return f"machines/{make_slug(machine)}"
 
 
-def case_page(machine: str, case: str) -> str:
-    return f"{machine_folder(machine)}/cases/{slug(case)}.html"
+def get_case_page(machine: str, case: str) -> str:
+    """Return the path of a case's page, below the site's folder."""
+    return f"{get_machine_folder(machine)}/cases/{make_slug(case)}.html"
 
 
-def anchors(titles: Iterable[str]) -> list[str]:
-    """An anchor for each title of a page; titles that are the same get numbers."""
-    seen: dict[str, int] = {}
-    unique_slugs = []
-    for name in map(slug, titles):
-        seen[name] = seen.get(name, 0) + 1
-        unique_slugs.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
-    return unique_slugs
+def make_anchors(titles: Iterable[str]) -> list[str]:
+    """Return an anchor for each title of a page; titles that are the same get numbers."""
+    counts: Counter[str] = Counter()
+    anchors = []
+    for title in titles:
+        slug = make_slug(title)
+        counts[slug] += 1
+        anchors.append(slug if counts[slug] == 1 else f"{slug}-{counts[slug]}")
+    return anchors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,13 +12,29 @@ from framebench.analysis import frames, tables
 from framebench.analysis.comparison import Comparison, Shown
 from framebench.analysis.reports.page import Page
 from framebench.analysis.results import Results
-from framebench.analysis.selection import counting, measured_at, of_one_version
+from framebench.analysis.selection import measured_at, select
 from framebench.claims import pages as claims
 from framebench.models import spec
-from framebench.publish.site import casepage, drawn, headlines
-from framebench.publish.site.titles import SCENARIO_ORDER, TRYING, title
+from framebench.publish.site import casepage
+from framebench.publish.site.drawing import ScenarioDrawing, draw_scenarios
+from framebench.publish.site.headlines import make_headlines
+from framebench.publish.site.titles import SCENARIO_ORDER, TRIAL_SIZE, get_title
 from framebench.records.record import Record
 from framebench.versions import pages as versions
+
+# what a reader filters a workload's table by (`data-choose` in workload.html)
+CHOSEN = ("scenario", "batch")
+WORKLOAD_COLUMNS = (
+    "shared_bytes",
+    "relative_peak",
+    "step_time_s",
+    "range",
+    "relative",
+    "throughput",
+    "worst_error",
+    "effect_proven",
+)
+ALL_CASES_COLUMNS = ("shared_bytes", "relative_peak", "step_time_s", "relative", "effect_proven")
 
 
 @dataclass(frozen=True)
@@ -30,155 +47,207 @@ class Machine:
 
     @cached_property
     def records(self) -> list[Record]:
-        return [r for several in self.records_by_case.values() for r in several]
+        """Return all records of the machine."""
+        return [record for records in self.records_by_case.values() for record in records]
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """A row for each case and framework version."""
+        """Return a row for each case and framework version."""
         return frames.frame(self.records)
 
     @cached_property
     def shown(self) -> pd.DataFrame:
-        """The rows of one version of each framework."""
-        return frames.frame(of_one_version(counting(self.records)))
+        """Return the rows of one version of each framework."""
+        return frames.frame(select(self.records))
 
     @cached_property
-    def with_a_page(self) -> dict[str, pd.Series]:
-        """Cases by name, with the row that the page shows: of the pinned version, where there are several. A case over ranks
-        is in no table and has no page."""
-        return {line["case"]: line for table in (self.table, self.shown) for _, line in table.iterrows()}
+    def page_rows(self) -> dict[str, pd.Series]:
+        """Return by case the row that its page shows.
+
+        It is of the pinned version, where there are several. A case over ranks is in no table and has no page.
+        """
+        page_rows = {}
+        for table in (self.table, self.shown):  # the pinned version's replace the others
+            for _, row in table.iterrows():
+                page_rows[row["case"]] = row
+        return page_rows
+
+    @cached_property
+    def workloads(self) -> list[str]:
+        """Return the workloads that were measured, in the order of tables."""
+        measured = set(self.table["workload"])
+        return [name for name in spec.names() if name in measured]
 
     @cached_property
     def headlines(self) -> tuple[Comparison, ...]:
-        return tuple(headlines.headlines(self.shown))
+        """Return the tables of the short answers."""
+        return tuple(make_headlines(self.shown))
+
+    @property
+    def side_by_side(self) -> tuple[Comparison, ...]:
+        """Return the tables that compare the frameworks' baselines."""
+        return tuple(tables.make_framework_tables(self.shown))
+
+    @cached_property
+    def drawings(self) -> dict[str, list[ScenarioDrawing]]:
+        """Return by workload the pictures of its scenarios, training first."""
+        drawings = {}
+        for workload in self.workloads:
+            of_workload = self.shown[self.shown["workload"] == workload]
+            drawings[workload] = draw_scenarios(of_workload, SCENARIO_ORDER)
+        return drawings
+
+    @cached_property
+    def more_pages(self) -> list[Page]:
+        """Return the pages of claims and of versions."""
+        return [*claims.pages(self), *versions.pages(self)]
+
+    @cached_property
+    def pages(self) -> list[tuple[str, str]]:
+        """Return the file names without ending, and the titles, of the machine's menu."""
+        pages = [("index", "Summary")]
+        pages += [(workload, get_title(workload)) for workload in self.workloads]
+        pages.append(("figures", "Figures"))
+        pages += [(page.name, page.title) for page in self.more_pages if page.title]
+        pages.append(("cases", "All cases"))
+        return pages
 
     @property
     def doubt(self) -> int:
-        """About the instruments, by any of its calibrations: 0 for passed, 1 for not done, 2 for failed."""
-        instrument_checks = [r.provenance.calibration for r in self.records]
-        return 2 if any(c and not c.passed for c in instrument_checks) else 0 if any(instrument_checks) else 1
+        """Return 0 if the instruments were calibrated, 1 if not, 2 if any calibration failed."""
+        calibrations = []
+        for record in self.records:
+            if record.provenance.calibration is not None:
+                calibrations.append(record.provenance.calibration)
+        if not calibrations:
+            return 1
+        return 0 if all(calibration.passed for calibration in calibrations) else 2
 
     @property
     def facts(self) -> Comparison:
-        """Hardware and versions of its records."""
-        proofs = [r.provenance for r in self.records]
-        newest = max(proofs, key=lambda p: p.measured_at)
-        versions = {f"{f} {v}" for f, v in zip(self.table["framework"], self.table["framework_version"]) if isinstance(v, str)}
-        states = self.table["status"].value_counts().sort_index()
-        return casepage.pairs(
+        """Return the hardware and the versions of the machine's records."""
+        moments = [measured_at(record) for record in self.records]
+        newest = max(self.records, key=measured_at).provenance
+        statuses = self.table["status"].value_counts().sort_index()
+        return casepage.make_facts_table(
             "The machine",
             "As its newest record has it.",
             [
                 *newest.hardware.items(),
-                ("frameworks", sorted(versions)),
-                ("cases by status", {str(k): int(v) for k, v in states.items()}),
-                ("records", len(proofs)),
-                ("measured (UTC)", f"{min(p.measured_at for p in proofs):%Y-%m-%d} to {newest.measured_at:%Y-%m-%d}"),
+                ("frameworks", list_versions(self.table)),
+                ("cases by status", {str(name): int(count) for name, count in statuses.items()}),
+                ("records", len(moments)),
+                ("measured (UTC)", f"{min(moments):%Y-%m-%d} to {max(moments):%Y-%m-%d}"),
                 ("calibration", frames.describe_calibration(newest.calibration)),
                 ("threads", newest.threads),
             ],
         )
 
-    @cached_property
-    def workloads(self) -> list[str]:
-        return [name for name in spec.names() if name in set(self.table["workload"])]
-
-    @cached_property
-    def pages(self) -> list[tuple[str, str]]:
-        """File names without ending, and titles."""
-        others = [
-            ("figures", "Figures"),
-            *((page.name, page.title) for page in self.more_pages if page.title),
-            ("cases", "All cases"),
-        ]
-        return [("index", "Summary"), *((w, title(w)) for w in self.workloads), *others]
-
-    @cached_property
-    def drawn(self) -> dict[str, list[drawn.Drawn]]:
-        """By workload its scenarios as pictures, training first; without those that have nothing to compare."""
-        return {w: drawn.drawn(self.shown[self.shown["workload"] == w], SCENARIO_ORDER) for w in self.workloads}
-
-    @cached_property
-    def more_pages(self) -> list[Page]:
-        """The pages of claims and of versions."""
-        return [*claims.pages(self), *versions.pages(self)]
-
-    @property
-    def side_by_side(self) -> tuple[Comparison, ...]:
-        return tuple(tables.make_framework_tables(self.shown))
-
-    @property
-    def headline_keys(self) -> list[str]:
-        return [c.key for c in self.headlines]
-
     @property
     def summary(self) -> str:
-        """Where, with what and when, in one line."""
-        newest = max(self.records, key=measured_at).provenance
-        named = zip(self.shown["framework"], self.shown["framework_version"])
-        versions = sorted({f"{title(framework)} {version}" for framework, version in named if isinstance(version, str)})
-        days = dict.fromkeys(f"{end(map(measured_at, self.records)):%Y-%m-%d}" for end in (min, max))
-        device = newest.hardware.get("device", "cpu")
-        place = newest.hardware.get("cpu", "unknown processor") if device == "cpu" else device
-        return f"{place}; {', '.join(versions)}; measured {' to '.join(days)}."
+        """Return in one line on what, with which versions and when it was measured."""
+        hardware = max(self.records, key=measured_at).provenance.hardware
+        place = hardware.get("device", "cpu")
+        if place == "cpu":
+            place = hardware.get("cpu", "unknown processor")
+        moments = [measured_at(record) for record in self.records]
+        days = f"{min(moments):%Y-%m-%d}"
+        last_day = f"{max(moments):%Y-%m-%d}"
+        if last_day != days:
+            days += f" to {last_day}"
+        shown = self.shown.assign(framework=self.shown["framework"].map(get_title))
+        return f"{place}; {', '.join(list_versions(shown))}; measured {days}."
 
 
-def machines(records: list[Record], results: Results) -> list[Machine]:
-    """One for each machine's name: one that was not calibrated comes late, one that failed last; then the one with most
-    records, which the ledger of claims shows too."""
-    by_machine: dict[str, dict[str, list[Record]]] = {}
+def list_versions(table: pd.DataFrame) -> list[str]:
+    """Return each framework of the rows with each of its versions: `torch 2.13.0`."""
+    versions = set()
+    for framework, version in zip(table["framework"], table["framework_version"]):
+        if isinstance(
+            version,
+            str,
+        ):  # missing where a process died before it could name its version
+            versions.add(f"{framework} {version}")
+    return sorted(versions)
+
+
+def list_machines(records: list[Record], results: Results) -> list[Machine]:
+    """Return what each machine measured.
+
+    One that was not calibrated comes late, one whose calibration failed last; among equals the one
+    with most records comes first, which the ledger of claims shows too.
+    """
+    by_machine: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in sorted(records, key=measured_at, reverse=True):
-        by_machine.setdefault(record.provenance.machine, {}).setdefault(record.case, []).append(record)
-    return sorted(
-        (Machine(name, cases, results) for name, cases in by_machine.items()), key=lambda m: (m.doubt, -len(m.records))
-    )
+        by_machine[record.provenance.machine][record.case].append(record)
+    machines = [Machine(name, dict(by_case), results) for name, by_case in by_machine.items()]
+    return sorted(machines, key=lambda machine: (machine.doubt, -len(machine.records)))
 
 
-def all_cases(machine: Machine) -> Comparison:
-    """Every case of the machine in one table, for sorting and filtering."""
-    sizes = ["size"] if machine.table["size"].nunique() > 1 else []
-    place = {name: Shown(name) for name in ("workload", "scenario", "batch", *sizes)} | {"framework_version": Shown("version")}
-    first = {name: tables.SHOWN[name] for name in ("framework", "strategy")}
-    caption = (
-        f"One record per case and version: the current one. {tables.describe_instruments(machine.table)} "
-        "The page of a case has "
-        "the framework's own counter, errors, blocks and the first step."
-    )
+def make_case_table(machine: Machine) -> Comparison:
+    """Return every case of the machine in one table, for sorting and filtering."""
+    columns = {name: tables.SHOWN[name] for name in ("framework", "strategy")}
+    for name in ("workload", "scenario", "batch", *list_size_column(machine.table)):
+        columns[name] = Shown(name)
+    columns["framework_version"] = Shown("version")
+    numbers = {name: tables.SHOWN[name] for name in ALL_CASES_COLUMNS}
+    instruments = tables.describe_instruments(machine.table)
     return Comparison(
         "All cases",
-        caption,
+        f"One record per case and version: the current one. {instruments} The page of a case has "
+        "the framework's own counter, errors, blocks and the first step.",
         tables.make_cells(machine.table),
-        first | place | tables.select_columns(machine.table, {name: tables.SHOWN[name] for name in OF_ALL}),
-        left=len(first) + len(place),
+        columns | tables.select_columns(machine.table, numbers),
+        left=len(columns),
         cases=tuple(machine.table["case"]),
     )
 
 
-OF_ALL = ("shared_bytes", "relative_peak", "step_time_s", "relative", "effect_proven")
-CHOSEN = ("scenario", "batch")  # what a reader chooses of a workload's table
-WORKLOAD = ("shared_bytes", "relative_peak", "step_time_s", "range", "relative", "throughput", "worst_error", "effect_proven")
+def make_workload_table(machine: Machine, workload: str) -> Comparison:
+    """Return every case of a workload that people use, in one table.
 
-
-def of_workload(machine: Machine, workload: str) -> Comparison:
-    """Every case of a workload that people use, in one table: the first scenario at its usual batch comes first."""
-    mine = tables.select_in_use(machine.shown[machine.shown["workload"] == workload])
-    scenarios = [*SCENARIO_ORDER, *sorted(set(mine["scenario"]) - set(SCENARIO_ORDER))]
-    trying = mine["size"] == TRYING
-    usual = mine.groupby(["scenario", trying])["batch"].transform(lambda batches: batches.mode().min())
-    order = mine.assign(place=mine["scenario"].map(scenarios.index), trying=trying, other=mine["batch"] != usual)
-    mine = mine.loc[order.sort_values(["place", "trying", "other", "batch", "size"], kind="stable").index]
-    sizes = ["size"] if mine["size"].nunique() > 1 else []
-    names = ["framework", "strategy", *CHOSEN, *sizes]
-    lost = mine[mine["status"] != "ok"]
-    told = [f"{r.framework} {r.strategy}: {r.status}: {r.reason}" for r in lost.itertuples()]
-    conditions = f"{tables.timing(mine)} {tables.conditions(mine)}"
+    The first scenario at its usual batch comes first.
+    """
+    of_workload = machine.shown[machine.shown["workload"] == workload]
+    df = sort_cases(tables.select_in_use(of_workload))
+    names = ["framework", "strategy", *CHOSEN, *list_size_column(df)]
+    numbers = {name: tables.SHOWN[name] for name in WORKLOAD_COLUMNS}
+    notes = []
+    for row in df[df["status"] != "ok"].itertuples():
+        notes.append(f"{row.framework} {row.strategy}: {row.status}: {row.reason}")
+    instruments = tables.describe_instruments(df)
     return Comparison(
         "Every case",
-        f"x base: over the baseline strategy of the same framework and batch. {tables.describe_instruments(mine)} {conditions}",
-        tables.make_cells(mine),
-        {name: Shown(name) for name in names} | tables.select_columns(mine, {name: tables.SHOWN[name] for name in WORKLOAD}),
+        f"x base: over the baseline strategy of the same framework and batch. {instruments} "
+        f"{tables.timing(df)} {tables.conditions(df)}",
+        tables.make_cells(df),
+        {name: Shown(name) for name in names} | tables.select_columns(df, numbers),
         left=len(names),
-        notes=tuple(dict.fromkeys(told)),
+        notes=tuple(dict.fromkeys(notes)),  # each once, in their order
         machine=machine.name,
-        cases=tuple(mine["case"]),
+        cases=tuple(df["case"]),
     )
+
+
+def list_size_column(df: pd.DataFrame) -> list[str]:
+    """Return the column `size` where the rows have several sizes, or else none."""
+    return ["size"] if df["size"].nunique() > 1 else []
+
+
+def sort_cases(df: pd.DataFrame) -> pd.DataFrame:
+    """Return a workload's rows by scenario.
+
+    In each the usual batch comes first, and the size for trying out last.
+    """
+    scenarios = [*SCENARIO_ORDER, *sorted(set(df["scenario"]) - set(SCENARIO_ORDER))]
+    is_trial = df["size"] == TRIAL_SIZE
+    usual_batch = df.groupby(["scenario", is_trial])["batch"].transform(
+        lambda batches: batches.mode().min(),
+    )
+    keys = df[["batch", "size"]].assign(
+        scenario=df["scenario"].map(scenarios.index),
+        is_trial=is_trial,
+        is_unusual=df["batch"] != usual_batch,
+    )
+    order = ["scenario", "is_trial", "is_unusual", "batch", "size"]
+    return df.loc[keys.sort_values(order, kind="stable").index]

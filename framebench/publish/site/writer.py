@@ -1,4 +1,4 @@
-"""Templates to files: everything from records is escaped, and what the templates ask for is here."""
+"""Render templates into files. Everything that comes from records is escaped."""
 
 from __future__ import annotations
 
@@ -6,82 +6,110 @@ import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from framebench.analysis.comparison import Comparison
-from framebench.publish.site import drawn
-from framebench.publish.site.links import anchors, case_page, machine_folder
-from framebench.publish.site.titles import case_title, figure_title, title, verdict_class
+from framebench.publish.site import drawing
+from framebench.publish.site.links import get_case_page, get_machine_folder, make_anchors
+from framebench.publish.site.titles import (
+    get_title,
+    get_verdict_class,
+    make_case_title,
+    make_figure_title,
+)
 from framebench.records.provenance import PACKAGE
 
 THIS_FOLDER = Path(__file__).parent
 STATUSES = ("oom", "timeout", "crashed", "unsupported", "wrong")
 NUMBER = re.compile(r"[+-]?\d")
-MARK = ".framebench-site"  # lies in every folder that a site was written to; no other is ever emptied
+# a file in every folder that a site was written to; no other folder is ever emptied
+MARK = ".framebench-site"
 
 
 class Unbuildable(ValueError):
     """There is nothing to show, or the target holds something else; the message says what to do."""
 
 
-def numbers(comparison: Comparison) -> list[bool]:
-    """Which columns are aligned right: those beside the leading text in which a number stands."""
-    columns = zip(*comparison.rows) if comparison.rows else [()] * len(comparison.head)
-    return [i >= comparison.left and any(NUMBER.match(cell) for cell in cells) for i, cells in enumerate(columns)]
+def find_number_columns(comparison: Comparison) -> list[bool]:
+    """Return for each column whether it is aligned right: it is no label, and has a number."""
+    has_number = [False] * len(comparison.head)
+    for row in comparison.rows:
+        for place, cell in enumerate(row):
+            if place >= comparison.left and NUMBER.match(cell):
+                has_number[place] = True
+    return has_number
 
 
-HELPERS = {
-    "machine_folder": machine_folder,
-    "case_page": case_page,
-    "anchors": anchors,
-    "numbers": numbers,
-    "verdict_class": verdict_class,
-    "title": title,
-    "case_title": case_title,
-    "WIDTH": drawn.WIDTH,
-    "HEIGHT": drawn.HEIGHT,
-    "STATUSES": STATUSES,
-}
-
-
-def figures(value: float) -> str:
-    """Six significant figures, and all those before the point: 480,709,000 and 0.0123457."""
+def format_significant(value: float) -> str:
+    """Return six significant figures, and all before the point: 480,709,000 and 0.0123457."""
     return f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:,.6g}"
 
 
-def empty(target: Path) -> None:
-    """Removes an earlier site; makes the folder and marks it as ours. Raises Unbuildable."""
+# what templates call
+HELPERS = {
+    "get_machine_folder": get_machine_folder,
+    "get_case_page": get_case_page,
+    "make_anchors": make_anchors,
+    "find_number_columns": find_number_columns,
+    "get_verdict_class": get_verdict_class,
+    "get_title": get_title,
+    "make_case_title": make_case_title,
+    "WIDTH": drawing.WIDTH,
+    "HEIGHT": drawing.HEIGHT,
+    "STATUSES": STATUSES,
+}
+FILTERS = {"format_significant": format_significant, "make_figure_title": make_figure_title}
+
+
+def prepare_folder(target: Path) -> None:
+    """Make an empty folder with the style sheet and the scripts, marked as a site of framebench.
+
+    An earlier site in the folder is removed. Raises Unbuildable if something else is there.
+    """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         if not (target / MARK).exists():
-            raise Unbuildable(f"{target} exists and holds no framebench site; remove it, or name another folder")
+            raise Unbuildable(
+                f"{target} exists and holds no framebench site; remove it, or name another folder",
+            )
         shutil.rmtree(target)
     target.mkdir(parents=True, exist_ok=True)
-    (target / MARK).write_text("written by framebench report --html; the next one replaces this folder\n")
+    (target / MARK).write_text(
+        "written by framebench report --html; the next one replaces this folder\n",
+    )
+    shutil.copytree(THIS_FOLDER / "static", target / "static")
 
 
 @dataclass
 class Writer:
-    """Renders templates into the folder; `root` in them leads from the page back to the folder."""
+    """Renders templates into the folder `target`. `common` is what every page's template gets."""
 
     target: Path
-    common: dict[str, Any] = field(default_factory=dict)
+    common: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        loader = FileSystemLoader([THIS_FOLDER / "templates", PACKAGE])
         self.environment = Environment(
-            loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+            loader=FileSystemLoader([THIS_FOLDER / "templates", PACKAGE]),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
         )
-        self.environment.filters |= {"figures": figures, "figure_title": figure_title}
-        self.environment.globals.update(**HELPERS)
+        self.environment.filters.update(FILTERS)
+        self.environment.globals.update(HELPERS)
 
-    def page(self, path: str, template: str, **context: Any) -> None:
+    def write_page(self, path: str, template: str, **context: object) -> None:
+        """Render a template into a file.
+
+        In it `path` is the page's own, and `root` leads from the page back to the site's folder.
+        """
         root = "../" * path.count("/")
-        text = self.environment.get_template(template).render(self.common | context | {"root": root, "path": path})
-        self.file(path, text)
+        values = self.common | context | {"root": root, "path": path}
+        self.write_file(path, self.environment.get_template(template).render(values))
 
-    def file(self, path: str, text: str) -> None:
-        where = self.target / path
-        where.parent.mkdir(parents=True, exist_ok=True)
-        where.write_text(text, encoding="utf-8", errors="replace")  # a lone surrogate in a record is no reason to fail
+    def write_file(self, path: str, text: str) -> None:
+        """Write a text into a file below the site's folder."""
+        file = self.target / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # records may contain a lone surrogate, which is no reason to fail
+        file.write_text(text, encoding="utf-8", errors="replace")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from framebench.publish.site.casepage import verification
+from framebench.publish.site.casepage import make_verification_table
 from framebench.suite.result import Verification
 from tests.fake_records import record
 
@@ -19,6 +19,6 @@ from tests.fake_records import record
 )
 def test_a_reference_in_float32_is_not_called_float64(errors: dict[str, float], against: str | None, heading: str) -> None:
     checked = Verification(passed=True, observed={"loss": 1.0}, relative_error=errors, against=against)
-    table = verification(record(verification=checked))
+    table = make_verification_table(record(verification=checked))
     assert table is not None
     assert table.head[2] == heading

@@ -14,9 +14,9 @@ from framebench.analysis import answers
 from framebench.analysis.results import Results
 from framebench.publish.site import front
 from framebench.publish.site.build import build
-from framebench.publish.site.links import case_page
-from framebench.publish.site.machine import machines
-from framebench.publish.site.titles import title
+from framebench.publish.site.links import get_case_page
+from framebench.publish.site.machine import list_machines
+from framebench.publish.site.titles import get_title
 from framebench.records.record import Record
 from tests.fake_records import in_blocks
 from tests.pages import EVIL, browser, in_a_browser, keep, made, tab
@@ -90,11 +90,11 @@ def test_a_mark_shows_its_numbers_and_links_to_its_case(first: Path, tab: Any, w
     boxes = tab.eval_on_selector_all("#chart a", "all => all.map(a => a.getBoundingClientRect().toJSON())")
     assert len(boxes) == 4
     assert all(box["left"] >= 0 and box["right"] <= width and box["width"] > 5 for box in boxes)
-    mark = tab.locator(f"#chart a[href='{case_page('lab', CHECKPOINT)}']")
+    mark = tab.locator(f"#chart a[href='{get_case_page('lab', CHECKPOINT)}']")
     assert mark.get_attribute("aria-label").startswith("PyTorch, checkpoint: 100 MiB; 50% of fp32's peak; ")
     mark.focus()
     tab.keyboard.press("Enter")
-    tab.wait_for_url(f"**/{case_page('lab', CHECKPOINT)}")
+    tab.wait_for_url(f"**/{get_case_page('lab', CHECKPOINT)}")
 
 
 @in_a_browser
@@ -109,11 +109,11 @@ def test_without_scripts_the_answer_and_the_pictures_are_there(first: Path, brow
 
 def test_the_least_memory_agrees_with_the_answer_command() -> None:
     """Of the committed records: the rows of the data that are marked, against `answers.least` of the same group."""
-    (machine,) = machines(Results(RESULTS).records, Results(RESULTS))[:1]
-    group = next(front.groups(machine))
+    (machine,) = list_machines(Results(RESULTS).records, Results(RESULTS))[:1]
+    group = next(front.list_groups(machine))
     mine = {row["framework"]: row["strategy"] for row in group["rows"] if row["least"]}
-    (name,) = [w for w in machine.workloads if title(w) == group["workload"]]
-    drawn = next(d for d in machine.drawn[name] if title(d.scenario) == group["scenario"])
+    (name,) = [w for w in machine.workloads if get_title(w) == group["workload"]]
+    drawn = next(d for d in machine.drawings[name] if get_title(d.scenario) == group["scenario"])
     assert mine == {f: found[0].strategy for f, found in answers.rank_savings(answers.select_comparable(drawn.group)) if found}
     assert {row["family"] for row in group["rows"]} <= set(shapes())
     assert str(drawn.batch) == group["batch"]
@@ -138,6 +138,6 @@ def test_no_link_lies_inside_another_control(first: Path) -> None:
 def test_text_of_records_is_escaped_in_scripts(tmp_path: Path) -> None:
     keep(tmp_path / "results", iter([made("fp32", MIB, [1.0], where={"versions": {"torch": EVIL}, "command": EVIL})]))
     results = Results(tmp_path / "results")
-    text = front.script(machines(results.records, results))
+    text = front.make_script(list_machines(results.records, results))
     body = text.split("const GROUPS = ", 1)[1].rstrip(";\n")
     assert json.loads(body)[0]["rows"][0]["strategy"] == "fp32"

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from framebench.analysis import frames
 from framebench.analysis.results import Results
 from framebench.claims.registry import REGISTRY
-from framebench.publish.site import asv, headlines
+from framebench.publish.site import asv
 from framebench.publish.site.build import Unbuildable, build
-from framebench.publish.site.links import anchors, case_page, slug
-from framebench.publish.site.machine import machines
+from framebench.publish.site.headlines import make_headlines
+from framebench.publish.site.links import get_case_page, make_anchors, make_slug
+from framebench.publish.site.machine import list_machines
 from framebench.records import provenance as origin
 from framebench.records import store
 from framebench.records.record import Record
@@ -55,8 +56,8 @@ def test_a_claim_names_the_record_of_a_case_that_has_no_page_without_a_link(tmp_
     names = ("transformer/torch/train/fp32/b4/cpu", "transformer/torch/train/ddp/b4x2/cpu")
     keep(tmp_path, iter([made("fp32", 100 * 2**20, []).model_copy(update={"case": name}) for name in names]))
     results = Results(tmp_path)
-    (machine,) = machines(results.records, results)
-    assert set(machine.with_a_page) == {names[0]}
+    (machine,) = list_machines(results.records, results)
+    assert set(machine.page_rows) == {names[0]}
     (page,) = [page for page in machine.more_pages if page.name == "claims/b11-peak"]
     assert {case for _, case in page.context()["records"]} == {"", names[0]}
 
@@ -78,13 +79,13 @@ def test_style_and_script_load_nothing_external() -> None:
 def test_every_case_has_a_page_with_its_samples(site: Path) -> None:
     found = list(everything())
     for r in found:
-        page = Page(site / case_page(r.provenance.machine, r.case))
+        page = Page(site / get_case_page(r.provenance.machine, r.case))
         assert r.case in page.text.replace("\n", "")
         assert f"framebench run {r.case}" in page.text
         assert r.status in page.text
         if r.reason:
             assert r.reason in page.text
-    text = Page(site / case_page("lab", found[0].case)).text
+    text = Page(site / get_case_page("lab", found[0].case)).text
     for expected in (
         "1,000.00; 1,100.00; 920.00",
         "History",
@@ -96,7 +97,7 @@ def test_every_case_has_a_page_with_its_samples(site: Path) -> None:
         "blocks",
     ):
         assert expected in text
-    assert "last words" in Page(site / case_page("lab", "transformer/torch/train/keep_grads/b4/tiny")).text
+    assert "last words" in Page(site / get_case_page("lab", "transformer/torch/train/keep_grads/b4/tiny")).text
 
 
 def test_the_summary_has_the_strategy_with_the_lowest_peak_and_the_fastest(site: Path) -> None:
@@ -111,7 +112,7 @@ def test_the_summary_has_the_strategy_with_the_lowest_peak_and_the_fastest(site:
 
 
 def headline(*found: Record) -> list[str]:
-    (comparison,) = headlines.headlines(frames.frame(found))
+    (comparison,) = make_headlines(frames.frame(found))
     return [c for c in comparison.rows[0] if c.startswith("none")]
 
 
@@ -161,7 +162,7 @@ def test_hostile_records_are_escaped(site: Path) -> None:
     assert hostile >= 4
     for drawing in site.rglob("*.svg"):
         assert not re.search(r"<script|onerror=\"|<img", drawing.read_text()), drawing
-    assert "{{ 7 * 7 }}" in Page(site / case_page(EVIL_MACHINE, "transformer/torch/train/fp32/b4/tiny")).text
+    assert "{{ 7 * 7 }}" in Page(site / get_case_page(EVIL_MACHINE, "transformer/torch/train/fp32/b4/tiny")).text
 
 
 def test_a_case_id_with_path_parts_writes_no_page(tmp_path: Path) -> None:
@@ -180,13 +181,13 @@ NAMES = st.text(max_size=300) | st.text(alphabet="./aA-_ \\", max_size=12)
 
 @given(NAMES, NAMES)
 def test_slugs_are_safe_and_distinct(one: str, other: str) -> None:
-    assert re.fullmatch(r"[a-z0-9_-][a-z0-9._-]{0,120}", slug(one))
-    assert ".." not in slug(one)
-    assert (slug(one) == slug(other)) == (one == other)
+    assert re.fullmatch(r"[a-z0-9_-][a-z0-9._-]{0,120}", make_slug(one))
+    assert ".." not in make_slug(one)
+    assert (make_slug(one) == make_slug(other)) == (one == other)
 
 
 def test_anchors_of_a_page_are_distinct() -> None:
-    assert len(set(anchors(["a", "a", "a/b", "a.b", "A"]))) == 5
+    assert len(set(make_anchors(["a", "a", "a/b", "a.b", "A"]))) == 5
 
 
 def test_a_folder_without_a_site_is_never_overwritten(tmp_path: Path) -> None:
@@ -209,9 +210,9 @@ def test_a_folder_without_a_site_is_never_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(origin.commit() is None, reason="asv needs the history of the repository, and there is no git here")
 def test_asv_publishes_without_its_page(tmp_path: Path) -> None:
-    asv.write(histories(tmp_path / "results"), tmp_path / "asv")
-    found = asv.benchmarks(tmp_path / "asv")
-    assert {p.name for p in (tmp_path / "asv").iterdir()} == set(asv.KEPT)
+    asv.publish_histories(copy_histories(tmp_path / "results"), tmp_path / "asv")
+    found = asv.read_benchmarks(tmp_path / "asv")
+    assert {p.name for p in (tmp_path / "asv").iterdir()} == set(asv.PUBLISHED)
     names = {b.name for b in found}
     assert "transformer.TransformerTorchTrain.track_peak_memory" in names
     (peak,) = [b for b in found if b.name == "transformer.TransformerTorchTrain.track_peak_memory"]
@@ -224,23 +225,27 @@ def test_releases_are_a_page_of_their_own(tmp_path: Path) -> None:
     for version, peak in (("2.12.1", 100), ("2.13.0", 130)):
         record = fake_records.made("fp32", peak * 2**20, 1.0)
         records.append(record.model_copy(update={"provenance": fake_records.provenance(versions={"torch": version})}))
-    (peak,) = [b for b in asv.releases(records, []) if b.name == "transformer.TransformerTorchTrainTiny.track_peak_memory"]
+    (peak,) = [
+        b
+        for b in asv.read_release_benchmarks(records, [])
+        if b.name == "transformer.TransformerTorchTrainTiny.track_peak_memory"
+    ]
     (series,) = peak.series
     assert (series.parameters, series.where) == ("strategy fp32, batch 4", "m")
     assert series.points == (("torch-2.12.1", 100.0), ("torch-2.13.0", 130.0))
-    assert asv.releases(records[:1], []) == []
+    assert asv.read_release_benchmarks(records[:1], []) == []
 
 
 def test_asv_publishes_only_with_two_commits(tmp_path: Path) -> None:
     for name in ("one/0123-env.json", "one/0123-other.json", "one/machine.json", "two/4567-env.json"):
         (tmp_path / "asv" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "asv" / name).write_text("{}")
-    assert not asv.several_commits(tmp_path)
+    assert not asv.has_several_commits(tmp_path)
     (tmp_path / "asv" / "two" / "89ab-env.json").write_text("{}")
-    assert asv.several_commits(tmp_path)
+    assert asv.has_several_commits(tmp_path)
 
 
-def histories(results: Path) -> Path:
+def copy_histories(results: Path) -> Path:
     """A results folder with what asv keeps of one machine."""
     shutil.copytree(RESULTS / "asv", results / "asv")
     return results

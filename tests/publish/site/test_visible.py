@@ -12,8 +12,8 @@ import pytest
 from framebench.analysis import frames
 from framebench.analysis.results import Results
 from framebench.publish.site.build import build
-from framebench.publish.site.casepage import dots, ticks
-from framebench.publish.site.drawn import Drawn, drawn
+from framebench.publish.site.casepage import draw_dots, draw_ticks
+from framebench.publish.site.drawing import ScenarioDrawing, draw_scenarios
 from framebench.records.record import Calibration, Record
 from tests.fake_records import in_blocks
 from tests.pages import browser, in_a_browser, keep, made, tab
@@ -49,8 +49,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def pictures(*found: Record) -> Drawn:
-    (one,) = drawn(frames.frame(found), ["train"])
+def pictures(*found: Record) -> ScenarioDrawing:
+    (one,) = draw_scenarios(frames.frame(found), ["train"])
     return one
 
 
@@ -74,15 +74,15 @@ def undecided() -> list[Record]:
 def test_the_answer_shows_how_sure_its_times_are(found: list[Record], message: str, time: str) -> None:
     mine = pictures(*(r for r in found if r.parsed.batch == 4))
     assert mine.answer == [("PyTorch", message, "checkpoint", CHECKPOINT)]
-    (first, cells), *_ = mine.map
+    (first, cells), *_ = mine.map_rows
     assert (first, [cell.text for cell in cells]) == ("checkpoint", ["0.50", time])
-    assert mine.timed == (time in ("1.50", "undecided"))
+    assert mine.is_timed == (time in ("1.50", "undecided"))
     assert {p.case for panel in mine.panels for p in panel.points} >= {CHECKPOINT}
 
 
 def test_the_front_has_the_points_that_no_other_beats() -> None:
     (panel,) = pictures(*in_blocks(r for r in lab() if r.parsed.batch == 4)).panels
-    assert {point.name for point in panel.points if point.best} == {"checkpoint", "fp32", "amp_bf16"}
+    assert {point.name for point in panel.points if point.is_best} == {"checkpoint", "fp32", "amp_bf16"}
     x = {point.name: point.x for point in panel.points}
     assert x["checkpoint"] < x["fp32"] < x["amp_bf16"]
     y = {point.name: point.y for point in panel.points}
@@ -94,7 +94,7 @@ def test_the_front_has_the_points_that_no_other_beats() -> None:
 @pytest.mark.parametrize("longest", [0.00034, 0.0111, 0.57, 0.99, 1.0, 4.8, 240.0])
 def test_the_axis_of_steps_has_a_few_round_numbers_from_zero(longest: float) -> None:
     record = made("fp32", 200 * MIB, [longest / 2, longest])
-    marks, bars = ticks(record, [record]), dots(record, [record])
+    marks, bars = draw_ticks(record, [record]), draw_dots(record, [record])
     values = [float(tick.ms.replace(",", "")) for tick in marks]
     assert values[0] == 0
     assert 2 <= len(values) <= 5
@@ -159,5 +159,5 @@ def test_times_come_from_the_newest_timed_block() -> None:
     untimed = timed[-1].model_copy(
         update={"step_s": [], "turns": None, "provenance": timed[-1].provenance.model_copy(update={"measured_at": when})}
     )
-    assert [d.ms for d in dots(untimed, [untimed, *timed])] == [f"{s * 1e3:,.2f}" for s in timed[-1].step_s] != []
-    assert dots(untimed, [untimed]) == []
+    assert [d.ms for d in draw_dots(untimed, [untimed, *timed])] == [f"{s * 1e3:,.2f}" for s in timed[-1].step_s] != []
+    assert draw_dots(untimed, [untimed]) == []
