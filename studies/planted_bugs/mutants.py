@@ -23,11 +23,12 @@ def counts(campaign: Campaign) -> Comparison:
     alike = [[row for row in campaign.planted if (row.framework, row.precision) == kind] for kind in kinds]
     rows = [(TITLES[name], precision, *count(group)) for (name, precision), group in zip(kinds, alike)]
     caption = (
+        "beyond: passed for a known reason, which is listed. "
         "smallest: the smallest error of those that were caught, in units of its tolerance. "
         f"Their {len(campaign.controls)} cases without any bug: {unharmed(campaign.controls)}. "
         f"{untried(campaign)}{campaign.where}"
     )
-    head = ("framework", "precision", "planted", "wrong", "equivalent", "survived", "smallest")
+    head = ("framework", "precision", "planted", "wrong", "equivalent", "beyond", "survived", "smallest")
     return Comparison.of_text(
         "Bugs that were planted in the source", caption, head, (*rows, ("all", "", *count(campaign.planted)))
     )
@@ -46,9 +47,11 @@ def unharmed(controls: Sequence[Row]) -> str:
 def count(rows: list[Row]) -> tuple[str, ...]:
     wrong = [row for row in rows if row.status == "wrong"]
     equivalent = [row for row in rows if row.equivalent and row.as_wanted]
+    missed = [row for row in rows if row.missed]
+    survived = len(rows) - len(wrong) - len(equivalent) - len(missed)
     margins = [row.margin for row in wrong if row.margin is not None]
     smallest = times(min(margins)) if margins else "-"
-    return str(len(rows)), str(len(wrong)), str(len(equivalent)), str(len(rows) - len(wrong) - len(equivalent)), smallest
+    return str(len(rows)), str(len(wrong)), str(len(equivalent)), str(len(missed)), str(survived), smallest
 
 
 def times(margin: float) -> str:
@@ -63,7 +66,8 @@ def listed(campaign: Campaign) -> Iterator[Comparison]:
     head = ("bug", "case", "came out", "seen in", "error / tolerance")
     for name in FRAMEWORKS:
         rows = [row for row in campaign.planted if row.framework == name]
-        cells, notes = [*map(_cells, rows)], tuple(f"{r.bug}: equivalent, since {r.equivalent}" for r in rows if r.equivalent)
+        cells = [_cells(row) for row in rows]
+        notes = tuple(_note(row) for row in rows if row.equivalent or row.missed)
         caption = "error / tolerance: -, where what was seen is no such number."
         yield Comparison.of_text(f"Bugs planted in {TITLES[name]}", caption, head, cells, left=4, notes=notes)
 
@@ -71,5 +75,16 @@ def listed(campaign: Campaign) -> Iterator[Comparison]:
 def _cells(row: Row) -> tuple[str, ...]:
     seen = row.by if row.status == "wrong" else ""
     margin = times(row.margin) if seen and row.margin is not None else "-"
-    status = f"{row.status} (equivalent)" if row.equivalent and row.as_wanted else row.status
+    status = row.status
+    if row.equivalent and row.as_wanted:
+        status += " (equivalent)"
+    elif row.missed:
+        status += " (beyond verification)"
     return row.bug, row.case.removesuffix("/b4/tiny"), status, seen, margin
+
+
+def _note(row: Row) -> str:
+    """Say why a bug that passed was not to be seen."""
+    if row.equivalent:
+        return f"{row.bug}: equivalent, since {row.equivalent}"
+    return f"{row.bug}: passed, since it {row.beyond}"

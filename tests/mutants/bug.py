@@ -25,12 +25,13 @@ class Edit:
 
 @dataclass(frozen=True)
 class Bug:
-    """`name` says in words what is wrong; it is unique."""
+    """A bug. `name` says in words what is wrong; name and case together are unique."""
 
     name: str
     case_id: str
     edits: tuple[Edit, ...]
     equivalent: str = ""  # why no verification could see it: the values cannot change
+    beyond: str = ""  # why this verification cannot be counted on to see it
 
     @property
     def case(self) -> Case:
@@ -47,7 +48,9 @@ class Bug:
         return found
 
 
-def bug(name: str, case: str, file: str, text: str, replacement: str, *more: Edit, equivalent: str = "") -> Bug:
-    """Of one edit or more. A case without batch and size is meant at batch 4 of the size `tiny`."""
+def bug(
+    name: str, case: str, file: str, text: str, replacement: str, *more: Edit, equivalent: str = "", beyond: str = ""
+) -> Bug:
+    """Make a bug of one edit or more. A case without batch and size is meant at batch 4 of the size `tiny`."""
     case_id = case if case.count("/") == 5 else f"{case}/b4/tiny"
-    return Bug(name, case_id, (Edit(file, text, replacement), *more), equivalent)
+    return Bug(name, case_id, (Edit(file, text, replacement), *more), equivalent, beyond)

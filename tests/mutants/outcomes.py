@@ -21,6 +21,7 @@ class Row(BaseModel):
     case: str
     precision: str
     equivalent: str  # why no verification could see it
+    beyond: str = ""  # why this one cannot be counted on to see it
     status: str  # as of a record, and "not proven" for an `ok` whose strategy was not seen at work
     by: str  # what was furthest off
     margin: float | None  # by how many tolerances; None: what `by` says is no such number
@@ -34,9 +35,19 @@ class Row(BaseModel):
 
     @property
     def as_wanted(self) -> bool:
-        """A bug is `wrong`, unless it is equivalent; then, as without any bug, it must not be."""
-        unharmed = not self.bug or bool(self.equivalent)
-        return self.status in (("ok", "not proven") if unharmed else ("wrong",))
+        """Say whether it came out as it should.
+
+        A bug is `wrong`. One that is equivalent must not be, as a case without any bug; one beyond verification may be.
+        """
+        passed = self.status in ("ok", "not proven")
+        if not self.bug or self.equivalent:
+            return passed
+        return self.status == "wrong" or (bool(self.beyond) and passed)
+
+    @property
+    def missed(self) -> bool:
+        """Say whether it passed for the reason that is known."""
+        return bool(self.beyond) and self.status != "wrong" and self.as_wanted
 
 
 class Campaign(BaseModel):

@@ -2,7 +2,7 @@
 
 All of them write studies/planted_bugs/data/mutants.json, as far as it goes; the next run takes up where one was interrupted,
 if the sources are still the same. A part of them (`--third`, or words that their names or cases contain) writes nothing. Exit
-code 1 if a bug is not `wrong` and is not listed as equivalent or as a survivor that is known, or if a case is `wrong` without
+code 1 if a bug is not `wrong` and is not listed as equivalent or as beyond verification, or if a case is `wrong` without
 any bug.
 """
 
@@ -74,8 +74,8 @@ def mixed(bugs: list[Bug], seed: int) -> list[Bug]:
 def row(bug: Bug, slot: Slot) -> Row:
     found = slot.verify(bug.case, bug.edited(ROOT), STEPS)
     precision = bug.case.plan.precision
-    about = {"bug": bug.name, "case": bug.case_id, "precision": precision, "equivalent": bug.equivalent, "key": key(bug)}
-    return Row.model_validate(about | asdict(found))
+    about = {"bug": bug.name, "case": bug.case_id, "precision": precision, "equivalent": bug.equivalent}
+    return Row.model_validate(about | {"beyond": bug.beyond, "key": key(bug)} | asdict(found))
 
 
 def settled(bug: Bug, slot: Slot) -> Row:
@@ -192,7 +192,8 @@ def finish(rows: list[Row], untried: int) -> None:
     planted = [found for found in rows if found.bug]
     wrong = sum(found.status == "wrong" for found in planted)
     said = [
-        f"{len(planted)} bugs: {wrong} wrong, {sum(bool(found.equivalent) for found in planted)} equivalent",
+        f"{len(planted)} bugs: {wrong} wrong, {sum(bool(found.equivalent) for found in planted)} equivalent, "
+        f"{sum(found.missed for found in planted)} beyond verification",
         f"{len(rows) - len(planted)} cases without a bug",
         *([f"{untried} not tried, the time being up"] if untried else []),
         f"{len(failed)} not as they should be",

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.engine.mathematics import read_lines
+from framebench.engine.mathematics import read_lines, representative
 from framebench.engine.runner import CaseOutcome, Options, worker_variables
 from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
@@ -68,12 +68,18 @@ class Slot:
                 shutil.copy(ROOT / name, self.tree / name)
 
     def check_mathematics(self, case: Case, edited: bool) -> Mathematics | None:
-        """Check the case's step in float64. None where the process gave no answer: then nothing is decided by it."""
+        """Check the case's strategy in float64, at the smallest size as a run does.
+
+        None where there is no reference, or where the process gave no answer: then nothing is decided by it.
+        """
+        smallest = representative(case)
+        if smallest is None:
+            return None
         file = self.folder / "mathematics.jsonl"
         file.unlink(missing_ok=True)
         self.orders.write_text("")
-        self.work(case, "framebench.worker.mathematics", {"cases": [case.id], "file": str(file)}, edited)
-        return read_lines(file).get(case.id)
+        self.work(smallest, "framebench.worker.mathematics", {"cases": [smallest.id], "file": str(file)}, edited)
+        return read_lines(file).get(smallest.id)
 
     def work(self, case: Case, module: str, task: dict[str, object], edited: bool) -> CaseOutcome:
         """In a process of its own where variables must precede the import, or where sources are edited and nothing can fork."""

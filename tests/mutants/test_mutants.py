@@ -86,7 +86,7 @@ def test_each_case_is_tried_without_a_bug_before_the_first_of_its_bugs() -> None
 
 
 def row(bug: Bug, status: str = "wrong") -> Row:
-    about = {"bug": bug.name, "case": bug.case_id, "precision": "fp32", "equivalent": bug.equivalent}
+    about = {"bug": bug.name, "case": bug.case_id, "precision": "fp32", "equivalent": bug.equivalent, "beyond": bug.beyond}
     return Row(**about, status=status, by="loss", margin=2.0, reason="", seconds=1.0, key=run.key(bug))
 
 
@@ -101,7 +101,7 @@ def test_time_that_is_up_begins_nothing_more_and_is_no_failure(
     with pytest.raises(SystemExit) as ended:
         run.finish(found, untried=3)
     assert ended.value.code == 0
-    assert "2 bugs: 2 wrong, 0 equivalent; 0 cases without a bug; 3 not tried" in capsys.readouterr().out
+    assert "2 bugs: 2 wrong, 0 equivalent, 0 beyond verification; 0 cases without a bug; 3 not tried" in capsys.readouterr().out
 
 
 def test_a_survivor_and_a_case_that_is_wrong_without_a_bug_fail() -> None:
@@ -251,3 +251,10 @@ def test_what_an_ended_process_leaves_behind_ends_with_it(
         assert worker.served(case, environment["jittor"], module, {}, out, log) == -signal.SIGKILL
     assert left.stdout
     assert left.stdout.read() == "", "nobody holds the pipe"
+
+
+def test_a_bug_beyond_verification_may_pass_or_be_wrong_but_not_crash() -> None:
+    unseen = Bug("unseen", "transformer/torch/train/fp32/b4/tiny", (), beyond="happens once")
+    outcomes = {status: row(unseen, status) for status in ("ok", "wrong", "crashed")}
+    assert {status: found.as_wanted for status, found in outcomes.items()} == {"ok": True, "wrong": True, "crashed": False}
+    assert [status for status, found in outcomes.items() if found.missed] == ["ok"]
