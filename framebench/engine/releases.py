@@ -34,12 +34,13 @@ def listed(framework: str) -> list[str]:
     return sorted(listing[1].split(", "), key=Version)
 
 
-def newest(framework: str) -> str:
-    """Return the newest release that the index lists. Raises UnknownName, SetupError.
+def newest_first(framework: str) -> list[str]:
+    """Return the releases that the index lists, newest first. Raises UnknownName, SetupError.
 
     A build's label is left out: 2.13.0+cpu is no newer release than 2.13.0.
     """
-    return Version(listed(framework)[-1]).public
+    public = [Version(release).public for release in reversed(listed(framework))]
+    return list(dict.fromkeys(public))  # each once, in their order
 
 
 def between(framework: str, first: str, last: str, all_releases: list[str]) -> list[str]:

@@ -114,6 +114,8 @@ def compare_(
 ) -> None:
     """Compare every case of which both versions have records. Exit code 1: a regression; 3: too few blocks to tell.
 
+    A regression that requirements/versions/accepted.toml has is listed as known, and no failure.
+
     A file of your own is measured in both versions first, in the same blocks.
 
     With --device: compare the plans of both releases for a device that is not here. Exit code 3: a case has no plan.
@@ -152,10 +154,12 @@ def judge(records: list[Record], base: str, change: str, threshold: str | None, 
     from framebench.explain.table import causes
     from framebench.versions import judge as rule
     from framebench.versions import table
+    from framebench.versions.accepted import MalformedEntry, read_accepted, split_regressions
 
     try:
         rows = rule.compare_versions(records, base, change, parse_share(threshold))
-    except rule.UnknownVersion as error:
+        regressions, known = split_regressions(rows, read_accepted())
+    except (rule.UnknownVersion, MalformedEntry) as error:
         fail(str(error), 2)
     if not rows:
         fail(f"no case has records of both {base} and {change}; measure them in turn: framebench versions run", 2)
@@ -166,7 +170,8 @@ def judge(records: list[Record], base: str, change: str, threshold: str | None, 
         is_one_case = len({row.case for row in rows}) == 1  # then all that was read is shown
         folded = () if is_one_case else table.FOLDED
         table.make_table(rows, causes(results), folded).terminal(out)
-    regressions = [row for row in rows if row.verdict == rule.REGRESSION]
+    for row, reason in known:
+        say(f"known regression: {row.case}, {row.quantity}: {reason}")
     for row in regressions:
         change_text = "" if row.ratio is None else f" {row.ratio - 1:+.1%}"
         say(f"regression: {row.case}, {row.quantity}{change_text} ({row.machine})")

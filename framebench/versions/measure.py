@@ -27,6 +27,8 @@ BLOCKS = 7  # fresh processes of each case in each version
 # What is measured when nothing is named, at the base batch: each workload, training and evaluation, the baseline, recomputation
 # and reduced precision. 3-D convolution in bf16 is the standing canary: releases of PyTorch are known to have made it larger.
 CANARY = "unet3d/*/train/amp_bf16"
+# What is planned for a device that is not here: the training that people ask for, at sizes for a GPU.
+PLANNED = ("*/*/train/{fp32,checkpoint}//full",)
 STANDING = (CANARY, "transformer/*/train/fp32", "transformer/*/train/checkpoint", "resnet50/*/eval/no_grad")
 
 
@@ -64,6 +66,16 @@ def select_cases(framework: str, selectors: list[str] | None = None, profile: st
     selected = [case for case in dict.fromkeys(cases) if case.framework == framework]  # each once, in their order
     if not selected:
         raise UnknownCase(f"none of the {len(cases)} cases named is one of {framework}: {', '.join(selectors or [])}")
+    return selected
+
+
+def select_planned(framework: str) -> list[Case]:
+    """Return the framework's cases of PLANNED at the base batch."""
+    selected = []
+    for selector in PLANNED:
+        for case in select(selector):
+            if case.framework == framework and case.batch == case.spec.preset(case.size).base:
+                selected.append(case)
     return selected
 
 

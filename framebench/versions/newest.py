@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,8 @@ from framebench.records.pins import pinned_version
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.versions import measure
-from framebench.versions.judge import REGRESSION, QuantityComparison, compare_versions
+from framebench.versions.accepted import AcceptedRegression, split_regressions
+from framebench.versions.judge import QuantityComparison, compare_versions
 from framebench.versions.table import FOLDED, count_verdicts
 
 FOLDER = "newest"  # below the results
@@ -41,16 +42,23 @@ EXIT_CODES: dict[Outcome, int] = {
 
 @dataclass(frozen=True)
 class ReleasePair:
-    """A framework's pinned version, and the newest release that the index lists."""
+    """A framework's pinned version, and the newest release that the index lists.
+
+    `older` are the releases between them, newest first: they are tried where the newest one cannot be installed.
+    """
 
     framework: str
     pinned: str
     newest: str
+    older: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, framework: str) -> ReleasePair:
         """Ask the index. Raises UnknownName, and SetupError where it cannot be asked."""
-        return cls(framework, pinned_version(framework), releases.newest(framework))
+        pinned = pinned_version(framework)
+        listed = releases.newest_first(framework)
+        newer = [release for release in listed if Version(release) > Version(pinned)]
+        return cls(framework, pinned, listed[0], tuple(newer[1:]))
 
     @property
     def is_current(self) -> bool:
@@ -71,6 +79,8 @@ class NewestVerdict:
     outcome: Outcome
     answer: str
     rows: tuple[QuantityComparison, ...] = ()
+    new_regressions: tuple[QuantityComparison, ...] = ()
+    known_regressions: tuple[tuple[QuantityComparison, str], ...] = ()  # with the reason that each is accepted for
 
     @property
     def exit_code(self) -> int:
@@ -86,6 +96,8 @@ class NewestVerdict:
             "outcome": self.outcome,
             "answer": self.answer,
             "rows": [row.as_dict() for row in self.rows],
+            "new_regressions": [row.as_dict() for row in self.new_regressions],
+            "known_regressions": [row.as_dict() | {"accepted": reason} for row, reason in self.known_regressions],
         }
 
 
@@ -108,24 +120,43 @@ class PairBench:
     say: Say
     threshold: float | None = None
     keep: bool = False
+    accepted: tuple[AcceptedRegression, ...] = ()
 
     def measure(self, pair: ReleasePair, session: str, progress: Listener) -> NewestVerdict:
-        """Measure both releases, and judge the newest.
+        """Measure both releases, and judge the newest that can be installed.
 
         Raises SetupError if the pinned version cannot be installed, OSError if a record cannot be written.
         """
         pinned = environments.ensure(pair.framework, pair.pinned, self.say)
         self.warm(pinned)
         with ExitStack() as stack:
-            try:
-                newest = stack.enter_context(releases.environment(pair.framework, pair.newest, self.keep, self.say))
-                self.warm(newest)
-            except SetupError as error:
-                answer = f"{pair.framework} {pair.newest} cannot be installed: {error}"
-                return NewestVerdict(pair, "cannot be installed", answer)
-            ready = {pair.pinned: pinned, pair.newest: newest}
+            newest, problems = self.install_newest(pair, stack)
+            if newest is None:
+                return NewestVerdict(pair, "cannot be installed", "; ".join(problems))
+            ready = {pair.pinned: pinned, newest.version: newest}
             measure.measure(self.cases, ready, self.blocks, session, self.options, self.results, progress)
-        return judge_newest(pair, self.read_records(pinned, session), self.read_records(newest, session), self.threshold)
+        measured_pair = replace(pair, newest=newest.version)
+        pinned_records = self.read_records(pinned, session)
+        newest_records = self.read_records(newest, session)
+        verdict = judge_newest(measured_pair, pinned_records, newest_records, self.threshold, self.accepted)
+        return replace(verdict, answer="; ".join([*problems, verdict.answer]))
+
+    def install_newest(self, pair: ReleasePair, stack: ExitStack) -> tuple[Environment | None, list[str]]:
+        """Return the environment of the newest release that can be installed, and why newer ones cannot.
+
+        The environment lasts as long as the stack.
+        """
+        problems = []
+        for version in (pair.newest, *pair.older):
+            try:
+                environment = stack.enter_context(releases.environment(pair.framework, version, self.keep, self.say))
+                self.warm(environment)
+            except SetupError as error:
+                problems.append(f"{pair.framework} {version} cannot be installed: {error}")
+                self.say(problems[-1])
+            else:
+                return environment, problems
+        return None, problems
 
     def warm(self, environment: Environment) -> None:
         """Compile kernels in both: where one alone finds them compiled, its first step is the faster one."""
@@ -141,26 +172,34 @@ class PairBench:
 
 
 def judge_newest(
-    pair: ReleasePair, pinned: list[Record], newest: list[Record], threshold: float | None = None
+    pair: ReleasePair,
+    pinned: list[Record],
+    newest: list[Record],
+    threshold: float | None = None,
+    accepted: Iterable[AcceptedRegression] = (),
 ) -> NewestVerdict:
-    """Return what both sides' records say. A case that fails under the pinned version too does not count."""
+    """Return what both sides' records say.
+
+    A case that fails under the pinned version too does not count, nor does a regression that is accepted.
+    """
     name = f"{pair.framework} {pair.newest} against {pair.pinned}"
     rows: list[QuantityComparison] = []
     # a process that ended early could not tell its version, and a side of such processes alone cannot be compared
     if has_version(pinned) and has_version(newest):
         rows = compare_versions([*pinned, *newest], *pair.releases, threshold)
 
+    new_regressions, known_regressions = split_regressions(rows, accepted)
     outcome: Outcome
     broken = sorted(list_failed(newest) - list_failed(pinned))
     if broken:
         outcome, answer = "broken", f"failed under the newest release alone: {', '.join(broken)}"
-    elif any(row.verdict == REGRESSION for row in rows):
+    elif new_regressions:
         outcome, answer = "regression", count_verdicts(rows)
     elif all(row.verdict in FOLDED for row in rows):
         outcome, answer = "undecided", "nothing could be judged"
     else:
-        outcome, answer = "same", f"no regression ({count_verdicts(rows)})"
-    return NewestVerdict(pair, outcome, f"{name}: {answer}", tuple(rows))
+        outcome, answer = "same", f"no {'new ' if known_regressions else ''}regression ({count_verdicts(rows)})"
+    return NewestVerdict(pair, outcome, f"{name}: {answer}", tuple(rows), tuple(new_regressions), tuple(known_regressions))
 
 
 def has_version(records: Iterable[Record]) -> bool:

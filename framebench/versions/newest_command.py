@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framebench.cli.shared import AsJson, Profile, Results, Rounds, err, open_session, out, say
+from framebench.cli.shared import AsJson, Profile, Results, Rounds, err, fail, open_session, out, say
 from framebench.engine import runner
 from framebench.engine.progress import CaseProgress
 from framebench.engine.session import alone
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.versions import measure as versions
+from framebench.versions.accepted import MalformedEntry, read_accepted
 from framebench.versions.command import Threshold, parse_share, versions_app
+
+if TYPE_CHECKING:
+    from framebench.versions.newest import ReleasePair
 
 
 @versions_app.command()
@@ -24,19 +29,32 @@ def newest(
     rounds: Rounds = runner.Options.rounds,
     threshold: Threshold = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the environments that were made for it.")] = False,
+    device: Annotated[
+        str | None, typer.Option(help="Compare plans for a device that is not here, such as h100-80gb, and measure nothing.")
+    ] = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Compare each framework's newest release, as the package index lists it, with the pinned version, in the same blocks.
 
-    Exit code 1: a regression, a case that fails under the newest release alone, or a release that cannot be installed;
-    3: nothing could be judged. Nothing is measured where the pinned version is the newest one. Without a profile the cases
-    are those of `versions run`. An interrupted comparison goes on where it stopped.
+    Exit code 1: a regression that is not accepted in requirements/versions/accepted.toml, a case that fails under the newest
+    release alone, or no newer release that can be installed; 3: nothing could be judged. Nothing is measured where the
+    pinned version is the newest one. Without a profile the cases are those of `versions run`. An interrupted comparison
+    goes on where it stopped.
+
+    With --device: compare what both releases plan for the training of full sizes on a device that is not here. Plans have
+    no noise. Jittor has none.
     """
     from framebench.versions import newest as search
     from framebench.versions.table import make_table
 
     pairs = [search.ReleasePair.of(framework) for framework in dict.fromkeys(frameworks or FRAMEWORKS)]
+    if device is not None:
+        raise typer.Exit(compare_plans(pairs, device, results, parse_share(threshold), as_json))
+    try:
+        accepted = tuple(read_accepted())
+    except MalformedEntry as error:
+        fail(str(error), 2)
     minimum = parse_share(threshold)
     folder = results / search.FOLDER
     options = runner.Options(profile=profile, rounds=rounds, cold_blocks=versions.COLD_BLOCKS)
@@ -48,7 +66,7 @@ def newest(
             cases = versions.select_cases(pair.framework, None, profile)
             able = [case for case in cases if not runner.unsupported(case)]
             title = " ".join(["versions newest", *pair.releases, str(blocks), str(options)])
-            bench = search.PairBench(able, blocks, options, folder, say, minimum, keep)
+            bench = search.PairBench(able, blocks, options, folder, say, minimum, keep, accepted)
             with (
                 alone(results),
                 open_session(folder, title) as opened,
@@ -63,7 +81,26 @@ def newest(
         for verdict in verdicts:
             if verdict.rows:
                 make_table(verdict.rows).terminal(out)
+            for row, reason in verdict.known_regressions:
+                say(f"known: {row.case}, {row.quantity}: {reason}")
     raise typer.Exit(worst([verdict.exit_code for verdict in verdicts]))
+
+
+def compare_plans(pairs: list[ReleasePair], device: str, results: Path, threshold: float | None, as_json: bool) -> int:
+    """Print what the newest releases plan for a device that is not here, against the pinned ones. Returns the exit code."""
+    from framebench.versions import newest as search
+    from framebench.versions import planned  # imports pandas
+
+    codes = [0]
+    for pair in pairs:
+        if pair.framework not in planned.HOW:
+            say(f"{pair.framework} has no plans for a device that is not here")
+        elif pair.is_current:
+            say(search.describe_current(pair).answer)
+        else:
+            cases = [case.id for case in versions.select_planned(pair.framework)]
+            codes.append(planned.compare(*pair.releases, cases, device, results, threshold, as_json))
+    return worst(codes)
 
 
 def worst(codes: list[int]) -> int:

@@ -16,7 +16,7 @@ from framebench.records import provenance, store
 from framebench.records.pins import pinned_version
 from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.versions import newest
+from framebench.versions import newest, planned
 from framebench.versions.newest import ReleasePair, judge_newest
 from tests.processes import framebench
 from tests.version_records import Change, broken, changed, larger, originals, rounds, times, unchanged
@@ -41,7 +41,7 @@ def sides(count: int = 5, change: Change = unchanged) -> tuple[list[Record], lis
 )
 def test_the_newest_release_is_none_of_its_builds(listed: list[str], found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releases, "listed", lambda framework: listed)
-    assert releases.newest("torch") == found
+    assert releases.newest_first("torch")[0] == found
 
 
 @pytest.mark.parametrize(
@@ -183,6 +183,34 @@ def test_a_release_that_cannot_be_installed_fails_and_the_others_are_judged(
     assert done.returncode == 1
     assert [a["outcome"] for a in json.loads(done.stdout)] == ["cannot be installed", "same", "current"]
     assert "99.0.2 cannot be installed: pip ended with exit code 1" in done.stderr
+
+
+def test_the_next_lower_release_is_measured_where_the_newest_cannot_be_installed(
+    installed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releases, "listed", lambda framework: [pinned_version("jax"), "99.0.1", "99.0.2"])
+    monkeypatch.setattr(newest.measure, "measure", planted(unchanged))
+    done = framebench("versions", "newest", "jax", "--json", "--results", str(tmp_path))
+    (answer,) = json.loads(done.stdout)
+    assert (answer["outcome"], answer["newest"], done.returncode) == ("same", "99.0.1", 0)
+    assert "99.0.2 cannot be installed: pip ended with exit code 1" in answer["answer"]
+
+
+def test_newest_plans_for_a_device_that_is_not_here(
+    index: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index |= NEXT
+    asked = []
+
+    def compare(base: str, change: str, selectors: list[str], device: str, *_: object) -> int:
+        asked.append((base, change, device, {case.split("/")[1] for case in selectors}))
+        return 1
+
+    monkeypatch.setattr(planned, "compare", compare)
+    done = framebench("versions", "newest", "jax", "jittor", "--device", "h100-80gb", "--results", str(tmp_path))
+    assert done.returncode == 1
+    assert asked == [(f"jax=={pinned_version('jax')}", f"jax=={NEXT['jax']}", "h100-80gb", {"jax"})]
+    assert "jittor has no plans" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,77 @@
+"""Read which regressions of releases are known and accepted, so that an alarm does not ring for them every week."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from framebench.records.pins import REQUIREMENTS
+from framebench.versions.judge import REGRESSION, QuantityComparison
+
+ACCEPTED = REQUIREMENTS / "versions" / "accepted.toml"
+
+
+class MalformedEntry(ValueError):
+    """The file of accepted regressions has an entry that cannot be read; the message says which and why."""
+
+
+class AcceptedRegression(BaseModel):
+    """A regression that somebody has looked at. `at_most` is the largest accepted ratio of change over base."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    release: str  # such as jax==0.11.0
+    cases: str  # a glob of cases
+    quantity: str
+    at_most: float
+    reason: str
+
+    def covers(self, row: QuantityComparison) -> bool:
+        """Say whether the row is this regression, and no larger than what was accepted."""
+        return (
+            row.change == self.release
+            and row.quantity == self.quantity
+            and row.ratio is not None
+            and row.ratio <= self.at_most
+            and fnmatchcase(row.case, self.cases)
+        )
+
+
+def read_accepted(file: Path = ACCEPTED) -> list[AcceptedRegression]:
+    """Return the entries of the file; none where there is no file. Raises MalformedEntry."""
+    if not file.exists():
+        return []
+    try:
+        entries = tomllib.loads(file.read_text()).get("accepted", [])
+    except tomllib.TOMLDecodeError as error:
+        raise MalformedEntry(f"{file.name}: {error}") from error
+    accepted = []
+    for number, entry in enumerate(entries, 1):
+        try:
+            accepted.append(AcceptedRegression.model_validate(entry))
+        except ValidationError as error:
+            problem = error.errors()[0]
+            field = ".".join(map(str, problem["loc"]))
+            raise MalformedEntry(f"{file.name}, entry {number}: {field}: {problem['msg']}") from error
+    return accepted
+
+
+def split_regressions(
+    rows: Iterable[QuantityComparison], accepted: Iterable[AcceptedRegression]
+) -> tuple[list[QuantityComparison], list[tuple[QuantityComparison, str]]]:
+    """Return the new regressions among the rows, and the known ones with the reason that each was accepted for."""
+    entries = list(accepted)
+    new = []
+    known = []
+    for row in rows:
+        if row.verdict != REGRESSION:
+            continue
+        reasons = [entry.reason for entry in entries if entry.covers(row)]
+        if reasons:
+            known.append((row, reasons[0]))
+        else:
+            new.append(row)
+    return new, known
