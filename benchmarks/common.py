@@ -83,7 +83,7 @@ class CaseBenchmark(ABC):
     def __init_subclass__(cls) -> None:
         if isinstance(cls.workload, property):
             return  # of a scenario, in this file
-        workload = spec.workload(cast(str, cls.workload))
+        workload = spec.load_workload(cast(str, cls.workload))
         framework = cast(str, cls.framework)
         cases = cases_of_class(workload.name, framework, cls.scenario, cls.size)
         # asv's pages open with the first value of each parameter: the baseline at the base batch

@@ -1,4 +1,7 @@
-"""How the Flax models run their blocks: `remat(i, run)` gives the function that runs block number i."""
+"""Say how the Flax models run their blocks: `remat(i, run)` gives the function for block number i.
+
+Flax transforms functions of modules, so a model's `run_block(block, *inputs)` is what is wrapped.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,6 @@ Run = Callable[..., Any]  # (block, *inputs) -> output
 Remat = Callable[[int, Run], Run]
 
 
-def as_it_is(i: int, run: Run) -> Run:
-    """Nothing is recomputed in the backward pass."""
+def recompute_nothing(i: int, run: Run) -> Run:
+    """Return the function itself: no block is recomputed in the backward pass."""
     return run

@@ -1,4 +1,4 @@
-"""What a workload's `layers` are made of: what lower bounds and a step's operations are counted from."""
+"""Define a layer: lower bounds and a step's operations are counted from a workload's layers."""
 
 from __future__ import annotations
 
@@ -7,23 +7,30 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-Switches = Mapping[str, Mapping[str, Any]]  # a strategy's switches with their options, which may change what a layer keeps
+# a strategy's switches with their options, which may change what a layer keeps
+Switches = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """What one layer needs again in the backward pass: `elements` per sample. Owns the weights whose names begin so."""
+    """What one layer needs again in the backward pass.
+
+    The layer owns the weights whose names begin with its own.
+    """
 
     name: str
-    elements: int
-    output: int = 0  # of a product: elements of its result, which exists together with its input
+    elements: int  # that it needs again, per sample
+    # of a matmul: elements of its result, which exists together with its input
+    output: int = 0
     border: bool = False  # the input of a block: checkpointing keeps it
-    transposed: bool = False  # a convolution whose weight is (in, out, kernel...), and whose stride is as large as its kernel
-    flops: int = 0  # per sample, beside those of its weight: products of activations, as in attention
+    # a convolution whose weight is (in, out, kernel...), and whose stride is as large as its kernel
+    transposed: bool = False
+    # per sample, besides those of its weight: matmuls of activations, as in attention
+    flops: int = 0
 
     @cached_property
     def block(self) -> str:
-        """`layer1.0` of `layer1.0.conv1`; empty outside the blocks that checkpointing recomputes."""
+        """Return `layer1.0` of `layer1.0.conv1`; empty outside of the blocks to recompute."""
         head, _, tail = self.name.partition(".")
         index, _, rest = tail.partition(".")
         return f"{head}.{index}" if rest else ""

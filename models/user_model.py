@@ -1,9 +1,10 @@
 """The user's model as a workload.
 
-Its folder is $FRAMEBENCH_OWN. There `own.json` says which file it is and what is in it, and `golden.json` and `tensors.json.gz`
-are references as in a workload's folder. `framebench try` writes them, from runs of the float32 baseline.
+Its folder is $FRAMEBENCH_OWN. There `own.json` says which file it is and what is in it, and
+`golden.json` and `tensors.json.gz` are references as in a workload's folder. `framebench try`
+writes them, from runs of the float32 baseline.
 
-Without the variable it has no values: enough to read records by.
+Without the variable the workload has no values: enough to read records by.
 """
 
 from __future__ import annotations
@@ -15,156 +16,257 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from framebench.models.spec import OWN, Optimizer, Param, Preset, UnknownName, Workload
+from framebench.models.spec import USER_MODEL, Optimizer, Param, Preset, UnknownName, Workload
 
-VARIABLE = "FRAMEBENCH_OWN"
-USUAL = Optimizer("sgd", lr=0.01)  # where the file has none
-THEIRS = Optimizer("own", lr=0.0)  # where it has: nothing is known of it
+FOLDER_VARIABLE = "FRAMEBENCH_OWN"
+DEFAULT_OPTIMIZER = Optimizer("sgd", lr=0.01)  # where the file has none
+UNKNOWN_OPTIMIZER = Optimizer("own", lr=0.0)  # where it has: nothing is known of it
 
 
 @dataclass(frozen=True)
-class Own(Workload):
-    """`sizes` has the file's name; every other one is a workload of which nothing is known."""
+class UserWorkload(Workload):
+    """The workload of a user's file. A size is the file's name.
+
+    `facts` are what `own.json` holds. Without them nothing is known of the model.
+    """
 
     facts: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def preset(self, size: str) -> Preset:
+        """Return the one size there is, at the file's batch."""
         batch = self.facts.get("batch", 1)
         return Preset(size, (batch,), batch)
 
     def config(self, size: str, variant: str = "") -> Any:
+        """Return the size itself. Raises UnknownName for a variant: there are none."""
         if variant:
             raise UnknownName(f"a model of one's own has no variant {variant!r}")
         return size
 
-    def weights(self, config: Any) -> dict[str, np.ndarray]:
-        """As the file's model begins."""
-        return self.model(self.facts["framework"]).weights()
+    def make_weights(self, config: Any) -> dict[str, np.ndarray]:
+        """Return the weights that the file's model begins with."""
+        weights: dict[str, np.ndarray] = self.import_model(self.facts["framework"]).weights()
+        return weights
 
-    def batch(self, config: Any, batch: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.model(self.facts["framework"]).batch(batch)
+    def make_batch(self, config: Any, batch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return inputs and targets as the file makes them."""
+        inputs, targets = self.import_model(self.facts["framework"]).batch(batch)
+        return inputs, targets
 
-    def refuses(self, plan: Any) -> str | None:
-        return why_not(plan, self)
+    def explain_refusal(self, plan: Any) -> str | None:
+        """Return why a strategy does not apply to what the file has, or None where it does."""
+        return explain_refusal(plan, self)
 
-    def knows(self, plan: Any) -> bool:
-        return known(plan)
+    def can_measure(self, plan: Any) -> bool:
+        """Say whether a strategy is one for users' models."""
+        return is_general(plan)
 
     def may_draw(self) -> bool:
+        """Say whether a step may draw random numbers."""
         return bool(self.facts.get("random", True))
 
-    def draws_otherwise(self, plan: Any) -> bool:
-        return bool(self.facts.get("random")) and draws_otherwise(plan, self.facts.get("framework"))
+    def draws_differently(self, plan: Any) -> bool:
+        """Say whether a step draws random numbers, and with this strategy others."""
+        return bool(self.facts.get("random")) and draws_differently(plan, self.facts)
 
     @property
     def incomparable(self) -> tuple[str, ...]:
+        """Return the tensors that are not compared, as their gradient is nothing but rounding."""
         return tuple(self.facts.get("undetermined", ()))
 
     def input_shape(self, size: str, batch: int) -> tuple[int, ...]:
+        """Return the shape of the file's inputs, of another batch."""
         return batch, *self.facts["input"][1:]
 
-    def model(self, framework: str) -> Any:
-        """Return the module of the framework's adapter that reads the file; a worker alone can import it."""
+    def import_model(self, framework: str) -> ModuleType:
+        """Import the adapter's module that reads the file; a worker alone can."""
         return importlib.import_module(f"framebench.adapters.{framework}.user_model")
 
     @property
     def folder(self) -> Path:
-        return Path(os.environ.get(VARIABLE, Path(__file__).parent))
+        """Return the folder with `own.json` and the references."""
+        return Path(os.environ.get(FOLDER_VARIABLE, Path(__file__).parent))
 
 
-def nothing(*_: Any) -> Any:
+def refuse_inputs(*_: Any) -> Any:
+    """Raise: inputs are the file's, and none are made from a configuration."""
     raise NotImplementedError("a model of one's own has no inputs but those of its file")
 
 
-def own() -> Workload:
-    """As its folder says now."""
-    file = Path(os.environ.get(VARIABLE, "")) / "own.json"
-    there = bool(os.environ.get(VARIABLE)) and file.exists()
-    return read(file, file.stat().st_mtime_ns) if there else of({})
+def load_user_workload() -> Workload:
+    """Return the workload that the folder describes now, or one of which nothing is known."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder:
+        file = Path(folder) / "own.json"
+        if file.exists():
+            return read_user_workload(file, file.stat().st_mtime_ns)
+    return make_user_workload({})
 
 
 @lru_cache(maxsize=2)
-def read(file: Path, changed: int) -> Workload:
-    return of(json.loads(file.read_text()))
+def read_user_workload(file: Path, changed: int) -> Workload:
+    """Return the workload of an `own.json`; `changed` makes the cache forget an older one."""
+    return make_user_workload(json.loads(file.read_text()))
 
 
-def of(facts: dict[str, Any]) -> Workload:
-    def params(config: Any) -> Iterator[Param]:
+def make_user_workload(facts: dict[str, Any]) -> Workload:
+    """Return the workload of a file with these facts."""
+
+    def make_params(config: Any) -> Iterator[Param]:
         for name, shape, trainable in facts.get("params", ()):
             yield Param(name, tuple(shape), 0.0, trainable=trainable)
 
-    return Own(
-        OWN, "samples", THEIRS if "optimizer" in facts.get("defined", ()) else USUAL, {}, params, nothing,
-        couples_samples=bool(facts.get("couples")), facts=facts,
-    )  # fmt: skip
+    has_optimizer = "optimizer" in facts.get("defined", ())
+    return UserWorkload(
+        name=USER_MODEL,
+        unit="samples",
+        optimizer=UNKNOWN_OPTIMIZER if has_optimizer else DEFAULT_OPTIMIZER,
+        sizes={},
+        params=make_params,
+        inputs=refuse_inputs,
+        couples_samples=bool(facts.get("couples")),
+        facts=facts,
+    )
 
 
-# by `how` of the row: what needs nothing that only the suite's models have
+# The strategies, by `how` of the row, that need nothing which only the suite's models have.
 GENERAL = {
-    "fp32", "tf32", "default", "amp_bf16", "amp_fp16", "checkpoint", "checkpoint_dots", "offload", "offload_streamed",
-    "accumulate", "compile", "optimizer_in_backward", "keep_grads", "foreach", "fused_optimizer", "channels_last",
-    "empty_cache", "pool_off", "expandable_segments", "malloc_async", "memory_fraction", "preallocate", "autotune",
-    "autotune_off", "multi_steps", "no_donate", "no_jit", "no_grad", "inference_mode", "grad",
-}  # fmt: skip
+    "accumulate",
+    "amp_bf16",
+    "amp_fp16",
+    "autotune",
+    "autotune_off",
+    "channels_last",
+    "checkpoint",
+    "checkpoint_dots",
+    "compile",
+    "default",
+    "empty_cache",
+    "expandable_segments",
+    "foreach",
+    "fp32",
+    "fused_optimizer",
+    "grad",
+    "inference_mode",
+    "keep_grads",
+    "malloc_async",
+    "memory_fraction",
+    "multi_steps",
+    "no_donate",
+    "no_grad",
+    "no_jit",
+    "offload",
+    "offload_streamed",
+    "optimizer_in_backward",
+    "pool_off",
+    "preallocate",
+    "tf32",
+}
 CALLS_THE_OPTIMIZER = {"optimizer_in_backward", "compile_step", "multi_steps"}
 
 
-def known(plan: Any) -> bool:
-    """Return whether a strategy (a `framebench.strategies.strategy.Strategy`) is one for models of one's own."""
-    return {part.how for part in plan.parts} <= GENERAL
+def is_general(plan: Any) -> bool:
+    """Say whether a strategy (`framebench.strategies.strategy.Strategy`) is for users' models."""
+    return list_switches(plan) <= GENERAL
 
 
-def why_not(plan: Any, workload: Own) -> str | None:
+def list_switches(plan: Any) -> set[str]:
+    """Return `how` of each part of a strategy."""
+    return {part.how for part in plan.parts}
+
+
+def list_axes(plan: Any) -> set[str]:
+    """Return the axis of each part of a strategy."""
+    return {part.axis for part in plan.parts}
+
+
+def explain_refusal(plan: Any, workload: UserWorkload) -> str | None:
     """Return why a strategy does not apply to what the file has, or None where it does."""
     facts = workload.facts
-    if not known(plan) or not plan.same_loss:
+    switches = list_switches(plan)
+    axes = list_axes(plan)
+    is_reduced = plan.precision != "fp32"
+    has_micro_batches = plan.micro_batches > 1
+    if not is_general(plan) or not plan.same_loss:
         return "is not for models of one's own"
-    if any(_needs_blocks(part, facts.get("framework")) for part in plan.parts) and not facts.get("blocks", True):
-        return "there is no class of which the model has several modules, each with modules in it: name its `blocks`"
-    if facts.get("linen") and (plan.precision != "fp32" or any(part.axis == "recomputation" for part in plan.parts)):
-        return "a Linen module, or a function, sets its own precision and recomputation, in the file"
-    if any("batched" in part.options for part in plan.parts) and not facts.get("attention", True):
-        return "no products of matrices in batches, as attention has, are in the model: the same as checkpoint_dots"
-    if plan.micro_batches > 1 and facts.get("couples"):
-        return f"{facts['couples'][0]} normalises over the batch, so that micro-batches are other mathematics"
-    if plan.micro_batches > 1 and facts.get("accumulation"):
+    if needs_blocks(plan, facts) and not facts.get("blocks", True):
+        return (
+            "there is no class of which the model has several modules, each with modules in "
+            "it: name its `blocks`"
+        )
+    if facts.get("linen") and (is_reduced or "recomputation" in axes):
+        return (
+            "a Linen module, or a function, sets its own precision and recomputation, in the file"
+        )
+    recomputes_selectively = any("batched" in part.options for part in plan.parts)
+    if recomputes_selectively and not facts.get("attention", True):
+        return (
+            "no products of matrices in batches, as attention has, are in the model: the "
+            "same as checkpoint_dots"
+        )
+    if has_micro_batches and facts.get("couples"):
+        layer = facts["couples"][0]
+        return f"{layer} normalises over the batch, so that micro-batches are other mathematics"
+    if has_micro_batches and facts.get("accumulation"):
         return str(facts["accumulation"])
-    if (name := facts.get("remembers")) and _runs_again(plan, facts):
-        return f"each forward pass changes {name}, on which the next one depends: another number of passes is other mathematics"
-    how = {part.how for part in plan.parts}
-    if facts.get("closure") and how & CALLS_THE_OPTIMIZER:
+    if facts.get("remembers") and repeats_forward(plan, facts):
+        return (
+            f"each forward pass changes {facts['remembers']}, on which the next one depends: "
+            f"another number of passes is other mathematics"
+        )
+    if facts.get("closure") and switches & CALLS_THE_OPTIMIZER:
         return f"{facts['optimizer']} computes the loss itself, as often as it likes"
-    if facts.get("closure") and plan.precision != "fp32":
-        return f"{facts['optimizer']} goes by small differences of gradients, which a lower precision rounds away"
-    other_draws = facts.get("random") and draws_otherwise(plan, facts.get("framework"))
-    if other_draws and any(name.startswith("compile") for name in how):
-        return "the model draws random numbers, and in a compiled step micro-batches and memory formats draw others"
-    if facts.get("sparse") and how & {"foreach", "fused_optimizer"}:
-        return f"{facts['sparse'][0]} has sparse gradients, which kernels for lists of tensors do not take"
-    if facts.get("complex") and "fused_optimizer" in how:
+    if facts.get("closure") and is_reduced:
+        return (
+            f"{facts['optimizer']} goes by small differences of gradients, which a lower "
+            "precision rounds away"
+        )
+    is_compiled = any(switch.startswith("compile") for switch in switches)
+    if is_compiled and facts.get("random") and draws_differently(plan, facts):
+        return (
+            "the model draws random numbers, and in a compiled step micro-batches and memory "
+            "formats draw others"
+        )
+    if facts.get("sparse") and switches & {"foreach", "fused_optimizer"}:
+        layer = facts["sparse"][0]
+        return f"{layer} has sparse gradients, which kernels for lists of tensors do not take"
+    if facts.get("complex") and "fused_optimizer" in switches:
         return f"{facts['complex'][0]} is complex, which the fused kernels do not take"
-    if {part.axis for part in plan.parts} & {"memory format", "autotuning"} and not facts.get("images", True):
+    if axes & {"memory format", "autotuning"} and not facts.get("images", True):
         return "is for convolutions over inputs of four axes"
     return None
 
 
-def draws_otherwise(plan: Any, framework: str | None) -> bool:
-    """Micro-batches draw one after the other, another memory format place by place, a lower precision numbers of its own, and
-    Jittor's kernels in the order in which they are fused."""
-    formats = {part.axis for part in plan.parts} & {"memory format"}
-    return framework == "jittor" or plan.micro_batches > 1 or plan.precision != "fp32" or bool(formats)
+def draws_differently(plan: Any, facts: dict[str, Any]) -> bool:
+    """Say whether a model that draws random numbers draws others with this strategy.
+
+    Micro-batches draw one after the other, another memory format place by place, a lower precision
+    numbers of its own, and Jittor's kernels in the order in which they are fused.
+    """
+    return (
+        facts.get("framework") == "jittor"
+        or plan.micro_batches > 1
+        or plan.precision != "fp32"
+        or "memory format" in list_axes(plan)
+    )
 
 
-def _runs_again(plan: Any, facts: dict[str, Any]) -> bool:
-    """Whether what each forward pass changes is changed more often in a step than in the baseline's."""
-    recomputes = any(_needs_blocks(part, facts.get("framework")) for part in plan.parts)
-    return plan.micro_batches > 1 or (recomputes and bool(facts.get("blocks_change")))
+def repeats_forward(plan: Any, facts: dict[str, Any]) -> bool:
+    """Say whether a forward pass's side effect happens more often in a step than the baseline's."""
+    recomputes_it = needs_blocks(plan, facts) and bool(facts.get("blocks_change"))
+    return plan.micro_batches > 1 or recomputes_it
 
 
-def _needs_blocks(part: Any, framework: str | None) -> bool:
-    """PyTorch's hooks move every saved tensor, whichever module it is of."""
-    return part.axis == "recomputation" and not (framework == "torch" and part.how in ("offload", "offload_streamed"))
+def needs_blocks(plan: Any, facts: dict[str, Any]) -> bool:
+    """Say whether a strategy works block by block.
+
+    Recomputation does. PyTorch's hooks for offloading move every saved tensor, whichever module it
+    is of.
+    """
+    hooks = {"offload", "offload_streamed"} if facts.get("framework") == "torch" else set()
+    return any(part.axis == "recomputation" and part.how not in hooks for part in plan.parts)

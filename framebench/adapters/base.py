@@ -28,7 +28,7 @@ from framebench.adapters.loading import Loader
 from framebench.adapters.parts import Hooks, Ledger
 from framebench.adapters.proof import Evidence, Proof, judge_parts
 from framebench.instruments import host, limits
-from framebench.models.spec import OWN
+from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect
 
@@ -93,7 +93,7 @@ class Adapter(ABC):
         self.switches = switches
         self.workload = case.spec
         self.config = case.config
-        self.model_module = case.spec.model(case.framework)
+        self.model_module = case.spec.import_model(case.framework)
         self.micro_batches = case.plan.micro_batches
         self.deterministic = case.still
         self.ledger = Ledger()
@@ -328,7 +328,7 @@ class Adapter(ABC):
 
     def measure_untracked(self) -> tuple[dict[str, int], int]:
         """Return `untracked_bytes` and `library_bytes` of the same moment."""
-        if self.case.workload != OWN:
+        if self.case.workload != USER_MODEL:
             return {}, 0
         holders = self.named_untracked_bytes()
         all_unseen = self.unseen_bytes(holders)
@@ -343,7 +343,7 @@ class Adapter(ABC):
         They do on a CPU, in a framework where only tensors take large blocks.
         """
         is_read = self.malloc_bytes_before is not None
-        return self.case.workload == OWN and is_read and self.device() == "cpu"
+        return self.case.workload == USER_MODEL and is_read and self.device() == "cpu"
 
     def unseen_bytes(self, named: Mapping[str, int]) -> int:
         """Return the bytes in malloc's large blocks that nothing known explains.

@@ -9,7 +9,7 @@ from collections import Counter
 from framebench.adapters.base import Adapter, Switches, find_length_strategy
 from framebench.adapters.loading import Loader, expect_loader
 from framebench.adapters.proof import Evidence, Proof, above, at_most, below, expect, other_than
-from framebench.models.spec import STREAM
+from framebench.models.spec import STREAM_BATCHES
 
 switch = Switches()
 
@@ -96,9 +96,9 @@ def loading(adapter: Adapter, mode: str) -> Proof:
     if mode == "whole":
         expected = expect(batches_prepared_by_3_steps=0)
     elif mode == "whole_every_step":
-        expected = expect(batches_prepared_by_3_steps=3 * STREAM)
+        expected = expect(batches_prepared_by_3_steps=3 * STREAM_BATCHES)
     else:
-        expected = expect(batches_prepared_by_3_steps=(above(0), below(STREAM)))
+        expected = expect(batches_prepared_by_3_steps=(above(0), below(STREAM_BATCHES)))
     return (expect_loader(mode) & expected).counting(count_batches)
 
 
@@ -145,7 +145,7 @@ def factored(adapter: Adapter) -> Proof:
         for weight in adapter.workload.params(adapter.config):
             if not weight.trainable:
                 continue
-            expected[weight.name] = adapter.case.optimizer.numbers(weight.shape)
+            expected[weight.name] = adapter.case.optimizer.count_state_numbers(weight.shape)
             if len(weight.shape) > 1:
                 matrices += 1
                 numbers_of_matrices += math.prod(weight.shape)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from framebench.adapters.proof import Evidence, Proof, expect
-from framebench.models.spec import SEED, STREAM
+from framebench.models.spec import SEED, STREAM_BATCHES
 from framebench.suite.case import Case
 
 Put = Callable[..., Any]  # images and labels -> a batch, as the framework takes it
@@ -40,7 +40,9 @@ class Loader:
         self.arrive = arrive
         self.prepare = case.spec.prepare
         rng = np.random.default_rng([SEED, 2, case.batch])
-        self.images, self.labels = case.spec.raw_images(case.config, STREAM * case.batch, rng)
+        self.images, self.labels = case.spec.raw_images(
+            case.config, STREAM_BATCHES * case.batch, rng
+        )
         if mode in MAPPED:
             self.images = _map_to_file(self.images)
         self.made = 0  # batches prepared
@@ -54,10 +56,10 @@ class Loader:
         if self.mode == "whole":
             return cycle(self.put_every_batch())
         if self.mode == "whole_every_step":
-            return (self.put_every_batch()[i] for i in cycle(range(STREAM)))
+            return (self.put_every_batch()[i] for i in cycle(range(STREAM_BATCHES)))
         if self.mode == "prefetch":
             return prefetch(_prepare_while_used(weakref.ref(self)), self.put)
-        batches = (self.put(*self.prepare_batch(i)) for i in cycle(range(STREAM)))
+        batches = (self.put(*self.prepare_batch(i)) for i in cycle(range(STREAM_BATCHES)))
         if self.mode == "pinned":
             assert self.arrive
             return prefetch(batches, self.arrive)
@@ -65,7 +67,7 @@ class Loader:
 
     def put_every_batch(self) -> list[Any]:
         """Prepare all batches."""
-        return [self.put(*self.prepare_batch(i)) for i in range(STREAM)]
+        return [self.put(*self.prepare_batch(i)) for i in range(STREAM_BATCHES)]
 
     def next(self) -> Any:
         """Return the next batch."""
@@ -100,7 +102,7 @@ def expect_loader(mode: str) -> Proof:
     """Return a proof that `Loader.count` shows this mode."""
     proof = expect(memory_mapped=mode in MAPPED, beside_the_step=mode in THREADED)
     if mode == "whole":
-        proof &= expect(batches_prepared=STREAM)
+        proof &= expect(batches_prepared=STREAM_BATCHES)
     elif mode == "reused":
         proof &= expect(buffers=1)
     return proof
@@ -112,7 +114,7 @@ def _prepare_while_used(loader: weakref.ref[Loader]) -> Iterator[Any]:
     A thread that waits to hand a batch over, as it does for ever once the case is done, must not
     keep the loader alive, and with it the adapter and its weights.
     """
-    for i in cycle(range(STREAM)):
+    for i in cycle(range(STREAM_BATCHES)):
         present = loader()
         if present is None:
             return

@@ -8,7 +8,7 @@ import pandas as pd
 
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown
 from framebench.analysis.tables import conditions, describe_measurement
-from framebench.strategies.registry import baseline_of
+from framebench.strategies.registry import find_baseline
 
 DEPENDS = 0.05  # a share of the baseline's peak that moves by more from batch to batch is noted
 QUESTION = ["machine", "workload", "scenario", "size"]
@@ -52,7 +52,7 @@ def make_batch_table(group: pd.DataFrame) -> Comparison:
                 heading = f"b{batch}: {column.name}"
                 shown[f"{quantity} {batch}"] = Shown(heading, column.form, column.times, column.unit, priority=column.priority)
     cells = wide.set_axis([" ".join(map(str, pair)) for pair in wide.columns], axis=1)
-    base = f"base: {baseline_of(first['scenario'])} of the same framework at the same batch."
+    base = f"base: {find_baseline(first['scenario'])} of the same framework at the same batch."
     return Comparison(
         f"{first['workload']} {first['scenario']} by batch, size {first['size']}",
         f"{base} Peaks by {describe_step_instruments(group)}. {describe_measurement(group)} {conditions(group)}",

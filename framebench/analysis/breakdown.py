@@ -22,7 +22,7 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
     all activations and no gradient. `rest` is everything else in the measured peak: workspaces, gradients of activations,
     fragmentation, and what the framework keeps beyond the least. Rows of workloads that declare no `layers` are left out.
     """
-    with_layers = [name for name in spec.names() if spec.workload(name).layers]
+    with_layers = [name for name in spec.list_workloads() if spec.load_workload(name).layers]
     is_known = pd.Series([case_of(case).known for case in table["case"]], table.index, dtype=bool)
     has_peak = (table["status"] == "ok") & table["step_bytes"].notna()
     measured = table[is_known & table["workload"].isin(with_layers) & has_peak].reset_index(drop=True)

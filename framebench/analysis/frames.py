@@ -20,8 +20,8 @@ from framebench.analysis.flops import step_flops
 from framebench.analysis.selection import Measured, measured_at, select_cases
 from framebench.analysis.statistics import Ratio
 from framebench.records.record import Calibration, Record, work_of
-from framebench.strategies.purposes import purpose_of
-from framebench.strategies.registry import names
+from framebench.strategies.purposes import find_purpose
+from framebench.strategies.registry import list_strategies
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 
@@ -323,7 +323,7 @@ def make_row(
         framework=case.framework,
         scenario=case.scenario,
         strategy=case.strategy,
-        kind=purpose_of(case.plan, case.stage.baseline),
+        kind=find_purpose(case.plan, case.stage.baseline),
         batch=case.batch,
         base_batch=is_base_batch(case),
         size=case.size,
@@ -541,5 +541,5 @@ def sort_rows(table: pd.DataFrame) -> pd.DataFrame:
 @cache
 def place_in_catalog(scenario: str, strategy: str) -> int:
     """Return the strategy's place among those of the scenario; a combination that is in no profile comes last."""
-    strategies = names(scenario)
+    strategies = list_strategies(scenario)
     return strategies.index(strategy) if strategy in strategies else len(strategies)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from framebench.models.layer import Layer
-from framebench.models.spec import STREAM, Param
-from framebench.strategies.quantized import moment_bytes
+from framebench.models.spec import STREAM_BATCHES, Param
+from framebench.strategies.quantized import count_moment_bytes
 
 if TYPE_CHECKING:
     from framebench.suite.case import Case
@@ -139,8 +139,8 @@ def optimizer_bytes(case: Case) -> int:
     """
     moments = len(case.optimizer.states)
     if any(part.precision == "8-bit moments" for part in case.plan.parts):
-        return moments * sum(moment_bytes(size(param)) for param in trained_params(case))
-    states = storage_width(case) * sum(case.optimizer.numbers(param.shape) for param in trained_params(case))
+        return moments * sum(count_moment_bytes(size(param)) for param in trained_params(case))
+    states = storage_width(case) * sum(case.optimizer.count_state_numbers(param.shape) for param in trained_params(case))
     if "mu_bf16" in options(case):
         states -= sum(gradient_bytes(case).values()) // 2
     return states
@@ -162,17 +162,17 @@ def input_bytes(case: Case, targets: bool = True) -> int:
     integer = INTEGER[case.framework]
     if case.scenario == "varlen":
         return sum(integer * (x.size + y.size) for x, y in make_stream(case))
-    floats, integers, labels = case.spec.sample(case.config)
+    floats, integers, labels = case.spec.count_sample(case.config)
     if not targets:
         labels = 0
-    batches = STREAM if options(case).get("loading", {}).get("mode") == "whole" else 1
+    batches = STREAM_BATCHES if options(case).get("loading", {}).get("mode") == "whole" else 1
     return batches * case.batch * (storage_width(case) * floats + integer * (integers + labels))
 
 
 def make_stream(case: Case) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the batches of a stream whose sequences differ in length."""
     (how,) = [part.name for part in case.parts if part.axis == "lengths"]
-    return case.spec.stream(case.config, case.batch, how)
+    return case.spec.make_stream(case.config, case.batch, how)
 
 
 def layers(case: Case) -> list[Layer]:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis.tables import conditions, describe_instruments, is_on_gpu
-from framebench.strategies.registry import names
+from framebench.strategies.registry import list_strategies
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.protocol import VERSION
 
@@ -44,7 +44,7 @@ def order_by_catalog(df: pd.DataFrame) -> pd.DataFrame:
     """
     order: dict[str, None] = {}  # as an ordered set
     for scenario in df["scenario"].unique():
-        order |= dict.fromkeys(names(scenario))
+        order |= dict.fromkeys(list_strategies(scenario))
     order |= dict.fromkeys(sorted(set(df["strategy"]) - set(order)))
     frameworks = pd.Categorical(df["framework"].astype(str).replace(NAMES), [*NAMES.values()])
     strategies = pd.Categorical(df["strategy"].astype(str), [*order])

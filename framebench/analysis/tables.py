@@ -16,7 +16,7 @@ import pandas as pd
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown, missing, number
 from framebench.analysis.frames import ratios
 from framebench.models import spec
-from framebench.strategies.registry import baseline_of, look_up
+from framebench.strategies.registry import find_baseline, look_up_strategy
 from framebench.strategies.strategy import FRAMEWORKS
 
 PLACE = ["workload", "size", "batch"]
@@ -163,7 +163,7 @@ def make_strategy_tables(df: pd.DataFrame) -> Iterator[Comparison]:
         yield make_strategy_table(title, group)
         is_quick = []
         for scenario, strategy in zip(group["scenario"], group["strategy"]):
-            is_quick.append(look_up(scenario, strategy).quick and "+" not in strategy)
+            is_quick.append(look_up_strategy(scenario, strategy).quick and "+" not in strategy)
         short = group[(group["status"] != "unsupported") & pd.Series(is_quick, group.index, dtype=bool)]
         if short["baseline"].any() and len(short) < len(group):
             yield make_short_table(f"{title}, in short", short)
@@ -208,7 +208,7 @@ def split_into_tables(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 def describe_briefly(group: pd.DataFrame) -> str:
     """Return the caption of a table that stands among prose."""
     first = group.iloc[0]
-    base = f"base: {baseline_of(first['scenario'])} of the same framework."
+    base = f"base: {find_baseline(first['scenario'])} of the same framework."
     machine = f"Machine {first['machine']}, {first['cpu']}."
     return f"{base} {describe_instruments(group)} {machine}{describe_calibration(group)} {READING}"
 
@@ -226,7 +226,7 @@ def make_strategy_table(title: str, group: pd.DataFrame) -> Comparison:
     for row in group[group["status"] != "ok"].itertuples():
         notes.append(f"{row.framework} {row.strategy}: {row.status}: {row.reason}")
     shares = {name: column for name, column in SHARES.items() if (group[name] > WORTH_SHOWING).any()}
-    base = f"base: {baseline_of(first['scenario'])} of the same framework."
+    base = f"base: {find_baseline(first['scenario'])} of the same framework."
     return Comparison(
         title,
         f"{base} {describe_instruments(group)} {describe_measurement(group)} {conditions(group)}",
@@ -259,7 +259,7 @@ def make_framework_tables(df: pd.DataFrame) -> Iterator[Comparison]:
                     present.append((quantity, framework))
                     columns[f"{quantity} {framework}"] = replace(shown, name=f"{framework} {shown.name}")
         yield Comparison(
-            f"Frameworks side by side, {scenario} ({baseline_of(str(scenario))})",
+            f"Frameworks side by side, {scenario} ({find_baseline(str(scenario))})",
             f"MiB: peak by host.rss. x torch: step time over PyTorch's. {describe_measurement(group)} {conditions(group)}",
             wide[present].set_axis(list(columns), axis=1).reset_index(),
             {name: Shown(name) for name in PLACE} | columns,
@@ -304,9 +304,9 @@ def conditions(df: pd.DataFrame) -> str:
 
 def describe_references(workload: str) -> str:
     """Return a sentence about reference values of one framework alone, or nothing."""
-    if workload not in spec.names():  # a user's model, by its own name
+    if workload not in spec.list_workloads():  # a user's model, by its own name
         return ""
-    whose = spec.workload(workload).unconfirmed
+    whose = spec.load_workload(workload).unconfirmed
     return f" References of {workload}: {whose}." if whose else ""
 
 
@@ -338,10 +338,10 @@ def shorten_command(command: str) -> str:
 def describe_precisions(df: pd.DataFrame) -> str:
     """Return the precision of the rows' baseline, and the strategies that have another."""
     scenario = str(df["scenario"].iloc[0])
-    default = look_up(scenario, baseline_of(scenario)).precision
+    default = look_up_strategy(scenario, find_baseline(scenario)).precision
     others = []
     for strategy in df["strategy"].unique():
-        precision = look_up(scenario, strategy).precision
+        precision = look_up_strategy(scenario, strategy).precision
         if precision != default:
             others.append((precision, strategy))
     if not others:

@@ -34,7 +34,7 @@ class SuiteClass(NamedTuple):
     @property
     def name(self) -> str:
         """The name that the class must have: `transformer.TransformerTorchTrainTiny`."""
-        workload = spec.workload(self.workload).benchmark
+        workload = spec.load_workload(self.workload).benchmark
         scenario = self.scenario.title().replace("_", "")
         size = "" if self.size == DEFAULT_SIZE else self.size.title()
         return f"{self.workload}.{workload}{self.framework.title()}{scenario}{size}"

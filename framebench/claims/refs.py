@@ -39,9 +39,9 @@ class Ref:
                 self.batch,
                 self.own_size or size,
             )
-        if size not in spec.workload(self.workload).sizes:
+        if size not in spec.load_workload(self.workload).sizes:
             return None
-        preset = spec.workload(self.workload).preset(size)
+        preset = spec.load_workload(self.workload).preset(size)
         place = preset.batches.index(preset.base) + self.shift
         if not 0 <= place < len(preset.batches):
             return None
@@ -76,7 +76,7 @@ def read_ref(text: str, workload: str, framework: str) -> Ref:
 
 def resolve_sweep(ref: Ref, size: str) -> list[Case]:
     """Return the case at every declared batch of a size, the smallest first."""
-    preset = spec.workload(ref.workload).sizes.get(size)
+    preset = spec.load_workload(ref.workload).sizes.get(size)
     if preset is None:
         return []
     return [Case(ref.workload, ref.framework, ref.scenario, ref.strategy, batch, size) for batch in preset.batches]

@@ -174,7 +174,7 @@ def places(row: Row, frameworks: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
     Where the row names no workloads, they are all those whose references two frameworks confirm.
     """
-    yield from product(row.workloads or spec.confirmed_names(), row.frameworks or frameworks)
+    yield from product(row.workloads or spec.list_confirmed_workloads(), row.frameworks or frameworks)
 
 
 def exists(case: Case) -> bool:
@@ -209,7 +209,7 @@ def make_planned(row: Row, workload: str, framework: str) -> Iterator[Measure]:
         return
     pairs = [(row.candidate, base_at(row, workload, framework))]
     if row.kind == "planned steps":  # between each batch and the next of full size
-        preset = spec.workload(workload).sizes.get(FULL_SIZE)
+        preset = spec.load_workload(workload).sizes.get(FULL_SIZE)
         batches = preset.batches if preset else ()
         pairs = [(f"{row.case}@b{large}", f"{row.case}@b{small}") for small, large in pairwise(batches)]
     for texts in pairs:

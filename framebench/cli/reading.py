@@ -29,7 +29,7 @@ from framebench.cli.shared import (
 from framebench.engine import runner
 from framebench.engine.progress import line
 from framebench.records.record import Record
-from framebench.strategies.registry import OVER_RANKS, SCENARIOS, names
+from framebench.strategies.registry import OVER_RANKS, SCENARIOS, list_strategies
 from framebench.suite import profiles
 from framebench.suite.case import Case
 
@@ -73,7 +73,7 @@ def print_strategies(cases: Sequence[Case], as_json: bool) -> None:
 
     if as_json:
         rows = []
-        for scenario, strategy in list_strategies(cases):
+        for scenario, strategy in list_case_strategies(cases):
             texts = support.describe_strategy(SCENARIOS[scenario], strategy)
             rows.append({"scenario": scenario, **dict(zip(support.HEADINGS, texts))})
         typer.echo(json.dumps(rows, indent=1))
@@ -93,13 +93,13 @@ def print_strategies(cases: Sequence[Case], as_json: bool) -> None:
     )
 
 
-def list_strategies(cases: Sequence[Case]) -> list[tuple[str, str]]:
+def list_case_strategies(cases: Sequence[Case]) -> list[tuple[str, str]]:
     """Return the scenarios and strategies of these cases, each once, or all without cases."""
     if cases:
         return list(dict.fromkeys((case.scenario, case.strategy) for case in cases))
     strategies = []
     for scenario in SCENARIOS:
-        strategies += [(scenario, name) for name in names(scenario)]
+        strategies += [(scenario, name) for name in list_strategies(scenario)]
         strategies += [place for place in OVER_RANKS if place[0] == scenario]
     return strategies
 

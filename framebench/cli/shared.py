@@ -349,7 +349,7 @@ def parse_selector(selector: str | None) -> Parts:
 
 def is_size(text: str | None) -> bool:
     """Return whether any workload has a size of this name."""
-    return any(text in spec.workload(name).sizes for name in spec.names())
+    return any(text in spec.load_workload(name).sizes for name in spec.list_workloads())
 
 
 def parse_bytes(text: str) -> int:

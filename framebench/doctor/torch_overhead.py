@@ -18,7 +18,7 @@ from torch import nn
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
-from framebench.models.spec import workload
+from framebench.models.spec import load_workload
 from framebench.suite.selectors import parse
 from framebench.worker.worker import timed_step
 
@@ -28,12 +28,12 @@ WARM_UP = 3  # rounds that do not count
 
 def make_bare_step(adapter: Adapter) -> Callable[[], float]:
     """Return a training step as anyone writes it, which returns its seconds."""
-    case, spec = adapter.case, workload(adapter.case.workload)
-    model: nn.Module = spec.model("torch").build(adapter.config)
+    case, spec = adapter.case, load_workload(adapter.case.workload)
+    model: nn.Module = spec.import_model("torch").build(adapter.config)
     model.load_state_dict({name: torch.from_numpy(weight) for name, weight in case.weights.items()})
     settings = spec.optimizer
     optimizer = torch.optim.AdamW(model.parameters(), settings.lr, settings.betas, settings.eps, settings.weight_decay)
-    inputs, targets = map(torch.from_numpy, spec.batch(case.config, case.batch))
+    inputs, targets = map(torch.from_numpy, spec.make_batch(case.config, case.batch))
     model.train()
 
     def step() -> float:

@@ -23,7 +23,7 @@ from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome, Worker
 from framebench.engine.timed_process import Arm
 from framebench.instruments import nvml
-from framebench.models.spec import folders
+from framebench.models.spec import find_folders
 from framebench.records import provenance
 from framebench.suite.case import Case, first_batch
 from framebench.suite.result import Mathematics
@@ -99,7 +99,7 @@ def cache_file(environment: Environment, case: Case, options: Options) -> Path:
 def source_digest() -> str:
     """Return a digest of all that can change what a step computes: code and references."""
     digest = hashlib.sha256()
-    for folder in (provenance.PACKAGE, *folders().values()):
+    for folder in (provenance.PACKAGE, *find_folders().values()):
         for pattern in ("*.py", "golden.json", "tensors.json.gz"):
             for file in sorted(folder.rglob(pattern)):
                 digest.update(file.read_bytes())

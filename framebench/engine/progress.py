@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from framebench.engine.blocks import Listener
 from framebench.engine.environments import describe
-from framebench.models.spec import OWN
+from framebench.models.spec import USER_MODEL
 from framebench.records import provenance, store
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -114,7 +114,7 @@ def line(record: Record, step_s: float | None = None, width: int = 41) -> str:
     if record.status != "ok":
         return f"{record.case:<{width}} {record.status}: {record.reason}"
     effect = "" if record.effect and record.effect.proven else "  effect not proven"
-    is_user_model = record.parsed.workload == OWN
+    is_user_model = record.parsed.workload == USER_MODEL
     instrument = record.peak_instrument if is_user_model else record.step_instrument  # as its table has it
     peak = f"{record.peaks[instrument] / 2**20:7.1f} MiB ({instrument})" if instrument else ""
     if record.ranks:

@@ -20,7 +20,7 @@ from framebench.engine.supervisor import Outcome, Worker
 from framebench.instruments import nvml
 from framebench.instruments.host import MALLOC_ENV
 from framebench.instruments.nvml import ProcessPeak
-from framebench.models.spec import OWN
+from framebench.models.spec import USER_MODEL
 from framebench.records import provenance
 from framebench.records.record import Record, Status, read_result
 from framebench.suite import profiles
@@ -108,7 +108,7 @@ def worker_variables(environment: Environment, case: Case, part: str, options: O
     if part == "memory":
         variables.update(MALLOC_ENV)
     user_path = os.environ.get("PYTHONPATH")
-    if case.workload == OWN and user_path:
+    if case.workload == USER_MODEL and user_path:
         variables["PYTHONPATH"] = user_path  # what the user's file may import
     return variables
 
@@ -210,7 +210,7 @@ def without_reference(case: Case) -> str | None:
     Its strategies change the mathematics, and the values of all of them together were never computed.
     """
     plan = case.plan
-    if len(plan.parts) == 1 or case.workload == OWN or case.size in case.spec.without_golden:
+    if len(plan.parts) == 1 or case.workload == USER_MODEL or case.size in case.spec.without_golden:
         return None
     if case.golden_key in case.spec.golden:
         return None

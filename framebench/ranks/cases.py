@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from framebench.models import spec
-from framebench.strategies.registry import BASELINES, OVER_RANKS, find
+from framebench.strategies.registry import BASELINES, OVER_RANKS, find_strategy
 from framebench.strategies.strategy import IncompatibleStrategies, Strategy
 from framebench.suite import hypothetical
 from framebench.suite.case import BATCH, DEFAULT_SIZE, Case, UnknownCase
@@ -29,7 +29,7 @@ def over_ranks(case_id: str, ranks: int | None = None) -> Case:
     hypothetical.named(f"{workload}/{framework}/{scenario}/{BASELINES.get(scenario, '*')}/b{batch_match['batch']}/{size}")
     count = _number_of_ranks(batch, int(batch_match["ranks"] or 0), ranks, strategy)
     plan = _strategy_over_ranks(scenario, strategy)
-    if not plan.suits(spec.workload(workload)):
+    if not plan.suits(spec.load_workload(workload)):
         raise UnknownCase(f"{plan.name} is for {', '.join(plan.workloads or ())}, not for {workload}")
     samples = -(-int(batch_match["batch"]) // count) * count
     return Case(workload, framework, scenario, plan.name, samples, size, count)
@@ -51,7 +51,7 @@ def _strategy_over_ranks(scenario: str, name: str) -> Strategy:
         able = dict.fromkeys(where for where, _ in OVER_RANKS)
         raise UnknownCase(f"{scenario} has no strategy over ranks; choose from: {', '.join(able)}")
     try:
-        plan = find(scenario, name)
+        plan = find_strategy(scenario, name)
     except KeyError as error:
         raise UnknownCase(f"no strategy {error.args[0][1]!r} over ranks; choose from: {', '.join(choices)}") from None
     except IncompatibleStrategies as error:

@@ -47,11 +47,11 @@ def _cases_over_ranks(
 ) -> list[Case]:
     """Of every strategy over ranks that a framework has and that exists by itself. Raises UnknownCase."""
     rows = {n: row for (where, n), row in OVER_RANKS.items() if where == scenario}
-    names = [n for n, row in rows.items() if row.suits(spec.workload(workload)) and not row.needs]
+    names = [n for n, row in rows.items() if row.suits(spec.load_workload(workload)) and not row.needs]
     every = [over_ranks(f"{workload}/{f}/{scenario}/{name}/b{batch}/{size}", ranks) for f in frameworks for name in names]
     if supported_cases := [case for case in every if case.support.supported]:
         return supported_cases
-    able = sorted({f"{w} {where}" for (where, _), row in OVER_RANKS.items() for w in row.workloads or spec.names()})
+    able = sorted({f"{w} {where}" for (where, _), row in OVER_RANKS.items() for w in row.workloads or spec.list_workloads()})
     raise UnknownCase(
         f"no strategy over ranks for {workload} {scenario} in {', '.join(frameworks)}; there are some for {', '.join(able)}"
     )

@@ -24,7 +24,7 @@ NEAR = 0.005  # a formula that is off by less needs no reason
 
 
 def _shapes_of(size: str) -> Shapes:
-    workload = spec.workload("transformer")
+    workload = spec.load_workload("transformer")
     return [p.shape for p in workload.params(workload.config(size)) if p.trainable]
 
 
@@ -76,7 +76,7 @@ def counted(size: str) -> Comparison:
 
 def _largest_module(size: str) -> int:
     """Parameters of the largest layer as DeepSpeed's estimate has it: of a module without those inside it."""
-    workload = spec.workload("transformer")
+    workload = spec.load_workload("transformer")
     modules: Counter[str] = Counter()
     for p in workload.params(workload.config(size)):
         modules[p.name.rpartition(".")[0]] += prod(p.shape)
@@ -141,7 +141,7 @@ def predicted(case: Case, one: Prediction) -> tuple[str, ...]:
 
 def _largest_unit(size: str) -> int:
     """Bytes of a block's weights, or of all outside the blocks: what `fully_shard` gathers at once."""
-    workload = spec.workload("transformer")
+    workload = spec.load_workload("transformer")
     units: Counter[str] = Counter()
     for p in workload.params(workload.config(size)):
         units[".".join(p.name.split(".")[:2]) if p.name.startswith("blocks.") else ""] += sharding.WIDE * prod(p.shape)

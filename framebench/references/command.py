@@ -22,12 +22,12 @@ def golden(
     ] = False,
 ) -> None:
     """Compute float64 reference values by torch, confirm them by JAX, and write golden.json. For those who change a model."""
-    from framebench.models.spec import names, workload
+    from framebench.models.spec import list_workloads, load_workload
     from framebench.references import golden as references
 
-    makers = {name: select_makers(workload(name), unconfirmed) for name in workloads or names()}
+    makers = {name: select_makers(load_workload(name), unconfirmed) for name in workloads or list_workloads()}
     for name, frameworks in makers.items():
-        existing_keys = tuple(workload(name).golden) if missing else ()
+        existing_keys = tuple(load_workload(name).golden) if missing else ()
         computed = []
         for framework in frameworks:
             environment = environments.ensure(framework, say=say)
@@ -54,7 +54,7 @@ def select_makers(workload: Workload, unconfirmed: bool) -> list[str]:
     from framebench.references.golden import MAKERS
 
     able = [framework for framework in MAKERS if framework in workload.frameworks]
-    lacking = " and ".join(workload.file(framework) for framework in MAKERS if framework not in able)
+    lacking = " and ".join(workload.describe_file(framework) for framework in MAKERS if framework not in able)
     if not able:
         fail(f"{workload.name}: references are made by PyTorch or JAX; write {lacking}", 1)
     if len(able) < len(MAKERS) and not unconfirmed:

@@ -20,7 +20,7 @@ from typing import TypedDict
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.models.spec import workload
+from framebench.models.spec import load_workload
 from framebench.records.pins import pinned_version
 from framebench.records.provenance import PACKAGE
 from framebench.suite.tensors import errors
@@ -49,7 +49,7 @@ def compute(name: str, environment: Environment, sizes: tuple[str, ...] | None =
     Raises SetupError if it fails there.
     """
     references: References = {}
-    for size in workload(name).referenced if sizes is None else sizes:
+    for size in load_workload(name).referenced if sizes is None else sizes:
         file = make_cache_path(name, environment, size)
         cached = read_cached(file)
         while True:  # a worker makes a few keys, until none is left
@@ -65,7 +65,7 @@ def compute(name: str, environment: Environment, sizes: tuple[str, ...] | None =
 
 def make_cache_path(name: str, environment: Environment, size: str) -> Path:
     """Return the file that grows by a line for each key. Its name changes with the models."""
-    sources = [*sorted(workload(name).folder.glob("*.py")), *sorted((PACKAGE / "models").glob("*.py"))]
+    sources = [*sorted(load_workload(name).folder.glob("*.py")), *sorted((PACKAGE / "models").glob("*.py"))]
     sources.append(PACKAGE / "suite/tensors.py")
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()[:12]
     file = environments.cache() / "golden" / f"{name}-{size}-{environment.name}-{digest}.jsonl"
@@ -118,7 +118,7 @@ def write_confirmed(name: str, made: References, confirmed: References, existing
     if difference > AGREEMENT:
         raise ValueError(f"{name}: torch and JAX differ by {difference:.1e} in float64; one model is wrong")
     if existing_keys:
-        existing = json.loads((workload(name).folder / "golden.json").read_text())
+        existing = json.loads((load_workload(name).folder / "golden.json").read_text())
         if existing.get("confirmed_by", "") is None:
             raise ValueError(f"{name}: the values that are there are confirmed by nobody; without --missing all are made anew")
         difference = max(difference, float(existing["largest_difference"]))
@@ -172,11 +172,11 @@ def write_files(name: str, head: Mapping[str, str | None], made: References, exi
             f"{name}: the loss does not depend on {undetermined[0]}{others}: its gradient is rounding, to which any result "
             "is right; leave it out of the model"
         )
-    path = workload(name).folder / "golden.json"
-    values = {key: workload(name).golden[key] for key in existing_keys}
+    path = load_workload(name).folder / "golden.json"
+    values = {key: load_workload(name).golden[key] for key in existing_keys}
     values |= {key: reference["values"] for key, reference in made.items()}
     path.write_text(json.dumps({**head, "values": values}, indent=1) + "\n")
-    tensors: dict[str, Tensors] = {key: workload(name).golden_tensors[key] for key in existing_keys}
+    tensors: dict[str, Tensors] = {key: load_workload(name).golden_tensors[key] for key in existing_keys}
     tensors |= {key: shorten_tensors(reference["tensors"]) for key, reference in made.items()}
     packed = gzip.compress(json.dumps(tensors, separators=(",", ":")).encode(), 9, mtime=0)
     (path.parent / "tensors.json.gz").write_bytes(packed)

@@ -1,1 +1,1 @@
-"""The rows of the table, one strategy each; `framebench/strategies/registry.py` puts them together."""
+"""The rows of the table, one strategy each; `registry.py` puts them together."""

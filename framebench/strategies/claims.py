@@ -1,7 +1,8 @@
-"""Arms that exist to test an article's sentence, or to show what a default is worth; nobody would choose them to save memory.
+"""Declare the strategies that only test an article's sentence, or show what a default is worth.
 
-Tables, heat maps and the first part of the support matrix leave them out; the claims' pages show them. As in the other files,
-the switch of a row of STEPS, MEMORY or SCENARIOS is in the adapters' file of that name.
+Nobody would choose them to save memory. Tables, heat maps and the first part of the support matrix
+leave them out; the claims' pages show them. The switch of a row of STEPS, MEMORY or SCENARIOS is in
+the adapters' file of that name, as for the rows of the other modules.
 """
 
 from __future__ import annotations
@@ -10,168 +11,335 @@ from functools import partial
 
 from framebench.strategies.memory import XLA_OWNS
 from framebench.strategies.precision import FLOAT16_LOOPS
-from framebench.strategies.strategy import AlwaysOn, Native, Strategy, Unsupported, cells, everywhere
+from framebench.strategies.strategy import AlwaysOn, Native, Strategy, Unsupported, use_everywhere
 
-arm = partial(Strategy, only_for_claims=True)
-COLLECTOR = everywhere(Native("Python's gc module, around the framework's step"))
+ClaimStrategy = partial(Strategy, only_for_claims=True)
 _COMPILED = ("compile", "compile_reduce_overhead", "compile_max_autotune")
 _NO_OPERATORS = dict.fromkeys(_COMPILED, "in a compiled graph no operator tells which rule ran")
-SMALLER = everywhere(Native("a smaller configuration of the same model file"))
+_SMALLER = use_everywhere(Native("a smaller configuration of the same model file"))
 
-PRECISION = (
-    *(
-        arm(
-            f"amp_level_{level}", ("train",), "precision", f"Jittor's amp_level {level}, as it is",
-            "dtypes of the graph's variables, and those that Jittor chooses for others",
-            cells(
-                Unsupported("amp_level is Jittor's; see amp_bf16 and amp_fp16"),
-                Unsupported("amp_level is Jittor's; see amp_bf16"),
-                Native(f"jt.flags.amp_level = {level}; it turns the weights to float16 too; {FLOAT16_LOOPS}", gpu=True)
-                if level > 3 else Native(f"jt.flags.amp_level = {level}, at which no variable changes its type"),
-            ),
-            how="amp_level", options={"level": level}, precision="fp16" if level > 3 else "fp32",
+
+def make_amp_level(level: int) -> Strategy:
+    """Return the row of one of Jittor's levels of mixed precision.
+
+    Below 4 no variable changes its type.
+    """
+    if level > 3:
+        native = Native(
+            f"jt.flags.amp_level = {level}; it turns the weights to float16 too; {FLOAT16_LOOPS}",
+            gpu=True,
         )
-        for level in (3, 4, 5, 6)
+    else:
+        native = Native(f"jt.flags.amp_level = {level}, at which no variable changes its type")
+    return ClaimStrategy(
+        name=f"amp_level_{level}",
+        scenarios=("train",),
+        axis="precision",
+        summary=f"Jittor's amp_level {level}, as it is",
+        effect="dtypes of the graph's variables, and those that Jittor chooses for others",
+        cells=dict(
+            torch=Unsupported("amp_level is Jittor's; see amp_bf16 and amp_fp16"),
+            jax=Unsupported("amp_level is Jittor's; see amp_bf16"),
+            jittor=native,
+        ),
+        how="amp_level",
+        options={"level": level},
+        precision="fp16" if level > 3 else "fp32",
+    )
+
+
+def make_collector(name: str, summary: str, options: dict[str, str | int]) -> Strategy:
+    """Return the row of a way to run Python's garbage collector."""
+    return ClaimStrategy(
+        name=name,
+        scenarios=("train", "pipeline"),
+        axis="collector",
+        summary=summary,
+        effect="collections counted by gc.callbacks",
+        cells=use_everywhere(Native("Python's gc module, around the framework's step")),
+        how="collector",
+        options=options,
+    )
+
+
+def make_depth(layers: int) -> Strategy:
+    """Return the row of a Transformer with so many layers."""
+    return ClaimStrategy(
+        name=f"depth_{layers}",
+        scenarios=("train",),
+        axis="structure",
+        summary=f"{layers} layers",
+        effect="parameters counted",
+        cells=use_everywhere(Native("another depth of the same model file")),
+        how="variant",
+        variant=f"depth_{layers}",
+        workloads=("transformer",),
+    )
+
+
+def make_rule(name: str) -> Strategy:
+    """Return the row that evaluates with a differentiation rule of `custom_op`."""
+    return ClaimStrategy(
+        name=f"{name}_rule",
+        scenarios=("eval",),
+        axis="rule",
+        summary=f"evaluation with the {name} differentiation rule of custom_op",
+        effect="arrays saved by one GELU",
+        cells=dict(
+            torch=Native("torch.autograd.Function"),
+            jax=AlwaysOn("nothing is kept unless a derivative is asked for, whatever the rule"),
+            jittor=Native("jt.Function"),
+        ),
+        how="custom_rule",
+        options={"lean": name == "lean"},
+        workloads=("transformer",),
+        clashes=_NO_OPERATORS,
+    )
+
+
+PRECISION = (make_amp_level(3), make_amp_level(4), make_amp_level(5), make_amp_level(6))
+
+STEPS = (
+    ClaimStrategy(
+        name="long",
+        scenarios=("train",),
+        axis="structure",
+        summary="sequences four times as long",
+        effect="shape of the input",
+        cells=use_everywhere(Native("a longer configuration of the same model file")),
+        how="variant",
+        variant="long",
+        workloads=("transformer",),
+    ),
+    ClaimStrategy(
+        name="no_onednn",
+        scenarios=("eval",),
+        axis="library",
+        summary="Jittor's own loops in place of oneDNN's convolutions and products",
+        effect="kernels of oneDNN executed; its library among the process's mappings",
+        cells=dict(
+            torch=Unsupported("what is compared is Jittor's fusion"),
+            jax=Unsupported("what is compared is Jittor's fusion"),
+            jittor=Native("use_mkl=0 in the environment", env={"use_mkl": "0"}),
+        ),
+    ),
+    ClaimStrategy(
+        name="not_lazy",
+        scenarios=("train", "eval"),
+        axis="execution",
+        summary="every operator executed as soon as it is called",
+        effect="operations pending after a call",
+        cells=dict(
+            torch=AlwaysOn("eager mode executes at once"),
+            jax=Unsupported("a compiled step has no order of calls; no_jit is the nearest"),
+            jittor=Native("jt.flags.lazy_execution = 0"),
+        ),
     ),
 )
 
-STEPS = (
-    arm(
-        "long", ("train",), "structure", "sequences four times as long", "shape of the input",
-        everywhere(Native("a longer configuration of the same model file")),
-        how="variant", variant="long", workloads=("transformer",),
-    ),
-    arm(
-        "no_onednn", ("eval",), "library", "Jittor's own loops in place of oneDNN's convolutions and products",
-        "kernels of oneDNN executed; its library among the process's mappings",
-        cells(
-            Unsupported("what is compared is Jittor's fusion"), Unsupported("what is compared is Jittor's fusion"),
-            Native("use_mkl=0 in the environment", env={"use_mkl": "0"}),
-        ),
-    ),
-    arm(
-        "not_lazy", ("train", "eval"), "execution", "every operator executed as soon as it is called", "operations pending after a call",
-        cells(
-            AlwaysOn("eager mode executes at once"),
-            Unsupported("a compiled step has no order of calls; no_jit is the nearest"),
-            Native("jt.flags.lazy_execution = 0"),
-        ),
-    ),
-)  # fmt: skip
-
 MEMORY = (
-    arm(
-        "empty_cache_every_10", ("train",), "cache", "the allocator's cache given back every ten steps (an epoch)", "calls counted",
-        cells(Native("torch.cuda.empty_cache() every 10 steps", gpu=True), XLA_OWNS, Native("jt.gc() every 10 steps")),
-        how="empty_cache", options={"every": 10},
+    ClaimStrategy(
+        name="empty_cache_every_10",
+        scenarios=("train",),
+        axis="cache",
+        summary="the allocator's cache given back every ten steps (an epoch)",
+        effect="calls counted",
+        cells=dict(
+            torch=Native("torch.cuda.empty_cache() every 10 steps", gpu=True),
+            jax=XLA_OWNS,
+            jittor=Native("jt.gc() every 10 steps"),
+        ),
+        how="empty_cache",
+        options={"every": 10},
     ),
-    arm(
-        "cufft_cache_off", ("train",), "plan cache", "no cuFFT plans kept", "plans in the cache",
-        cells(*[Unsupported("no workload here runs a Fourier transform, so there are no plans to keep")] * 3),
+    ClaimStrategy(
+        name="cufft_cache_off",
+        scenarios=("train",),
+        axis="plan cache",
+        summary="no cuFFT plans kept",
+        effect="plans in the cache",
+        cells=use_everywhere(
+            Unsupported("no workload here runs a Fourier transform, so there are no plans to keep")
+        ),
     ),
-    *(
-        arm(
-            name, ("eval",), "before", summary, "training step run before; what was given back",
-            cells(
-                Native(f"one training step first{', then gc.collect() and empty_cache()' * cleared}", gpu=True),
-                Native(f"one training step first, its arrays dropped{', then gc.collect() and jax.clear_caches()' * cleared}"),
-                Native(f"one training step first{', then gc.collect() and jt.gc()' * cleared}"),
+    ClaimStrategy(
+        name="after_training",
+        scenarios=("eval",),
+        axis="before",
+        summary="evaluation in the process that has trained",
+        effect="training step run before; what was given back",
+        cells=dict(
+            torch=Native("one training step first", gpu=True),
+            jax=Native("one training step first, its arrays dropped"),
+            jittor=Native("one training step first"),
+        ),
+        how="after_training",
+        options={"cleared": False},
+    ),
+    ClaimStrategy(
+        name="after_training_cleared",
+        scenarios=("eval",),
+        axis="before",
+        summary="the same, caches emptied in between",
+        effect="training step run before; what was given back",
+        cells=dict(
+            torch=Native(
+                "one training step first, then gc.collect() and empty_cache()",
+                gpu=True,
             ),
-            how="after_training", options={"cleared": cleared},
-        )
-        for name, summary, cleared in (
-            ("after_training", "evaluation in the process that has trained", False),
-            ("after_training_cleared", "the same, caches emptied in between", True),
-        )
+            jax=Native(
+                "one training step first, its arrays dropped, then gc.collect() and "
+                "jax.clear_caches()"
+            ),
+            jittor=Native("one training step first, then gc.collect() and jt.gc()"),
+        ),
+        how="after_training",
+        options={"cleared": True},
     ),
-    *(
-        arm(
-            name, ("train", "pipeline"), "collector", summary, "collections counted by gc.callbacks", COLLECTOR,
-            how="collector", options=options,
-        )
-        for name, summary, options in (
-            ("gc_off", "Python's collector off", {"mode": "off"}),
-            ("gc_frozen", "what is there before the first step kept out of collections", {"mode": "frozen"}),
-            ("gc_every_1", "a full collection after every step", {"every": 1}),
-            ("gc_every_2", "a full collection after every second step", {"every": 2}),
-        )
+    make_collector("gc_off", "Python's collector off", {"mode": "off"}),
+    make_collector(
+        "gc_frozen",
+        "what is there before the first step kept out of collections",
+        {"mode": "frozen"},
     ),
-)  # fmt: skip
+    make_collector("gc_every_1", "a full collection after every step", {"every": 1}),
+    make_collector("gc_every_2", "a full collection after every second step", {"every": 2}),
+)
 
 SCENARIOS = (
-    arm(
-        "width_half", ("train", "eval"), "structure", "half the channels of every layer, really removed", "parameters counted", SMALLER,
-        how="variant", variant="width_half",
+    ClaimStrategy(
+        name="width_half",
+        scenarios=("train", "eval"),
+        axis="structure",
+        summary="half the channels of every layer, really removed",
+        effect="parameters counted",
+        cells=_SMALLER,
+        how="variant",
+        variant="width_half",
     ),
-    arm(
-        "grouped", ("train", "eval"), "structure", "3x3 convolutions in groups", "parameters counted", SMALLER,
-        how="variant", variant="grouped", workloads=("resnet50",),
+    ClaimStrategy(
+        name="grouped",
+        scenarios=("train", "eval"),
+        axis="structure",
+        summary="3x3 convolutions in groups",
+        effect="parameters counted",
+        cells=_SMALLER,
+        how="variant",
+        variant="grouped",
+        workloads=("resnet50",),
     ),
-    arm(
-        "depthwise", ("train", "eval"), "structure", "3x3 convolutions channel by channel", "parameters counted", SMALLER,
-        how="variant", variant="depthwise", workloads=("resnet50",),
+    ClaimStrategy(
+        name="depthwise",
+        scenarios=("train", "eval"),
+        axis="structure",
+        summary="3x3 convolutions channel by channel",
+        effect="parameters counted",
+        cells=_SMALLER,
+        how="variant",
+        variant="depthwise",
+        workloads=("resnet50",),
     ),
-    arm(
-        "student", ("train", "eval"), "structure", "a smaller model of the same kind, on its own", "parameters counted", SMALLER,
-        how="variant", variant="student",
+    ClaimStrategy(
+        name="student",
+        scenarios=("train", "eval"),
+        axis="structure",
+        summary="a smaller model of the same kind, on its own",
+        effect="parameters counted",
+        cells=_SMALLER,
+        how="variant",
+        variant="student",
     ),
-    arm(
-        "distill", ("train",), "structure", "the student trained on the labels and on the full model's outputs", "forward passes of both",
-        everywhere(Native("teacher without a graph, Kullback-Leibler divergence beside the loss")),
-        variant="student", mathematics="distill", workloads=("resnet50", "transformer"),
+    ClaimStrategy(
+        name="distill",
+        scenarios=("train",),
+        axis="structure",
+        summary="the student trained on the labels and on the full model's outputs",
+        effect="forward passes of both",
+        cells=use_everywhere(
+            Native("teacher without a graph, Kullback-Leibler divergence beside the loss")
+        ),
+        variant="student",
+        mathematics="distill",
+        workloads=("resnet50", "transformer"),
     ),
-    *(
-        arm(
-            f"depth_{n}", ("train",), "structure", f"{n} layers", "parameters counted",
-            everywhere(Native("another depth of the same model file")),
-            how="variant", variant=f"depth_{n}", workloads=("transformer",),
-        )
-        for n in (4, 16)
-    ),
-    arm(
-        "frozen_weights", ("eval",), "mode", "gradients left on, but no weight asks for one", "no graph and no residuals kept",
-        cells(
-            Native("model.requires_grad_(False)"),
-            AlwaysOn("nothing is kept unless a derivative is asked for"),
-            AlwaysOn("Module.eval() stops the gradient of every weight"),
+    make_depth(4),
+    make_depth(16),
+    ClaimStrategy(
+        name="frozen_weights",
+        scenarios=("eval",),
+        axis="mode",
+        summary="gradients left on, but no weight asks for one",
+        effect="no graph and no residuals kept",
+        cells=dict(
+            torch=Native("model.requires_grad_(False)"),
+            jax=AlwaysOn("nothing is kept unless a derivative is asked for"),
+            jittor=AlwaysOn("Module.eval() stops the gradient of every weight"),
         ),
     ),
-    arm(
-        "batch_stats", ("eval",), "normalisation", "evaluation that forgets eval(): batch norm uses and updates batch statistics",
-        "every buffer changed by a forward pass",
-        cells(Native("model.train() under no_grad"), Native("model.train()"), Native("Module.train() under no_grad")),
-        mathematics="batch_stats", workloads=("resnet50",),
+    ClaimStrategy(
+        name="batch_stats",
+        scenarios=("eval",),
+        axis="normalisation",
+        summary="evaluation that forgets eval(): batch norm uses and updates batch statistics",
+        effect="every buffer changed by a forward pass",
+        cells=dict(
+            torch=Native("model.train() under no_grad"),
+            jax=Native("model.train()"),
+            jittor=Native("Module.train() under no_grad"),
+        ),
+        mathematics="batch_stats",
+        workloads=("resnet50",),
     ),
-    arm(
-        "whole_every_step", ("pipeline",), "loading", "all batches prepared and copied at every step, of which it takes one",
-        "batches made and buffers used, counted by the loader",
-        everywhere(Native("NumPy on the host, copied to the framework at every step")),
-        how="loading", options={"mode": "whole_every_step"},
+    ClaimStrategy(
+        name="whole_every_step",
+        scenarios=("pipeline",),
+        axis="loading",
+        summary="all batches prepared and copied at every step, of which it takes one",
+        effect="batches made and buffers used, counted by the loader",
+        cells=use_everywhere(Native("NumPy on the host, copied to the framework at every step")),
+        how="loading",
+        options={"mode": "whole_every_step"},
     ),
-    *(
-        arm(
-            f"{name}_rule", ("eval",), "rule", f"evaluation with the {name} differentiation rule of custom_op", "arrays saved by one GELU",
-            cells(
-                Native("torch.autograd.Function"),
-                AlwaysOn("nothing is kept unless a derivative is asked for, whatever the rule"),
-                Native("jt.Function"),
-            ),
-            how="custom_rule", options={"lean": name == "lean"}, workloads=("transformer",), clashes=_NO_OPERATORS,
-        )
-        for name in ("lean", "wasteful")
+    make_rule("lean"),
+    make_rule("wasteful"),
+    ClaimStrategy(
+        name="scripted",
+        scenarios=("pair",),
+        axis="pair",
+        summary="two TorchScript models",
+        effect="parameter bytes held",
+        cells=dict(
+            torch=Native("torch.jit.trace"),
+            jax=Unsupported("PyTorch's own"),
+            jittor=Unsupported("PyTorch's own"),
+        ),
     ),
-    arm(
-        "scripted", ("pair",), "pair", "two TorchScript models", "parameter bytes held",
-        cells(Native("torch.jit.trace"), *[Unsupported("PyTorch's own")] * 2),
+    ClaimStrategy(
+        name="scripted_shared_trunk",
+        scenarios=("pair",),
+        axis="pair",
+        summary="two TorchScript models with one scripted trunk",
+        effect="parameter bytes held",
+        cells=dict(
+            torch=Native("torch.jit.trace, the trunk once"),
+            jax=Unsupported("PyTorch's own"),
+            jittor=Unsupported("PyTorch's own"),
+        ),
+        how="scripted",
+        options={"shared": True},
     ),
-    arm(
-        "scripted_shared_trunk", ("pair",), "pair", "two TorchScript models with one scripted trunk", "parameter bytes held",
-        cells(Native("torch.jit.trace, the trunk once"), *[Unsupported("PyTorch's own")] * 2),
-        how="scripted", options={"shared": True},
+    ClaimStrategy(
+        name="wasteful",
+        scenarios=("custom_op",),
+        axis="rule",
+        summary="a rule that saves every intermediate result",
+        effect="arrays saved by one GELU",
+        cells=dict(
+            torch=Native("torch.autograd.Function"),
+            jax=Native("jax.custom_vjp"),
+            jittor=Native("jt.Function"),
+        ),
+        how="custom_rule",
+        options={"lean": False},
     ),
-    arm(
-        "wasteful", ("custom_op",), "rule", "a rule that saves every intermediate result", "arrays saved by one GELU",
-        cells(Native("torch.autograd.Function"), Native("jax.custom_vjp"), Native("jt.Function")),
-        how="custom_rule", options={"lean": False},
-    ),
-)  # fmt: skip
+)

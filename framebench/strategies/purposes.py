@@ -33,28 +33,32 @@ SPEED = frozenset(
     }
 )
 # They undo what the framework does by itself, and so show what that is worth.
-CONTROL = frozenset({
-    "attention_plain",
-    "autotune_off",
-    "grad",
-    "keep_grads",
-    "no_cache",
-    "no_donate",
-    "no_fuse",
-    "no_jit",
-    "padded",
-    "pool_off",
-    "preallocate",
-    "sdpa_math",
-})  # fmt: skip
+CONTROL = frozenset(
+    {
+        "attention_plain",
+        "autotune_off",
+        "grad",
+        "keep_grads",
+        "no_cache",
+        "no_donate",
+        "no_fuse",
+        "no_jit",
+        "padded",
+        "pool_off",
+        "preallocate",
+        "sdpa_math",
+    }
+)
 
 
-def purpose_of(strategy: Strategy, baseline: str) -> Purpose:
+def find_purpose(strategy: Strategy, baseline: str) -> Purpose:
     """Return what the strategy is for.
 
-    `claim`: it only tests a sentence of an article. `other mathematics`: another model or another loss. `control`: it,
-    or a part of it, undoes what the framework does by itself. `speed`: all parts are meant to save time. `memory`: the
-    others.
+    - `claim`: it only tests a sentence of an article.
+    - `other mathematics`: another model or another loss.
+    - `control`: it, or a part of it, undoes what the framework does by itself.
+    - `speed`: all parts are meant to save time.
+    - `memory`: all others.
     """
     if strategy.name == baseline:
         return "baseline"

@@ -1,4 +1,4 @@
-"""The one table: every scenario, and from `catalog/` every strategy, with how a framework does it or why not."""
+"""Join all scenarios and strategies into one table, with how a framework does each or why not."""
 
 from __future__ import annotations
 
@@ -16,50 +16,108 @@ from framebench.strategies import (
     scenarios,
     steps,
 )
-from framebench.strategies.strategy import IncompatibleStrategies, Scenario, Strategy, Unsupported, combine, everywhere
+from framebench.strategies.strategy import (
+    IncompatibleStrategies,
+    Scenario,
+    Strategy,
+    Unsupported,
+    combine,
+    use_everywhere,
+)
 
 SCENARIO_ROWS = (
-    Scenario("train", "forward, backward and optimizer step", "fp32", "training"),
-    Scenario("eval", "a forward pass in evaluation mode", "no_grad", "logits"),
     Scenario(
-        "finetune", "a training step of the upper half of the blocks; the lower half is frozen", "half", "training",
+        name="train",
+        summary="forward, backward and optimizer step",
+        baseline="fp32",
+        observes="training",
+    ),
+    Scenario(
+        name="eval",
+        summary="a forward pass in evaluation mode",
+        baseline="no_grad",
+        observes="logits",
+    ),
+    Scenario(
+        name="finetune",
+        summary="a training step of the upper half of the blocks; the lower half is frozen",
+        baseline="half",
+        observes="training",
         declared="trained",
     ),
     Scenario(
-        "varlen", "evaluation of a fixed stream of batches whose sequences differ in length (images do not)", "padded", "loss",
+        name="varlen",
+        summary=(
+            "evaluation of a fixed stream of batches whose sequences differ in length "
+            "(images do not)"
+        ),
+        baseline="padded",
+        observes="loss",
         workloads=("transformer",),
     ),
     Scenario(
-        "generate", "the last tokens of sequences one after the other, each from those before it", "static_cache", "logits",
-        workloads=("transformer",), mathematics="eval",
+        name="generate",
+        summary="the last tokens of sequences one after the other, each from those before it",
+        baseline="static_cache",
+        observes="logits",
+        workloads=("transformer",),
+        mathematics="eval",
     ),
     Scenario(
-        "pair", "evaluation by two models that differ in their last layer", "together", "loss", workloads=("resnet50",)
+        name="pair",
+        summary="evaluation by two models that differ in their last layer",
+        baseline="together",
+        observes="loss",
+        workloads=("resnet50",),
     ),
     Scenario(
-        "pipeline", "a training step on images that are read and prepared on the host beside it", "iterator", "training",
+        name="pipeline",
+        summary="a training step on images that are read and prepared on the host beside it",
+        baseline="iterator",
+        observes="training",
         declared="raw_images",
     ),
     Scenario(
-        "custom_op", "a training step whose GELU is a differentiation rule written by hand", "built_in", "training",
-        workloads=("transformer",), mathematics="train",
+        name="custom_op",
+        summary="a training step whose GELU is a differentiation rule written by hand",
+        baseline="built_in",
+        observes="training",
+        workloads=("transformer",),
+        mathematics="train",
     ),
-)  # fmt: skip
+)
+SCENARIOS = {row.name: row for row in SCENARIO_ROWS}
+BASELINES = {row.name: row.baseline for row in SCENARIO_ROWS}  # what a table's ratios refer to
+
 # the parts of a combination stand in its name in this order
 _ROWS = (
-    *precision.ROWS, *checkpoint.ROWS, *steps.ROWS, *offload.ROWS, *claims.PRECISION, *claims.STEPS, *memory.ROWS,
-    *claims.MEMORY, *quantized.ROWS, *scenarios.ROWS, *generation.ROWS, *claims.SCENARIOS,
-)  # fmt: skip
-SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in SCENARIO_ROWS}
-BASELINES = {s.name: s.baseline for s in SCENARIOS.values()}  # what the ratios of a table refer to
+    *precision.ROWS,
+    *checkpoint.ROWS,
+    *steps.ROWS,
+    *offload.ROWS,
+    *claims.PRECISION,
+    *claims.STEPS,
+    *memory.ROWS,
+    *claims.MEMORY,
+    *quantized.ROWS,
+    *scenarios.ROWS,
+    *generation.ROWS,
+    *claims.SCENARIOS,
+)
 STRATEGIES: dict[tuple[str, str], Strategy] = {
-    (scenario, row.name): row for scenario in SCENARIOS for row in _ROWS if scenario in row.scenarios
+    (scenario, row.name): row
+    for scenario in SCENARIOS
+    for row in _ROWS
+    if scenario in row.scenarios
 }
 # what several processes or devices do together: in no profile
-OVER_RANKS: dict[tuple[str, str], Strategy] = {(scenario, row.name): row for row in ranks.ROWS for scenario in row.scenarios}
-_KNOWN = STRATEGIES | OVER_RANKS
+OVER_RANKS: dict[tuple[str, str], Strategy] = {
+    (scenario, row.name): row for row in ranks.ROWS for scenario in row.scenarios
+}
+_ALL = STRATEGIES | OVER_RANKS
 
-# Combinations that are cases of every profile but the quick one. Any other sensible `a+b` can be asked for by name.
+# Combinations that are cases of every profile but the quick one. Any other sensible `a+b` can be
+# asked for by name.
 COMBINATIONS: dict[str, tuple[str, ...]] = {
     "train": (
         "amp_bf16+checkpoint",
@@ -84,48 +142,64 @@ COMBINATIONS: dict[str, tuple[str, ...]] = {
 }
 
 
-def names(scenario: str) -> tuple[str, ...]:
-    """The strategies of a scenario, in the order of the table; combinations last."""
-    return tuple(name for where, name in STRATEGIES if where == scenario) + COMBINATIONS.get(scenario, ())
+def list_strategies(scenario: str) -> tuple[str, ...]:
+    """Return the strategies of a scenario, in the order of the table; combinations come last."""
+    single = tuple(name for where, name in STRATEGIES if where == scenario)
+    return single + COMBINATIONS.get(scenario, ())
 
 
-def in_use(scenario: str) -> tuple[str, ...]:
-    """The strategies of a scenario that people use; `claims_only` has the others."""
-    return tuple(name for name in names(scenario) if not find(scenario, name).only_for_claims)
+def list_used(scenario: str) -> tuple[str, ...]:
+    """Return the strategies of a scenario that people use; `list_claims_only` has the others."""
+    names = list_strategies(scenario)
+    return tuple(name for name in names if not find_strategy(scenario, name).only_for_claims)
 
 
-def claims_only(scenario: str) -> tuple[str, ...]:
-    """The strategies of a scenario that only test an article's sentence."""
-    return tuple(name for name in names(scenario) if find(scenario, name).only_for_claims)
+def list_claims_only(scenario: str) -> tuple[str, ...]:
+    """Return the strategies of a scenario that only test an article's sentence."""
+    names = list_strategies(scenario)
+    return tuple(name for name in names if find_strategy(scenario, name).only_for_claims)
 
 
 @cache
-def find(scenario: str, name: str) -> Strategy:
-    """A strategy, or a combination `a+b` in any order. Raises KeyError for an unknown name, and IncompatibleStrategies."""
-    if (scenario, name) in _KNOWN:
-        return _KNOWN[scenario, name]
-    parts = [_KNOWN[scenario, part] for part in name.split("+")]
-    order = list(_KNOWN.values())
-    return combine(tuple(sorted(parts, key=order.index)), SCENARIOS[scenario])
+def find_strategy(scenario: str, name: str) -> Strategy:
+    """Return a strategy, or a combination `a+b` in any order.
+
+    Raises KeyError with (scenario, strategy) for an unknown name, and IncompatibleStrategies.
+    """
+    if (scenario, name) in _ALL:
+        return _ALL[scenario, name]
+    parts = [_ALL[scenario, part] for part in name.split("+")]
+    parts.sort(key=list(_ALL.values()).index)
+    return combine(tuple(parts), SCENARIOS[scenario])
 
 
 GONE = "this version of framebench does not have it"
 
 
 @cache
-def look_up(scenario: str, name: str) -> Strategy:
-    """Return the strategy, or a stand-in for one that this version does not have: archived records name such."""
+def look_up_strategy(scenario: str, name: str) -> Strategy:
+    """Return the strategy, or a stand-in for one that this version does not have.
+
+    Archived records name such.
+    """
     try:
-        return find(scenario, name)
+        return find_strategy(scenario, name)
     except (KeyError, IncompatibleStrategies):
-        return Strategy(name, (scenario,), "archived", GONE, GONE, everywhere(Unsupported(GONE)))
+        return Strategy(
+            name=name,
+            scenarios=(scenario,),
+            axis="archived",
+            summary=GONE,
+            effect=GONE,
+            cells=use_everywhere(Unsupported(GONE)),
+        )
 
 
 def look_up_scenario(name: str) -> Scenario:
-    """Return the scenario, or a stand-in without a baseline for one that this version does not have."""
+    """Return the scenario, or a stand-in without a baseline for one that is gone."""
     return SCENARIOS.get(name) or Scenario(name, GONE, baseline="", observes="loss")
 
 
-def baseline_of(scenario: str) -> str:
-    """Return the name of the scenario's baseline; empty for a scenario that this version does not have."""
+def find_baseline(scenario: str) -> str:
+    """Return the name of the scenario's baseline; empty for a scenario that is gone."""
     return look_up_scenario(scenario).baseline

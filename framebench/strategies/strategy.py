@@ -1,12 +1,13 @@
-"""What a strategy is, and how strategies combine. The rows are in `catalog/`; `registry.py` joins them.
+"""Define what a strategy is, and how strategies combine.
 
-The worker reads this inside any framework's environment, so it needs the standard library alone.
+The rows are in the other modules of this folder; `registry.py` joins them. A worker reads them in
+any framework's environment, so they need the standard library alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,22 +19,25 @@ FRAMEWORKS = tuple(TITLES)
 
 @dataclass(frozen=True)
 class Cell:
-    """How one framework does one strategy. `why` is the mechanism, or the reason against it."""
+    """How one framework does one strategy."""
 
-    why: str
+    why: str  # the mechanism, or the reason against it
     gpu: bool = False  # it exists on a GPU only
     env: Mapping[str, str] = field(default_factory=dict)  # must precede the framework's import
     undone_on_cpu: str = ""  # what undoes it there: the proof must then say no
-    package: str = ""  # requirements/<package>.txt has it and the framework: an environment of its own
+    # requirements/<package>.txt has it and the framework: an environment of its own
+    package: str = ""
 
     @property
     def supported(self) -> bool:
+        """Say whether the framework can do it."""
         return not isinstance(self, Unsupported)
 
     @property
     def kind(self) -> str:
+        """Return the class's name in words, such as `always on` or `native (GPU)`."""
         words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
-        return words + (" (GPU)" if self.gpu else "")
+        return f"{words} (GPU)" if self.gpu else words
 
 
 class Native(Cell):
@@ -45,20 +49,18 @@ class Emulated(Cell):
 
 
 class AlwaysOn(Cell):
-    """The framework always works this way: unless it is the scenario's baseline, the case would be another one's double."""
+    """The framework always works this way.
+
+    Unless it is the scenario's baseline, the case would be a duplicate of another one.
+    """
 
 
 class Unsupported(Cell):
-    """Cannot be done, and this is why."""
+    """Cannot be done, and `why` says why."""
 
 
-def cells(torch: Cell, jax: Cell, jittor: Cell) -> dict[str, Cell]:
-    """A row's cells."""
-    return {"torch": torch, "jax": jax, "jittor": jittor}
-
-
-def everywhere(cell: Cell) -> dict[str, Cell]:
-    """The same cell for every framework."""
+def use_everywhere(cell: Cell) -> dict[str, Cell]:
+    """Return the same cell for every framework."""
     return dict.fromkeys(FRAMEWORKS, cell)
 
 
@@ -68,50 +70,59 @@ class Scenario:
 
     name: str
     summary: str
-    baseline: str
+    baseline: str  # the strategy that the others are compared with
     observes: Literal["training", "logits", "loss"]  # what verification looks at
     workloads: tuple[str, ...] | None = None  # those that it is for; None: all
-    declared: str = ""  # what a workload must declare to have it
+    declared: str = ""  # the field of a workload without which it cannot have the scenario
     mathematics: str = ""  # the scenario whose golden values hold here too
 
     @property
     def trains(self) -> bool:
+        """Say whether a step updates weights."""
         return self.observes == "training"
 
     def suits(self, workload: Workload) -> bool:
-        able = not self.declared or getattr(workload, self.declared) is not None
-        return able and (self.workloads is None or workload.name in self.workloads)
+        """Say whether the workload has this scenario."""
+        if self.declared and getattr(workload, self.declared) is None:
+            return False
+        return self.workloads is None or workload.name in self.workloads
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """One row. `how` names the function that switches it on, with `options`: in `adapters/<framework>/<file of the row>.py`, or
-    for rows of `catalog/claims.py`, in the file named like their tuple there."""
+    """One row: a way to make a step take less memory or time, in every framework.
+
+    `how` names the function that switches it on, with `options`. The function is in
+    `adapters/<framework>/<module of the row>.py`; for rows of `claims.py` it is in the file that is
+    named as their tuple there.
+    """
 
     name: str
     scenarios: tuple[str, ...]
     axis: str  # two strategies of one axis exclude each other
     summary: str
     effect: str  # what proves, other than memory, that it was on
-    cells: Mapping[str, Cell]
-    how: str = ""  # its name, unless several rows share a function
+    cells: Mapping[str, Cell]  # by framework
+    how: str = ""  # by default the name; several rows may share a function
     options: Mapping[str, Any] = field(default_factory=dict)
     precision: str = "fp32"  # selects the tolerance of the verification
     micro_batches: int = 1
     variant: str = ""  # of the model: the mathematics differs, with golden values of its own
-    mathematics: str = ""  # a name for golden values of its own where the step, not the model, differs
-    optimizer: Optimizer | None = None  # in the place of the workload's
+    # a name for golden values of its own where the step, not the model, differs
+    mathematics: str = ""
+    optimizer: Optimizer | None = None  # in place of the workload's
     workloads: tuple[str, ...] | None = None  # those that it is for; None: all
-    exceptions: Mapping[str, str] = field(default_factory=dict)  # workload/framework, or with its size -> why not there
-    clashes: Mapping[str, str] = field(default_factory=dict)  # strategies it makes no sense with, and why
+    # workload/framework, or workload/framework/size -> why it does not apply there
+    exceptions: Mapping[str, str] = field(default_factory=dict)
+    clashes: Mapping[str, str] = field(default_factory=dict)  # other strategy -> why not together
     needs: tuple[str, ...] = ()  # strategies of which one must be combined with it
     quick: bool = False  # part of the quick profile
     only_for_claims: bool = False  # it tests an article's sentence; nobody would choose it
     over_ranks: bool = False  # there is no such thing in a single process
-    parts: tuple[Strategy, ...] = ()  # of a combination
+    parts: tuple[Strategy, ...] = ()  # of a combination; otherwise the strategy itself
 
     def __post_init__(self) -> None:
-        missing = [f for f in FRAMEWORKS if f not in self.cells]
+        missing = [framework for framework in FRAMEWORKS if framework not in self.cells]
         if missing:
             raise ValueError(f"strategy {self.name} has no cell for {', '.join(missing)}")
         object.__setattr__(self, "how", self.how or self.name)
@@ -119,12 +130,14 @@ class Strategy:
 
     @property
     def same_loss(self) -> bool:
-        """Whether it must leave the loss what the baseline's is."""
+        """Say whether it must leave the loss what the baseline's is."""
         return not (self.variant or self.mathematics)
 
     def suits(self, workload: Workload) -> bool:
-        has_variant = not self.variant or self.variant in workload.variants
-        return has_variant and (self.workloads is None or workload.name in self.workloads)
+        """Say whether it is for this workload."""
+        if self.variant and self.variant not in workload.variants:
+            return False
+        return self.workloads is None or workload.name in self.workloads
 
 
 class IncompatibleStrategies(ValueError):
@@ -132,58 +145,105 @@ class IncompatibleStrategies(ValueError):
 
 
 def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
-    """`a+b` as one strategy. Raises IncompatibleStrategies."""
-    name = "+".join(p.name for p in parts)
+    """Return `a+b` as one strategy. Raises IncompatibleStrategies."""
+    check_combination(parts, scenario)
+    exceptions: dict[str, str] = {}
+    for part in parts:
+        exceptions |= part.exceptions
+    return Strategy(
+        name="+".join(part.name for part in parts),
+        scenarios=(scenario.name,),
+        axis="combination",
+        summary=" and ".join(part.summary for part in parts),
+        effect="; ".join(part.effect for part in parts),
+        cells={framework: combine_cells(framework, parts) for framework in FRAMEWORKS},
+        precision=find_setting(parts, "precision", "fp32"),
+        micro_batches=find_setting(parts, "micro_batches", 1),
+        variant=find_setting(parts, "variant", ""),
+        mathematics=find_setting(parts, "mathematics", ""),
+        optimizer=find_setting(parts, "optimizer", None),
+        workloads=intersect_workloads(parts),
+        exceptions=exceptions,
+        only_for_claims=any(part.only_for_claims for part in parts),
+        over_ranks=any(part.over_ranks for part in parts),
+        parts=parts,
+    )
+
+
+def check_combination(parts: tuple[Strategy, ...], scenario: Scenario) -> None:
+    """Raise IncompatibleStrategies if a part adds nothing, or two of them exclude each other."""
+    name = "+".join(part.name for part in parts)
     for i, one in enumerate(parts):
+        why = None
         if one.name == scenario.baseline:
             why = f"{one.name} is the baseline of {scenario.name}, it adds nothing"
-            raise IncompatibleStrategies(f"{name} makes no sense: {why}")
         for other in parts[i + 1 :]:
-            if one.axis == other.axis:
-                why = f"{one.name} and {other.name} are alternatives ({one.axis})"
-                raise IncompatibleStrategies(f"{name} makes no sense: {why}")
-            if one.mathematics and other.mathematics:
-                why = f"{one.name} and {other.name} each change what a step computes"
-                raise IncompatibleStrategies(f"{name} makes no sense: {why}")
-            if clash := one.clashes.get(other.name) or other.clashes.get(one.name):
-                raise IncompatibleStrategies(f"{name} makes no sense: {clash}")
-
-    def first(attribute: str, default: Any) -> Any:
-        return next((v for p in parts if (v := getattr(p, attribute)) != default), default)
-
-    return Strategy(
-        name, (scenario.name,), "combination", " and ".join(p.summary for p in parts), "; ".join(p.effect for p in parts),
-        {f: join(f, parts) for f in FRAMEWORKS},
-        precision=first("precision", "fp32"), micro_batches=first("micro_batches", 1), variant=first("variant", ""),
-        mathematics=first("mathematics", ""), optimizer=first("optimizer", None),
-        workloads=shared([p.workloads for p in parts if p.workloads is not None]),
-        exceptions={k: v for p in parts for k, v in p.exceptions.items()},
-        only_for_claims=any(p.only_for_claims for p in parts), over_ranks=any(p.over_ranks for p in parts), parts=parts,
-    )  # fmt: skip
+            why = why or explain_clash(one, other)
+        if why:
+            raise IncompatibleStrategies(f"{name} makes no sense: {why}")
 
 
-def shared(several: list[tuple[str, ...]]) -> tuple[str, ...] | None:
-    """The workloads that all of them name; None where nobody names any."""
-    return tuple(w for w in several[0] if all(w in each for each in several)) if several else None
+def explain_clash(one: Strategy, other: Strategy) -> str | None:
+    """Return why two strategies exclude each other, or None where they do not."""
+    if one.axis == other.axis:
+        return f"{one.name} and {other.name} are alternatives ({one.axis})"
+    if one.mathematics and other.mathematics:
+        return f"{one.name} and {other.name} each change what a step computes"
+    return one.clashes.get(other.name) or other.clashes.get(one.name)
 
 
-def join(framework: str, parts: tuple[Strategy, ...]) -> Cell:
-    """The cell of a combination: unsupported if a part is or two exclude each other, always on if a part adds nothing, else
-    emulated if a part is."""
-    cells = {p.name: p.cells[framework] for p in parts}
-    for decisive in (Unsupported, AlwaysOn):
-        if reasons := [f"{name}: {c.why}" for name, c in cells.items() if isinstance(c, decisive)]:
-            return decisive("; ".join(reasons))
-    for variable in {v for c in cells.values() for v in c.env}:
-        values = {name: c.env[variable] for name, c in cells.items() if variable in c.env}
-        if len(set(values.values())) > 1:
-            return Unsupported(f"{' and '.join(values)} each set {variable}")
-    if len(packages := {c.package: name for name, c in cells.items() if c.package}) > 1:
+def find_setting(parts: tuple[Strategy, ...], attribute: str, default: Any) -> Any:
+    """Return the first part's attribute that is not the default."""
+    for part in parts:
+        value = getattr(part, attribute)
+        if value != default:
+            return value
+    return default
+
+
+def intersect_workloads(parts: tuple[Strategy, ...]) -> tuple[str, ...] | None:
+    """Return the workloads that all parts are for; None where no part names any."""
+    named = [part.workloads for part in parts if part.workloads is not None]
+    if not named:
+        return None
+    first, *others = named
+    return tuple(name for name in first if all(name in other for other in others))
+
+
+def combine_cells(framework: str, parts: tuple[Strategy, ...]) -> Cell:
+    """Return a combination's cell for a framework.
+
+    It is unsupported if a part is, or if two parts exclude each other; always on if a part adds
+    nothing; else emulated if a part is, and otherwise native.
+    """
+    cells = {part.name: part.cells[framework] for part in parts}
+    for kind in (Unsupported, AlwaysOn):
+        reasons = [f"{name}: {cell.why}" for name, cell in cells.items() if isinstance(cell, kind)]
+        if reasons:
+            return kind("; ".join(reasons))
+    env: dict[str, str] = {}
+    packages: dict[str, str] = {}  # package -> a part that needs it
+    for name, cell in cells.items():
+        for variable, value in cell.env.items():
+            if env.setdefault(variable, value) != value:
+                setters = [part for part, other in cells.items() if variable in other.env]
+                return Unsupported(f"{' and '.join(setters)} each set {variable}")
+        if cell.package:
+            packages[cell.package] = name
+    if len(packages) > 1:
         return Unsupported(f"{' and '.join(packages.values())} need environments of their own")
-    kind = Emulated if any(isinstance(c, Emulated) for c in cells.values()) else Native
-    env = {k: v for c in cells.values() for k, v in c.env.items()}
-    return kind(
-        "; ".join(dict.fromkeys(c.why for c in cells.values())), any(c.gpu for c in cells.values()), env,
-        "; ".join(dict.fromkeys(c.undone_on_cpu for c in cells.values() if c.undone_on_cpu)),
-        next((c.package for c in cells.values() if c.package), ""),
-    )  # fmt: skip
+    is_emulated = any(isinstance(cell, Emulated) for cell in cells.values())
+    make_cell = Emulated if is_emulated else Native
+    undone = [cell.undone_on_cpu for cell in cells.values() if cell.undone_on_cpu]
+    return make_cell(
+        why=join_once(cell.why for cell in cells.values()),
+        gpu=any(cell.gpu for cell in cells.values()),
+        env=env,
+        undone_on_cpu=join_once(undone),
+        package=next(iter(packages), ""),
+    )
+
+
+def join_once(texts: Iterable[str]) -> str:
+    """Join texts by semicolons, each only once."""
+    return "; ".join(dict.fromkeys(texts))

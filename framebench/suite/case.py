@@ -11,7 +11,7 @@ import numpy as np
 
 from framebench.models import spec
 from framebench.models.spec import Optimizer
-from framebench.strategies.registry import GONE, SCENARIOS, find, look_up, look_up_scenario
+from framebench.strategies.registry import GONE, SCENARIOS, find_strategy, look_up_scenario, look_up_strategy
 from framebench.strategies.strategy import TITLES, AlwaysOn, Cell, Scenario, Strategy, Unsupported
 
 DEFAULT_SIZE = "cpu"
@@ -51,7 +51,7 @@ class Case:
 
     @property
     def spec(self) -> spec.Workload:
-        return spec.workload(self.workload)
+        return spec.load_workload(self.workload)
 
     @property
     def user_file(self) -> str:
@@ -64,7 +64,7 @@ class Case:
 
     @property
     def plan(self) -> Strategy:
-        return look_up(self.scenario, self.strategy)
+        return look_up_strategy(self.scenario, self.strategy)
 
     @property
     def known(self) -> bool:
@@ -77,7 +77,7 @@ class Case:
     @property
     def parts(self) -> tuple[Strategy, ...]:
         """The rows to switch on: those of the strategy, and the scenario's baseline where they say nothing on its axis."""
-        parts, baseline = self.plan.parts, look_up(self.scenario, self.stage.baseline)
+        parts, baseline = self.plan.parts, look_up_strategy(self.scenario, self.stage.baseline)
         return parts if baseline.axis in {p.axis for p in parts} else (baseline, *parts)
 
     @property
@@ -89,7 +89,7 @@ class Case:
     def work(self) -> int:
         """Samples or tokens of one step; of a stream of sequences those that are no padding, of generation the new ones."""
         if self.scenario == "varlen":
-            return int(self.spec.lengths(self.config, self.batch).sum())
+            return int(self.spec.draw_lengths(self.config, self.batch).sum())
         if self.scenario == "generate":
             return self.batch * self.decoded
         return self.batch * self.spec.units(self.config)
@@ -124,7 +124,7 @@ class Case:
     @property
     def still(self) -> bool:
         """Whether it is verified without what it draws at random: the strategy draws in another order than the baseline."""
-        return self.spec.draws_otherwise(self.plan)
+        return self.spec.draws_differently(self.plan)
 
     @property
     def optimizer(self) -> Optimizer:
@@ -133,11 +133,11 @@ class Case:
     @property
     def support(self) -> Cell:
         """The table's cell, refined by what the workload allows."""
-        if self.workload != spec.OWN and self.workload not in spec.folders():
+        if self.workload != spec.USER_MODEL and self.workload not in spec.find_folders():
             return Unsupported(GONE)
         cell = self.plan.cells[self.framework]
-        if self.workload != spec.OWN and self.framework not in self.spec.frameworks:
-            return Unsupported(f"not written for {TITLES[self.framework]}: {self.spec.file(self.framework)}")
+        if self.workload != spec.USER_MODEL and self.framework not in self.spec.frameworks:
+            return Unsupported(f"not written for {TITLES[self.framework]}: {self.spec.describe_file(self.framework)}")
         if isinstance(cell, AlwaysOn) and self.strategy != self.stage.baseline:
             return Unsupported(f"always so, with or without it: {cell.why}")
         on = {part.name for part in self.plan.parts}
@@ -149,7 +149,7 @@ class Case:
         for where in (here, f"{here}/{self.size}"):
             if cell.supported and (why := self.plan.exceptions.get(where)):
                 return Unsupported(why)
-        if cell.supported and (why := self.spec.refuses(self.plan)):
+        if cell.supported and (why := self.spec.explain_refusal(self.plan)):
             return Unsupported(why)
         if "rewrite" in on and cell.supported:
             if not (how := self.spec.rewrites.get(self.framework)):
@@ -165,14 +165,18 @@ class Case:
     @property
     def weights(self) -> dict[str, np.ndarray]:
         """Canonical float32 weights and buffers by name."""
-        return self.spec.weights(self.config)
+        return self.spec.make_weights(self.config)
 
 
 @cache  # reading thousands of records asks for the same cases again and again
 def _is_known(case: Case) -> bool:
     try:
-        stage, plan = SCENARIOS[case.scenario], find(case.scenario, case.strategy)
-        fits = case.spec.knows(plan) if case.workload == spec.OWN else stage.suits(case.spec) and plan.suits(case.spec)
+        stage, plan = SCENARIOS[case.scenario], find_strategy(case.scenario, case.strategy)
+        fits = (
+            case.spec.can_measure(plan)
+            if case.workload == spec.USER_MODEL
+            else stage.suits(case.spec) and plan.suits(case.spec)
+        )
         return fits and case.spec.units(case.config) > 0
     except (KeyError, ValueError):
         return False

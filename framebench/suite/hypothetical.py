@@ -32,7 +32,7 @@ def named(case_id: str) -> Case:
             case = Case.of(case_id)
         except ValueError:
             case = None
-        if case is None or case.workload not in spec.names():
+        if case is None or case.workload not in spec.list_workloads():
             raise
     preset = case.spec.sizes.get(case.size)
     return replace(parse(replace(case, batch=preset.base).id if preset else case.id), batch=case.batch)

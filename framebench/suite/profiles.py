@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from framebench.models import spec
-from framebench.strategies.registry import OVER_RANKS, SCENARIOS, names
+from framebench.strategies.registry import OVER_RANKS, SCENARIOS, list_strategies
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case, UnknownCase, declared, first_batch
 
@@ -19,7 +19,9 @@ RANKS = (2, 4)  # that cases are measured over; any number is predicted
 @cache
 def every_case() -> tuple[Case, ...]:
     """All declared cases of a single process in every size, unsupported ones included."""
-    return _declared([(scenario, strategy) for scenario in SCENARIOS for strategy in names(scenario)], lambda p: p.batches)
+    return _declared(
+        [(scenario, strategy) for scenario in SCENARIOS for strategy in list_strategies(scenario)], lambda p: p.batches
+    )
 
 
 @cache
@@ -33,8 +35,8 @@ def _declared(
 ) -> tuple[Case, ...]:
     return tuple(
         case
-        for workload in spec.names()
-        for size, preset in spec.workload(workload).sizes.items()
+        for workload in spec.list_workloads()
+        for size, preset in spec.load_workload(workload).sizes.items()
         for framework in FRAMEWORKS
         for scenario, strategy in strategies
         for batch in batches(preset)

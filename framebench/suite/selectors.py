@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from framebench.models import spec
-from framebench.strategies.registry import OVER_RANKS, SCENARIOS, STRATEGIES, find
+from framebench.strategies.registry import OVER_RANKS, SCENARIOS, STRATEGIES, find_strategy
 from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies
 from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase, declared
 from framebench.suite.profiles import RANKS, by_id, every_case, over_ranks
@@ -91,7 +91,7 @@ def _combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
         if not fnmatchcase(scenario, scenarios):
             continue
         try:
-            plan = find(scenario, name)
+            plan = find_strategy(scenario, name)
         except KeyError as error:
             suggestions = few([s for where, s in STRATEGIES if where == scenario], error.args[0][1])
             reasons.append(f"no strategy {error.args[0][1]!r} in {scenario}; choose from: {suggestions}")
@@ -100,8 +100,8 @@ def _combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
         else:
             cases = (
                 Case(w, f, scenario, plan.name, b, size, ranks)
-                for w in spec.names()
-                for size, preset in spec.workload(w).sizes.items()
+                for w in spec.list_workloads()
+                for size, preset in spec.load_workload(w).sizes.items()
                 for f in FRAMEWORKS
                 for b in preset.batches
                 for ranks in (RANKS if plan.over_ranks else (1,))
@@ -112,7 +112,7 @@ def _combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
 
 def parse(case_id: str) -> Case:
     """The one case with this full id. Raises UnknownCase. A model of the user's own is in no profile."""
-    if case_id.startswith(f"{spec.OWN}/"):
+    if case_id.startswith(f"{spec.USER_MODEL}/"):
         return Case.of(case_id)
     if case_id in by_id():
         return by_id()[case_id]

@@ -57,7 +57,7 @@ def accumulation(adapter: Adapter, same: float = SAME) -> str:
     half; for a sum both count once; for a mean over unequal numbers of tokens by their share; and where samples look at each
     other nothing fits. Projections are linear in the gradient, so that they are fitted in its place.
     """
-    x, y = adapter.workload.batch(adapter.config, adapter.case.batch)
+    x, y = adapter.workload.make_batch(adapter.config, adapter.case.batch)
     if adapter.case.batch % HALVES:
         return ""
     whole = _gradient(adapter, x, y)
@@ -88,7 +88,7 @@ def find_stateful_buffer(adapter: Adapter) -> str:
     adapter.restore()
     with adapter.disable_randomness():
         adapter.step()
-    parts = adapter.workload.batch(adapter.config, adapter.case.batch)
+    parts = adapter.workload.make_batch(adapter.config, adapter.case.batch)
     one = _gradient(adapter, *parts, again=True)
     before = _buffers(adapter)
     other = _gradient(adapter, *parts, again=True)

@@ -21,8 +21,8 @@ from framebench.adapters.base import Adapter
 from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.instruments import limits
 from framebench.instruments.host import status_bytes
-from framebench.models.spec import OWN, workload
-from framebench.models.user_model import Own
+from framebench.models.spec import USER_MODEL, load_workload
+from framebench.models.user_model import UserWorkload
 from framebench.suite.case import STILL, Case
 from framebench.suite.protocol import Reference
 from framebench.suite.tensors import errors
@@ -44,10 +44,10 @@ IMPORTS = 512 * 2**20  # bytes that packages and libraries take which a file imp
 
 def survey(case: Case, emit: Emit) -> dict[str, Any]:
     """Find out what is in the file, and run its baseline. Raises Fault where nothing can be compared with this model."""
-    user_workload = workload(OWN)
-    assert isinstance(user_workload, Own)
+    user_workload = load_workload(USER_MODEL)
+    assert isinstance(user_workload, UserWorkload)
     emit({"phase": "import"})
-    module = user_workload.model(case.framework)
+    module = user_workload.import_model(case.framework)
     own = user_workload.facts
     try:
         with within(own.get("budget"), own.get("limit"), emit):

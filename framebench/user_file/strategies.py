@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from framebench.models.user_model import GENERAL, known
-from framebench.strategies.registry import STRATEGIES, find, names
+from framebench.models.user_model import GENERAL, is_general
+from framebench.strategies.registry import STRATEGIES, find_strategy, list_strategies
 
 SCENARIOS = ("train", "eval")
 
@@ -12,5 +12,5 @@ assert {plan.how for plan in STRATEGIES.values()} >= GENERAL
 
 def strategies(scenario: str) -> list[str]:
     """Return those that people use, and that compute what the baseline does."""
-    plans = [find(scenario, name) for name in names(scenario)]
-    return [plan.name for plan in plans if plan.same_loss and not plan.only_for_claims and known(plan)]
+    plans = [find_strategy(scenario, name) for name in list_strategies(scenario)]
+    return [plan.name for plan in plans if plan.same_loss and not plan.only_for_claims and is_general(plan)]

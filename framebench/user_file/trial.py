@@ -19,8 +19,8 @@ from framebench.engine.capacity import free_memory
 from framebench.engine.environments import Environment, Say
 from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome, Worker
-from framebench.models.spec import OWN, workload
-from framebench.models.user_model import VARIABLE
+from framebench.models.spec import USER_MODEL, load_workload
+from framebench.models.user_model import FOLDER_VARIABLE
 from framebench.records.pins import REQUIREMENTS
 from framebench.strategies.registry import BASELINES
 from framebench.strategies.strategy import FRAMEWORKS
@@ -62,7 +62,7 @@ class UserModel:
         return f"{self.name}-{hashlib.sha256(str(self.file).encode()).hexdigest()[:6]}"
 
     def case(self, strategy: str) -> Case:
-        return Case(OWN, self.framework, self.scenario, strategy, self.batch, self.name)
+        return Case(USER_MODEL, self.framework, self.scenario, strategy, self.batch, self.name)
 
     @property
     def baseline(self) -> Case:
@@ -105,18 +105,18 @@ def environment(model: UserModel, env: str | None, say: Say) -> Environment:
 @contextmanager
 def known(model: UserModel, budget: int | None = None) -> Iterator[Path]:
     """In here workers and this process know the model: a folder for what is found out about it, and what it may take."""
-    before = os.environ.get(VARIABLE)
+    before = os.environ.get(FOLDER_VARIABLE)
     folder = Path(tempfile.mkdtemp(prefix="framebench-own-"))
     facts = {"file": str(model.file), "framework": model.framework, "batch": model.batch, "defined": model.defined}
     facts |= {"budget": budget, "limit": round(MOST * free_memory())}
     (folder / "own.json").write_text(json.dumps(facts))
-    os.environ[VARIABLE] = str(folder)
+    os.environ[FOLDER_VARIABLE] = str(folder)
     try:
         yield folder
     finally:
-        os.environ.pop(VARIABLE)
+        os.environ.pop(FOLDER_VARIABLE)
         if before is not None:
-            os.environ[VARIABLE] = before
+            os.environ[FOLDER_VARIABLE] = before
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -134,7 +134,7 @@ def reference(model: UserModel, environment: Environment, options: Options, told
 
 
 def in_words(model: UserModel, outcome: Outcome) -> str:
-    budget, during = workload(OWN).facts.get("budget"), PHASE.search(outcome.reason or "")  # type: ignore[attr-defined]
+    budget, during = load_workload(USER_MODEL).facts.get("budget"), PHASE.search(outcome.reason or "")  # type: ignore[attr-defined]
     if outcome.status == "oom" and budget and during and during[1] in EXCEEDS:
         return f"{model.file}: {EXCEEDS[during[1]]} the budget of {budget / 2**20:,.1f} MiB"
     if outcome.status == "oom":

@@ -14,7 +14,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Arm
 from framebench.instruments import nvml
-from framebench.models.spec import workload
+from framebench.models.spec import load_workload
 from framebench.suite.case import Case
 from framebench.suite.result import Mathematics
 from framebench.user_file.trial import UserModel
@@ -40,7 +40,7 @@ class Float64Checks:
         wanted = list(arms)
         if any(not compiles(arm.case) for arm in arms):
             wanted += [arm for arm in self.arms if not compiles(arm.case) and arm not in arms]
-        file = Path(workload("own").folder) / "mathematics.jsonl"
+        file = Path(load_workload("own").folder) / "mathematics.jsonl"
         groups: dict[Environment, list[Arm]] = defaultdict(list)
         for arm in wanted:
             groups[arm.environment].append(arm)

@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 from framebench.adapters.base import Adapter, Batch, find_length_strategy
-from framebench.models.spec import OWN
+from framebench.models.spec import USER_MODEL
 from framebench.suite.trees import mapped
 from framebench.worker.stepping import timed_step
 
@@ -25,7 +25,7 @@ def describe_late_result(adapter: Adapter) -> str:
     In evaluation of a user's model the result is the logits: the user's loss is computed only when somebody asks for
     it, and may take longer than the step.
     """
-    of_logits = adapter.case.workload == OWN and adapter.case.stage.observes == "logits"
+    of_logits = adapter.case.workload == USER_MODEL and adapter.case.stage.observes == "logits"
     read = adapter.logits if of_logits else adapter.loss
     for _ in range(TRIES):
         step_s = timed_step(adapter)
@@ -77,8 +77,8 @@ def give_other_inputs(adapter: Adapter) -> None:
         return adapter.put(mapped(moved, x), y)
 
     if case.scenario == "varlen":
-        stream = adapter.workload.stream(adapter.config, case.batch, find_length_strategy(case))
+        stream = adapter.workload.make_stream(adapter.config, case.batch, find_length_strategy(case))
         adapter.stream = [put(x, y) for x, y in stream]
     else:
-        x, y = adapter.workload.batch(adapter.config, case.batch)
+        x, y = adapter.workload.make_batch(adapter.config, case.batch)
         adapter.inputs = put(x, y)

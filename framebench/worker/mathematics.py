@@ -29,7 +29,7 @@ from typing import Any
 from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.instruments import limits
-from framebench.models.spec import OWN
+from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
 from framebench.suite.result import Mathematics, to_json
@@ -124,7 +124,7 @@ def check(
     reference, tolerances = reference_and_tolerances
     observed.tensors = drop_local_buffers(case, observed.tensors)
     outcome = compare(case, observed, reference, tolerances)
-    if case.workload == OWN and not outcome.passed:
+    if case.workload == USER_MODEL and not outcome.passed:
         cause = adapter.model_module.explain_wrong_gradients(adapter, wrong_gradients(observed, reference, tolerances))
         outcome = replace(outcome, reason=cause or outcome.reason)
     return outcome

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from framebench.adapters.base import Adapter
-from framebench.models.spec import STREAM
+from framebench.models.spec import STREAM_BATCHES
 from framebench.suite.protocol import LOSS_STEPS
 from framebench.suite.tensors import Summaries, outputs, summaries
 from framebench.worker.optimizer_check import OptimizerCheck
@@ -43,7 +43,7 @@ def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
 
 def begin_again(adapter: Adapter) -> None:
     """Go back to the first batch and to the case's weights, in the step as it was compiled."""
-    while adapter.loader is not None and adapter.steps % STREAM:
+    while adapter.loader is not None and adapter.steps % STREAM_BATCHES:
         timed_step(adapter)
     adapter.restore()
     adapter.restored_at = adapter.steps
@@ -53,7 +53,7 @@ def _canonical_weights(adapter: Adapter) -> dict[str, np.ndarray]:
     """Return the weights and buffers that the case begins with, a teacher's among them."""
     weights = dict(adapter.case.weights)
     if adapter.teacher:
-        for name, array in adapter.workload.weights(adapter.teacher).items():
+        for name, array in adapter.workload.make_weights(adapter.teacher).items():
             weights[f"teacher.{name}"] = array
     return weights
 

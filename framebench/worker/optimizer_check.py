@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from framebench.adapters.base import Adapter
-from framebench.models.spec import OWN, Optimizer
+from framebench.models.spec import USER_MODEL, Optimizer
 
 ROUNDINGS = 2  # of a weight in an update: by the decay, by the change
 FLOAT32_ROUNDOFF = 2.0**-24
@@ -48,7 +48,7 @@ class OptimizerCheck:
         """Take in the states after an update. Call it after every update."""
         self.steps += 1
         optimizer = adapter.case.optimizer
-        if optimizer.name in (OWN, "adafactor"):  # a user's is not known, and Adafactor's update needs the gradient
+        if optimizer.name in (USER_MODEL, "adafactor"):  # a user's is not known, and Adafactor's update needs the gradient
             return
         states_by_weight: dict[str, dict[str, np.ndarray]] = {}
         for state in adapter.states():

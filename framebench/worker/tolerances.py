@@ -23,7 +23,7 @@ import numpy as np
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
-from framebench.models.spec import OWN
+from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.tensors import Summaries, distance, family
 from framebench.worker.observe import Observed, begin_again, first_steps
@@ -167,7 +167,7 @@ def observe_steps(adapter: Adapter) -> ObservedSteps:
 def rounding_precision(case: Case) -> str:
     """Return the precision that a case rounds in: the strategy's, or that of a user's file which casts by itself."""
     precision = case.plan.precision
-    if case.workload == OWN and precision == "fp32" and case.spec.facts.get("narrow"):  # type: ignore[attr-defined]
+    if case.workload == USER_MODEL and precision == "fp32" and case.spec.facts.get("narrow"):  # type: ignore[attr-defined]
         return "bf16"
     return precision
 

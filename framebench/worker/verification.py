@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from framebench.adapters.base import Adapter
-from framebench.models.spec import OWN
-from framebench.strategies.quantized import moment_bytes
+from framebench.models.spec import USER_MODEL
+from framebench.strategies.quantized import count_moment_bytes
 from framebench.suite.case import Case
 from framebench.suite.protocol import LOSS_STEPS, Reference
 from framebench.suite.result import Again, TensorComparison, Verification
@@ -84,7 +84,7 @@ def verify(adapter: Adapter, observed: Observed, tolerances: Tolerances, other: 
     fault = adapter.find_known_fault()
     if fault:
         verification = replace(verification, passed=False, reason=fault, known_fault=True)
-    if case.workload == OWN and not verification.passed:
+    if case.workload == USER_MODEL and not verification.passed:
         cause = adapter.model_module.explain_wrong_gradients(adapter, wrong_gradients(observed, reference, tolerances))
         verification = replace(verification, reason=cause or verification.reason)
     return replace(
@@ -253,13 +253,13 @@ def state_bytes(case: Case, observed: Observed) -> int:
     weights = [shapes[name] for name in observed.tensors["gradient"] if name in shapes]
     precisions = {part.precision for part in case.plan.parts}
     if "8-bit moments" in precisions:
-        return len(case.optimizer.states) * sum(moment_bytes(math.prod(shape)) for shape in weights)
+        return len(case.optimizer.states) * sum(count_moment_bytes(math.prod(shape)) for shape in weights)
     width = 4
     if case.plan.precision == "fp16" and case.framework == "jittor":
         width = 2
     if case.plan.precision == "bf16 moment":
         width = 3  # the mean of a first moment in 2 bytes and a second in 4
-    return width * sum(case.optimizer.numbers(shape) for shape in weights)
+    return width * sum(case.optimizer.count_state_numbers(shape) for shape in weights)
 
 
 def verify_finite(case: Case, observed: Observed) -> Verification:
@@ -344,7 +344,7 @@ def must_move(case: Case, reference: Reference | None, losses: list[float]) -> b
     A user's rate may be so small that the losses' precision does not show it: an update moves the loss by less than
     `SHOWN_FROM` roundoffs. Then the weights alone tell that they were updated.
     """
-    if case.workload != OWN or reference is None:
+    if case.workload != USER_MODEL or reference is None:
         return True
     first, last = reference.values["loss_0"], reference.values[f"loss_{LOSS_STEPS}"]
     return abs(last - first) > SHOWN_FROM * narrowest_roundoff(losses) * abs(first)

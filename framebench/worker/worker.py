@@ -30,7 +30,7 @@ from framebench.adapters.base import Adapter
 from framebench.instruments import limits
 from framebench.instruments.counters import Counter
 from framebench.instruments.host import HostPeak
-from framebench.models.spec import OWN, workload
+from framebench.models.spec import USER_MODEL, load_workload
 from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case
 from framebench.suite.protocol import Command, Failure, Message, Task
@@ -296,7 +296,7 @@ def limit_memory(task: Task) -> None:
 
 def limit_own(case: Case) -> None:
     """Keep what a user's file makes within the memory that the machine had to spare."""
-    if case.workload != OWN:
+    if case.workload != USER_MODEL:
         return
     limit = case.spec.facts.get("limit")  # type: ignore[attr-defined]
     if limit is not None and limits.card_bytes() is None:
@@ -383,7 +383,7 @@ def _find_blame(error: BaseException) -> str:
     """Say where in the user's file the error came from. Empty if it did not come from there."""
     if isinstance(error, Fault):
         return str(error)
-    file = workload(OWN).facts.get("file", "")  # type: ignore[attr-defined]
+    file = load_workload(USER_MODEL).facts.get("file", "")  # type: ignore[attr-defined]
     return blamed(error, file) if file and line_of(error, file) else ""
 
 

@@ -1,4 +1,8 @@
-"""ResNet-50 v1.5 in Flax NNX. Attributes carry the canonical names; images and activations are channels last (NHWC)."""
+"""ResNet-50 v1.5 in Flax NNX. Attributes carry the canonical names.
+
+Images and activations are channels last (NHWC). `types` are the keyword arguments that every layer
+takes: `dtype` to compute in, `param_dtype` of the weights, and `rngs`.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +12,55 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 from jax import Array
+from jax.typing import DTypeLike
 
-from framebench.models.flax_blocks import Remat, as_it_is
-from framebench.models.resnet50.spec import Config, blocks
-
-
-def conv(cin: int, cout: int, k: int, stride: int, groups: int = 1, **types: Any) -> nnx.Conv:
-    """Padded on both sides by k // 2: Flax's "SAME" would pad a strided convolution on one side only."""
-    return nnx.Conv(cin, cout, (k, k), stride, padding=k // 2, feature_group_count=groups, use_bias=False, **types)
+from framebench.models.flax_blocks import Remat, recompute_nothing
+from framebench.models.resnet50.spec import ResNetConfig, list_blocks
 
 
-def norm(channels: int, **types: Any) -> nnx.BatchNorm:
-    """Flax's momentum is the weight of the past: 0.9 is PyTorch's 0.1."""
+def make_conv(
+    cin: int, cout: int, kernel: int, stride: int, groups: int = 1, **types: Any
+) -> nnx.Conv:
+    """Build a convolution without bias, padded as PyTorch pads it: on both sides.
+
+    Flax's "SAME" would pad a strided convolution on one side only.
+    """
+    return nnx.Conv(
+        cin,
+        cout,
+        (kernel, kernel),
+        stride,
+        padding=kernel // 2,
+        feature_group_count=groups,
+        use_bias=False,
+        **types,
+    )
+
+
+def make_norm(channels: int, **types: Any) -> nnx.BatchNorm:
+    """Build a batch norm. Flax's momentum is the weight of the past: 0.9 is PyTorch's 0.1."""
     return nnx.BatchNorm(channels, momentum=0.9, epsilon=1e-5, **types)
 
 
 class Bottleneck(nnx.Module):
-    def __init__(self, cin: int, inner: int, cout: int, stride: int, groups: int, **types: Any) -> None:
-        self.conv1 = conv(cin, inner, 1, 1, **types)
-        self.bn1 = norm(inner, **types)
-        self.conv2 = conv(inner, inner, 3, stride, groups, **types)
-        self.bn2 = norm(inner, **types)
-        self.conv3 = conv(inner, cout, 1, 1, **types)
-        self.bn3 = norm(cout, **types)
-        projected = stride != 1 or cin != cout
-        self.downsample = nnx.List([conv(cin, cout, 1, stride, **types), norm(cout, **types)] if projected else [])
+    """A residual block of a 1x1, a 3x3 and a 1x1 convolution, each with batch norm."""
 
-    def __call__(self, x: Array) -> Array:  # (batch, h, w, cin) -> (batch, h / stride, w / stride, cout)
+    def __init__(
+        self, cin: int, inner: int, cout: int, stride: int, groups: int, **types: Any
+    ) -> None:
+        self.conv1 = make_conv(cin, inner, 1, 1, **types)
+        self.bn1 = make_norm(inner, **types)
+        self.conv2 = make_conv(inner, inner, 3, stride, groups, **types)
+        self.bn2 = make_norm(inner, **types)
+        self.conv3 = make_conv(inner, cout, 1, 1, **types)
+        self.bn3 = make_norm(cout, **types)
+        projection: list[nnx.Conv | nnx.BatchNorm] = []
+        if stride != 1 or cin != cout:
+            projection = [make_conv(cin, cout, 1, stride, **types), make_norm(cout, **types)]
+        self.downsample = nnx.List(projection)
+
+    def __call__(self, x: Array) -> Array:
+        """Map (batch, h, w, cin) to (batch, h / stride, w / stride, cout)."""
         shortcut = x
         for layer in self.downsample:
             shortcut = layer(shortcut)
@@ -44,35 +70,52 @@ class Bottleneck(nnx.Module):
         return nnx.relu(y + shortcut)
 
 
-def run(block: Bottleneck, x: Array) -> Array:
+def run_block(block: Bottleneck, x: Array) -> Array:
+    """Run a block: the function that `remat` wraps."""
     return block(x)
 
 
 class ResNet(nnx.Module):
-    def __init__(self, c: Config, remat: Remat, **types: Any) -> None:
-        self.conv1 = conv(3, c.width, 7, 2, **types)
-        self.bn1 = norm(c.width, **types)
-        self.stages = tuple(f"layer{i + 1}" for i in range(len(c.depths)))
+    """The whole network: stem, stages of bottleneck blocks, mean over the image, linear layer."""
+
+    def __init__(self, config: ResNetConfig, remat: Remat, **types: Any) -> None:
+        self.conv1 = make_conv(3, config.width, 7, 2, **types)
+        self.bn1 = make_norm(config.width, **types)
+        self.stages = tuple(config.stages)
         for stage in self.stages:
-            rows = [row for row in blocks(c) if row[0].startswith(stage)]
-            setattr(self, stage, nnx.List(Bottleneck(i, n, n * c.expansion, s, c.groups_of(n), **types) for _, i, n, s in rows))
-        self.fc = nnx.Linear(c.width * 2 ** (len(c.depths) - 1) * c.expansion, c.classes, **types)
+            blocks = []
+            for shape in list_blocks(config):
+                if shape.stage == stage:
+                    channels = shape.cin, shape.inner, shape.cout
+                    blocks.append(Bottleneck(*channels, shape.stride, shape.groups, **types))
+            setattr(self, stage, nnx.List(blocks))
+        self.fc = nnx.Linear(config.features, config.classes, **types)
         self.remat = remat
 
-    def __call__(self, x: Array) -> Array:  # (batch, image, image, 3) -> (batch, classes)
+    def __call__(self, x: Array) -> Array:
+        """Map images (batch, image, image, 3) to logits (batch, classes)."""
         x = nnx.relu(self.bn1(self.conv1(x)))
         x = nnx.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
-        for i, block in enumerate(block for stage in self.stages for block in getattr(self, stage)):
-            x = self.remat(i, run)(block, x)
+        blocks = [block for stage in self.stages for block in getattr(self, stage)]
+        for i, block in enumerate(blocks):
+            x = self.remat(i, run_block)(block, x)
         return self.fc(x.mean((1, 2)))
 
 
-def build(c: Config, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, remat: Remat = as_it_is) -> ResNet:
-    """With Flax's own initialisers; `nnx.eval_shape` of it costs nothing where other weights follow."""
-    return ResNet(c, remat, dtype=dtype, param_dtype=param_dtype, rngs=nnx.Rngs(0))
+def build(
+    config: ResNetConfig,
+    dtype: DTypeLike = jnp.float32,
+    param_dtype: DTypeLike = jnp.float32,
+    remat: Remat = recompute_nothing,
+) -> ResNet:
+    """Build the model with Flax's own initial weights.
+
+    Within `nnx.eval_shape` that costs nothing, where other weights follow.
+    """
+    return ResNet(config, remat, dtype=dtype, param_dtype=param_dtype, rngs=nnx.Rngs(0))
 
 
 def loss(logits: Array, labels: Array) -> Array:
-    """Mean cross entropy, in float32 or wider."""
+    """Return the mean cross entropy, in float32 or wider."""
     wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     return optax.softmax_cross_entropy_with_integer_labels(wide, labels).mean()

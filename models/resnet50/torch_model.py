@@ -6,10 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from framebench.models.resnet50.spec import Config, blocks
+from framebench.models.resnet50.spec import ResNetConfig, list_blocks
 
 
 class Bottleneck(nn.Module):
+    """A residual block of a 1x1, a 3x3 and a 1x1 convolution, each with batch norm."""
+
     def __init__(self, cin: int, inner: int, cout: int, stride: int, groups: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(cin, inner, 1, bias=False)
@@ -21,9 +23,11 @@ class Bottleneck(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.downsample = None
         if stride != 1 or cin != cout:
-            self.downsample = nn.Sequential(nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm2d(cout))
+            projection = nn.Conv2d(cin, cout, 1, stride, bias=False)
+            self.downsample = nn.Sequential(projection, nn.BatchNorm2d(cout))
 
-    def forward(self, x: Tensor) -> Tensor:  # (batch, cin, h, w) -> (batch, cout, h / stride, w / stride)
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (batch, cin, h, w) to (batch, cout, h / stride, w / stride)."""
         shortcut = x if self.downsample is None else self.downsample(x)
         y = self.relu(self.bn1(self.conv1(x)))
         y = self.relu(self.bn2(self.conv2(y)))
@@ -31,19 +35,32 @@ class Bottleneck(nn.Module):
         return self.relu(y + shortcut)
 
 
-class ResNet(nn.Module):
-    def __init__(self, c: Config) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, c.width, 7, 2, padding=3, bias=False)
-        self.bn1 = nn.BatchNorm2d(c.width)
-        self.stages = [f"layer{i + 1}" for i in range(len(c.depths))]
-        for stage in self.stages:
-            rows = [row for row in blocks(c) if row[0].startswith(stage)]
-            setattr(self, stage, nn.Sequential(*(Bottleneck(i, n, n * c.expansion, s, c.groups_of(n)) for _, i, n, s in rows)))
-        self.fc = nn.Linear(c.width * 2 ** (len(c.depths) - 1) * c.expansion, c.classes)
-        self.remat = lambda block, x: block(x)  # how a block is run: checkpointing replaces this
+def run_block(block: nn.Module, x: Tensor) -> Tensor:
+    """Run a block as it is: nothing is recomputed in the backward pass."""
+    return block(x)
 
-    def forward(self, x: Tensor) -> Tensor:  # (batch, 3, image, image) -> (batch, classes)
+
+class ResNet(nn.Module):
+    """The whole network: stem, stages of bottleneck blocks, mean over the image, linear layer."""
+
+    def __init__(self, config: ResNetConfig) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, config.width, 7, 2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(config.width)
+        self.stages = config.stages
+        for stage in self.stages:
+            blocks = nn.Sequential()
+            for shape in list_blocks(config):
+                if shape.stage == stage:
+                    blocks.append(
+                        Bottleneck(shape.cin, shape.inner, shape.cout, shape.stride, shape.groups)
+                    )
+            setattr(self, stage, blocks)
+        self.fc = nn.Linear(config.features, config.classes)
+        self.remat = run_block  # checkpointing sets another function, which recomputes the block
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map images (batch, 3, image, image) to logits (batch, classes)."""
         x = F.relu(self.bn1(self.conv1(x)), inplace=True)
         x = F.max_pool2d(x, 3, 2, padding=1)
         for stage in self.stages:
@@ -52,15 +69,16 @@ class ResNet(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
-def build(c: Config) -> nn.Module:
-    return ResNet(c)
+def build(config: ResNetConfig) -> nn.Module:
+    """Build the model with PyTorch's own initial weights."""
+    return ResNet(config)
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """The units of checkpointing."""
-    return [m for m in model.modules() if isinstance(m, Bottleneck)]
+    """Return the blocks that checkpointing recomputes."""
+    return [module for module in model.modules() if isinstance(module, Bottleneck)]
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross entropy, in float32 or wider."""
+    """Return the mean cross entropy, in float32 or wider."""
     return F.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), labels)

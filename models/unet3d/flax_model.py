@@ -1,123 +1,182 @@
-"""U-Net 3D in Flax NNX. Attributes carry the canonical names; volumes and activations are channels last (NDHWC)."""
+"""U-Net 3D in Flax NNX. Attributes carry the canonical names.
+
+Volumes and activations are channels last (NDHWC). `types` are the keyword arguments that every
+layer takes: `dtype` to compute in, `param_dtype` of the weights, and `rngs`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
 from jax import Array
+from jax.typing import DTypeLike
 
-from framebench.models.flax_blocks import Remat, as_it_is
-from framebench.models.unet3d.spec import Config
+from framebench.models.flax_blocks import Remat, recompute_nothing
+from framebench.models.unet3d.spec import UNetConfig
 
 
 class PlaneConv(nnx.Conv):
-    """The 3-D convolution as one 2-D convolution over planes, whose channels hold the planes above and below too.
+    """A 3-D convolution as one 2-D convolution of every plane.
 
-    XLA:CPU has no fast path for 3-D convolutions with few channels, least of all for the gradient of a strided one; for
-    2-D ones it has. The price is memory: the input of each convolution is kept once per plane of the kernel.
+    The channels of a plane hold those of the planes above and below too. XLA:CPU has no fast path
+    for 3-D convolutions with few channels, least of all for the gradient of a strided one; for 2-D
+    ones it has. The price is memory: the input of each convolution is kept once per plane of the
+    kernel.
     """
 
     def __call__(self, x: Array) -> Array:  # type: ignore[override]  # never sharded
+        """Map (batch, d, h, w, cin) to (batch, d / stride, h / stride, w / stride, cout)."""
         x, kernel = self.promote_dtype((x, self.kernel[...]), dtype=self.dtype)
-        (b, d, _, _, _), k, s = x.shape, kernel.shape[0], self.strides
-        assert isinstance(s, int)
-        padded = jnp.pad(x, ((0, 0), (k // 2, k // 2), (0, 0), (0, 0), (0, 0)))
-        planes = jnp.concatenate([padded[:, i : i + d : s] for i in range(k)], -1)  # (b, d / s, h, w, k cin)
+        batch, d, h, w, _ = x.shape
+        k = kernel.shape[0]
+        stride = self.strides
+        assert isinstance(stride, int)
+        edge = (k // 2, k // 2)  # the padding of an axis, before and after
+        padded = jnp.pad(x, ((0, 0), edge, (0, 0), (0, 0), (0, 0)))
+        # (batch, d / stride, h, w, k x cin)
+        planes = jnp.concatenate([padded[:, i : i + d : stride] for i in range(k)], -1)
         kernel = jnp.moveaxis(kernel, 0, 2).reshape(k, k, -1, kernel.shape[-1])
-        flat, edge, layout = planes.reshape(-1, *planes.shape[2:]), (k // 2, k // 2), ("NHWC", "HWIO", "NHWC")
-        y = jax.lax.conv_general_dilated(flat, kernel, (s, s), (edge, edge), dimension_numbers=layout)
-        y = y.reshape(b, d // s, *y.shape[1:])
+        y = jax.lax.conv_general_dilated(
+            planes.reshape(-1, h, w, planes.shape[-1]),
+            kernel,
+            window_strides=(stride, stride),
+            padding=(edge, edge),
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+        y = y.reshape(batch, d // stride, *y.shape[1:])
         return y if self.bias is None else y + self.bias[...].astype(y.dtype)
 
 
-class ProductUpsample(nnx.ConvTranspose):
-    """The 2x2x2 transposed convolution with stride 2 as one product: every output voxel has a single input voxel.
+class MatmulUpsample(nnx.ConvTranspose):
+    """A transposed 2x2x2 convolution with stride 2 as one matmul.
 
-    XLA:CPU runs a transposed convolution as one over an input spread out with zeros. Flax's kernel is flipped.
+    Every output voxel has a single input voxel. XLA:CPU runs a transposed convolution as one over
+    an input spread out with zeros. Flax's kernel is flipped.
     """
 
     def __call__(self, x: Array) -> Array:
+        """Map (batch, d, h, w, cin) to (batch, 2 d, 2 h, 2 w, cout)."""
         assert self.bias is not None
-        x, kernel, bias = self.promote_dtype((x, self.kernel[...], self.bias[...]), dtype=self.dtype)
-        b, d, h, w, _ = x.shape
+        x, kernel, bias = self.promote_dtype(
+            (x, self.kernel[...], self.bias[...]), dtype=self.dtype
+        )
+        batch, d, h, w, _ = x.shape
         y = jnp.einsum("bdhwi,xyzio->bdxhywzo", x, kernel[::-1, ::-1, ::-1])
-        return y.reshape(b, 2 * d, 2 * h, 2 * w, -1) + bias
+        return y.reshape(batch, 2 * d, 2 * h, 2 * w, -1) + bias
+
+
+class Convolutions(NamedTuple):
+    """The classes that the model takes for its two kinds of convolution."""
+
+    conv: type[nnx.Conv]
+    upsample: type[nnx.ConvTranspose]
+
+
+IN_3D = Convolutions(nnx.Conv, nnx.ConvTranspose)
+IN_2D = Convolutions(PlaneConv, MatmulUpsample)
 
 
 class Unit(nnx.Module):
     """Convolution, instance norm, ReLU."""
 
-    def __init__(self, cin: int, cout: int, stride: int, rewrite: bool, **types: Any) -> None:
-        layer = PlaneConv if rewrite else nnx.Conv
-        self.conv = layer(cin, cout, (3, 3, 3), stride, padding=1, use_bias=False, **types)
+    def __init__(
+        self, kinds: Convolutions, cin: int, cout: int, stride: int = 1, **types: Any
+    ) -> None:
+        kernel = (3, 3, 3)
+        self.conv = kinds.conv(cin, cout, kernel, stride, padding=1, use_bias=False, **types)
         self.norm = nnx.InstanceNorm(cout, epsilon=1e-5, **types)
 
-    def __call__(self, x: Array) -> Array:  # (batch, d, h, w, cin) -> (batch, d / stride, ..., cout)
+    def __call__(self, x: Array) -> Array:
+        """Map (batch, d, h, w, cin) to (batch, d / stride, h / stride, w / stride, cout)."""
         return nnx.relu(self.norm(self.conv(x)))
 
 
 class Down(nnx.Module):
-    def __init__(self, cin: int, cout: int, stride: int, rewrite: bool, **types: Any) -> None:
-        self.unit1 = Unit(cin, cout, stride, rewrite, **types)
-        self.unit2 = Unit(cout, cout, 1, rewrite, **types)
+    """A level on the way down, whose first convolution may be strided."""
+
+    def __init__(self, kinds: Convolutions, cin: int, cout: int, stride: int, **types: Any) -> None:
+        self.unit1 = Unit(kinds, cin, cout, stride, **types)
+        self.unit2 = Unit(kinds, cout, cout, **types)
 
     def __call__(self, x: Array) -> Array:
+        """Map (batch, d, h, w, cin) to (batch, d / stride, h / stride, w / stride, cout)."""
         return self.unit2(self.unit1(x))
 
 
 class Up(nnx.Module):
-    def __init__(self, cin: int, cout: int, rewrite: bool, **types: Any) -> None:
-        layer = ProductUpsample if rewrite else nnx.ConvTranspose
-        self.upsample = layer(cin, cout, (2, 2, 2), 2, padding="VALID", **types)
-        self.unit1 = Unit(2 * cout, cout, 1, rewrite, **types)
-        self.unit2 = Unit(cout, cout, 1, rewrite, **types)
+    """A level on the way up: the volume is upsampled and joined to the skip connection."""
 
-    def __call__(self, x: Array, skip: Array) -> Array:  # skip: twice the edge of x
+    def __init__(self, kinds: Convolutions, cin: int, cout: int, **types: Any) -> None:
+        self.upsample = kinds.upsample(cin, cout, (2, 2, 2), 2, padding="VALID", **types)
+        self.unit1 = Unit(kinds, 2 * cout, cout, **types)
+        self.unit2 = Unit(kinds, cout, cout, **types)
+
+    def __call__(self, x: Array, skip: Array) -> Array:
+        """Map (batch, d, h, w, cin) to (batch, 2 d, 2 h, 2 w, cout), the shape of `skip`."""
         return self.unit2(self.unit1(jnp.concatenate((self.upsample(x), skip), -1)))
 
 
-def run(block: Down | Up, *xs: Array) -> Array:
-    return block(*xs)
+def run_block(block: Down | Up, *inputs: Array) -> Array:
+    """Run a block: the function that `remat` wraps."""
+    return block(*inputs)
 
 
 class UNet3D(nnx.Module):
-    def __init__(self, c: Config, remat: Remat, rewrite: bool, **types: Any) -> None:
-        levels = zip((c.channels, *c.filters), c.filters, strict=False)
-        self.down = nnx.List(Down(i, o, 1 if n == 0 else 2, rewrite, **types) for n, (i, o) in enumerate(levels))
-        up = c.filters[::-1]
-        self.up = nnx.List(Up(i, o, rewrite, **types) for i, o in zip(up, up[1:], strict=False))
-        # as wide as the weights: XLA:CPU would sum the bias's gradient over all voxels in bfloat16, and lose most of it
+    """The whole network: levels down, levels up with skip connections, 1x1x1 convolution."""
+
+    def __init__(self, config: UNetConfig, kinds: Convolutions, remat: Remat, **types: Any) -> None:
+        self.down = nnx.List(Down(kinds, *level, **types) for level in config.levels_down)
+        self.up = nnx.List(Up(kinds, *level, **types) for level in config.levels_up)
+        # The head computes in the type of the weights, if that is wider: in bfloat16 XLA:CPU would
+        # sum the gradient of the bias over all voxels, and lose most of it.
         types["dtype"] = jnp.promote_types(types["dtype"], types["param_dtype"])
-        self.head = (PlaneConv if rewrite else nnx.Conv)(c.filters[0], c.classes, (1, 1, 1), 1, padding=0, **types)
+        channels = config.filters[0]
+        self.head = kinds.conv(channels, config.classes, (1, 1, 1), 1, padding=0, **types)
         self.remat = remat
 
-    def __call__(self, x: Array) -> Array:  # (batch, d, h, w, channels) -> (batch, d, h, w, classes)
+    def __call__(self, x: Array) -> Array:
+        """Map volumes (batch, d, h, w, channels) to logits (batch, d, h, w, classes)."""
         skips = []
-        for i, block in enumerate(self.down):
-            x = self.remat(i, run)(block, x)
+        for i, down in enumerate(self.down):
+            x = self.remat(i, run_block)(down, x)
             skips.append(x)
-        for i, (up, skip) in enumerate(zip(self.up, skips[-2::-1], strict=True), len(self.down)):
-            x = self.remat(i, run)(up, x, skip)
+        # the bottleneck's output, the last, is no skip connection
+        pairs = zip(self.up, reversed(skips[:-1]), strict=True)
+        for i, (up, skip) in enumerate(pairs, len(self.down)):
+            x = self.remat(i, run_block)(up, x, skip)
         return self.head(x)
 
 
 def build(
-    c: Config, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, remat: Remat = as_it_is, rewrite: bool = False
+    config: UNetConfig,
+    dtype: DTypeLike = jnp.float32,
+    param_dtype: DTypeLike = jnp.float32,
+    remat: Remat = recompute_nothing,
+    rewrite: bool = False,
 ) -> UNet3D:
-    """With Flax's own initialisers; `nnx.eval_shape` of it costs nothing where other weights follow."""
-    return UNet3D(c, remat, rewrite, dtype=dtype, param_dtype=param_dtype, rngs=nnx.Rngs(0))
+    """Build the model with Flax's own initial weights, with `rewrite` by 2-D convolutions.
+
+    Within `nnx.eval_shape` that costs nothing, where other weights follow.
+    """
+    kinds = IN_2D if rewrite else IN_3D
+    rngs = nnx.Rngs(0)
+    return UNet3D(config, kinds, remat, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
 
 
 def loss(logits: Array, labels: Array) -> Array:
-    """Half cross entropy, half (1 - Dice), as in MLPerf; Dice per sample and class, then averaged."""
+    """Return half the cross entropy and half (1 - Dice), as in MLPerf, in float32 or wider.
+
+    Dice is per sample and class, then averaged.
+    """
     logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     truth = jax.nn.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
     probability = jax.nn.softmax(logits)
     overlap = (probability * truth).sum((1, 2, 3))
     dice = (2 * overlap + 1e-6) / ((probability + truth).sum((1, 2, 3)) + 1e-6)
-    entropy = optax.softmax_cross_entropy(logits, truth).mean()  # by labels it would scatter in the backward pass
+    # from the one-hot labels: from their numbers it would scatter in the backward pass
+    entropy = optax.softmax_cross_entropy(logits, truth).mean()
     return (entropy + (1 - dice).mean()) / 2

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from framebench.models.unet3d.spec import Config
+from framebench.models.unet3d.spec import UNetConfig
 
 
 class Unit(nn.Module):
@@ -18,62 +18,80 @@ class Unit(nn.Module):
         self.norm = nn.InstanceNorm3d(cout, affine=True)
         self.relu = nn.ReLU(inplace=True)
 
-    def forward(self, x: Tensor) -> Tensor:  # (batch, cin, d, h, w) -> (batch, cout, d / stride, ...)
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (batch, cin, d, h, w) to (batch, cout, d / stride, h / stride, w / stride)."""
         return self.relu(self.norm(self.conv(x)))
 
 
 class Down(nn.Module):
+    """A level on the way down, whose first convolution may be strided."""
+
     def __init__(self, cin: int, cout: int, stride: int) -> None:
         super().__init__()
         self.unit1 = Unit(cin, cout, stride)
         self.unit2 = Unit(cout, cout)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Map (batch, cin, d, h, w) to (batch, cout, d / stride, h / stride, w / stride)."""
         return self.unit2(self.unit1(x))
 
 
 class Up(nn.Module):
+    """A level on the way up: the volume is upsampled and joined to the skip connection."""
+
     def __init__(self, cin: int, cout: int) -> None:
         super().__init__()
         self.upsample = nn.ConvTranspose3d(cin, cout, 2, 2)
         self.unit1 = Unit(2 * cout, cout)
         self.unit2 = Unit(cout, cout)
 
-    def forward(self, x: Tensor, skip: Tensor) -> Tensor:  # skip: twice the edge of x
+    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
+        """Map (batch, cin, d, h, w) to (batch, cout, 2 d, 2 h, 2 w), the shape of `skip`."""
         return self.unit2(self.unit1(torch.cat((self.upsample(x), skip), 1)))
 
 
-class UNet3D(nn.Module):
-    def __init__(self, c: Config) -> None:
-        super().__init__()
-        levels = (c.channels, *c.filters)
-        self.down = nn.ModuleList(Down(i, o, 1 if n == 0 else 2) for n, (i, o) in enumerate(zip(levels, c.filters)))
-        up = c.filters[::-1]
-        self.up = nn.ModuleList(Up(i, o) for i, o in zip(up, up[1:]))
-        self.head = nn.Conv3d(c.filters[0], c.classes, 1)
-        self.remat = lambda block, *xs: block(*xs)  # how a block is run: checkpointing replaces this
+def run_block(block: nn.Module, *inputs: Tensor) -> Tensor:
+    """Run a block as it is: nothing is recomputed in the backward pass."""
+    return block(*inputs)
 
-    def forward(self, x: Tensor) -> Tensor:  # (batch, channels, d, h, w) -> (batch, classes, d, h, w)
+
+class UNet3D(nn.Module):
+    """The whole network: levels down, levels up with skip connections, 1x1x1 convolution."""
+
+    def __init__(self, config: UNetConfig) -> None:
+        super().__init__()
+        self.down = nn.ModuleList(Down(*level) for level in config.levels_down)
+        self.up = nn.ModuleList(Up(*level) for level in config.levels_up)
+        self.head = nn.Conv3d(config.filters[0], config.classes, 1)
+        self.remat = run_block  # checkpointing sets another function, which recomputes the block
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map volumes (batch, channels, d, h, w) to logits (batch, classes, d, h, w)."""
         skips = []
         for block in self.down:
             x = self.remat(block, x)
             skips.append(x)
-        for block, skip in zip(self.up, skips[-2::-1]):
+        # the bottleneck's output, the last, is no skip connection
+        for block, skip in zip(self.up, reversed(skips[:-1])):
             x = self.remat(block, x, skip)
         return self.head(x)
 
 
-def build(c: Config) -> nn.Module:
-    return UNet3D(c)
+def build(config: UNetConfig) -> nn.Module:
+    """Build the model with PyTorch's own initial weights."""
+    return UNet3D(config)
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """The units of checkpointing."""
-    return [m for m in model.modules() if isinstance(m, (Down, Up))]
+    """Return the blocks that checkpointing recomputes."""
+    return [module for module in model.modules() if isinstance(module, (Down, Up))]
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Half cross entropy, half (1 - Dice), as in MLPerf; Dice per sample and class, then averaged."""
+    """Return half the cross entropy and half (1 - Dice), as in MLPerf, in float32 or wider.
+
+    Dice is per sample and class, then averaged.
+    """
     logits = logits if logits.dtype == torch.float64 else logits.float()
     truth = F.one_hot(labels, logits.shape[1]).movedim(-1, 1).to(logits.dtype)
     probability = logits.softmax(1)

@@ -64,7 +64,7 @@ def make_cases(framework: str, places: Iterable[tuple[str, str, str]], size: str
     """Return a framework's cases of workload, scenario and strategy, at the size's base batch."""
     cases = []
     for workload, scenario, strategy in places:
-        batch = spec.workload(workload).preset(size).base
+        batch = spec.load_workload(workload).preset(size).base
         cases.append(Case(workload, framework, scenario, strategy, batch, size))
     return cases
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from framebench.analysis.comparison import Comparison, number
 from framebench.analysis.selection import counting, measured_at
-from framebench.models.spec import confirmed_names
+from framebench.models.spec import list_confirmed_workloads
 from framebench.records.record import Record
 from framebench.suite.profiles import profile
 from framebench.suite.protocol import VERSION
@@ -20,7 +20,7 @@ def comparison(records: Iterable[Record]) -> Comparison:
     cases = {
         case.id: case
         for case in profile("standard")
-        if case.support.supported and not case.support.gpu and case.workload in confirmed_names()
+        if case.support.supported and not case.support.gpu and case.workload in list_confirmed_workloads()
     }
     newest: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
     for r in sorted(counting(records), key=measured_at):

@@ -22,7 +22,7 @@ import torch._dynamo  # which optimizers import: once, before processes are fork
 from framebench import adapters
 from framebench.adapters import user_functions as functions
 from framebench.adapters.base import Adapter
-from framebench.models.user_model import VARIABLE
+from framebench.models.user_model import FOLDER_VARIABLE
 from framebench.suite.case import Case
 from framebench.suite.result import to_json
 from framebench.suite.user_file import defined
@@ -63,7 +63,7 @@ def tried(file: Path, seed: int, orders: dict[str, Any]) -> None:
     functions.SEED = seed  # type: ignore[misc]
     names = [name for name in ("optimizer", "blocks") if name in defined(str(file))]
     with tempfile.TemporaryDirectory() as folder:
-        os.environ[VARIABLE] = folder
+        os.environ[FOLDER_VARIABLE] = folder
         (Path(folder) / "own.json").write_text(
             json.dumps({"file": str(file), "framework": "torch", "batch": BATCH, "defined": names})
         )
@@ -87,7 +87,9 @@ def case_of(strategy: str, file: Path) -> Case:
 def cases(file: Path, compiled: bool) -> list[Case]:
     """The default strategies of `framebench try` here."""
     every = [case_of(name, file) for name in applicable.strategies("train")]
-    here = [case for case in every if case.support.supported and not case.support.gpu and not case.spec.refuses(case.plan)]
+    here = [
+        case for case in every if case.support.supported and not case.support.gpu and not case.spec.explain_refusal(case.plan)
+    ]
     return [case for case in here if compiled or not any(part.how.startswith("compile") for part in case.parts)]
 
 

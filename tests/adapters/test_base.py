@@ -14,7 +14,7 @@ CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 def test_a_row_whose_function_is_missing_says_where_to_add_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Workload, "model", lambda workload, framework: None)
+    monkeypatch.setattr(Workload, "import_model", lambda workload, framework: None)
 
     class Bare(Adapter):
         """With no method of its own."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from framebench.adapters.loading import MAPPED, THREADED, Loader, expect_loader, prefetch
-from framebench.models.spec import STREAM
+from framebench.models.spec import STREAM_BATCHES
 from framebench.suite.case import Case
 
 CASE = Case("resnet50", "torch", "pipeline", "memmap", 2, "tiny")
@@ -38,7 +38,9 @@ def test_a_loader_works_as_its_own_mode(mode: str) -> None:
     assert not any(expect_loader(other).judge(counted).proven for other in others)
 
 
-@pytest.mark.parametrize(("mode", "made"), [("iterator", 3), ("whole", STREAM), ("whole_every_step", 3 * STREAM)])
+@pytest.mark.parametrize(
+    ("mode", "made"), [("iterator", 3), ("whole", STREAM_BATCHES), ("whole_every_step", 3 * STREAM_BATCHES)]
+)
 def test_how_many_batches_three_steps_take(mode: str, made: int) -> None:
     loader = Loader(CASE, mode, plain)
     for _ in range(3):

@@ -18,8 +18,8 @@ from framebench.suite.selectors import parse
 from tests.processes import run_inside
 from tests.sample_records import records
 
-BASE = {w: spec.workload(w).preset("tiny").base for w in spec.names()}
-LAYERS: dict[str, Any] = {w: spec.workload(w).layers for w in spec.names() if spec.workload(w).layers}
+BASE = {w: spec.load_workload(w).preset("tiny").base for w in spec.list_workloads()}
+LAYERS: dict[str, Any] = {w: spec.load_workload(w).layers for w in spec.list_workloads() if spec.load_workload(w).layers}
 
 
 def measured() -> list[Record]:
@@ -27,7 +27,7 @@ def measured() -> list[Record]:
 
 
 def test_every_weight_belongs_to_one_layer() -> None:
-    for workload in map(spec.workload, LAYERS):
+    for workload in map(spec.load_workload, LAYERS):
         for config in [workload.config("tiny"), *(workload.config("tiny", v) for v in workload.variants)]:
             layers = [k.name for k in LAYERS[workload.name](config, {})]
             assert len(layers) == len(set(layers))
@@ -36,7 +36,7 @@ def test_every_weight_belongs_to_one_layer() -> None:
 
 def test_a_layer_of_the_transformer_by_korthikanti() -> None:
     """s b h (34 + 5 a s / h) bytes in 16 bits, less what dropout adds: masks (2 s h, a s^2) and repeated scores (2 a s^2)."""
-    c = spec.workload("transformer").config("full")
+    c = spec.load_workload("transformer").config("full")
     plain = [k.elements for k in LAYERS["transformer"](c, {"attention_plain": {}}) if k.block == "blocks.0"]
     s, h, a = c.length, c.width, c.heads
     assert 2 * sum(plain) == s * h * (34 + 5 * a * s // h) - 2 * s * h - 3 * a * s * s
@@ -46,7 +46,7 @@ def test_a_layer_of_the_transformer_by_korthikanti() -> None:
 
 def test_resnet50_keeps_what_is_known_of_it() -> None:
     """Two tensors per convolution. He et al.'s network has 11.1 million convolution outputs per image of 224 px."""
-    c = spec.workload("resnet50").config("full")
+    c = spec.load_workload("resnet50").config("full")
     outputs = sum(k.elements for k in LAYERS["resnet50"](c, {}) if ".bn" in f".{k.name}" or k.name.endswith("downsample.1"))
     assert outputs == 11_113_984
 
@@ -72,7 +72,7 @@ def test_adafactor_keeps_a_number_for_each_row_and_column() -> None:
 
 
 def test_activations_are_proportional_to_the_batch() -> None:
-    for workload in spec.names():
+    for workload in spec.list_workloads():
         one, four = (lower_bound.forward_bytes(Case(workload, "torch", "eval", "grad", b, "tiny")) for b in (1, 4))
         assert four == 4 * one
 

@@ -26,7 +26,7 @@ from tests.fake_records import CASE, provenance, record
 def test_the_first_profile_is_a_small_part_of_the_quick_one() -> None:
     first, quick = profile("first"), profile("quick")
     assert {*first} < {*quick}
-    confirmed = spec.confirmed_names()  # not one that somebody tries out, in PyTorch alone
+    confirmed = spec.list_confirmed_workloads()  # not one that somebody tries out, in PyTorch alone
     assert len([c for c in first if c.workload in confirmed and not unsupported(c)]) <= 24
     for workload in confirmed:
         for framework in FRAMEWORKS:

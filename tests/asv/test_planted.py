@@ -121,14 +121,14 @@ def test_what_is_no_case_of_the_profile_is_not_selected(project: Project, monkey
     }
     selected = [case for name in chosen for case in cases.selected(chosen, name).values()]
     quick = {case for case in profiles.profile() if case.framework == "jax" and case.support.supported}
-    assert {*selected} == {case for case in quick if case.workload in spec.confirmed_names()}
+    assert {*selected} == {case for case in quick if case.workload in spec.list_confirmed_workloads()}
     assert len(selected) == 5 * len({*selected}), "each once for each metric"
 
 
 def test_every_case_of_every_profile_has_a_class(project: Project) -> None:
     """A new scenario of a workload needs a class in benchmarks/."""
     classes = {name.rpartition(".")[0] for name in project.listed}
-    confirmed = spec.confirmed_names()
+    confirmed = spec.list_confirmed_workloads()
     wanted = {name for name, of_suite in cases.suite_classes().items() if of_suite.workload in confirmed}
     assert wanted <= classes
 
@@ -139,7 +139,7 @@ def test_parameters_begin_with_the_baseline_at_the_base_batch(project: Project) 
         of_suite = cases.suite_classes()[name]
         strategies, batches = project.listed[f"{name}.track_peak_memory"]["params"]
         assert strategies[0] == repr(SCENARIOS[of_suite.scenario].baseline)
-        assert batches[0] == repr(spec.workload(of_suite.workload).preset(of_suite.size).base)
+        assert batches[0] == repr(spec.load_workload(of_suite.workload).preset(of_suite.size).base)
 
 
 def test_no_parameter_is_a_strategy_that_the_framework_cannot_have(project: Project) -> None:

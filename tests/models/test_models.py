@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from framebench.engine.environments import Environment
-from framebench.models.spec import Param, UnknownName, names, workload
+from framebench.models.spec import Param, UnknownName, list_workloads, load_workload
 from framebench.references import golden
 
 PARAMETERS = {"resnet50": 25_557_032, "unet3d": 31_190_243, "transformer": 124_475_904}
@@ -16,24 +16,24 @@ PARAMETERS = {"resnet50": 25_557_032, "unet3d": 31_190_243, "transformer": 124_4
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_full_size_has_the_published_number_of_parameters(name: str) -> None:
-    assert workload(name).parameter_count(workload(name).config("full")) == PARAMETERS[name]
+    assert load_workload(name).parameter_count(load_workload(name).config("full")) == PARAMETERS[name]
 
 
 def test_small_presets_keep_their_shape() -> None:
     for name, count in (("resnet50", 25_557_032), ("unet3d", 1_035_243)):
-        assert workload(name).parameter_count(workload(name).config("cpu")) == count
+        assert load_workload(name).parameter_count(load_workload(name).config("cpu")) == count
 
 
 def test_variants_really_are_smaller() -> None:
-    resnet = workload("resnet50")
+    resnet = load_workload("resnet50")
     count = {v: resnet.parameter_count(resnet.config("full", v)) for v in ("", *resnet.variants)}
     assert count["depthwise"] < count["grouped"] < 0.65 * count[""]
     assert count["student"] < count["width_half"] < 0.3 * count[""]
 
 
 def test_a_stream_holds_the_same_tokens_however_it_is_batched() -> None:
-    w = workload("transformer")
-    streams = {how: w.stream(w.config("tiny"), 4, how) for how in ("padded", "bucketed", "raw")}
+    w = load_workload("transformer")
+    streams = {how: w.make_stream(w.config("tiny"), 4, how) for how in ("padded", "bucketed", "raw")}
     real = {how: np.sort(np.concatenate([y[y >= 0] for _, y in found])) for how, found in streams.items()}
     assert np.array_equal(real["padded"], real["bucketed"])
     assert np.array_equal(real["padded"], real["raw"])
@@ -41,7 +41,7 @@ def test_a_stream_holds_the_same_tokens_however_it_is_batched() -> None:
     assert tokens["padded"] > tokens["bucketed"]
     assert tokens["padded"] > tokens["raw"]
     with pytest.raises(ValueError, match="padded, bucketed, raw"):
-        w.stream(w.config("tiny"), 4, "packed")
+        w.make_stream(w.config("tiny"), 4, "packed")
 
 
 def test_weights_depend_on_the_name_alone() -> None:
@@ -51,19 +51,19 @@ def test_weights_depend_on_the_name_alone() -> None:
     assert one.make().dtype == np.float32
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", list_workloads())
 def test_inputs_are_reproducible(name: str) -> None:
-    w = workload(name)
-    for a, b in zip(w.batch(w.config("tiny"), 4), w.batch(w.config("tiny"), 4)):
+    w = load_workload(name)
+    for a, b in zip(w.make_batch(w.config("tiny"), 4), w.make_batch(w.config("tiny"), 4)):
         assert np.array_equal(a, b)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", list_workloads())
 def test_no_canonical_tensor_hides_anything(name: str) -> None:
     """None is constant, so that one left out, or put in another's place, changes the result; variances are positive."""
-    w = workload(name)
+    w = load_workload(name)
     for variant in ("", *w.variants):
-        tensors = w.weights(w.config("tiny", variant))
+        tensors = w.make_weights(w.config("tiny", variant))
         for tensor, array in tensors.items():
             assert np.abs(array - array.mean()).min() > 0, tensor
             assert len(np.unique(array)) > 0.9 * min(array.size, 10_000), tensor
@@ -75,11 +75,11 @@ def test_no_canonical_tensor_hides_anything(name: str) -> None:
 
 def test_unknown_names_are_answered() -> None:
     with pytest.raises(UnknownName, match="unet3d"):
-        workload("unet2d")
+        load_workload("unet2d")
     with pytest.raises(UnknownName, match="tiny, cpu, full"):
-        workload("unet3d").preset("medium")
+        load_workload("unet3d").preset("medium")
     with pytest.raises(UnknownName, match="width_half, student"):
-        workload("unet3d").config("tiny", "grouped")
+        load_workload("unet3d").config("tiny", "grouped")
 
 
 BASELINES = {"tiny/train/b4", "tiny/eval/b4"}
@@ -89,9 +89,9 @@ BASELINES = {"tiny/train/b4", "tiny/eval/b4"}
 @pytest.mark.parametrize(
     ("name", "framework", "keys"),
     [
-        *((name, "torch", ()) for name in names()),
+        *((name, "torch", ()) for name in list_workloads()),
         ("transformer", "jax", BASELINES),
-        *(pytest.param(name, "jax", (), marks=pytest.mark.all_cells) for name in names()),
+        *(pytest.param(name, "jax", (), marks=pytest.mark.all_cells) for name in list_workloads()),
     ],
 )
 def test_golden_values_hold_in_float64(
@@ -99,7 +99,7 @@ def test_golden_values_hold_in_float64(
 ) -> None:
     """torch made them; JAX, an independent implementation, confirms them to float64 rounding: for minutes where it has many
     layers to compile. In float32 every cell of JAX is compared with them. Without `keys` all of them."""
-    w = workload(name)
+    w = load_workload(name)
     values = golden.compute(name, environment[framework], ("tiny",), but=[key for key in w.golden if keys and key not in keys])
     assert values.keys() >= set(keys)
     assert values

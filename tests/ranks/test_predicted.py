@@ -21,7 +21,7 @@ from tests.processes import framebench, run_inside
 
 pytestmark = pytest.mark.usefixtures("imported_once")
 
-WORKLOAD = spec.workload("transformer")
+WORKLOAD = spec.load_workload("transformer")
 SHAPES = [p.shape for p in WORKLOAD.params(WORKLOAD.config("tiny"))]
 WHOLE = WIDE * sum(map(prod, SHAPES))
 COUNTS = WIDE * len(SHAPES)  # PyTorch's optimizer counts the steps of each tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from framebench.strategies import purposes
-from framebench.strategies.registry import SCENARIOS, STRATEGIES, find
+from framebench.strategies.registry import SCENARIOS, STRATEGIES, find_strategy
 
 
 def test_every_name_is_a_strategy() -> None:
@@ -30,10 +30,10 @@ def test_every_name_is_a_strategy() -> None:
     ],
 )
 def test_a_strategy_has_one_kind(name: str, kind: str) -> None:
-    assert purposes.purpose_of(find("train", name), SCENARIOS["train"].baseline) == kind
+    assert purposes.find_purpose(find_strategy("train", name), SCENARIOS["train"].baseline) == kind
 
 
 def test_a_strategy_that_gives_no_graph_saves_memory_and_the_baseline_of_evaluation_is_no_grad() -> None:
-    assert purposes.purpose_of(find("eval", "no_grad"), "no_grad") == "baseline"
-    assert purposes.purpose_of(find("eval", "inference_mode"), "no_grad") == "memory"
-    assert purposes.purpose_of(find("eval", "grad"), "no_grad") == "control"
+    assert purposes.find_purpose(find_strategy("eval", "no_grad"), "no_grad") == "baseline"
+    assert purposes.find_purpose(find_strategy("eval", "inference_mode"), "no_grad") == "memory"
+    assert purposes.find_purpose(find_strategy("eval", "grad"), "no_grad") == "control"

@@ -8,8 +8,8 @@ from functools import cache
 from itertools import combinations
 
 from framebench.engine.runner import without_reference
-from framebench.models.spec import names, workload
-from framebench.strategies.registry import SCENARIOS, STRATEGIES, find
+from framebench.models.spec import list_workloads, load_workload
+from framebench.strategies.registry import SCENARIOS, STRATEGIES, find_strategy
 from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case, declared, first_batch
 from tests.suite.cells import layers
@@ -32,7 +32,7 @@ def pairs(framework: str) -> tuple[Case, ...]:
         names = [name for where, name in STRATEGIES if where == scenario]
         for pair in combinations(names, 2):
             try:
-                plan = find(scenario, "+".join(pair))
+                plan = find_strategy(scenario, "+".join(pair))
             except IncompatibleStrategies:
                 continue
             found += list(possible(framework, scenario, plan.name))[:1]
@@ -41,7 +41,7 @@ def pairs(framework: str) -> tuple[Case, ...]:
 
 def possible(framework: str, scenario: str, strategy: str) -> Iterator[Case]:
     for size in ("tiny", "cpu"):
-        each = [Case(w, framework, scenario, strategy, workload(w).preset(size).base, size) for w in names()]
+        each = [Case(w, framework, scenario, strategy, load_workload(w).preset(size).base, size) for w in list_workloads()]
         each = [Case(c.workload, framework, scenario, strategy, first_batch(c), size) for c in each]
         yield from sorted((c for c in each if declared(c) and c.support.supported and not without_reference(c)), key=layers)
 

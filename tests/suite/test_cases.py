@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from framebench.models import spec
-from framebench.strategies.registry import SCENARIOS, STRATEGIES, names
+from framebench.strategies.registry import SCENARIOS, STRATEGIES, list_strategies
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import profiles, selectors
 from framebench.suite.case import Case, UnknownCase
@@ -56,17 +56,17 @@ def test_quick_covers_every_workload_framework_and_marked_strategy() -> None:
     quick = profiles.profile("quick")
     cells = {(c.workload, c.framework, c.scenario, c.strategy) for c in quick}
     marked = [row for row in STRATEGIES if STRATEGIES[row].quick and row[0] in ("train", "eval")]
-    assert cells == {(w, f, *row) for w in spec.names() for f in FRAMEWORKS for row in marked}
+    assert cells == {(w, f, *row) for w in spec.list_workloads() for f in FRAMEWORKS for row in marked}
     two = {c.batch for c in quick if (c.workload, c.framework, c.strategy) == ("transformer", "torch", "fp32")}
     assert two == {4, 8}
 
 
 def test_standard_has_every_strategy_and_the_baselines_at_every_batch() -> None:
     standard = profiles.profile("standard")
-    assert {(c.scenario, c.strategy) for c in standard} == {(s, n) for s in SCENARIOS for n in names(s)}
+    assert {(c.scenario, c.strategy) for c in standard} == {(s, n) for s in SCENARIOS for n in list_strategies(s)}
     sweep = {c.batch for c in standard if c.id.startswith("transformer/jax/train/fp32/")}
     assert sweep == {1, 2, 4, 8, 16}
-    published = [c for c in standard if c.workload in spec.confirmed_names()]
+    published = [c for c in standard if c.workload in spec.list_confirmed_workloads()]
     assert len({(c.workload, c.framework, c.scenario, c.strategy) for c in published if c.strategy == "checkpoint"}) == 18
     assert {c.size for c in standard} == {"cpu"}
     assert {c.size for c in profiles.profile("full")} == {"full"}
@@ -81,7 +81,7 @@ def test_the_matrix_has_each_strategy_at_three_batches_a_factor_of_two_apart() -
         expected = {"resnet50": [8, 16, 32], "unet3d": [2, 4, 8], "transformer": [4, 8, 16]}[workload]
         divided = "accumulate" in strategy  # into four micro-batches
         assert found == [batch for batch in expected if batch % 4 == 0 or not divided]
-    for workload in spec.confirmed_names():
+    for workload in spec.list_confirmed_workloads():
         for framework, strategies in (("torch", 7), ("jax", 7), ("jittor", 6)):
             trained = [name for w, f, scenario, name in batches if (w, f, scenario) == (workload, framework, "train")]
             assert len(trained) == strategies

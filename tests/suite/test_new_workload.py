@@ -25,7 +25,7 @@ ALONE = "torch 2.13.0, float64, confirmed by no other framework"
 
 def python(folder: Path | None, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python with the workloads of this folder beside those of the suite, or with the latter alone."""
-    variables = {**os.environ, spec.FURTHER: str(folder or ""), "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    variables = {**os.environ, spec.FOLDER_VARIABLE: str(folder or ""), "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
     return subprocess.run([sys.executable, *arguments], env=variables, cwd=ROOT, capture_output=True, text=True)
 
 
@@ -111,8 +111,8 @@ def test_a_loss_that_does_not_depend_on_a_weight_has_no_references() -> None:
     assert golden.find_rounding({"tiny/train/b4": {"tensors": {"gradient": kept}}}) == ["fc2.bias"]
     with pytest.raises(ValueError, match=r"does not depend on fc2\.bias: its gradient is rounding"):
         golden.write_unconfirmed("transformer", "torch", {"tiny/train/b4": {"tensors": {"gradient": kept}}})
-    for name in spec.names():
-        known = {key: {"tensors": tensors} for key, tensors in spec.workload(name).golden_tensors.items()}
+    for name in spec.list_workloads():
+        known = {key: {"tensors": tensors} for key, tensors in spec.load_workload(name).golden_tensors.items()}
         assert golden.find_rounding(known) == []
 
 
@@ -199,7 +199,7 @@ def test_asv_finds_it_by_a_module_in_benchmarks(folder: Path, tmp_path: Path) ->
     shutil.copytree(ROOT / "benchmarks", suite, ignore=shutil.ignore_patterns("__pycache__"))
     (suite / "mixer.py").write_text(MIXER_BENCHMARKS)
     listing = f"import sys; from asv_runner.discovery import list_benchmarks as f; f({str(suite)!r}, sys.stdout)"
-    variables = {**os.environ, spec.FURTHER: str(folder), "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    variables = {**os.environ, spec.FOLDER_VARIABLE: str(folder), "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     done = subprocess.run([sys.executable, "-c", listing], env=variables, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = {each["name"] for each in json.loads(done.stdout) if each["name"].startswith("mixer.")}
@@ -221,9 +221,9 @@ def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     def declare(name: str, content: str) -> tuple[str, ...]:
         (tmp_path / name).mkdir()
         (tmp_path / name / "spec.py").write_text(content)
-        return spec.names()
+        return spec.list_workloads()
 
-    monkeypatch.setenv(spec.FURTHER, str(tmp_path))
+    monkeypatch.setenv(spec.FOLDER_VARIABLE, str(tmp_path))
     monkeypatch.setattr(models, "__path__", [*models.__path__])
     forget()
     yield declare
@@ -231,8 +231,8 @@ def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
 
 def forget() -> None:
-    spec.folders.cache_clear()
-    spec.declared.cache_clear()
+    spec.find_folders.cache_clear()
+    spec.load_declaration.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -260,4 +260,4 @@ def test_a_folder_that_declares_no_workload_is_named(
 
 def test_a_folder_without_workloads_is_named(declared: Callable[..., tuple[str, ...]], tmp_path: Path) -> None:
     with pytest.raises(spec.BadWorkload, match=rf"\$FRAMEBENCH_MODELS is {tmp_path}, where no folder has a spec\.py"):
-        spec.names()
+        spec.list_workloads()

@@ -19,8 +19,8 @@ import pytest
 from framebench.engine.environments import Environment
 from framebench.instruments import nvml
 from framebench.records.provenance import ROOT
-from framebench.strategies.registry import SCENARIOS, STRATEGIES, find
-from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies, Native, Strategy, everywhere, join
+from framebench.strategies.registry import SCENARIOS, STRATEGIES, find_strategy
+from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies, Native, Strategy, combine_cells, use_everywhere
 from framebench.suite.case import Case
 from tests.processes import quickly
 from tests.suite.cells import compiled
@@ -82,7 +82,7 @@ def test_a_refusal_of_the_registry_names_both_and_says_why() -> None:
         names = [name for where, name in STRATEGIES if where == scenario]
         for pair in combinations(names, 2):
             try:
-                find(scenario, "+".join(pair))
+                find_strategy(scenario, "+".join(pair))
             except IncompatibleStrategies as error:
                 name, _, why = str(error).partition(": ")
                 assert all(one in name for one in pair)
@@ -117,10 +117,10 @@ def test_a_pair_needs_what_either_needs(framework: str) -> None:
 )
 def test_cells_that_exclude_each_other_name_both(one: dict[str, Any], other: dict[str, Any], why: str) -> None:
     rows = [
-        Strategy(name, ("train",), name, "", "", everywhere(Native("", **options)))
+        Strategy(name, ("train",), name, "", "", use_everywhere(Native("", **options)))
         for name, options in (("one", one), ("other", other))
     ]
-    cell = join("torch", tuple(rows))
+    cell = combine_cells("torch", tuple(rows))
     assert (cell.supported, cell.why) == (not why, why)
 
 

@@ -14,9 +14,18 @@ from _pytest.mark import ParameterSet
 from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.instruments import nvml
-from framebench.models.spec import names as workloads
-from framebench.models.spec import workload
-from framebench.strategies.registry import BASELINES, COMBINATIONS, SCENARIOS, STRATEGIES, claims_only, find, in_use, names
+from framebench.models.spec import list_workloads as workloads
+from framebench.models.spec import load_workload
+from framebench.strategies.registry import (
+    BASELINES,
+    COMBINATIONS,
+    SCENARIOS,
+    STRATEGIES,
+    find_strategy,
+    list_claims_only,
+    list_strategies,
+    list_used,
+)
 from framebench.strategies.strategy import FRAMEWORKS, Cell, Native, Strategy
 from framebench.suite.case import Case
 from framebench.suite.profiles import every_case
@@ -27,7 +36,7 @@ from tests.suite.cells import every, fewest, often, shares_a_process, usual
 
 PROGRAMS = Path(__file__).parent / "programs"
 MEASURE = PROGRAMS / "strategies_measure.py"
-WRITTEN = [(name, framework) for name in workloads() for framework in workload(name).frameworks]
+WRITTEN = [(name, framework) for name in workloads() for framework in load_workload(name).frameworks]
 
 
 def measured(environment: Environment, cases: list[Case], **variables: str) -> dict[str, Any]:
@@ -64,26 +73,26 @@ def test_the_table_is_total_and_gives_reasons() -> None:
         assert all(len(cell.why) > 5 for cell in strategy.cells.values())
         assert strategy.effect
     assert all((scenario, name) in STRATEGIES for scenario, name in BASELINES.items())
-    assert all(find(scenario, name).name == name for scenario, found in COMBINATIONS.items() for name in found)
+    assert all(find_strategy(scenario, name).name == name for scenario, found in COMBINATIONS.items() for name in found)
 
 
 def test_every_strategy_is_in_one_of_the_two_catalogs() -> None:
     for scenario in SCENARIOS:
-        assert sorted((*in_use(scenario), *claims_only(scenario))) == sorted(names(scenario))
-        assert BASELINES[scenario] in in_use(scenario)
+        assert sorted((*list_used(scenario), *list_claims_only(scenario))) == sorted(list_strategies(scenario))
+        assert BASELINES[scenario] in list_used(scenario)
     assert all(not s.quick for s in STRATEGIES.values() if s.only_for_claims), "the quick profile is of what people use"
 
 
 @pytest.mark.parametrize(("name", "expected"), [("checkpoint+depth_4", True), ("checkpoint+accumulate", False)])
 def test_a_combination_with_a_part_only_for_claims_is_so_too(name: str, expected: bool) -> None:
-    assert find("train", name).only_for_claims is expected
-    assert (name in claims_only("train")) is expected
+    assert find_strategy("train", name).only_for_claims is expected
+    assert (name in list_claims_only("train")) is expected
 
 
 def test_every_strategy_has_a_case_somewhere_and_every_variant_is_declared() -> None:
     cases = {(c.scenario, c.strategy) for c in every_case()}
-    assert cases == {(scenario, name) for scenario in SCENARIOS for name in names(scenario)}
-    assert {v for w in workloads() for v in workload(w).variants} >= {s.variant for s in STRATEGIES.values() if s.variant}
+    assert cases == {(scenario, name) for scenario in SCENARIOS for name in list_strategies(scenario)}
+    assert {v for w in workloads() for v in load_workload(w).variants} >= {s.variant for s in STRATEGIES.values() if s.variant}
 
 
 def test_every_supported_cell_is_measured_below_or_needs_a_gpu() -> None:

@@ -13,12 +13,12 @@ import pytest
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import CONTROL, Arm
-from framebench.models.spec import workload
-from framebench.models.user_model import why_not
+from framebench.models.spec import load_workload
+from framebench.models.user_model import explain_refusal
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
-from framebench.strategies.registry import find
+from framebench.strategies.registry import find_strategy
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial as own
@@ -268,16 +268,18 @@ def model(tmp_path: Path) -> Iterator[own.UserModel]:
 
 def test_inapplicable_strategies_have_a_reason(model: own.UserModel) -> None:
     facts = {"blocks": [], "couples": ["layer1.bn1"], "images": False, "attention": False}
-    workload("own").facts.update(facts)  # type: ignore[attr-defined]
-    assert "several modules" in str(why_not(find("train", "amp_bf16+checkpoint"), workload("own")))
-    assert "layer1.bn1 normalises over the batch" in str(why_not(find("train", "accumulate"), workload("own")))
-    assert "convolutions" in str(why_not(find("train", "channels_last"), workload("own")))
-    assert why_not(find("train", "amp_bf16"), workload("own")) is None
+    load_workload("own").facts.update(facts)  # type: ignore[attr-defined]
+    assert "several modules" in str(explain_refusal(find_strategy("train", "amp_bf16+checkpoint"), load_workload("own")))
+    assert "layer1.bn1 normalises over the batch" in str(
+        explain_refusal(find_strategy("train", "accumulate"), load_workload("own"))
+    )
+    assert "convolutions" in str(explain_refusal(find_strategy("train", "channels_last"), load_workload("own")))
+    assert explain_refusal(find_strategy("train", "amp_bf16"), load_workload("own")) is None
     cases, reasons = own.cases(model, ["checkpoint", "amp_bf16"])
     assert [case.strategy for case in cases] == ["fp32", "amp_bf16"]
     assert reasons.keys() == {"checkpoint"}
-    workload("own").facts["blocks"] = ["one", "another"]  # type: ignore[attr-defined]
-    assert "as attention has" in str(why_not(find("train", "checkpoint_linear"), workload("own")))
-    assert why_not(find("train", "checkpoint_dots"), workload("own")) is None
+    load_workload("own").facts["blocks"] = ["one", "another"]  # type: ignore[attr-defined]
+    assert "as attention has" in str(explain_refusal(find_strategy("train", "checkpoint_linear"), load_workload("own")))
+    assert explain_refusal(find_strategy("train", "checkpoint_dots"), load_workload("own")) is None
     with pytest.raises(Fault, match=r"no strategy 'magic'.*choose from: fp32, "):
         own.cases(model, ["magic"])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from framebench.models.spec import OWN
+from framebench.models.spec import USER_MODEL
 from framebench.suite.selectors import parse
 from framebench.worker.laziness_check import (
     SHORTEST_S,
@@ -50,7 +50,7 @@ def test_of_a_users_model_the_logits_must_be_there_and_not_their_loss() -> None:
 
     def evaluating(logits_s: float, loss_s: float) -> Any:
         reads = {"logits": lambda: time.sleep(logits_s), "loss": lambda: time.sleep(loss_s)}
-        return standing(case=replace(EVAL, workload=OWN), step=lambda: None, **reads)
+        return standing(case=replace(EVAL, workload=USER_MODEL), step=lambda: None, **reads)
 
     assert describe_late_result(evaluating(0, slow)) == ""
     assert "after the clock of a step of" in describe_late_result(evaluating(slow, 0))
@@ -81,7 +81,7 @@ def test_a_step_that_does_not_look_at_its_inputs_is_remembered(case_id: str, eve
     name = "stream" if case.scenario == "varlen" else "inputs"
     adapter = standing(case=case, workload=case.spec, config=case.config, put=lambda x, y: (x, y), seen=0.0)
     spec = case.spec
-    batches = spec.stream(case.config, 4, "raw") if name == "stream" else [spec.batch(case.config, 4)]
+    batches = spec.make_stream(case.config, 4, "raw") if name == "stream" else [spec.make_batch(case.config, 4)]
     own = batches if name == "stream" else batches[0]
     setattr(adapter, name, own)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from framebench.engine.environments import Environment
-from framebench.models.spec import names, workload
+from framebench.models.spec import list_workloads, load_workload
 from framebench.suite.selectors import parse
 from framebench.worker import mathematics
 from framebench.worker.mathematics import TOLERANCE, compare, not_computed, why_not_in_float64
@@ -167,7 +167,7 @@ def test_models_of_earlier_cases_are_not_in_memory_beside_the_next(environment: 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_baselines_of_the_measured_size_are_right_too(framework: str, environment: dict[str, Environment]) -> None:
     """The smallest size has fewer layers: what is wrong in a deeper one alone is seen here."""
-    cases = [f"{name}/{framework}/train/fp32/b{workload(name).preset('cpu').base}/cpu" for name in names()]
+    cases = [f"{name}/{framework}/train/fp32/b{load_workload(name).preset('cpu').base}/cpu" for name in list_workloads()]
     outcomes = run_inside(environment[framework], PLANTED, json.dumps([(case, case, "") for case in cases]))
     assert isinstance(outcomes, dict)
     assert {case: outcome for case, outcome in outcomes.items() if not (outcome["computed"] and outcome["passed"])} == {}

@@ -45,7 +45,7 @@ from framebench.adapters.jax.program import (
 from framebench.adapters.jax.states import list_keys, read_states
 from framebench.adapters.parts import Options
 from framebench.models import flax_weights
-from framebench.models.spec import OWN, Optimizer, workload
+from framebench.models.spec import USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
 from framebench.suite.trees import called, leaves, mapped, split
 
@@ -54,8 +54,8 @@ NARROW_TYPES = (jnp.float32, jnp.bfloat16, jnp.float16)
 
 def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation:
     """Return optax's optimizer with the workload's settings, or what a user's file makes."""
-    if o.name == OWN:
-        return workload(OWN).model("jax").optimizer()
+    if o.name == USER_MODEL:
+        return load_workload(USER_MODEL).import_model("jax").optimizer()
     if o.name == "sgd":
         return optax.sgd(o.lr, o.momentum, **options)
     if o.name == "adafactor":
@@ -90,7 +90,7 @@ class JaxAdapter(Adapter):
     """One case in JAX. Switches set the parts of `recipe`."""
 
     biased_variance = True
-    teacher_names: flax_weights.Names  # set by the strategy that has a teacher
+    teacher_names: flax_weights.CanonicalNames  # set by the strategy that has a teacher
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
         super().__init__(case, switches)
@@ -128,11 +128,11 @@ class JaxAdapter(Adapter):
         self.weight_count = sum(a.size for a in jax.tree.leaves((parts.params, parts.frozen)))
         if self.case.scenario == "varlen":
             lengths = find_length_strategy(self.case)
-            stream = self.workload.stream(self.config, self.case.batch, lengths)
+            stream = self.workload.make_stream(self.config, self.case.batch, lengths)
             self.stream = [self.put(x, y) for x, y in stream]
             self.inputs = max(self.stream, key=lambda batch: batch[0].size)
         else:
-            self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
+            self.inputs = self.put(*self.workload.make_batch(self.config, self.case.batch))
         self.program = self.make_program(parts.graph)
         self.release()
 
@@ -141,8 +141,8 @@ class JaxAdapter(Adapter):
         self.recipe.width = np.float64
         # the library's softmax is in float32 whatever it is given; a strategy's own attention stays
         options = self.recipe.model_options
-        if hasattr(self.model_module, "written_out") and "attend" not in options:
-            options["attend"] = self.model_module.written_out
+        if hasattr(self.model_module, "attend_plainly") and "attend" not in options:
+            options["attend"] = self.model_module.attend_plainly
 
     def place_model(self, parts: ModelParts) -> None:
         """Put a model's arrays on the device, with the optimizer's first state for them."""
@@ -176,19 +176,19 @@ class JaxAdapter(Adapter):
 
     def load_canonical(self, config: Any, training: bool) -> ModelParts:
         """Return a model with the canonical weights, in NumPy arrays."""
-        weights = self.case.weights if config == self.config else self.workload.weights(config)
+        weights = self.case.weights if config == self.config else self.workload.make_weights(config)
         return self.load(config, weights, training)
 
     def load(self, config: Any, weights: dict[str, np.ndarray], training: bool) -> ModelParts:
         """Return a model with these weights, in NumPy arrays."""
         model = self.make_abstract(config, training)
-        flax_weights.load(model, weights, self.recipe.width)
+        flax_weights.load_weights(model, weights, self.recipe.width)
         return self.take_apart(model)
 
-    def make_names(self, config: Any) -> flax_weights.Names:
+    def make_names(self, config: Any) -> flax_weights.CanonicalNames:
         """Return the canonical names of a model's arrays."""
         names = [param.name for param in self.workload.params(config)]
-        return flax_weights.Names(self.make_abstract(config, training=False), names)
+        return flax_weights.CanonicalNames(self.make_abstract(config, training=False), names)
 
     def make_abstract(self, config: Any, training: bool) -> nnx.Module:
         """Return the model in the right mode, with shapes in the place of arrays.
@@ -211,14 +211,14 @@ class JaxAdapter(Adapter):
         """Return a model's arrays by what becomes of them."""
 
         def is_trained(path: tuple[Any, ...], _: Any) -> bool:
-            return self.recipe.trained(flax_weights.canonical(path))
+            return self.recipe.trained(flax_weights.name_leaf(path))
 
         trained = nnx.All(nnx.Param, is_trained)
         graph, *states = nnx.split(model, trained, nnx.Param, nnx.BatchStat, ...)
         return ModelParts(graph, *map(nnx.to_pure_dict, states))
 
     def put(self, x: Any, y: Any) -> Batch:
-        if self.case.workload != OWN and x.dtype == np.float32:
+        if self.case.workload != USER_MODEL and x.dtype == np.float32:
             # images and volumes become channels last; tokens stay as they are
             x = np.ascontiguousarray(np.moveaxis(x, 1, -1), self.recipe.width)
         x = self.place("batch", mapped(jnp.asarray, x))

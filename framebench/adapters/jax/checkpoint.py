@@ -25,7 +25,7 @@ from framebench.adapters.jax.program import (
     walk_equations,
 )
 from framebench.adapters.proof import Evidence, Proof, above, at_most, check, equal_to, expect
-from framebench.models.flax_blocks import Run, as_it_is
+from framebench.models.flax_blocks import Run, recompute_nothing
 
 switch = Switches()
 DISABLED_PASSES = "xla_disable_hlo_passes"
@@ -92,7 +92,7 @@ def can_stack_layers(run: JaxAdapter) -> bool:
 
 def trace_without_checkpoints(run: JaxAdapter) -> Any:
     """Return the step without checkpointing as JAX traces it."""
-    return run.trace_with(model_options=run.recipe.model_options | {"remat": as_it_is})
+    return run.trace_with(model_options=run.recipe.model_options | {"remat": recompute_nothing})
 
 
 @switch

@@ -79,7 +79,7 @@ class JaxTokenGenerator:
     def __init__(self, run: JaxAdapter, cached: bool) -> None:
         self.run = run
         self.prompt = run.config.length - run.case.decoded  # tokens
-        self.writer = CacheWriter(run.model_module.written_out) if cached else None
+        self.writer = CacheWriter(run.model_module.attend_plainly) if cached else None
         self.cache: Tree = []
         self.loss_of_prompt: Any = 0.0
         self.calls = 0  # of the compiled program, in the last step

@@ -125,8 +125,8 @@ def use_float16(run: JaxAdapter) -> None:
     have.
     """
     run.recipe.precision = "default"
-    if run.platform == "cpu" and hasattr(run.model_module, "written_out"):
-        written_out = run.model_module.written_out
+    if run.platform == "cpu" and hasattr(run.model_module, "attend_plainly"):
+        written_out = run.model_module.attend_plainly
         run.recipe.model_options.wrap("attend", lambda attend: attend or written_out)
 
 

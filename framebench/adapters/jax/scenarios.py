@@ -162,7 +162,7 @@ def frozen(run: JaxAdapter, part: str = "half") -> Proof:
 def list_names(tree: Tree) -> list[str]:
     """Return the canonical name of every leaf, in the order of the leaves."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return [flax_weights.canonical(list_keys(path)) for path, _ in leaves]
+    return [flax_weights.name_leaf(list_keys(path)) for path, _ in leaves]
 
 
 @switch
@@ -177,7 +177,7 @@ Pair = list[tuple[Tree, Tree]]  # parameters and statistics of two models
 def load_pair(run: JaxAdapter) -> Pair:
     """Return both models in NumPy arrays."""
     pair = []
-    for weights in (run.case.weights, run.workload.other_weights(run.config)):
+    for weights in (run.case.weights, run.workload.make_other_weights(run.config)):
         parts = run.load(run.config, weights, training=False)
         pair.append((parts.params, parts.stats))
     return pair

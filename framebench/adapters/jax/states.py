@@ -22,7 +22,7 @@ MEANS = ("v_row", "v_col")  # Adafactor's, of a matrix
 def read_states(
     state: Tree,
     params: Tree,
-    names: flax_weights.Names,
+    names: flax_weights.CanonicalNames,
     values: Callable[[Array], np.ndarray],
 ) -> Iterator[State]:
     """Yield the optimizer's states, one for each canonical weight.
@@ -72,20 +72,20 @@ def name_mean(
     path: list[Any],
     value: np.ndarray,
     params: Tree,
-    names: flax_weights.Names,
+    names: flax_weights.CanonicalNames,
 ) -> State:
     """Return one of Adafactor's means by the axis of the canonical weight that it keeps."""
     weight = params
     for key in path:
         weight = weight[key]
-    canonical_names = names.of(path)
+    canonical_names = names.list_names(path)
     if weight.ndim != 2 or len(canonical_names) > 1:
         # rows are those of one matrix: what has more axes or holds several layers has Flax's name
         return State(field, ".".join(map(str, path)), value, value.nbytes)
     # optax's `v_row` is what is left of a leaf without its longer axis, `v_col` without its shorter
     shorter_axis, longer_axis = np.argsort(weight.shape)
     axis = shorter_axis if field == "v_row" else longer_axis
-    if names.turned(path):
+    if names.is_transposed(path):
         axis = 1 - axis
     kind = "row mean" if axis == 0 else "column mean"
     return State(kind, canonical_names[0], value, value.nbytes)

@@ -53,7 +53,7 @@ LAYOUT = ("NHWC", "HWIO", "NHWC")
 @switch
 def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
     """Compute the logits and their loss chunk by chunk, and again in the backward pass."""
-    run.recipe.model_options["head"] = run.model_module.unprojected
+    run.recipe.model_options["head"] = run.model_module.skip_head
 
     def loss(unprojected: tuple[nnx.Embed, Array], x: Array, y: Array, constants: Tree) -> Array:
         embedding, hidden = unprojected

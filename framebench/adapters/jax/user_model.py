@@ -24,8 +24,8 @@ from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.states import list_keys
 from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.models import flax_weights
-from framebench.models.flax_blocks import Remat, as_it_is
-from framebench.models.spec import OWN, SEED, workload
+from framebench.models.flax_blocks import Remat, recompute_nothing
+from framebench.models.spec import SEED, USER_MODEL, load_workload
 from framebench.suite import trees
 from framebench.suite.trees import called, mapped
 from framebench.suite.user_file import Fault
@@ -56,7 +56,7 @@ ACCESS = user_blocks.ModuleAccess(
 @cache
 def user() -> UserFile:
     """Return the user's file, imported. Raises Fault."""
-    facts: dict[str, Any] = workload(OWN).facts  # type: ignore[attr-defined]
+    facts: dict[str, Any] = load_workload(USER_MODEL).facts  # type: ignore[attr-defined]
     # JAX has no global seed: keys are the file's own
     return UserFile(facts["file"], lambda seed: None)
 
@@ -76,7 +76,7 @@ def build(
     config: Any,
     dtype: Any = jnp.float32,
     param_dtype: Any = jnp.float32,
-    remat: Remat = as_it_is,
+    remat: Remat = recompute_nothing,
 ) -> nnx.Module:
     """Build the file's model: every layer that has a `dtype` computes in this one. Raises Fault."""
     model = make_model()
@@ -88,7 +88,7 @@ def build(
     for _, module in nnx.iter_modules(model):
         if hasattr(module, "dtype"):
             module.dtype = dtype
-    for *_, variable in flax_weights.leaves(model):
+    for *_, variable in flax_weights.iterate_leaves(model):
         if variable.shape == ():
             variable.set_metadata(on_set_value=remove_axes)
     return model
@@ -197,10 +197,10 @@ def read_leaves(model: nnx.Module) -> Iterator[tuple[str, nnx.Variable, np.ndarr
                 f"{describe_type(variable)}, and only nnx.Param, nnx.BatchStat and states of "
                 f"random numbers are supported: what else a step changes cannot be followed"
             )
-    for module, path, variable in flax_weights.leaves(model):
-        layout = flax_weights.layout_of(module, str(path[-1]))
+    for module, path, variable in flax_weights.iterate_leaves(model):
+        layout = flax_weights.find_converter(module, str(path[-1]))
         value = np.asarray(variable.get_value(), np.float32)
-        yield flax_weights.canonical(path), variable, flax_weights.BACK[layout](value)
+        yield flax_weights.name_leaf(path), variable, flax_weights.RESTORERS[layout](value)
 
 
 def weights() -> dict[str, np.ndarray]:

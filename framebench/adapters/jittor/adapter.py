@@ -24,7 +24,7 @@ from framebench.adapters.jittor.parts import JittorRecipe
 from framebench.adapters.jittor.probe import load_probe, watch_pool
 from framebench.adapters.parts import Hooks, Options
 from framebench.instruments import host
-from framebench.models.spec import OWN, SEED, Optimizer, workload
+from framebench.models.spec import SEED, USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
 from framebench.suite.trees import called, mapped, samples, split
 
@@ -51,8 +51,8 @@ def list_trainable(module: Module) -> list[Var]:
 
 def make_optimizer(o: Optimizer, params: list[Var]) -> jt.optim.Optimizer:
     """Return Jittor's optimizer with the workload's settings, or what a user's file makes."""
-    if o.name == OWN:
-        return workload(OWN).model("jittor").optimizer(params)
+    if o.name == USER_MODEL:
+        return load_workload(USER_MODEL).import_model("jittor").optimizer(params)
     if o.name == "sgd":
         return jt.optim.SGD(params, o.lr, o.momentum, o.weight_decay)
     return jt.optim.AdamW(params, o.lr, o.eps, o.betas, o.weight_decay)
@@ -115,12 +115,12 @@ class JittorAdapter(Adapter):
         self.release()
         if self.case.scenario == "varlen":
             lengths = find_length_strategy(self.case)
-            batches = self.workload.stream(self.config, self.case.batch, lengths)
+            batches = self.workload.make_stream(self.config, self.case.batch, lengths)
             self.stream = [self.put(x, y) for x, y in batches]
         else:
-            self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
+            self.inputs = self.put(*self.workload.make_batch(self.config, self.case.batch))
         if self.case.scenario == "pair":
-            self.host_weights = (self.case.weights, self.workload.other_weights(self.config))
+            self.host_weights = (self.case.weights, self.workload.make_other_weights(self.config))
             return
         self.model = self.load(self.config, self.case.weights)
         self.recipe.on_model(self.model)
@@ -368,7 +368,7 @@ class JittorAdapter(Adapter):
         load_probe().reset_peak()
         self.graph_bytes = 0
         self.before_graph = None
-        if self.case.workload == OWN and not jt.flags.use_cuda:
+        if self.case.workload == USER_MODEL and not jt.flags.use_cuda:
             self.before_graph = host.mallinfo().uordblks
 
     def read_peaks(self) -> dict[str, int]:

@@ -36,7 +36,7 @@ class JittorTokenGenerator(TokenGenerator):
         """Return the attention of the next layer to all tokens so far."""
         keys, values = self.extend_cache((k, v))
         if q.shape[2] > 1:  # the prompt
-            output: Var = self.run.model_module.attention(q, keys, values)
+            output: Var = self.run.model_module.attend_plainly(q, keys, values)
             return output
         scores = nn.bmm_transpose(q, keys) * q.shape[-1] ** -0.5
         return nn.bmm(nn.softmax(scores, dim=-1), values)

@@ -119,7 +119,7 @@ def distill(run: JittorAdapter) -> Proof:
     config = run.teacher = run.workload.config(run.case.size)
 
     def attach_teacher(model: Module) -> None:
-        teacher = run.load(config, run.workload.weights(config))
+        teacher = run.load(config, run.workload.make_weights(config))
         teacher.eval()
         run.watched["teacher_passes"] = [teacher]
 

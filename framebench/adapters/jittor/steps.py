@@ -78,7 +78,7 @@ def count_large_variables(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -
 @switch
 def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
     """Compute the logits and their loss chunk by chunk, and again in the backward pass."""
-    run.recipe.build_options["head"] = run.model_module.unprojected
+    run.recipe.build_options["head"] = run.model_module.skip_head
     tokens_of_losses: list[int] = []  # of each chunk, in the forward pass and again in the backward
 
     def loss(x: Var, y: Var) -> Var:

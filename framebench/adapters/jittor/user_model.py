@@ -17,7 +17,7 @@ from jittor import Module, Var, nn
 from framebench.adapters import user_blocks
 from framebench.adapters.jittor.adapter import JittorAdapter, copy_weights
 from framebench.adapters.user_functions import UserFile, describe_type
-from framebench.models.spec import OWN, workload
+from framebench.models.spec import USER_MODEL, load_workload
 from framebench.suite.trees import leaves, mapped
 from framebench.suite.user_file import Fault
 
@@ -42,7 +42,7 @@ ACCESS = user_blocks.ModuleAccess(
 @cache
 def user() -> UserFile:
     """Return the user's file, imported. Raises Fault."""
-    facts: dict[str, Any] = workload(OWN).facts  # type: ignore[attr-defined]
+    facts: dict[str, Any] = load_workload(USER_MODEL).facts  # type: ignore[attr-defined]
     return UserFile(facts["file"], jt.set_global_seed)
 
 

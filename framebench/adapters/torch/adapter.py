@@ -47,7 +47,7 @@ from framebench.adapters.torch.untracked import (
     list_all_tensors,
 )
 from framebench.instruments import host
-from framebench.models.spec import OWN, SEED, Optimizer, workload
+from framebench.models.spec import SEED, USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
 from framebench.suite.trees import called, leaves, mapped, split
 from framebench.suite.user_file import import_packages
@@ -68,8 +68,8 @@ def make_optimizer(
     o: Optimizer, params: Iterable[nn.Parameter], **options: Any
 ) -> torch.optim.Optimizer:
     """Make PyTorch's own implementation with the workload's settings, or a user's optimizer."""
-    if o.name == OWN:
-        return workload(OWN).model("torch").optimizer(params, **options)
+    if o.name == USER_MODEL:
+        return load_workload(USER_MODEL).import_model("torch").optimizer(params, **options)
     if o.name == "sgd":
         return torch.optim.SGD(params, o.lr, o.momentum, weight_decay=o.weight_decay, **options)
     if o.name == "adafactor":
@@ -103,7 +103,7 @@ class TorchAdapter(Adapter):
         self.needs_closure = False
         self.loss_evaluations = 1  # in the last step
         self.packages: dict[str, str] = {}  # versions of what a strategy has next to PyTorch
-        if case.workload == OWN:
+        if case.workload == USER_MODEL:
             self.prepare_for_user()
         self.malloc_bytes_before = host.large_blocks()
         self.mkl_bytes_before = read_mkl_bytes()
@@ -165,7 +165,7 @@ class TorchAdapter(Adapter):
         """Make the model. Those of `pair` are made in the step, or before the first one."""
         weights = self.canonical(self.config)
         if self.case.scenario == "pair":
-            self.host_weights = weights, self.workload.other_weights(self.config)
+            self.host_weights = weights, self.workload.make_other_weights(self.config)
             return
         self.model = self.load(self.config, weights)
         self.models_in_memory = [self.model]
@@ -177,10 +177,10 @@ class TorchAdapter(Adapter):
         """Put the batch on the device, or the batches of the stream."""
         if self.case.scenario == "varlen":
             lengths = find_length_strategy(self.case)
-            batches = self.workload.stream(self.config, self.case.batch, lengths)
+            batches = self.workload.make_stream(self.config, self.case.batch, lengths)
             self.stream = [self.put(x, y) for x, y in batches]
         else:
-            self.inputs = self.put(*self.workload.batch(self.config, self.case.batch))
+            self.inputs = self.put(*self.workload.make_batch(self.config, self.case.batch))
 
     def canonical(self, config: Any) -> dict[str, np.ndarray]:
         """Return the weights that a model of this configuration starts with.
@@ -189,7 +189,7 @@ class TorchAdapter(Adapter):
         """
         if config == self.config:
             return self.case.weights
-        return self.workload.weights(config)
+        return self.workload.make_weights(config)
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
         """Return a model with these weights on the device, in the scenario's mode."""
@@ -234,7 +234,7 @@ class TorchAdapter(Adapter):
         if not self.float64:
             yield
             return
-        is_user_model = self.case.workload == OWN
+        is_user_model = self.case.workload == USER_MODEL
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         try:
@@ -423,7 +423,7 @@ class TorchAdapter(Adapter):
         """Return what counts an observed step of this case."""
         blocks = self.blocks()
         if not self.readings.uses_profiler:
-            is_user_model = self.case.workload == OWN
+            is_user_model = self.case.workload == USER_MODEL
             # a user's model may save what its file keeps elsewhere
             lasting = list_all_tensors() if is_user_model else self.lasting_tensors()
             return Observed(self.models_in_memory, blocks, lasting)

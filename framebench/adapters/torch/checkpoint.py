@@ -17,7 +17,7 @@ from framebench.adapters.batch_norm import frozen_statistics
 from framebench.adapters.proof import Evidence, Proof, above, check, expect
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import BATCHED_MATMULS, Observed
-from framebench.models.spec import OWN
+from framebench.models.spec import USER_MODEL
 from framebench.suite.trees import called
 from framebench.suite.user_file import DoesNotApply
 
@@ -97,7 +97,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
             "blocks_recomputed": len(recomputed),
             "evaluations_of_the_loss": run.loss_evaluations,
         }
-        if run.case.workload == OWN and "products_recomputed" not in observed:
+        if run.case.workload == USER_MODEL and "products_recomputed" not in observed:
             counted["block_runs_without"] = _observe_without(run)["block_runs"]
         return counted
 

@@ -23,7 +23,7 @@ from framebench.adapters.proof import (
 )
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
 from framebench.adapters.torch.observe import Observed
-from framebench.models.spec import OWN
+from framebench.models.spec import USER_MODEL
 from framebench.suite.user_file import DoesNotApply
 
 switch = Switches()
@@ -76,7 +76,7 @@ def _make_one_by_one(
     A user's optimizer may treat weights by their place among all of them. So it is made for all,
     and each weight gets an optimizer with the settings of its group.
     """
-    if settings.name != OWN:
+    if settings.name != USER_MODEL:
         return {p: make(settings, [p], **options) for p in params}
     whole = make(settings, params, **options)
     by_weight = {}

@@ -16,7 +16,7 @@ from framebench.adapters.base import Switches
 from framebench.adapters.proof import Evidence, Proof, above, expect, none_but, only
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.process import TF32_AT_IMPORT
-from framebench.models.spec import OWN
+from framebench.models.spec import USER_MODEL
 
 switch = Switches()
 
@@ -72,7 +72,7 @@ def fp32(run: TorchAdapter) -> Proof:
     A user's file may cast operands by itself: then weights and states tell that nothing else does.
     """
     spec: Any = run.case.spec
-    if run.case.workload == OWN and spec.facts.get("narrow"):
+    if run.case.workload == USER_MODEL and spec.facts.get("narrow"):
         return expect(weight_dtypes=only_real("float32"), state_dtypes=no_real_but("float32"))
     return expect_float32(run, rounding.EXACT)
 

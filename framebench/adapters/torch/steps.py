@@ -25,7 +25,7 @@ from framebench.adapters.proof import (
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import LargeResults
 from framebench.adapters.torch.process import FUSED
-from framebench.models.spec import OWN
+from framebench.models.spec import USER_MODEL
 from framebench.suite.trees import called
 
 switch = Switches()
@@ -53,7 +53,7 @@ def accumulate(run: TorchAdapter) -> Proof:
 @switch
 def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
     """Compute logits and loss chunk by chunk of the tokens, and again for the backward pass."""
-    run.recipe.model_options["head"] = run.model_module.unprojected
+    run.recipe.model_options["head"] = run.model_module.skip_head
 
     def compute_part(hidden: Tensor, embedding: Tensor, targets: Tensor) -> Tensor:
         logits = F.linear(hidden, embedding)
@@ -116,7 +116,7 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
     from torch._dynamo.utils import counters
 
     # a user's dropout must draw the numbers of eager steps to be verified; Inductor draws others
-    torch._inductor.config.fallback_random = run.case.workload == OWN
+    torch._inductor.config.fallback_random = run.case.workload == USER_MODEL
     run.process.activation_budget = budget
     torch._dynamo.reset()
     counters.clear()
@@ -280,7 +280,7 @@ BY_PRODUCTS = "attention is computed in products around a softmax, in each block
 @switch
 def attention_plain(run: TorchAdapter) -> Proof:
     """Compute attention as the model writes it out."""
-    run.recipe.model_options["attend"] = run.model_module.plain
+    run.recipe.model_options["attend"] = run.model_module.attend_plainly
 
     def is_not_fused(e: Evidence) -> bool:
         return not any(name.startswith("_scaled_dot_product") for name in e["operators"])

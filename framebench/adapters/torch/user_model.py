@@ -22,7 +22,7 @@ from framebench.adapters import user_blocks
 from framebench.adapters.torch.observe import needs_closure
 from framebench.adapters.torch.user_faults import explain_wrong_gradients as explain_wrong_gradients
 from framebench.adapters.user_functions import UserFile, describe_type
-from framebench.models.spec import OWN, workload
+from framebench.models.spec import USER_MODEL, load_workload
 from framebench.suite.trees import called, leaves, mapped
 from framebench.suite.user_file import DoesNotApply, Fault
 
@@ -46,7 +46,7 @@ NORMS = nn.modules.batchnorm._BatchNorm
 @cache
 def user() -> UserFile:
     """Import the user's file. Raises Fault."""
-    facts: dict[str, Any] = workload(OWN).facts  # type: ignore[attr-defined]
+    facts: dict[str, Any] = load_workload(USER_MODEL).facts  # type: ignore[attr-defined]
     return UserFile(facts["file"], torch.manual_seed)
 
 

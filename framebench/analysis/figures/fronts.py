@@ -13,7 +13,7 @@ from framebench.analysis import rows
 from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
 from framebench.analysis.figures import page
 from framebench.analysis.tables import timing
-from framebench.strategies.registry import baseline_of, look_up
+from framebench.strategies.registry import find_baseline, look_up_strategy
 
 BEYOND = 4.0  # what takes so many times the baseline's peak is named below instead of drawn: nobody saves memory by it
 NOTE = (
@@ -66,7 +66,7 @@ def pareto(df: pd.DataFrame) -> Figure | None:
 
 def find_family(scenario: str, strategy: str) -> str:
     """Return the axis of the catalog that has a marker of its own, or `OTHER`."""
-    axis = look_up(scenario, strategy).axis
+    axis = look_up_strategy(scenario, strategy).axis
     return axis if axis in page.MARKERS else page.OTHER
 
 
@@ -100,7 +100,7 @@ def make_notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
         beyond.append(f"{row.framework} {row.strategy} {place}")
     not_rated = group[group["usable"] & ~group.index.isin(rated.index)]
     others = [f"{row.framework} {row.strategy}" for row in rows.each(not_rated)]
-    base = baseline_of(group["scenario"].iloc[0])
+    base = find_baseline(group["scenario"].iloc[0])
     return [
         f"{NOTE.format(base)} {timing(group)} {rows.describe_batches(rated)}",
         f"Beyond the right edge (peak at throughput): {rows.shorten_list(beyond)}." if beyond else "",

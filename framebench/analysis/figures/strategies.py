@@ -17,7 +17,7 @@ from framebench.analysis import rows
 from framebench.analysis.figures import page
 from framebench.analysis.frames import decided
 from framebench.analysis.tables import relative_in_short, timing
-from framebench.strategies.registry import SCENARIOS, find, in_use
+from framebench.strategies.registry import SCENARIOS, find_strategy, list_used
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 
@@ -188,8 +188,8 @@ def list_catalog() -> pd.DataFrame:
     """Return a row for each scenario, strategy that people use, and framework: how it is done, and whether on a GPU alone."""
     cells = []
     for scenario in SCENARIOS:
-        for strategy in in_use(scenario):
-            for framework, cell in find(scenario, strategy).cells.items():
+        for strategy in list_used(scenario):
+            for framework, cell in find_strategy(scenario, strategy).cells.items():
                 cells.append((scenario, strategy, framework, cell.kind.removesuffix(" (GPU)"), cell.gpu))
     return pd.DataFrame(cells, columns=["scenario", "strategy", "framework", "kind", "gpu"])
 

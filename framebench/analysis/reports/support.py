@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
 from framebench.models import spec
-from framebench.strategies.registry import OVER_RANKS, SCENARIOS, STRATEGIES, claims_only, find, in_use
+from framebench.strategies.registry import OVER_RANKS, SCENARIOS, STRATEGIES, find_strategy, list_claims_only, list_used
 from framebench.strategies.strategy import FRAMEWORKS, TITLES, AlwaysOn, Cell, Scenario, Strategy
 from framebench.suite.case import Case
 
@@ -37,7 +37,7 @@ def make_matrix(scenario: str) -> Comparison:
         f"Strategies: {scenario}",
         f"One step: {stage.summary}. Baseline: {stage.baseline}. {GENERATED}",
         COLUMNS,
-        [describe_strategy(stage, name) for name in in_use(scenario)],
+        [describe_strategy(stage, name) for name in list_used(scenario)],
         left=len(COLUMNS),
     )
 
@@ -57,14 +57,14 @@ def make_matrix_of_claims() -> Comparison:
     caption = f"What tests an article's sentence, or shows what a default is worth. {GENERATED}"
     rows = []
     for scenario, stage in SCENARIOS.items():
-        rows += [(scenario, *describe_strategy(stage, name)) for name in claims_only(scenario)]
+        rows += [(scenario, *describe_strategy(stage, name)) for name in list_claims_only(scenario)]
     head: tuple[str | Shown, ...] = ("scenario", *COLUMNS)
     return Comparison.of_text("Strategies only for claims", caption, head, rows, left=len(head))
 
 
 def describe_strategy(stage: Scenario, name: str) -> tuple[str, ...]:
     """Return a strategy's cells in the support matrix."""
-    strategy = find(stage.name, name)
+    strategy = find_strategy(stage.name, name)
     exceptions = [f"{where}: {why}" for where, why in strategy.exceptions.items()]
     return (
         strategy.name,
@@ -85,10 +85,10 @@ def describe_cell(cell: Cell) -> str:
 
 def list_workloads(strategy: Strategy, stage: Scenario) -> str:
     """Return the workloads that have the strategy in this scenario."""
-    published = spec.confirmed_names()
+    published = spec.list_confirmed_workloads()
     having = []
     for name in published:
-        workload = spec.workload(name)
+        workload = spec.load_workload(name)
         if stage.suits(workload) and strategy.suits(workload):
             having.append(name)
     return "all" if tuple(having) == published else ", ".join(having)
@@ -119,7 +119,7 @@ def make_summaries() -> Iterator[Comparison]:
     head = ("strategy", *FRAMEWORKS, "what it does")
     for scenario, stage in SCENARIOS.items():
         rows = []
-        for strategy in in_use(scenario):
+        for strategy in list_used(scenario):
             name, does, _, *cells, _ = describe_strategy(stage, strategy)
             kinds = [cell.partition(":")[0] for cell in cells]
             rows.append((name, *kinds, does))

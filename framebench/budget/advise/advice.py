@@ -21,7 +21,7 @@ from framebench.analysis.results import NoRecords
 from framebench.analysis.searches import Searches, Tried
 from framebench.analysis.statistics import Ratio
 from framebench.models import spec
-from framebench.strategies.registry import in_use
+from framebench.strategies.registry import list_used
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case, declared, first_batch
 from framebench.suite.hypothetical import Described
@@ -333,10 +333,10 @@ def list_unmeasured(rows: Sequence[Row], question: Question) -> list[str]:
     if question.is_described:
         return []
     measured = {(row.framework, row.strategy) for row in rows}
-    usual_batch = spec.workload(question.workload).preset(question.size).base
+    usual_batch = spec.load_workload(question.workload).preset(question.size).base
     unmeasured = []
     for framework in question.frameworks:
-        for strategy in in_use(question.scenario):
+        for strategy in list_used(question.scenario):
             if (framework, strategy) in measured or not question.includes(framework, strategy):
                 continue
             batch = first_batch(question.case(framework, strategy, usual_batch))

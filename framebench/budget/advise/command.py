@@ -29,7 +29,7 @@ from framebench.cli.shared import (
 from framebench.engine import runner
 from framebench.models import spec
 from framebench.ranks.command import advise as advise_over_ranks
-from framebench.strategies.registry import SCENARIOS, find, in_use, names
+from framebench.strategies.registry import SCENARIOS, find_strategy, list_strategies, list_used
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, UnknownCase
@@ -131,7 +131,7 @@ def advise(
 
     shape = make_shape(workload, ModelDescription(parameters, sequence, width, layers, vocabulary))
     if shape is not None:
-        size = f"{spec.workload(workload).parameter_count(shape) / 1e6:,.0f}M"
+        size = f"{spec.load_workload(workload).parameter_count(shape) / 1e6:,.0f}M"
     if strategies and current:
         strategies |= {strategy_name(current)}
     question = Question(
@@ -218,9 +218,9 @@ def make_shape(workload: str, description: ModelDescription) -> Any:
             names = ", ".join(f"--{name}" for name in options)
             fail(f"{names}: of a model that is only described; say how many --parameters it has, such as 124M", 2)
         return None
-    make = spec.workload(workload).described
+    make = spec.load_workload(workload).described
     if make is None:
-        able = ", ".join(name for name in spec.names() if spec.workload(name).described)
+        able = ", ".join(name for name in spec.list_workloads() if spec.load_workload(name).described)
         raise UnknownCase(f"{workload} cannot be described by its parameters alone; choose from: {able}")
     sequence, vocabulary = description.sequence or 1024, description.vocabulary or 50304
     try:
@@ -261,8 +261,8 @@ def find_current_strategy(current: str, framework: str, question: Question) -> s
         if (case.workload, case.scenario) != (question.workload, scenario):
             expected = f"{question.workload}/*/{scenario}"
             raise UnknownCase(f"--from {current} is of another workload or scenario than {expected}")
-    elif not any(fnmatchcase(name, current) for name in names(scenario)):
-        choices = selectors.few(in_use(scenario), current)
+    elif not any(fnmatchcase(name, current) for name in list_strategies(scenario)):
+        choices = selectors.few(list_used(scenario), current)
         raise UnknownCase(f"--from {current}: {scenario} has no such strategy; choose from: {choices}")
 
     # in any size that is declared, as a described model has none
@@ -272,7 +272,7 @@ def find_current_strategy(current: str, framework: str, question: Question) -> s
         choices = selectors.few(strategies, current)
         raise UnknownCase(f"--from {current} names {len(strategies)} strategies, not one: {choices}")
     (strategy,) = strategies
-    if find(scenario, strategy).only_for_claims:
-        choices = ", ".join(in_use(scenario))
+    if find_strategy(scenario, strategy).only_for_claims:
+        choices = ", ".join(list_used(scenario))
         raise UnknownCase(f"--from {current} only tests an article's sentence, so advice leaves it out; choose from: {choices}")
     return strategy

@@ -117,7 +117,7 @@ def require_workload(named: Parts, budget: str | None) -> str:
     if named.batch:
         fail(f"max-batch finds the batch: leave b{named.batch} out", 2)
     if not named.workload:
-        workloads = spec.names()
+        workloads = spec.list_workloads()
         example = f"framebench max-batch '{workloads[-1]}/*/train' --budget {budget}"
         fail(f"which workload? {', '.join(workloads)}: {example}", 2)
     return named.workload

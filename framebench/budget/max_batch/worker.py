@@ -87,7 +87,7 @@ def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
 
     Raises MemoryError if a single sample does not fit.
     """
-    x, y = adapter.workload.batch(adapter.config, order.samples)
+    x, y = adapter.workload.make_batch(adapter.config, order.samples)
     emit({"phase": "warm-up"})  # by one sample: libraries are loaded, and kernels made that depend on no shape
     set_inputs(adapter, (x[:1], y[:1]))
     adapter.compile()

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from framebench.adapters.torch.fake import FakeAdapter
 from framebench.adapters.torch.storages import Storages
-from framebench.models.spec import OWN
+from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import named
 from framebench.suite.user_file import blamed, line_of
@@ -42,7 +42,7 @@ def answer(case: Case) -> dict[str, Any]:
     try:
         return predict(case)
     except Exception as error:
-        if case.workload != OWN:
+        if case.workload != USER_MODEL:
             raise
         in_file = line_of(error, case.user_file)
         return {"fault": blamed(error, case.user_file) if in_file else in_words(error, None)}

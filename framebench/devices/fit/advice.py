@@ -21,9 +21,9 @@ from framebench.devices.fit.fitting import ALLOWED, BatchSearch, Offer
 from framebench.devices.plans import planning, store
 from framebench.devices.show import plan_with_progress
 from framebench.engine.environments import Environment
-from framebench.models.spec import workload
-from framebench.strategies.registry import find as find_strategy
-from framebench.strategies.registry import in_use
+from framebench.models.spec import load_workload
+from framebench.strategies.registry import find_strategy as find_strategy
+from framebench.strategies.registry import list_used
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
 from framebench.suite.selectors import select
@@ -36,7 +36,7 @@ def advise_on_device(question: Parts, device_name: str, budget: int | None, resu
     the usual batch of the published model's size.
     """
     device = find(device_name)
-    sizes = workload(question.workload or "transformer").sizes
+    sizes = load_workload(question.workload or "transformer").sizes
     if question.size is None and FULL_SIZE in sizes:
         question = question._replace(size=FULL_SIZE, batch=question.batch or sizes[FULL_SIZE].base)
     cases, left_out = choose_candidates(question, device)
@@ -91,7 +91,7 @@ def choose_candidates(question: Parts, device: Device) -> tuple[list[Case], dict
 
 def usual_strategies(scenario: str) -> list[str]:
     """Return what is planned unless strategies are named: those of the quick profile, and combinations of them."""
-    return [name for name in in_use(scenario) if all(part.quick for part in find_strategy(scenario, name).parts)]
+    return [name for name in list_used(scenario) if all(part.quick for part in find_strategy(scenario, name).parts)]
 
 
 def fit_on_device(

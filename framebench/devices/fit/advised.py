@@ -9,7 +9,7 @@ from framebench.analysis.comparison import Comparison, mib
 from framebench.devices.catalog import GIB
 from framebench.devices.fit.fitting import Offer, context_of
 from framebench.devices.tables.table import NAMES, group_by_reason
-from framebench.models.spec import OWN
+from framebench.models.spec import USER_MODEL
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import Case
 
@@ -66,14 +66,14 @@ def describe_smallest(fitting: Sequence[Offer]) -> str:
 
 def describe_model(case: Case) -> str:
     """Return workload, scenario and size in words."""
-    if case.workload == OWN:
+    if case.workload == USER_MODEL:
         return f"{case.size} {case.scenario}"
     return f"{case.workload} {case.scenario}, size {case.size}"
 
 
 def describe_parameters(case: Case) -> str:
     """Return such as `355 M parameters, 1,024 tokens a sequence`; nothing of a user's own model."""
-    if case.workload == OWN:
+    if case.workload == USER_MODEL:
         return ""
     parameters = f" The model has {case.spec.parameter_count(case.config) / 1e6:,.0f} M parameters"
     length = getattr(case.config, "length", None)

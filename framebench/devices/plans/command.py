@@ -28,7 +28,7 @@ def publish(
 
     def is_chosen(planned: Planned) -> bool:
         case = Case.of(planned.case)
-        if case.workload == spec.OWN or not case.support.supported or planned.outcome == "failed":
+        if case.workload == spec.USER_MODEL or not case.support.supported or planned.outcome == "failed":
             return False
         return (not names or planned.device in names) and is_reusable(planned)
 

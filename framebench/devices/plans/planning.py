@@ -152,7 +152,7 @@ def is_reusable(cached: Planned, case: Case) -> bool:
 
     A user's file may have changed, and what failed is tried again.
     """
-    return case.workload != spec.OWN and cached.outcome != "failed" and is_current(cached.origin.code)
+    return case.workload != spec.USER_MODEL and cached.outcome != "failed" and is_current(cached.origin.code)
 
 
 def plan_now(

@@ -29,7 +29,7 @@ from framebench.devices.simulation.torch_device import replaced
 from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE
 from framebench.devices.simulation.torch_kernels import NOT_HELD, WITHOUT_CUDNN
 from framebench.devices.simulation.torch_simulate import Simulation, simulate
-from framebench.models.spec import OWN
+from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import named
 from framebench.suite.user_file import blamed, line_of
@@ -151,7 +151,7 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int], timeline
         reason = f"does not fit: needs {needs / 2**30:.1f} GiB, and a tensor of {error.requested:,} bytes was refused"
         return Answer("refused", reason, needs)
     except Exception as error:
-        if case.workload == OWN and line_of(error, case.user_file):
+        if case.workload == USER_MODEL and line_of(error, case.user_file):
             return Answer("failed", blamed(error, case.user_file))
         raise
     if timeline:

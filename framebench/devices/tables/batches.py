@@ -10,7 +10,7 @@ from framebench.devices.catalog import Device, find
 from framebench.devices.fit.fitting import Offer, context_of
 from framebench.devices.plans.planned import Planned, code_of, workspaces_of
 from framebench.devices.tables.table import group_pinned
-from framebench.strategies.registry import names
+from framebench.strategies.registry import list_strategies
 from framebench.strategies.strategy import FRAMEWORKS
 
 # whose memory the columns have
@@ -36,7 +36,7 @@ def tables(predictions: Sequence[Planned], device: Device, errors: Mapping[str, 
         rows = []
         shown = []
         for framework in FRAMEWORKS:
-            for strategy in names(scenario):
+            for strategy in list_strategies(scenario):
                 by_batch = offers.get((framework, strategy), {})
                 if len(by_batch) >= FEWEST:
                     batches = ", ".join(map(str, sorted(by_batch)))

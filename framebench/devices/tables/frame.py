@@ -14,7 +14,7 @@ from framebench.devices.catalog import BY_NAME
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.store import every
 from framebench.records.pins import pinned_version
-from framebench.strategies.registry import names
+from framebench.strategies.registry import list_strategies
 from framebench.suite.case import Case
 
 
@@ -83,7 +83,7 @@ def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
 
 def order_of(row: PlannedRow) -> tuple[object, ...]:
     """Return what rows are sorted by. Strategies that a scenario has no more come last."""
-    strategies = names(row.scenario)
+    strategies = list_strategies(row.scenario)
     place = strategies.index(row.strategy) if row.strategy in strategies else len(strategies)
     device = list(BY_NAME).index(row.device)
     return (

@@ -8,7 +8,7 @@ from framebench.analysis.comparison import Comparison, mib
 from framebench.devices.catalog import Device
 from framebench.devices.plans.planned import Planned, code_of, workspaces_of
 from framebench.devices.tables.table import describe_share, group_by_reason, group_pinned
-from framebench.strategies.registry import names
+from framebench.strategies.registry import list_strategies
 from framebench.suite.case import Case
 
 FEWEST = 3  # strategies that make a table
@@ -25,7 +25,7 @@ def tables(predictions: Sequence[Planned], device: Device) -> Iterator[Compariso
         batch = group[0][0].spec.preset(size).base
         peaks = {(case.framework, case.strategy): planned for case, planned in group if case.batch == batch}
         answered = {strategy for (_, strategy), planned in peaks.items() if planned.has_answer}
-        strategies = [name for name in names(scenario) if name in answered]
+        strategies = [name for name in list_strategies(scenario) if name in answered]
         if len(strategies) >= FEWEST:
             what = f"{workload} {scenario}, batch {batch}, size {size}, on one {device.title}"
             baseline = group[0][0].stage.baseline

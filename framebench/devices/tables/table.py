@@ -46,7 +46,7 @@ def count_cached(predictions: Iterable[Planned], title: str = "Cached prediction
     cached: Counter[tuple[str, str]] = Counter()
     older: Counter[tuple[str, str]] = Counter()  # of an earlier version of the planners
     for planned in predictions:
-        if Case.of(planned.case).workload != spec.OWN:  # a user's file is planned each time
+        if Case.of(planned.case).workload != spec.USER_MODEL:  # a user's file is planned each time
             place = planned.device, f"{planned.framework} {planned.framework_version}"
             cached[place] += 1
             older[place] += not is_reusable(planned)

@@ -66,7 +66,7 @@ def describe_training(
     timed = find_timed(others)
     trained = table[(table["scenario"] == "train") & (table["size"] == DEFAULT_SIZE)]
     # language models, which most people ask about, come first
-    workloads = [spec.workload(name) for name in spec.names()]
+    workloads = [spec.load_workload(name) for name in spec.list_workloads()]
     workloads.sort(key=lambda workload: workload.unit != "tokens")
     lines = []
     for workload in workloads:

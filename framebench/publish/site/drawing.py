@@ -19,7 +19,7 @@ from framebench.analysis.comparison import mib, missing, number
 from framebench.analysis.figures import fronts
 from framebench.analysis.tables import relative, relative_in_short
 from framebench.publish.site.titles import TRIAL_SIZE, describe_batch
-from framebench.strategies.registry import baseline_of
+from framebench.strategies.registry import find_baseline
 
 WIDTH, HEIGHT = 380, 250  # of a panel, in CSS pixels
 LEFT, RIGHT, TOP, BOTTOM = 40, 12, 10, 34  # its margins
@@ -145,7 +145,7 @@ class ScenarioDrawing:
     @property
     def baseline(self) -> str:
         """Return the name of the baseline strategy."""
-        return baseline_of(self.scenario)
+        return find_baseline(self.scenario)
 
     @property
     def undrawn(self) -> int:

@@ -20,7 +20,7 @@ from framebench.analysis.tables import is_on_gpu
 from framebench.publish.site.links import get_case_page
 from framebench.publish.site.machine import Machine
 from framebench.publish.site.titles import TRIAL_SIZE, describe_batch, get_title
-from framebench.strategies.registry import baseline_of, look_up
+from framebench.strategies.registry import find_baseline, look_up_strategy
 
 FILE = "static/data.js"
 
@@ -76,7 +76,7 @@ def describe_measure(group: pd.DataFrame) -> dict[str, object]:
     `paired`: all rows that were timed have a ratio to PyTorch's baseline, by which they are ranked.
     """
     is_paired = group["torch_ratio"].notna() == group["throughput"].notna()
-    base = baseline_of(str(group["scenario"].iloc[0]))
+    base = find_baseline(str(group["scenario"].iloc[0]))
     return {
         "unit": str(group["unit"].iloc[0]),
         "peak": rows.peak_label(group),
@@ -89,7 +89,7 @@ def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, object]
     """Yield the numbers of each strategy; what is absent has no key."""
     smallest = {ranked[0].case for _, ranked in rank_savings(group) if ranked}
     for row in rows.each(group):
-        axis = look_up(row.scenario, row.strategy).axis
+        axis = look_up_strategy(row.scenario, row.strategy).axis
         yield {
             "framework": row.framework,
             "strategy": row.strategy,

@@ -17,7 +17,7 @@ from framebench.analysis.statistics import PEAK, TIME, correct_by_holm, decide
 from framebench.analysis.tables import conditions, describe_measurement, relative
 from framebench.models import spec
 from framebench.publish.site.titles import get_title
-from framebench.strategies.registry import baseline_of
+from framebench.strategies.registry import find_baseline
 from framebench.strategies.strategy import FRAMEWORKS
 
 MAIN_SCENARIOS = ("train", "eval")  # those that everyone asks for
@@ -53,7 +53,7 @@ def make_headline_table(scenario: str, machine: str, size: str, group: pd.DataFr
     """Return the table of one machine, scenario and size."""
     group = group.assign(relative=relative(group), faster=find_faster(group))
     headline_rows: list[pd.Series] = []
-    for workload in spec.names():
+    for workload in spec.list_workloads():
         of_workload = group[group["workload"] == workload]
         if len(of_workload):
             widest = of_workload[of_workload["batch"] == usual_batch(of_workload)]
@@ -61,7 +61,7 @@ def make_headline_table(scenario: str, machine: str, size: str, group: pd.DataFr
     data = pd.DataFrame(headline_rows, columns=list(SHOWN))
     return Comparison(
         f"{get_title(scenario)}, size {size}: least memory and shortest step",
-        f"Strategies that compute what {baseline_of(scenario)} of the same framework does, and "
+        f"Strategies that compute what {find_baseline(scenario)} of the same framework does, and "
         f"were seen at work. A difference counts from {PEAK.minimum:.0%} of the peak and "
         f"{TIME.minimum:.0%} of the step on, if chance gives it in at most 5 %. "
         f"{describe_measurement(group)} {conditions(group)}",

@@ -76,7 +76,7 @@ class Machine:
     def workloads(self) -> list[str]:
         """Return the workloads that were measured, in the order of tables."""
         measured = set(self.table["workload"])
-        return [name for name in spec.names() if name in measured]
+        return [name for name in spec.list_workloads() if name in measured]
 
     @cached_property
     def headlines(self) -> tuple[Comparison, ...]:

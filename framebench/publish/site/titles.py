@@ -54,8 +54,8 @@ VERDICTS = {
 
 def get_title(name: str) -> str:
     """Return the title of a workload, scenario or framework: `unet3d` becomes `3D U-Net`."""
-    if name in spec.names():
-        return spec.workload(name).title
+    if name in spec.list_workloads():
+        return spec.load_workload(name).title
     return (TITLES | SCENARIOS).get(name, name)
 
 
@@ -105,7 +105,7 @@ def figure_sort_key(name: str) -> tuple[int, int, str, int]:
     Figures of no workload come last.
     """
     return (
-        find_place(spec.names(), name),
+        find_place(spec.list_workloads(), name),
         find_place(SCENARIO_ORDER, name),
         get_figure_subject(name),
         find_place(tuple(FIGURES), name),

@@ -16,7 +16,7 @@ from framebench.analysis.results import NoRecords
 from framebench.budget.advise import show
 from framebench.budget.advise.advice import Question, advise, find_change, find_largest_that_fits
 from framebench.records.record import Record
-from framebench.strategies.registry import claims_only, find
+from framebench.strategies.registry import find_strategy, list_claims_only
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
@@ -43,7 +43,7 @@ def test_what_is_offered_fits_and_nothing_faster_is_left_out(found: list[Record]
             (own,) = (o for o in [*advice.fitting, *advice.changed] if o.case.id == r.case)
             assert (own.peak.kind, own.peak.value, own.throughput) == ("measured", r.host_rss_bytes, r.throughput)
     assert said >= {(r.framework, r.strategy) for r in used}, "of every strategy that people use something is said"
-    assert not any(find("train", strategy).only_for_claims for _, strategy in said), "and nothing of the others"
+    assert not any(find_strategy("train", strategy).only_for_claims for _, strategy in said), "and nothing of the others"
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -95,7 +95,7 @@ def test_what_only_tests_an_articles_sentence_is_no_advice() -> None:
     assert advice.left_out == {}, "nor is it named as something that went wrong"
     offered = {case.split("/")[3] for case in advice.unmeasured}
     assert {"checkpoint", "accumulate"} <= offered
-    assert not offered & set(claims_only("train")), "nor recommended to be measured"
+    assert not offered & set(list_claims_only("train")), "nor recommended to be measured"
     with pytest.raises(NoRecords):
         asked(found[1:])
 

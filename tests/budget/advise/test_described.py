@@ -16,14 +16,16 @@ from tests.advice_records import everything
 from tests.budget.conftest import Predicted
 from tests.sample_records import MACHINE, RESULTS
 
-DESCRIBED = Question("transformer", "train", 2**40, ("torch",), 8, "124M", spec.workload("transformer").described(124e6, 1024))
+DESCRIBED = Question(
+    "transformer", "train", 2**40, ("torch",), 8, "124M", spec.load_workload("transformer").described(124e6, 1024)
+)
 
 
 def test_a_described_transformer() -> None:
     config = DESCRIBED.shape
     assert (config.layers, config.width, config.heads) == (12, 768, 12)
-    assert spec.workload("transformer").parameter_count(config) == 124_475_904
-    described = spec.workload("transformer").described
+    assert spec.load_workload("transformer").parameter_count(config) == 124_475_904
+    described = spec.load_workload("transformer").described
     assert described(355e6, 1024, layers=24).width == 1024
     assert described(355e6, 1024, width=1024).layers == 24
     with pytest.raises(ValueError, match="the closest has"):

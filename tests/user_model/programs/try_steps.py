@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from framebench import adapters
-from framebench.models.spec import workload
+from framebench.models.spec import load_workload
 from framebench.suite.case import Case
 from framebench.suite.user_file import DoesNotApply
 from framebench.user_file.reference import survey
@@ -63,7 +63,7 @@ def all_of(file: Path, scenario: str, strategies: list[str]) -> dict[str, object
     names = [name for name in ("loss", "optimizer", "blocks") if name in file.read_text()]
     facts = {"file": str(file), "framework": FRAMEWORK, "batch": 4, "defined": names}
     (file.parent / "own.json").write_text(json.dumps(facts))
-    module = workload("own").model(FRAMEWORK)  # type: ignore[attr-defined]
+    module = load_workload("own").import_model(FRAMEWORK)  # type: ignore[attr-defined]
     for cached in vars(module).values():
         if hasattr(cached, "cache_clear"):
             cached.cache_clear()
