@@ -54,6 +54,8 @@ NEGLIGIBLE = 2.0**-20
 # compared then, coarsely, and that it is not zero.
 DIGITS_LOST = 2.0**-2
 SIZE_ALONE = 1 - 2.0**-4
+# A tensor whose tolerance is above NO_SIZE may be off by its own size: it is what is left where terms cancel.
+NO_SIZE = 1.0
 # How far an update may be from what the textbook makes of the optimizer's own states: kernels approximate the
 # root of the second moment, and a first moment in bfloat16 is rounded after it was used.
 UPDATE = 2.0**-10
@@ -77,6 +79,7 @@ class Tolerances:
     tensors: Mapping[str, Mapping[str, float]]  # kind -> group of tensors
     update: float
     usual: Mapping[str, float] = field(default_factory=dict)  # kind -> of a tensor that is in no group
+    least: float = 0.0  # the perturbation: no tolerance is below it
     shared: bool = True  # the tensors of a family are one group; else each is its own
 
     def of_value(self, name: str) -> float:
@@ -243,7 +246,7 @@ def tolerances_from(
         tensors[kind] = {group: tensor_tolerance(response, floor) for group, response in largest.items()}
         usual[kind] = tensor_tolerance(median, floor)
     values = value_tolerances(observed, responses, least, least_of_tensors)
-    return Tolerances(values, tensors, update, usual, shared)
+    return Tolerances(values, tensors, update, usual, least, shared)
 
 
 def tensor_tolerance(response: float, floor: float) -> float:

@@ -22,7 +22,15 @@ from framebench.worker import verification
 from framebench.worker.observe import Observed, corrected
 from framebench.worker.stepping import timed_step
 from framebench.worker.tolerances import ObservedSteps, Tolerances, tolerances_from
-from framebench.worker.verification import compare, describe_missing_outputs, find_reference, state_bytes, verify, verify_again
+from framebench.worker.verification import (
+    compare,
+    compare_tensors,
+    describe_missing_outputs,
+    find_reference,
+    state_bytes,
+    verify,
+    verify_again,
+)
 
 TRAIN = parse("transformer/torch/train/fp32/b4/tiny")
 EVAL = parse("transformer/torch/eval/no_grad/b4/tiny")
@@ -262,6 +270,31 @@ def test_only_numbers_beyond_their_tolerance_are_perturbed_more_often(
 
     assert len(again) == asked
     assert found.passed == (off != "weight"), "what eight repetitions explain is right, and a tensor has two"
+
+
+@pytest.mark.parametrize(("norm", "passes"), [(1e-8, True), (1e-5, True), (1e-3, False)])
+def test_what_is_left_where_terms_cancel_is_compared_by_the_usual_size(norm: float, passes: bool) -> None:
+    """As the running mean of a convolution whose input has the mean zero: only rounding gives it a size."""
+
+    def buffers(remainder: float) -> Observed:
+        norms = {"a": 1.0, "b": 1.0, "c": 1.0, "remainder": remainder}
+        return Observed({}, {"buffer": {name: (size, size, 0.0, 0.0) for name, size in norms.items()}})
+
+    reference = Reference("", {}, buffers(1e-8).tensors)
+    measured = tolerances_from(buffers(1e-8), [buffers(5e-8)], ALLOWED / 10)
+    found = compare_tensors(TRAIN, "buffer", buffers(norm).tensors["buffer"], reference, measured)
+    assert (found.margin <= 1) is passes
+
+
+def test_a_small_tensor_that_has_a_size_is_compared_by_its_own() -> None:
+    def gradients(small: float) -> Observed:
+        norms = {"a": 1.0, "b": 1.0, "small": small}
+        return Observed({}, {"gradient": {name: (size, size, 0.0, 0.0) for name, size in norms.items()}})
+
+    reference = Reference("", {}, gradients(1e-4).tensors)
+    measured = tolerances_from(gradients(1e-4), [gradients(1.01e-4)], ALLOWED)
+    found = compare_tensors(TRAIN, "gradient", gradients(2e-4).tensors["gradient"], reference, measured)
+    assert found.margin > 1
 
 
 def test_a_tensor_of_zeros_is_wrong_however_wide_its_tolerance_is() -> None:
