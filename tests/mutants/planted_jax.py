@@ -131,8 +131,8 @@ STEP = (
 
 OTHERS = (
     bug("adapters of twice the first factor", "transformer/jax/finetune/lora", GPT, "return nnx.LoRALinear(", "return type('Twice', (nnx.LoRALinear,), {'__call__': lambda s, x: 2 * nnx.LoRALinear.__call__(s, x) - nnx.Linear.__call__(s, x)})("),
-    bug("frozen weights trained", "transformer/jax/finetune/half", SCENARIOS, "run.recipe.trained = lambda name: name.startswith(prefixes)", "run.recipe.trained = lambda name: True"),
-    bug("the last norm frozen too", "transformer/jax/finetune/half", SCENARIOS, "run.recipe.trained = lambda name: name.startswith(prefixes)", 'run.recipe.trained = lambda name: name.startswith(prefixes) and "ln_f" not in name'),
+    bug("frozen weights trained", "transformer/jax/finetune/half", SCENARIOS, "run.recipe.is_trained = lambda name: name.startswith(prefixes)", "run.recipe.is_trained = lambda name: True"),
+    bug("the last norm frozen too", "transformer/jax/finetune/half", SCENARIOS, "run.recipe.is_trained = lambda name: name.startswith(prefixes)", 'run.recipe.is_trained = lambda name: name.startswith(prefixes) and "ln_f" not in name'),
     bug("teacher in training mode", "resnet50/jax/train/distill", SCENARIOS, "run.load_canonical(config, training=False)", "run.load_canonical(config, training=True)"),
     bug("divergence in the wrong direction", "transformer/jax/train/distill", SCENARIOS, "compute_divergence(run_teacher(constants, x), logits)", "compute_divergence(logits, run_teacher(constants, x))"),
     bug("batch norm by the batch in evaluation", RESNET_EVAL, ADAPTER, "model.eval()", "model.train()"),

@@ -138,7 +138,7 @@ class JaxAdapter(Adapter):
 
     def widen(self) -> None:
         """Have weights, inputs and attention in float64."""
-        self.recipe.width = np.float64
+        self.recipe.dtype = np.float64
         # the library's softmax is in float32 whatever it is given; a strategy's own attention stays
         options = self.recipe.model_options
         if hasattr(self.model_module, "attend_plainly") and "attend" not in options:
@@ -182,7 +182,7 @@ class JaxAdapter(Adapter):
     def load(self, config: Any, weights: dict[str, np.ndarray], training: bool) -> ModelParts:
         """Return a model with these weights, in NumPy arrays."""
         model = self.make_abstract(config, training)
-        flax_weights.load_weights(model, weights, self.recipe.width)
+        flax_weights.load_weights(model, weights, self.recipe.dtype)
         return self.take_apart(model)
 
     def make_names(self, config: Any) -> flax_weights.CanonicalNames:
@@ -195,11 +195,11 @@ class JaxAdapter(Adapter):
 
         Flax's initialisers never run.
         """
-        width = self.recipe.width
-        options = {"dtype": width, "param_dtype": width, **self.recipe.model_options}
+        dtype = self.recipe.dtype
+        options = {"dtype": dtype, "param_dtype": dtype, **self.recipe.model_options}
         if self.float64:
             # a lower precision leaves float64 alone, as PyTorch's autocast does
-            options["dtype"] = width
+            options["dtype"] = dtype
         model = nnx.eval_shape(lambda: self.model_module.build(config, **options))
         if training:
             model.train()
@@ -211,7 +211,7 @@ class JaxAdapter(Adapter):
         """Return a model's arrays by what becomes of them."""
 
         def is_trained(path: tuple[Any, ...], _: Any) -> bool:
-            return self.recipe.trained(flax_weights.name_leaf(path))
+            return self.recipe.is_trained(flax_weights.name_leaf(path))
 
         trained = nnx.All(nnx.Param, is_trained)
         graph, *states = nnx.split(model, trained, nnx.Param, nnx.BatchStat, ...)
@@ -220,7 +220,7 @@ class JaxAdapter(Adapter):
     def put(self, x: Any, y: Any) -> Batch:
         if self.case.workload != USER_MODEL and x.dtype == np.float32:
             # images and volumes become channels last; tokens stay as they are
-            x = np.ascontiguousarray(np.moveaxis(x, 1, -1), self.recipe.width)
+            x = np.ascontiguousarray(np.moveaxis(x, 1, -1), self.recipe.dtype)
         x = self.place("batch", mapped(jnp.asarray, x))
         y = self.place("batch", mapped(jnp.asarray, y))
         return x, y
@@ -247,7 +247,7 @@ class JaxAdapter(Adapter):
             "eval": self.make_evaluation,
             "varlen": self.make_loss,
             "pair": self.make_loss,
-            "generate": recipe.decoding,
+            "generate": recipe.decoder,
         }
         function = makers.get(self.case.scenario, self.make_training_step)(graph)
         options = dict(recipe.compiler_options)
@@ -346,7 +346,7 @@ class JaxAdapter(Adapter):
             x: Array,
             y: Array,
         ) -> tuple[Tree, Tree, Tree, Array]:
-            constants = constants | self.recipe.from_state(state)
+            constants = constants | self.recipe.constants_from_state(state)
             (loss, stats), grads = gradient(params, stats, constants, x, y)
             updates, state = self.recipe.optimizer.update(grads, state, params)
             params = optax.apply_updates(params, updates)
@@ -373,7 +373,7 @@ class JaxAdapter(Adapter):
         if self.case.stage.trains:
             return self.params, self.stats, self.optimizer_state, self.constants, *self.inputs
         if self.case.scenario == "generate":
-            return self.recipe.generating()
+            return self.recipe.decoder_arguments()
         if self.case.scenario == "eval":
             return self.params, self.stats, self.constants, self.inputs[0]
         return self.params, self.stats, self.constants, *self.inputs
@@ -432,8 +432,8 @@ class JaxAdapter(Adapter):
 
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
-            return self.recipe.decoded()
-        logits = join_outputs(self.output, self.recipe.values).astype(np.float64)
+            return self.recipe.token_logits()
+        logits = join_outputs(self.output, self.recipe.to_numpy).astype(np.float64)
         input_axes = np.ndim(next(leaves(self.inputs[0])))
         if logits.ndim > 3 and logits.ndim == input_axes:  # of volumes: JAX has channels last
             return np.moveaxis(logits, -1, 1)
@@ -442,14 +442,14 @@ class JaxAdapter(Adapter):
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
         model = (self.params, self.constants["frozen"], self.stats)
         for path, value in jax.tree_util.tree_leaves_with_path(model):
-            yield from self.names.unload(list_keys(path), self.recipe.values(value))
+            yield from self.names.unload(list_keys(path), self.recipe.to_numpy(value))
         teacher = self.constants.get("teacher", ())
         for path, value in jax.tree_util.tree_leaves_with_path(teacher):
             for name, array in self.teacher_names.unload(list_keys(path), np.asarray(value)):
                 yield f"teacher.{name}", array
 
     def states(self) -> Iterator[State]:
-        return read_states(self.optimizer_state, self.params, self.names, self.recipe.values)
+        return read_states(self.optimizer_state, self.params, self.names, self.recipe.to_numpy)
 
     def restore(self) -> None:
         # arrays of the same shapes: the executable takes them as it took those of the first step
@@ -564,17 +564,17 @@ class JaxAdapter(Adapter):
         return "cpu" if device.platform == "cpu" else device.device_kind
 
 
-def join_outputs(output: Any, values: Callable[[Any], np.ndarray]) -> np.ndarray:
+def join_outputs(output: Any, to_numpy: Callable[[Any], np.ndarray]) -> np.ndarray:
     """Return a model's output as one array.
 
     Of several arrays it has all numbers of a sample in one row.
     """
     if isinstance(output, jax.Array):
-        return values(output)
+        return to_numpy(output)
     arrays = []
     for array in leaves(output):
         if array.ndim and jnp.issubdtype(array.dtype, jnp.floating):
-            arrays.append(values(array))
+            arrays.append(to_numpy(array))
     rows = max(map(len, arrays))
     per_sample = [a.reshape(rows, -1) for a in arrays if len(a) == rows]
     return np.concatenate(per_sample, 1)

@@ -118,13 +118,14 @@ def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
             counts["compiled_products_without"] = dict(count_compiled_products(compiled))
         return counts
 
-    def none_are_merged(e: Evidence) -> bool:
+    def none_are_merged(evidence: Evidence) -> bool:
         """Return whether the executable lacks only products that it would lack otherwise too."""
         if run.recipe.eager:
             return True
-        missing = count_missing_products(e)
-        if "compiled_products_without" in e:
-            missing -= e["products_without"] - sum(e["compiled_products_without"].values())
+        missing = count_missing_products(evidence)
+        if "compiled_products_without" in evidence:
+            compiled = sum(evidence["compiled_products_without"].values())
+            missing -= evidence["products_without"] - compiled
         return missing <= 0
 
     proof = expect(products=above("products_without"))
@@ -132,9 +133,9 @@ def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
     return proof.counting(count_products)
 
 
-def count_missing_products(e: Evidence) -> int:
+def count_missing_products(evidence: Evidence) -> int:
     """Return how many products were asked for that are not in the executable."""
-    return int(e["products"] - sum(e["compiled_products"].values()))
+    return int(evidence["products"] - sum(evidence["compiled_products"].values()))
 
 
 def count_traced_reductions(*jaxprs: ClosedJaxpr) -> int:

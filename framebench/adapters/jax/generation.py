@@ -106,7 +106,7 @@ class JaxTokenGenerator:
         config = self.run.config
         width_of_head = config.width // config.heads
         shape = (self.run.case.batch, config.length, config.heads, width_of_head)
-        dtype = self.run.recipe.width
+        dtype = self.run.recipe.dtype
         return [(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)) for _ in range(config.layers)]
 
     def run_prompt(
@@ -189,7 +189,7 @@ class JaxTokenGenerator:
             shape = product.outvars[0].aval.shape
             if shape[-1] == run.config.vocabulary:  # logits
                 tokens_of_products.append(shape[1])
-        number_bytes = np.dtype(run.recipe.width).itemsize
+        number_bytes = np.dtype(run.recipe.dtype).itemsize
         return {
             "tokens_decoded": run.case.decoded,
             "calls": self.calls,
@@ -206,10 +206,10 @@ def generate_tokens(run: JaxAdapter, cached: bool) -> JaxTokenGenerator:
         run.recipe.model_options["attend"] = generator.writer.attend
         run.recipe.jit_options["donate_argnums"] = (3,)
     run.before_first_step.append(generator.read_prompt)
-    run.recipe.decoding = generator.make_decoder
-    run.recipe.generating = generator.list_arguments
+    run.recipe.decoder = generator.make_decoder
+    run.recipe.decoder_arguments = generator.list_arguments
     run.recipe.step = generator.step
-    run.recipe.decoded = generator.collect_logits
+    run.recipe.token_logits = generator.collect_logits
     return generator
 
 

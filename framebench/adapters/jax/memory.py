@@ -113,8 +113,8 @@ def malloc_async(run: JaxAdapter) -> Proof:
     def read_statistics(_: Evidence) -> Evidence:
         return {"counted": run.read_allocator(), "platform": run.platform}
 
-    def has_no_pool(e: Evidence) -> bool:
-        return "pool_bytes" not in e["counted"]
+    def has_no_pool(evidence: Evidence) -> bool:
+        return "pool_bytes" not in evidence["counted"]
 
     proof = expect({"platform": "gpu", "counted.num_allocs": above(0)})
     proof &= check(has_no_pool, "XLA counts no bytes of a pool")

@@ -101,9 +101,9 @@ def optimizer_offload(run: JaxAdapter) -> Proof:
             "planned_on_host": max((plan.host_argument_size_in_bytes for plan in plans), default=0),
         }
 
-    def is_planned(e: Evidence) -> bool:
+    def is_planned(evidence: Evidence) -> bool:
         # an eager step has no plan
-        return bool(run.recipe.eager or e["planned_on_host"] >= e["state_bytes"])
+        return bool(run.recipe.eager or evidence["planned_on_host"] >= evidence["state_bytes"])
 
     proof = expect(state_bytes=above(0), state_bytes_on_host=equal_to("state_bytes"))
     proof &= check(is_planned, "the executable takes the whole state from host memory")

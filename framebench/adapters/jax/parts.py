@@ -33,19 +33,19 @@ class JaxRecipe(Parts):
     jit_options: Options
     compiler_options: Options
     # `generate`: the program of one token, its arguments, and the logits of all tokens
-    decoding: Callable[[nnx.GraphDef], Callable[..., Any]] = refuse_unset
-    generating: Callable[[], tuple[Any, ...]] = refuse_unset
-    decoded: Callable[[], np.ndarray] = refuse_unset
+    decoder: Callable[[nnx.GraphDef], Callable[..., Any]] = refuse_unset
+    decoder_arguments: Callable[[], tuple[Any, ...]] = refuse_unset
+    token_logits: Callable[[], np.ndarray] = refuse_unset
     # `pair`: parameters and statistics of one model after the other
     models: Callable[[], Iterator[tuple[Tree, Tree]]] = refuse_unset
-    width: Any = np.float32  # the type of the weights, the optimizer's state and the inputs
+    dtype: Any = np.float32  # of the weights, the optimizer's state and the inputs
     precision: str = "highest"  # of float32 products
-    trained: Callable[[str], bool] = lambda name: True  # whether a weight of this name is trained
+    is_trained: Callable[[str], bool] = lambda name: True  # of a weight, by its canonical name
     calls: int = 1  # of the compiled step, each with its part of the batch
     eager: bool = False
     # constants of the step that the optimizer's state decides
-    from_state: Callable[[Tree], dict[str, Array]] = lambda state: {}
+    constants_from_state: Callable[[Tree], dict[str, Array]] = lambda state: {}
     keeps_graph: bool = False  # whether evaluation returns the residuals of a backward pass
     # where an array of this tree and shape lies, over several devices
     sharding: Callable[[str, tuple[int, ...]], Sharding] | None = None
-    values: Callable[[Array], np.ndarray] = np.asarray  # an array's numbers on the host
+    to_numpy: Callable[[Array], np.ndarray] = np.asarray

@@ -40,12 +40,14 @@ def measure_errors(run: JaxAdapter) -> Evidence:
     return rounding.measure_errors(compile_operator(lax.dot), compile_operator(convolve))
 
 
-def is_float32(e: Evidence) -> bool:
+def is_float32(evidence: Evidence) -> bool:
     """Return whether nothing but float32 was asked for, nor is in what the compiler made of it.
 
     The compiler leaves nothing of an eager step.
     """
-    dtypes = {*e["operands"], *e["compiled_operands"], *e["weight_dtypes"], *e["state_dtypes"]}
+    dtypes: set[str] = set()
+    for counted in ("operands", "compiled_operands", "weight_dtypes", "state_dtypes"):
+        dtypes.update(evidence[counted])
     return dtypes == {"float32"}
 
 
@@ -60,14 +62,14 @@ def expect_float32(run: JaxAdapter, errors: Proof) -> Proof:
     return proof.counting(lambda _: measure_errors(run))
 
 
-def is_asked_in_highest(e: Evidence) -> bool:
+def is_asked_in_highest(evidence: Evidence) -> bool:
     """Return whether both operands of each product are asked for in the highest precision."""
-    return all(precision.count("HIGHEST") == 2 for precision in e["precision"])
+    return all(precision.count("HIGHEST") == 2 for precision in evidence["precision"])
 
 
-def is_asked_in_high(e: Evidence) -> bool:
+def is_asked_in_high(evidence: Evidence) -> bool:
     """Return whether both operands of each product are asked for in high precision, none higher."""
-    return all(p.count("HIGH") == 2 and "HIGHEST" not in p for p in e["precision"])
+    return all(p.count("HIGH") == 2 and "HIGHEST" not in p for p in evidence["precision"])
 
 
 @switch
@@ -102,8 +104,8 @@ def expect_mixed(dtype: str) -> Proof:
     executable to look at.
     """
 
-    def has_most(e: Evidence) -> bool:
-        operands = e["compiled_operands"]
+    def has_most(evidence: Evidence) -> bool:
+        operands = evidence["compiled_operands"]
         return bool(2 * operands.get(dtype, 0) > sum(operands.values()))
 
     proof = check(has_most, f"most compiled_operands are in {dtype}")
@@ -144,7 +146,7 @@ def amp_fp16(run: JaxAdapter) -> Proof:
     def read_scale(state: Tree) -> dict[str, Array]:
         return {"scale": find_state(state, Scaled).scale}
 
-    run.recipe.from_state = read_scale
+    run.recipe.constants_from_state = read_scale
 
     def count_steps(_: Evidence) -> Evidence:
         scaled = find_state(run.optimizer_state, Scaled)
@@ -157,7 +159,7 @@ def amp_fp16(run: JaxAdapter) -> Proof:
 @switch
 def half(run: JaxAdapter, dtype: str) -> Proof:
     """Have weights and activations in a type of 16 bits."""
-    run.recipe.width = jnp.dtype(dtype)
+    run.recipe.dtype = jnp.dtype(dtype)
     run.recipe.precision = "default"
     if dtype == "float16":
         use_float16(run)

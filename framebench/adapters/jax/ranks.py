@@ -143,7 +143,7 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
         return everywhere
 
     run.recipe.sharding = sharding
-    run.recipe.values = gather_values
+    run.recipe.to_numpy = gather_values
 
     def count_share(what: str, arrays: list[Array]) -> int:
         """Return the bytes of these arrays that each device has by the sharding."""
@@ -170,14 +170,16 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
             "share": share,
         }
 
-    def is_held_as_declared(e: Evidence) -> bool:
-        declared = e["share"].items()
-        return all(declared <= held.items() for held in e["held"])
+    def is_held_as_declared(evidence: Evidence) -> bool:
+        declared = evidence["share"].items()
+        return all(declared <= held.items() for held in evidence["held"])
 
-    def is_divided_as_declared(e: Evidence) -> bool:
-        divided = {name for name, share in e["share"].items() if share < e["whole"][name]}
+    def is_divided_as_declared(evidence: Evidence) -> bool:
+        whole = evidence["whole"]
+        share = evidence["share"]
+        divided = {name for name in share if share[name] < whole[name]}
         declared = {NAMES[what] for what in split}
-        return divided == declared & e["share"].keys()
+        return divided == declared & share.keys()
 
     proof = expect(processes=ranks if processes else 1)
     proof &= check(is_held_as_declared, "each device holds its share as it was declared")

@@ -39,8 +39,8 @@ switch = Switches()
 def expect_buffers_unchanged(run: JaxAdapter) -> Proof:
     """Return a proof that evaluation changes no statistic, unless that is the strategy."""
 
-    def are_unchanged(e: Evidence) -> bool:
-        return bool(e["buffers_changed"] == 0 or run.recipe.training)
+    def are_unchanged(evidence: Evidence) -> bool:
+        return bool(evidence["buffers_changed"] == 0 or run.recipe.training)
 
     return check(are_unchanged, "running statistics stay as they were")
 
@@ -110,8 +110,9 @@ def distill(run: JaxAdapter) -> Proof:
             "products_of_the_teacher": len(find_products(teacher)),
         }
 
-    def are_of_both(e: Evidence) -> bool:
-        return bool(e["products"] == e["products_of_the_student"] + e["products_of_the_teacher"])
+    def are_of_both(evidence: Evidence) -> bool:
+        of_both = evidence["products_of_the_student"] + evidence["products_of_the_teacher"]
+        return bool(evidence["products"] == of_both)
 
     proof = check(are_of_both, "the step has the student's products and the teacher's forward ones")
     return proof.counting(count_products)
@@ -133,14 +134,14 @@ def frozen(run: JaxAdapter, part: str = "half") -> Proof:
     """Make what the workload does not train a constant of the step: it has no derivative."""
     assert run.workload.trained  # else the cell is unsupported
     prefixes = run.workload.trained(run.config, part)
-    run.recipe.trained = lambda name: name.startswith(prefixes)
+    run.recipe.is_trained = lambda name: name.startswith(prefixes)
 
     def count_weights(_: Evidence) -> Evidence:
         trainable = [param.name for param in run.workload.params(run.config) if param.trainable]
         to_train = {name for name in trainable if name.startswith(prefixes)}
         with_gradient = set(list_names(run.params))
         with_states = {state.name for state in run.states()}
-        all_trained = run.trace_with(trained=lambda name: True)
+        all_trained = run.trace_with(is_trained=lambda name: True)
         return {
             "weights_with_gradient": len(with_gradient),
             "weights_with_states": len(with_states),
@@ -221,8 +222,9 @@ def together(run: JaxAdapter, shared: bool = False) -> Proof:
             "held_bytes": measure_held_bytes(run),
         }
 
-    def are_both_held(e: Evidence) -> bool:
-        return set(e["held_bytes"]) == {e["one_model_bytes"] + e["other_model_bytes"]}
+    def are_both_held(evidence: Evidence) -> bool:
+        of_both = evidence["one_model_bytes"] + evidence["other_model_bytes"]
+        return set(evidence["held_bytes"]) == {of_both}
 
     proof = check(are_both_held, "the weights of both models are held while either runs")
     return proof.counting(count_weights)
@@ -271,8 +273,8 @@ def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
             "compilations_expected": 2 * run.steps + 2 if cleared else 1,
         }
 
-    def is_one_held(e: Evidence) -> bool:
-        return set(e["held_bytes"]) == {e["one_model_bytes"]}
+    def is_one_held(evidence: Evidence) -> bool:
+        return set(evidence["held_bytes"]) == {evidence["one_model_bytes"]}
 
     proof = check(is_one_held, "the weights of one model alone are held at any time")
     proof &= expect(compilations=equal_to("compilations_expected"))
@@ -302,7 +304,7 @@ def count_rules(run: JaxAdapter, gelu: Gelu) -> Evidence:
 
     jaxpr = jax.make_jaxpr(forward)(parts.params, run.inputs[0])
     rules = [e for e in walk_equations(jaxpr) if e.primitive.name == "custom_vjp_call"]
-    return {"rules_met": len(rules), "saved_by_one": count_saved_arrays(gelu, run.recipe.width)}
+    return {"rules_met": len(rules), "saved_by_one": count_saved_arrays(gelu, run.recipe.dtype)}
 
 
 @switch

@@ -23,7 +23,7 @@ def read_states(
     state: Tree,
     params: Tree,
     names: flax_weights.CanonicalNames,
-    values: Callable[[Array], np.ndarray],
+    to_numpy: Callable[[Array], np.ndarray],
 ) -> Iterator[State]:
     """Yield the optimizer's states, one for each canonical weight.
 
@@ -33,7 +33,7 @@ def read_states(
         state: What the optimizer keeps.
         params: The weights that it updates.
         names: The canonical names of the weights.
-        values: Returns an array's numbers on the host.
+        to_numpy: Copies an array to the host.
     """
     for path, value in jax.tree_util.tree_leaves_with_path(state):
         fields, weight_path = split_path(path)
@@ -48,9 +48,9 @@ def read_states(
             # Adafactor has one number where it keeps nothing
             continue
         if field in MEANS:
-            yield name_mean(field, weight_path, values(value), params, names)
+            yield name_mean(field, weight_path, to_numpy(value), params, names)
             continue
-        for name, array in names.unload(weight_path, values(value)):
+        for name, array in names.unload(weight_path, to_numpy(value)):
             yield State(KINDS.get(field, field), name, array, array.nbytes)
 
 

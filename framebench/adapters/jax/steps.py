@@ -90,8 +90,9 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
             "compiled_loops": run.program.count_text(LOOP),
         }
 
-    def are_compiled(e: Evidence) -> bool:
-        return bool(e["compiled_loops"] == 0 or e["compiled_loops"] >= e["loops"])
+    def are_compiled(evidence: Evidence) -> bool:
+        compiled = evidence["compiled_loops"]
+        return bool(compiled == 0 or compiled >= evidence["loops"])
 
     proof = expect(
         as_large_as_the_logits=equal_to("as_large_without_a_head"),
@@ -133,8 +134,8 @@ def accumulate(run: JaxAdapter) -> Proof:
             "compiled_loops": run.program.count_text(LOOP),
         }
 
-    def is_compiled(e: Evidence) -> bool:
-        return bool(e["compiled_loops"] > 0 or run.recipe.eager)
+    def is_compiled(evidence: Evidence) -> bool:
+        return bool(evidence["compiled_loops"] > 0 or run.recipe.eager)
 
     proof = expect(micro_steps=run.micro_batches) & check(is_compiled, "the executable has a loop")
     return proof.counting(count_micro_steps)
@@ -167,9 +168,9 @@ def multi_steps(run: JaxAdapter) -> Proof:
             "compiled_batches": [shape[0] for shape in run.program.compiled],
         }
 
-    def is_compiled_for_parts(e: Evidence) -> bool:
+    def is_compiled_for_parts(evidence: Evidence) -> bool:
         expected = [] if run.recipe.eager else [run.case.batch // run.micro_batches]
-        return bool(e["compiled_batches"] == expected)
+        return bool(evidence["compiled_batches"] == expected)
 
     proof = expect(updates=1)
     proof &= check(is_compiled_for_parts, "the one program is compiled for a part of the batch")

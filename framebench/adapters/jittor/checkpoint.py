@@ -106,8 +106,9 @@ def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
         # a block below every trained weight has nothing to recompute for
         return {"blocks_recomputed": sum(bool(list_trainable(block)) for block in chosen)}
 
-    def each_block_ran_again(e: Evidence) -> bool:
-        return bool(e["block_runs"] == run.micro_batches * (e["blocks"] + e["blocks_recomputed"]))
+    def each_block_ran_again(evidence: Evidence) -> bool:
+        runs = evidence["blocks"] + evidence["blocks_recomputed"]
+        return bool(evidence["block_runs"] == run.micro_batches * runs)
 
     run.recipe.on_model.append(attach)
     proof = expect(blocks_recomputed=above(0))

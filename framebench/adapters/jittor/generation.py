@@ -109,7 +109,7 @@ def generate_tokens(run: JittorAdapter, cached: bool) -> JittorTokenGenerator:
         run.recipe.build_options["attend"] = generator.attend
     run.before_first_step.append(generator.read_prompt)
     run.recipe.step = generator.step
-    run.recipe.decoded = generator.collect_logits
+    run.recipe.token_logits = generator.collect_logits
     return generator
 
 

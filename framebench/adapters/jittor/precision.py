@@ -28,9 +28,9 @@ def measure_errors(_: Evidence) -> Evidence:
     return rounding.measure_errors(take_arrays(jt.matmul), take_arrays(nn.conv2d))
 
 
-def is_float32(e: Evidence) -> bool:
+def is_float32(evidence: Evidence) -> bool:
     """Return whether all variables that are no integers are in float32."""
-    return {dtype for dtype in e["variable_dtypes"] if "float" in dtype} == {"float32"}
+    return {dtype for dtype in evidence["variable_dtypes"] if "float" in dtype} == {"float32"}
 
 
 FLOAT32 = check(

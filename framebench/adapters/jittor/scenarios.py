@@ -33,8 +33,8 @@ switch = Switches()
 def expect_buffers_unchanged(run: JittorAdapter) -> Proof:
     """Return a proof that evaluation changes no statistic, unless that is the strategy."""
 
-    def are_unchanged(e: Evidence) -> bool:
-        return bool(e["buffers_changed"] == 0 or not run.recipe.evaluates)
+    def are_unchanged(evidence: Evidence) -> bool:
+        return bool(evidence["buffers_changed"] == 0 or not run.recipe.evaluates)
 
     return check(are_unchanged, "running statistics stay as they were")
 
@@ -65,8 +65,8 @@ def batch_stats(run: JittorAdapter) -> Proof:
         observed = run.observe()
         return {name: observed[name] for name in ("buffers", "buffers_changed")}
 
-    def is_graph_dropped(e: Evidence) -> bool:
-        return bool(e["operations_kept"] == 0 or run.recipe.keeps_graph)
+    def is_graph_dropped(evidence: Evidence) -> bool:
+        return bool(evidence["operations_kept"] == 0 or run.recipe.keeps_graph)
 
     proof = expect(buffers=above(0), buffers_changed=equal_to("buffers"))
     proof &= check(is_graph_dropped, "no operations are kept for a backward pass")
@@ -258,8 +258,9 @@ def run_pair(run: JittorAdapter, models: Callable[[], Iterator[Module]], expecte
             "parameter_bytes_expected": expected,
         }
 
-    def is_little_more(e: Evidence) -> bool:
-        return bool(e["parameter_bytes_held"] < 1.02 * e["parameter_bytes_expected"] + 1024)
+    def is_little_more(evidence: Evidence) -> bool:
+        limit = 1.02 * evidence["parameter_bytes_expected"] + 1024
+        return bool(evidence["parameter_bytes_held"] < limit)
 
     proof = expect(models_run=2, parameter_bytes_held=at_least("parameter_bytes_expected"))
     proof &= check(is_little_more, "no more than parameter_bytes_expected, 2 % and 1 KiB are held")
