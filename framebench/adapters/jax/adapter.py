@@ -432,7 +432,7 @@ class JaxAdapter(Adapter):
 
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
-            return self.recipe.token_logits()
+            return self.recipe.read_logits()
         logits = join_outputs(self.output, self.recipe.to_numpy).astype(np.float64)
         input_axes = np.ndim(next(leaves(self.inputs[0])))
         if logits.ndim > 3 and logits.ndim == input_axes:  # of volumes: JAX has channels last

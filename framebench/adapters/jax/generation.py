@@ -73,7 +73,7 @@ class CacheWriter:
         return logits, self.new
 
 
-class JaxTokenGenerator:
+class JaxGenerator:
     """The step of `generate`: every token after the prompt, which was read before."""
 
     def __init__(self, run: JaxAdapter, cached: bool) -> None:
@@ -81,14 +81,16 @@ class JaxTokenGenerator:
         self.prompt = run.config.length - run.case.decoded  # tokens
         self.writer = CacheWriter(run.model_module.attend_plainly) if cached else None
         self.cache: Tree = []
-        self.loss_of_prompt: Any = 0.0
+        self.prompt_loss: Any = 0.0
         self.calls = 0  # of the compiled program, in the last step
-        self.is_collecting = False  # whether somebody asks for the logits
-        self.collected: list[np.ndarray] = []
+        self.collected: list[np.ndarray] | None = None  # logits, while `read_logits` asks for them
         self.prompt_program = jax.jit(self.run_prompt, donate_argnums=3)
 
-    def read_prompt(self) -> None:
-        """Compute loss and cache of the prompt, by a program of its own."""
+    def read_prompt(self) -> Array:
+        """Fill the cache with the prompt, keep its loss, and return its logits.
+
+        It is a program of its own.
+        """
         run = self.run
         if self.writer:
             self.cache = self.make_cache()
@@ -98,8 +100,8 @@ class JaxTokenGenerator:
             y = np.asarray(y)[:, : self.prompt]
             model = (run.params, run.stats, run.constants)
             logits, self.cache = self.prompt_program(*model, self.cache, x)
-            self.loss_of_prompt = jax.jit(run.model_module.loss_sum)(logits, y)
-        self.collected = [np.asarray(logits)] if self.is_collecting else []
+            self.prompt_loss = jax.jit(run.model_module.loss_sum)(logits, y)
+        return logits
 
     def make_cache(self) -> list[tuple[Array, Array]]:
         """Return empty keys and values of each layer, (batch, time, head, width / heads) each."""
@@ -156,7 +158,7 @@ class JaxTokenGenerator:
         run = self.run
         model = (run.params, run.stats, run.constants)
         position = jnp.asarray(self.prompt, jnp.int32)
-        return *model, self.cache, self.loss_of_prompt, position, *run.inputs
+        return *model, self.cache, self.prompt_loss, position, *run.inputs
 
     def step(self) -> None:
         """Compute every token after the prompt, one call of the program each."""
@@ -168,18 +170,18 @@ class JaxTokenGenerator:
             position = jnp.asarray(i, jnp.int32)
             cache, total, logits = run.program(*model, cache, total, position, x, y)
             self.calls += 1
-            if self.is_collecting:
+            if self.collected is not None:
                 self.collected.append(np.asarray(logits))
         self.cache = cache
         run.output = total / x.size
 
-    def collect_logits(self) -> np.ndarray:
-        """Return the logits of every token, from reading the prompt again and one more step."""
-        self.is_collecting = True
-        self.read_prompt()
+    def read_logits(self) -> np.ndarray:
+        """Return the logits of every token, from the prompt and one more step."""
+        self.collected = [np.asarray(self.read_prompt())]
         self.step()
-        self.is_collecting = False
-        return np.concatenate(self.collected, 1).astype(np.float64)
+        logits = np.concatenate(self.collected, 1)
+        self.collected = None
+        return logits.astype(np.float64)
 
     def count_tokens(self, _: Evidence) -> Evidence:
         """Return how many tokens the last step's calls have computed, and the size of the cache."""
@@ -199,9 +201,9 @@ class JaxTokenGenerator:
         }
 
 
-def generate_tokens(run: JaxAdapter, cached: bool) -> JaxTokenGenerator:
+def set_generator(run: JaxAdapter, cached: bool) -> JaxGenerator:
     """Set the parts that both kinds share. The cache is given to each call, to be written over."""
-    generator = JaxTokenGenerator(run, cached)
+    generator = JaxGenerator(run, cached)
     if generator.writer:
         run.recipe.model_options["attend"] = generator.writer.attend
         run.recipe.jit_options["donate_argnums"] = (3,)
@@ -209,14 +211,14 @@ def generate_tokens(run: JaxAdapter, cached: bool) -> JaxTokenGenerator:
     run.recipe.decoder = generator.make_decoder
     run.recipe.decoder_arguments = generator.list_arguments
     run.recipe.step = generator.step
-    run.recipe.token_logits = generator.collect_logits
+    run.recipe.read_logits = generator.read_logits
     return generator
 
 
 @switch
 def static_cache(run: JaxAdapter) -> Proof:
     """Write keys and values into arrays as long as the sequence will be."""
-    generator = generate_tokens(run, cached=True)
+    generator = set_generator(run, cached=True)
 
     proof = expect(
         calls=equal_to("tokens_decoded"),
@@ -230,7 +232,7 @@ def static_cache(run: JaxAdapter) -> Proof:
 @switch
 def no_cache(run: JaxAdapter) -> Proof:
     """Compute the whole sequence for each token."""
-    generator = generate_tokens(run, cached=False)
+    generator = set_generator(run, cached=False)
 
     proof = expect(
         calls=equal_to("tokens_decoded"),

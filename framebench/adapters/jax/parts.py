@@ -35,7 +35,7 @@ class JaxRecipe(Parts):
     # `generate`: the program of one token, its arguments, and the logits of all tokens
     decoder: Callable[[nnx.GraphDef], Callable[..., Any]] = refuse_unset
     decoder_arguments: Callable[[], tuple[Any, ...]] = refuse_unset
-    token_logits: Callable[[], np.ndarray] = refuse_unset
+    read_logits: Callable[[], np.ndarray] = refuse_unset
     # `pair`: parameters and statistics of one model after the other
     models: Callable[[], Iterator[tuple[Tree, Tree]]] = refuse_unset
     dtype: Any = np.float32  # of the weights, the optimizer's state and the inputs

@@ -79,7 +79,7 @@ def build(
     remat: Remat = recompute_nothing,
 ) -> nnx.Module:
     """Build the file's model: every layer that has a `dtype` computes in this one. Raises Fault."""
-    model = make_model()
+    model = make_plain_model()
     for number, block in enumerate(find_blocks(model)):
         block_class: Any = type(block)
         block.__class__ = route_class(block_class)
@@ -104,7 +104,7 @@ def remove_axes(_: nnx.Variable, value: Any) -> Any:
     return value.reshape(())
 
 
-def make_model() -> nnx.Module:
+def make_plain_model() -> nnx.Module:
     """Return the file's model, as a module of NNX whatever it is. Raises Fault."""
     model = user().make_model((nnx.Module, linen.Module))
     if isinstance(model, linen.Module):
@@ -153,7 +153,7 @@ class LinenModel(nnx.Module):
 
 def draws() -> dict[str, Any]:
     """Return the states of random numbers as the model begins, in nested dictionaries."""
-    return nnx.to_pure_dict(nnx.state(make_model(), nnx.RngState))
+    return nnx.to_pure_dict(nnx.state(make_plain_model(), nnx.RngState))
 
 
 def find_blocks(model: nnx.Module) -> list[Any]:
@@ -214,7 +214,7 @@ def make_weights() -> dict[str, np.ndarray]:
 
     They are copies: JAX's own arrays would be alive in every step.
     """
-    return {name: array.copy() for name, _, array in read_leaves(make_model())}
+    return {name: array.copy() for name, _, array in read_leaves(make_plain_model())}
 
 
 def batch(size: int) -> tuple[Any, Any]:
@@ -225,7 +225,7 @@ def batch(size: int) -> tuple[Any, Any]:
 
 def facts(size: int) -> dict[str, Any]:
     """Return what the harness must know of the model without JAX. Raises Fault."""
-    model = make_model()
+    model = make_plain_model()
     inputs, targets = batch(size)
     x = next(trees.leaves(inputs))
     target_shapes = [list(array.shape) for array in trees.leaves(targets)]

@@ -260,7 +260,7 @@ class JittorAdapter(Adapter):
 
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
-            return self.recipe.token_logits()
+            return self.recipe.read_logits()
         return self.output.numpy().astype(np.float64)
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:

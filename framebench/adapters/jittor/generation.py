@@ -23,14 +23,13 @@ from framebench.adapters.proof import Evidence, Proof, expect
 switch = Switches()
 
 
-class JittorTokenGenerator(TokenGenerator):
+class JittorGenerator(TokenGenerator):
     """The step of `generate` in Jittor."""
 
     def __init__(self, run: JittorAdapter) -> None:
         super().__init__(run)
         self.run = run
-        self.is_collecting = False  # whether somebody asks for the logits
-        self.collected: list[np.ndarray] = []
+        self.collected: list[np.ndarray] | None = None  # logits, while `read_logits` asks for them
 
     def attend(self, q: Var, k: Var, v: Var) -> Var:
         """Return the attention of the next layer to all tokens so far."""
@@ -41,38 +40,32 @@ class JittorTokenGenerator(TokenGenerator):
         scores = nn.bmm_transpose(q, keys) * q.shape[-1] ** -0.5
         return nn.bmm(nn.softmax(scores, dim=-1), values)
 
-    def run_model(self, tokens: Var, start: int) -> Var:
+    def compute(self, tokens: Var, start: int) -> Var:
         """Return the logits of these tokens."""
         self.start = start
         self.computed += tokens.shape[1]
         logits: Var = self.run.model(tokens, start)
         return logits
 
-    def collect(self, logits: Var) -> None:
-        """Keep logits if somebody asks for them."""
-        if self.is_collecting:
-            self.collected.append(logits.numpy())
-
-    def compute(self, *asked: Var) -> None:
+    def wait_for(self, *asked: Var) -> None:
         """Compute these and the cache now: else the graphs of all tokens would be there at once."""
         arrays = self.cache.list_arrays() if self.cache else []
         jt.sync([*asked, *arrays])
 
-    def read_prompt(self) -> None:
-        """Compute loss and cache of the prompt."""
+    def read_prompt(self) -> Var:
+        """Fill the cache with the prompt, keep its loss, and return its logits."""
         x, y = self.run.inputs
         with jt.no_grad():
-            logits = self.run_model(x[:, : self.prompt], 0)
-            self.loss_of_prompt = self.run.model_module.loss_sum(logits, y[:, : self.prompt])
-            self.compute(self.loss_of_prompt)
-            self.collected = []
-            self.collect(logits)
+            logits = self.compute(x[:, : self.prompt], 0)
+            self.prompt_loss = self.run.model_module.loss_sum(logits, y[:, : self.prompt])
+            self.wait_for(self.prompt_loss)
+        return logits
 
     def decode(self, x: Var, position: int) -> Var:
         """Return the logits of one token, computed alone or with all those before it."""
         if self.cache:
-            return self.run_model(x[:, position : position + 1], position)
-        return self.run_model(x[:, : position + 1], 0)[:, position:]
+            return self.compute(x[:, position : position + 1], position)
+        return self.compute(x[:, : position + 1], 0)[:, position:]
 
     def step(self) -> None:
         """Compute every token after the prompt, in one forward pass each."""
@@ -80,40 +73,41 @@ class JittorTokenGenerator(TokenGenerator):
         run.release()
         self.computed = 0
         x, y = run.inputs
-        total = self.loss_of_prompt
+        total = self.prompt_loss
         with jt.no_grad():
             for i in range(self.prompt, x.shape[1]):
                 logits = self.decode(x, i)
                 total = total + run.model_module.loss_sum(logits, y[:, i : i + 1])
-                self.compute(total)
-                self.collect(logits)
+                self.wait_for(total)
+                if self.collected is not None:
+                    self.collected.append(logits.numpy())
             if self.cache:
                 self.cache_bytes = sum(var.nbytes for var in self.cache.list_arrays())
                 self.cache.rewind(self.prompt)
-                self.compute()
+                self.wait_for()
             run.output = total / x.numel()
 
-    def collect_logits(self) -> np.ndarray:
-        """Return the logits of every token, from reading the prompt again and one more step."""
-        self.is_collecting = True
-        self.read_prompt()
+    def read_logits(self) -> np.ndarray:
+        """Return the logits of every token, from the prompt and one more step."""
+        self.collected = [self.read_prompt().numpy()]
         self.step()
-        self.is_collecting = False
-        return np.concatenate(self.collected, 1).astype(np.float64)
+        logits = np.concatenate(self.collected, 1)
+        self.collected = None
+        return logits.astype(np.float64)
 
 
-def generate_tokens(run: JittorAdapter, cached: bool) -> JittorTokenGenerator:
+def set_generator(run: JittorAdapter, cached: bool) -> JittorGenerator:
     """Set the parts that all kinds share."""
-    generator = JittorTokenGenerator(run)
+    generator = JittorGenerator(run)
     if cached:
         run.recipe.build_options["attend"] = generator.attend
     run.before_first_step.append(generator.read_prompt)
     run.recipe.step = generator.step
-    run.recipe.token_logits = generator.collect_logits
+    run.recipe.read_logits = generator.read_logits
     return generator
 
 
-def expect_cache_of(tokens: int, generator: JittorTokenGenerator) -> Proof:
+def expect_cache_of(tokens: int, generator: JittorGenerator) -> Proof:
     """Return a proof that each token is computed once, and so many are cached between steps."""
 
     def count_cached(_: Evidence) -> Evidence:
@@ -127,7 +121,7 @@ def expect_cache_of(tokens: int, generator: JittorTokenGenerator) -> Proof:
 @switch
 def static_cache(run: JittorAdapter) -> Proof:
     """Write keys and values into arrays as long as the sequence will be."""
-    generator = generate_tokens(run, cached=True)
+    generator = set_generator(run, cached=True)
 
     def make_empty() -> Var:
         c = run.config
@@ -143,7 +137,7 @@ def static_cache(run: JittorAdapter) -> Proof:
 @switch
 def growing_cache(run: JittorAdapter) -> Proof:
     """Make keys and values longer by each token."""
-    generator = generate_tokens(run, cached=True)
+    generator = set_generator(run, cached=True)
 
     def join(old: Var, new: Var) -> Var:
         return jt.concat([old, new], 2)
@@ -155,4 +149,4 @@ def growing_cache(run: JittorAdapter) -> Proof:
 @switch
 def no_cache(run: JittorAdapter) -> Proof:
     """Compute all tokens so far for each token."""
-    return expect_recomputed(generate_tokens(run, cached=False))
+    return expect_recomputed(set_generator(run, cached=False))

@@ -29,5 +29,5 @@ class JittorRecipe(Parts):
     on_model: Hooks[[Module]]  # what is done to the model once it has its weights
     dtype: str = "float32"  # of weights and inputs
     keeps_pool: bool = False  # whether the pool stays as it is while memory is measured
-    token_logits: Callable[[], np.ndarray] = refuse_unset  # `generate`: the logits of all tokens
+    read_logits: Callable[[], np.ndarray] = refuse_unset  # `generate`: the logits of all tokens
     models: Callable[[], Iterator[Module]] = refuse_unset  # `pair`: one model after the other

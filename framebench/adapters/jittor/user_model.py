@@ -68,7 +68,7 @@ def build(config: Any) -> Module:
     def run_block(block: Module, *args: Any, **named: Any) -> Any:
         return block(*args, **named)
 
-    model = make_model()
+    model = make_plain_model()
     model.remat = run_block
     # in a tuple, since a module takes those in a list for its own
     model.bodies = tuple(route_block(model, block) for block in find_blocks(model))
@@ -86,7 +86,7 @@ def route_block(model: Module, block: Module) -> BlockBody:
     return body
 
 
-def make_model() -> Module:
+def make_plain_model() -> Module:
     """Return the file's model in training mode. Raises Fault."""
     model = user().make_model(Module)
     if not isinstance(model, Module):
@@ -133,7 +133,7 @@ def optimizer(parameters: list[Var]) -> jt.optim.Optimizer:
 def weights() -> dict[str, np.ndarray]:
     """Return weights and buffers as the model begins."""
     jt.sync_all(True)  # random numbers are drawn when the graph runs: nothing else may be in it
-    return copy_weights(make_model())
+    return copy_weights(make_plain_model())
 
 
 def batch(size: int) -> tuple[Any, Any]:
@@ -145,7 +145,7 @@ def batch(size: int) -> tuple[Any, Any]:
 
 def facts(size: int) -> dict[str, Any]:
     """Return what the harness must know of the model without Jittor. Raises Fault."""
-    model = make_model()
+    model = make_plain_model()
     inputs, targets = batch(size)
     x = next(leaves(inputs))
     target_shapes = [list(array.shape) for array in leaves(targets)]
