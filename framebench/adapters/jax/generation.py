@@ -31,9 +31,9 @@ class CacheWriter:
     `attend` is the attention of each layer: they call it in turn while the model is traced.
     """
 
-    def __init__(self, written_out: Callable[..., Array]) -> None:
+    def __init__(self, attend_plainly: Callable[..., Array]) -> None:
         """Set the attention in float64: softmax(q k) v, written out in operations of jax.numpy."""
-        self.written_out = written_out
+        self.attend_plainly = attend_plainly
         self.old: list[tuple[Array, Array]] = []  # keys and values of each layer
         self.new: list[tuple[Array, Array]] = []  # of the layers that have run so far
         self.start: Array | int = 0  # position of the first token
@@ -50,7 +50,7 @@ class CacheWriter:
         # a token sees those before it, and nothing of the cache that is not written yet
         mask = jnp.arange(keys.shape[1]) <= self.start + jnp.arange(q.shape[1])[:, None]
         if q.dtype == jnp.float64:  # the library's softmax is in float32 whatever it is given
-            return self.written_out(q, keys, values, mask)
+            return self.attend_plainly(q, keys, values, mask)
         return jax.nn.dot_product_attention(q, keys, values, mask=mask[None, None])
 
     def write(self, old: Array, part: Array) -> Array:

@@ -128,8 +128,8 @@ def use_float16(run: JaxAdapter) -> None:
     """
     run.recipe.precision = "default"
     if run.platform == "cpu" and hasattr(run.model_module, "attend_plainly"):
-        written_out = run.model_module.attend_plainly
-        run.recipe.model_options.wrap("attend", lambda attend: attend or written_out)
+        attend_plainly = run.model_module.attend_plainly
+        run.recipe.model_options.wrap("attend", lambda attend: attend or attend_plainly)
 
 
 @switch
