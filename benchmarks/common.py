@@ -27,7 +27,7 @@ from framebench.suite.case import DEFAULT_SIZE, Case
 
 # asv forks every benchmark process from a server that has read these once.
 ENVIRONMENT = os.environ.get("FRAMEBENCH_ENV", "")  # such as torch==2.13.0
-PROFILE = tuple(profiles.profile())
+PROFILE = tuple(profiles.list_profile_cases())
 
 MIB = 2**20
 TrackMethod = Callable[[Any, str, int], float]
@@ -110,7 +110,7 @@ class CaseBenchmark(ABC):
             environment = ENVIRONMENT or "which has no framework"
             raise NotImplementedError(f"{self.framework} is not in this environment, {environment}")
         if case not in PROFILE:
-            raise NotImplementedError(f"{case.id} is not in the profile {profiles.profile_name()}")
+            raise NotImplementedError(f"{case.id} is not in the profile {profiles.read_profile_name()}")
         self.record = find_or_measure(case, ENVIRONMENT, PROFILE)
         if self.record.status == "ok":
             return

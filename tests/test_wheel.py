@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from framebench.engine.environments import Environment
-from framebench.records.pins import pins
+from framebench.records.pins import read_pins
 from tests.processes import ROOT
 
 CASE = "transformer/jittor/train/fp32/b4/tiny"
@@ -117,5 +117,5 @@ def test_it_depends_on_what_it_imports() -> None:
 
 
 def test_the_pinned_versions_are_in_the_ranges() -> None:
-    pinned = {canonical(name): version for name, version in pins(ROOT / "requirements/control.txt").items()}
+    pinned = {canonical(name): version for name, version in read_pins(ROOT / "requirements/control.txt").items()}
     assert {name: pinned.get(name) for name, one in declared().items() if pinned.get(name, "0") not in one.specifier} == {}

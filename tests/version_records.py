@@ -78,7 +78,7 @@ def in_block(r: Record, arm: int, block: str) -> Record:
 
 def write(found: list[Record], results: Path) -> Path:
     for r in found:
-        store.write(r, store.folder(results, r.provenance.machine, f"jax-{r.framework_version}", r.parsed))
+        store.write(r, store.find_folder(results, r.provenance.machine, f"jax-{r.framework_version}", r.parsed))
     return results
 
 

@@ -82,8 +82,10 @@ def rehearsed(blocks: Blocks) -> Blocks:
 
 def answered(results: Path, timed: bool) -> dict[Case, Record]:
     """What needs no other try, with times or without. Under another commit, what crashed or took too long may do better."""
-    every = (r for r in store.read_all(results) if r.provenance.machine == provenance.machine_name())
-    final = (r for r in every if r.status not in BROKEN or r.status == "wrong" or r.provenance.commit == provenance.commit())
+    every = (r for r in store.read_all(results) if r.provenance.machine == provenance.read_machine_name())
+    final = (
+        r for r in every if r.status not in BROKEN or r.status == "wrong" or r.provenance.commit == provenance.find_commit()
+    )
     return {r.parsed: r for r in final if not timed or r.status != "ok" or r.step_s}
 
 
@@ -121,7 +123,7 @@ def measure(name: str, rows: list[Planned], ready: dict[str, Environment], resul
     goes on with an interrupted one."""
     options, statuses = Options(rounds=rows[0].rounds, time_limit_s=LIMIT_S, first_alone=any(map(tunes, rows))), list[str]()
     for part in [rows] if options.rounds else alive_at_once(rows, room):
-        opened = Session.open(results, provenance.code(), f"{name} of the list for a card")
+        opened = Session.open(results, provenance.name_code(), f"{name} of the list for a card")
         statuses += measure_all([one.case for one in part], opened, ready, options, results)
         opened.close(results)
     return statuses
@@ -193,7 +195,7 @@ def pack(results: Path) -> Path:
 def show(results: Path) -> bool:
     """Tables, figures and pages of a rehearsal's records, beside them; whether the records hold together, and all was made."""
     framebench = [sys.executable, "-m", "framebench.cli"]
-    report = [*framebench, "report", "--results", str(results), "--machine", provenance.machine_name()]
+    report = [*framebench, "report", "--results", str(results), "--machine", provenance.read_machine_name()]
     figures, site = (["--to", str(results / name)] for name in ("figures", "site"))
     ways = [report, [*report, "--figures", "all", *figures], [*report, "--html", *site]]
     made = [subprocess.run(way, stdout=subprocess.DEVNULL).returncode == 0 for way in ways]
@@ -216,10 +218,10 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     asked = arguments()
     end = time.monotonic() + 60 * asked.minutes - SLACK_S
-    if not nvml.gpus():
+    if not nvml.list_gpus():
         fail("NVML finds no card here; `framebench doctor --env installed` says what is missing, --rehearse needs none", 2)
     if not asked.rehearse:  # a host's name says nothing about a card
-        os.environ.setdefault("FRAMEBENCH_MACHINE", re.sub(r"\W+", "-", nvml.gpus()[0]).strip("-").lower())
+        os.environ.setdefault("FRAMEBENCH_MACHINE", re.sub(r"\W+", "-", nvml.list_gpus()[0]).strip("-").lower())
     results = (asked.results or CARD / ("rehearsal" if asked.rehearse else "results")).absolute()
     results.mkdir(parents=True, exist_ok=True)
     blocks = rehearsed(planned(asked.list)) if asked.rehearse else planned(asked.list)

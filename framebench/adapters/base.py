@@ -95,7 +95,7 @@ class Adapter(ABC):
         self.config = case.config
         self.model_module = case.spec.import_model(case.framework)
         self.micro_batches = case.plan.micro_batches
-        self.deterministic = case.still
+        self.deterministic = case.is_deterministic
         self.ledger = Ledger()
         self.after_step: list[Callable[[], None]] = []  # what a strategy does between two steps
         self.before_first_step: Hooks[[]] = Hooks(self.ledger)  # run once everything is built
@@ -353,7 +353,7 @@ class Adapter(ABC):
         """
         if not self.can_read_malloc():
             return 0
-        taken = host.large_blocks()
+        taken = host.measure_large_blocks()
         assert taken is not None
         assert self.malloc_bytes_before is not None
         explained = self.live_bytes() + sum(named.values()) + self.harness_bytes()

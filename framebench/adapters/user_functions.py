@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from framebench.models.spec import SEED
-from framebench.suite.trees import mapped
-from framebench.suite.user_file import Fault, defined, loaded
+from framebench.suite.trees import map_tree
+from framebench.suite.user_file import Fault, list_definitions, load_file
 
 # Called with the part of the file that is about to run, such as "model()".
 LISTENERS: list[Callable[[str], object]] = []
@@ -49,14 +49,14 @@ class UserFile:
         announce("import of the file")
         # The import may draw too (a teacher at module level), and must give the same everywhere.
         self.seed_all()
-        self.module = loaded(file)
+        self.module = load_file(file)
 
     def __contains__(self, name: str) -> bool:
         return hasattr(self.module, name)
 
     def locate(self, name: str) -> str:
         """Return `file:line` of the definition of a name."""
-        return f"{self.file}:{defined(self.file).get(name, 1)}"
+        return f"{self.file}:{list_definitions(self.file).get(name, 1)}"
 
     def get(self, name: str) -> Any:
         """Return what the file calls by this name. Raises Fault if there is nothing."""
@@ -118,7 +118,7 @@ class UserFile:
         """
         where = self.locate("batch")
         arrays: list[Any] = []
-        mapped(arrays.append, tree)
+        map_tree(arrays.append, tree)
         for array in arrays:
             if not isinstance(array, types):
                 kind = describe_type(array)

@@ -8,8 +8,8 @@ import pandas as pd
 
 from framebench.analysis.lower_bound import LowerBound, lower_bound
 from framebench.models import spec
-from framebench.records.record import case_of
-from framebench.suite.hypothetical import named
+from framebench.records.record import parse_case
+from framebench.suite.hypothetical import parse_any_batch
 
 EXPLAINED = "docs/reading.md#where-the-peak-goes"
 PARTS = ("parameters", "buffers", "optimizer", "inputs", "gradients", "activations")
@@ -23,7 +23,7 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
     fragmentation, and what the framework keeps beyond the least. Rows of workloads that declare no `layers` are left out.
     """
     with_layers = [name for name in spec.list_workloads() if spec.load_workload(name).layers]
-    is_known = pd.Series([case_of(case).known for case in table["case"]], table.index, dtype=bool)
+    is_known = pd.Series([parse_case(case).is_known for case in table["case"]], table.index, dtype=bool)
     has_peak = (table["status"] == "ok") & table["step_bytes"].notna()
     measured = table[is_known & table["workload"].isin(with_layers) & has_peak].reset_index(drop=True)
     bounds = [lower_bound_of(case) for case in measured["case"]]
@@ -38,4 +38,4 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
 @cache  # many records are of few cases
 def lower_bound_of(case_id: str) -> LowerBound:
     """Return the lower bound of the case with this id. Raises UnknownCase."""
-    return lower_bound(named(case_id))
+    return lower_bound(parse_any_batch(case_id))

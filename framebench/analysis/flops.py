@@ -49,7 +49,7 @@ def step_flops(case: Case) -> int | None:
     Returns None where a step is something else, where the workload declares no layers, and for a case that this version
     does not have.
     """
-    if not case.known or case.scenario not in ("train", "eval") or case.plan.mathematics or not case.spec.layers:
+    if not case.is_known or case.scenario not in ("train", "eval") or case.plan.mathematics or not case.spec.layers:
         return None
     passes = 1 + BACKWARD if case.stage.trains else 1
     return forward_flops(case) * passes

@@ -19,7 +19,7 @@ from framebench.analysis.blocks import Blocks
 from framebench.analysis.flops import step_flops
 from framebench.analysis.selection import Measured, measured_at, select_cases
 from framebench.analysis.statistics import Ratio
-from framebench.records.record import Calibration, Record, work_of
+from framebench.records.record import Calibration, Record, count_work
 from framebench.strategies.purposes import find_purpose
 from framebench.strategies.registry import list_strategies
 from framebench.strategies.strategy import FRAMEWORKS
@@ -307,7 +307,7 @@ def make_row(
     """
     newest, read, timed = measured
     case = newest.parsed
-    work = work_of(case)  # none of a case that this version does not have
+    work = count_work(case)  # none of a case that this version does not have
     origin = newest.provenance
     instrument = read.peak_instrument
     rank_peaks = [rank.peaks[instrument] for rank in read.ranks] if instrument else []
@@ -356,7 +356,7 @@ def make_row(
         instructions_per_step=median(instructions) if instructions else None,
         reference_share=reference_share(timed),
         throughput=work / median(step_times) if work and step_times else None,
-        unit=case.spec.unit if case.known else "",
+        unit=case.spec.unit if case.is_known else "",
         first_step_s=first_steps[-1] if first_steps else newest.first_step_s,
         collector_share=shares.get("collector"),
         wait_share=shares.get("wait"),
@@ -394,7 +394,7 @@ def make_row(
 
 def is_base_batch(case: Case) -> bool:
     """Return whether strategies are compared at the case's batch; a workload or size that is gone has no such batch."""
-    sizes = case.spec.sizes if case.known else {}
+    sizes = case.spec.sizes if case.is_known else {}
     return case.size in sizes and case.batch == sizes[case.size].base
 
 

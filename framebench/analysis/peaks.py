@@ -23,7 +23,7 @@ from framebench.analysis.results import NoRecords
 from framebench.analysis.searches import Searches
 from framebench.analysis.selection import select
 from framebench.records import store
-from framebench.records.record import case_of
+from framebench.records.record import parse_case
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import Described
 
@@ -60,7 +60,7 @@ def read_evidence(results: Path, machine: str, workload: str, scenario: str) -> 
 
     They are of one version. No other record is read.
     """
-    records = select(store.of_cases(results, machine, f"{workload}.*.{scenario}.*"))
+    records = select(store.read_cases(results, machine, f"{workload}.*.{scenario}.*"))
     return rows(record for record in records if record.parsed.ranks == 1), Blocks(records)
 
 
@@ -166,7 +166,7 @@ def predict_described(evidence: Sequence[Row], case: Case) -> Peak:
     The lower bound counts the logits once, in the precision of the activations. A loss that is not fused with its gradient
     holds three copies in float32, and the vocabulary may be far larger than in what was measured: the upper end has them.
     """
-    ratios = [(row.step_bytes or 0) / lower_bound(case_of(row.case)).total for row in evidence]
+    ratios = [(row.step_bytes or 0) / lower_bound(parse_case(row.case)).total for row in evidence]
     least = lower_bound(case).total
     logits = layers(case)[-1].elements * (case.batch // case.plan.micro_batches)
     low = min(ratios) * least

@@ -50,7 +50,7 @@ class Results:
 
         Documents are made of these, whatever else was measured here since.
         """
-        listing = provenance.git("ls-files", "--", str(root.absolute() / "records")) or ""
+        listing = provenance.query_git("ls-files", "--", str(root.absolute() / "records")) or ""
         machines = set()
         for line in listing.splitlines():
             if line.startswith("results/records/"):
@@ -77,7 +77,7 @@ class Results:
             folders = [entry.name for entry in os.scandir(where) if entry.is_dir() and self._includes(entry.name)]
         except (FileNotFoundError, NotADirectoryError):
             folders = []
-        counts = {name: len(store.files(where / name)) for name in folders}
+        counts = {name: len(store.list_files(where / name)) for name in folders}
         with_records = [name for name in folders if counts[name]]
         return sorted(with_records, key=lambda name: (-counts[name], name))
 
@@ -88,7 +88,7 @@ class Results:
         machine's records do; if none does, or without it, the first machine is returned.
         Raises BadMachine, NoRecords, and UnknownMachine with the names there are.
         """
-        here = provenance.machine_name()
+        here = provenance.read_machine_name()
         if not self.machines:
             problem = f"no records under {self.root}" if self.root.is_dir() else f"{self.root} is no folder"
             hint = "name the folder that has records/ in it, or measure first: framebench run, or make bench"

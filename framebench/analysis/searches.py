@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from framebench.records import store
-from framebench.records.record import case_of
+from framebench.records.record import parse_case
 from framebench.records.search import Fit, Probe
 from framebench.records.store import RecordWarning
 from framebench.suite.case import Case, UnknownCase
@@ -25,10 +25,10 @@ SIMILAR = (
 
 def read(results: Path) -> Iterator[Fit]:
     """Yield every search of all machines, by file; those that cannot be read are named in a RecordWarning."""
-    for path in store.files(results / "fits"):
+    for path in store.list_files(results / "fits"):
         try:
             fit = Fit.model_validate_json(Path(path).read_bytes())
-            case_of(fit.case)
+            parse_case(fit.case)
         except (OSError, ValidationError, UnknownCase, ValueError) as error:
             warnings.warn(f"skipped {path}: {str(error).splitlines()[0]}", RecordWarning, stacklevel=2)
         else:
@@ -45,7 +45,7 @@ def select_newest(fits: Iterable[Fit]) -> list[Fit]:
 
 def version_of(fit: Fit) -> str | None:
     """Return the framework's release without the build's label, as `Record.framework_version`."""
-    version = fit.provenance.versions.get(case_of(fit.case).framework)
+    version = fit.provenance.versions.get(parse_case(fit.case).framework)
     return version.split("+")[0] if version else None
 
 
@@ -143,5 +143,5 @@ def probes(fit: Fit) -> Iterator[Probe]:
 
 def is_similar(fit: Fit, case: Case, names: Iterable[str]) -> bool:
     """Return whether a search and a case agree in these fields."""
-    other = case_of(fit.case)
+    other = parse_case(fit.case)
     return all(getattr(other, name) == getattr(case, name) for name in names)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record
 
 
@@ -88,7 +88,7 @@ def select_version(framework: str, measured: Mapping[str, datetime]) -> str:
 
     It is the pinned one, or without records of it the one measured last.
     """
-    pinned = pinned_version(framework)
+    pinned = find_pinned_version(framework)
     return pinned if pinned in measured else max(measured, key=lambda version: measured[version])
 
 

@@ -46,8 +46,8 @@ def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Re
     The first caller measures the block that the case is in. Of several records the first one
     counts: it has the memory too.
     """
-    described = profiles.described()
-    options = runner.Options(profile=profiles.profile_name(), rounds=described.rounds, time_limit_s=described.limit_s)
+    described = profiles.find_profile()
+    options = runner.Options(profile=profiles.read_profile_name(), rounds=described.rounds, time_limit_s=described.limit_s)
     own = environments.describe(*environment.split("=="))
     arm = Arm(case, own)
     with Run(os.environ["FRAMEBENCH_SESSION"], options, listener=ProgressSender(environment)) as run:

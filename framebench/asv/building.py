@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from framebench.engine import environments
 from framebench.records.provenance import ROOT
-from framebench.suite.profiles import profile_name
+from framebench.suite.profiles import read_profile_name
 
 REPORT_S = 15.0  # between two lines on what is being waited for
 
@@ -85,6 +85,6 @@ def missing(frameworks: list[str]) -> list[str]:
     unready = []
     for framework in frameworks:
         environment = environments.describe(framework)
-        if not environments.built(environment) or environments.cold(environment, profile_name()):
+        if not environments.built(environment) or environments.cold(environment, read_profile_name()):
             unready.append(framework)
     return unready

@@ -56,7 +56,7 @@ def every_case() -> tuple[Case, ...]:
 
     So asv adds up what several profiles measured at one commit.
     """
-    cases = [case for name in profiles.PROFILES for case in profiles.profile(name)]
+    cases = [case for name in profiles.PROFILES for case in profiles.list_profile_cases(name)]
     return tuple(dict.fromkeys(cases))
 
 
@@ -108,7 +108,7 @@ def selected(benchmarks: Benchmarks, name: str) -> dict[int, Case]:
     params = benchmarks[name]["params"]
     shape = [len(values) for values in params]
     chosen = {}
-    for case in profile_cases(suite_class, profiles.profile_name()):
+    for case in profile_cases(suite_class, profiles.read_profile_name()):
         indices = [params[0].index(repr(case.strategy)), params[1].index(repr(case.batch))]
         index = int(np.ravel_multi_index(indices, shape))
         if index in benchmarks.benchmark_selection[name]:
@@ -120,7 +120,7 @@ def selected(benchmarks: Benchmarks, name: str) -> dict[int, Case]:
 def profile_cases(suite_class: SuiteClass, profile_name: str) -> list[Case]:
     """Return the cases of a class that a profile measures."""
     of_class = cases_of_class(*suite_class)
-    return [case for case in profiles.profile(profile_name) if case in of_class]
+    return [case for case in profiles.list_profile_cases(profile_name) if case in of_class]
 
 
 def choose(benchmarks: Benchmarks, names: Iterable[str]) -> Benchmarks:
@@ -148,7 +148,7 @@ def measurable(benchmarks: Benchmarks, framework: str) -> list[Case]:
     chosen: set[Case] = set()
     for name in of_framework(benchmarks, framework):
         chosen.update(selected(benchmarks, name).values())
-    return [case for case in profiles.profile() if case in chosen and not unsupported(case)]
+    return [case for case in profiles.list_profile_cases() if case in chosen and not unsupported(case)]
 
 
 def of_run(selection: dict[str, Any]) -> list[Case]:

@@ -35,8 +35,8 @@ class Outcome:
         `stderr`: what each benchmark of it printed, as asv kept it.
         """
         for case in planned:
-            folder = store.folder(self.results, provenance.machine_name(), environment.name, case)
-            record = store.of_session(folder, self.session)
+            folder = store.find_folder(self.results, provenance.read_machine_name(), environment.name, case)
+            record = store.find_in_session(folder, self.session)
             if record is None:
                 self.unrecorded.append(case)
             else:

@@ -19,11 +19,11 @@ from framebench.asv import patches, run
 from framebench.asv.building import Building
 from framebench.engine import environments
 from framebench.records import provenance
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from framebench.records.provenance import ROOT
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import UnknownCase
-from framebench.suite.profiles import profile
+from framebench.suite.profiles import list_profile_cases
 
 
 class FrameworkEnvironment(environment.Environment):
@@ -56,7 +56,7 @@ class FrameworkEnvironment(environment.Environment):
 
         A pinned release that is missing is built in the background while others are measured.
         """
-        if building and self.version == pinned_version(self.framework):
+        if building and self.version == find_pinned_version(self.framework):
             self.failure = self.failure or building.wait(self.framework, log.info)
         if self.failure:
             return
@@ -68,7 +68,7 @@ class FrameworkEnvironment(environment.Environment):
     @property
     def installed_commit_hash(self) -> str:
         """HEAD: what runs is the working tree, and that is the commit it is recorded under."""
-        return provenance.commit() or ""
+        return provenance.find_commit() or ""
 
     def can_install_project(self) -> bool:
         """Return False: what is measured is the working tree, which cannot be another commit."""
@@ -76,7 +76,7 @@ class FrameworkEnvironment(environment.Environment):
 
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:
         """Do nothing for HEAD, and end asv for another commit, as `asv find` asks for."""
-        if commit_hash != provenance.commit():
+        if commit_hash != provenance.find_commit():
             # asv catches a UserError when it looks for benchmarks, and goes on with the next commit
             sys.exit(str(run.cannot_measure(commit_hash[:8])))
 
@@ -95,7 +95,7 @@ class FrameworkEnvironment(environment.Environment):
 def setup() -> None:
     """Prepare asv, which calls this when it has loaded the plug-in. Raises UserError."""
     try:
-        profile()
+        list_profile_cases()
     except UnknownCase as unknown:
         raise util.UserError(f"FRAMEBENCH_PROFILE: {unknown}") from unknown
     patches.apply(run.in_session, run.in_own_environments)

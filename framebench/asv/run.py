@@ -26,8 +26,8 @@ from framebench.engine import environments
 from framebench.engine.runner import RESULTS
 from framebench.engine.session import Busy, Session, alone
 from framebench.records import provenance
-from framebench.records.pins import pinned_version
-from framebench.suite.profiles import described, profile_name
+from framebench.records.pins import find_pinned_version
+from framebench.suite.profiles import find_profile, read_profile_name
 
 OWN_ENVIRONMENTS = (
     "the suite measures in environments of its own: leave out --python and -E existing, or name one of them, as in"
@@ -52,14 +52,14 @@ class AsvRun:
         """Open the session, or resume the one that an equal run left."""
         # what a record tells about its origin is known here, not in the benchmark processes
         os.environ["FRAMEBENCH_MACHINE"] = machine
-        os.environ["FRAMEBENCH_COMMAND"] = provenance.command()
+        os.environ["FRAMEBENCH_COMMAND"] = provenance.describe_command()
         os.environ[SELECTED] = " ".join(case.id for case in cases.of_run(self.selection))
-        self.session = Session.open(RESULTS, provenance.code(), self.selector)
+        self.session = Session.open(RESULTS, provenance.name_code(), self.selector)
         os.environ["FRAMEBENCH_SESSION"] = self.session.id
         self.outcome = Outcome(RESULTS, self.session.id)
         frameworks = []
         for environment in self.selection["environments"]:
-            is_pinned = environment.version == pinned_version(environment.framework)
+            is_pinned = environment.version == find_pinned_version(environment.framework)
             if is_pinned and cases.choose_framework(benchmarks, environment.framework):
                 frameworks.append(environment.framework)
         self.building = Building(missing(list(dict.fromkeys(frameworks))))
@@ -85,7 +85,7 @@ def in_session(run: Callable[..., int | None]) -> Callable[..., int | None]:
         if kwargs.get("parallel", 1) != 1:
             log.warning("--parallel is ignored: measurements at the same time would disturb each other")
             kwargs["parallel"] = 1
-        words = ["asv run", profile_name(), kwargs.get("bench") or "", kwargs.get("env_spec") or ""]
+        words = ["asv run", read_profile_name(), kwargs.get("bench") or "", kwargs.get("env_spec") or ""]
         current.selector = " ".join(map(str, words)).strip()
         progress = Progress(lambda: len(cases.of_run(current.selection)), log.info, log.add)
         with stopping_children(), holding_results(), listen(progress):
@@ -152,7 +152,7 @@ def check_selection(benchmarks: Benchmarks) -> None:
     """Raise UserError where nothing that asv selected is a case of the profile."""
     if not cases.has_any(benchmarks):
         raise util.UserError(
-            f"--bench selects no case of the profile {profile_name()}, of size {described().size}; framebench list"
+            f"--bench selects no case of the profile {read_profile_name()}, of size {find_profile().size}; framebench list"
             " has them, docs/asv.md how asv names them, FRAMEBENCH_PROFILE=NAME chooses another profile"
         )
 
@@ -173,26 +173,26 @@ def check_commits(requested: str | list[str] | None) -> None:
     if requested is None or requested == "HEAD":
         return
     if isinstance(requested, str):
-        commits = (provenance.git("rev-list", "--first-parent", requested, "--") or "").split()
+        commits = (provenance.query_git("rev-list", "--first-parent", requested, "--") or "").split()
         name = requested
     else:
         commits = requested
         name = " and ".join(commit[:8] for commit in requested)
-    if commits != [provenance.commit()]:
+    if commits != [provenance.find_commit()]:
         raise cannot_measure(name)
 
 
 def check_stored_commit(name: str | None) -> None:
     """Raise UserError where results would be stored under another commit than HEAD."""
     if name is not None:
-        commit = provenance.git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-        if commit is None or commit != provenance.commit():
+        commit = provenance.query_git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        if commit is None or commit != provenance.find_commit():
             raise cannot_measure(name)
 
 
 def cannot_measure(commits: str) -> util.UserError:
     """Return the error for other commits than HEAD."""
-    head = (provenance.commit() or "")[:8]
+    head = (provenance.find_commit() or "")[:8]
     return util.UserError(
         f"asv measures the working tree here, as HEAD ({head}), and cannot measure {commits}:"
         " check each commit out, type asv run there, then asv compare"
@@ -203,9 +203,9 @@ def check_machine(name: str | None) -> None:
     """Raise UserError where results would be stored under what is no machine's name."""
     try:
         if name:
-            provenance.as_machine(name)
+            provenance.check_machine(name)
         else:
-            provenance.machine_name()
+            provenance.read_machine_name()
     except provenance.BadMachine as error:
         raise util.UserError(str(error)) from error
 

@@ -67,7 +67,7 @@ def claims(
         failed = measure_missing(chosen, size, evidence, cases, blocks, options, results)
     folder = Folder(results)  # read after measuring
     entries = [] if machine or run else merge_ledgers(folder, size, queries)
-    where = provenance.machine_name() if run and not machine else find_machine(folder, machine)
+    where = provenance.read_machine_name() if run and not machine else find_machine(folder, machine)
     entries = entries or ledger(folder, where, size, queries)
     if as_json:
         typer.echo(json.dumps([ledger_entries.as_json(entry) for entry in entries], indent=1))
@@ -88,7 +88,7 @@ def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:
     """
     from framebench.claims.ledger import is_measured, ledger
 
-    here = provenance.machine_name()
+    here = provenance.read_machine_name()
     others = [name for name in folder.machines if name != here]
     if here not in folder.machines or not others:
         return []
@@ -114,7 +114,7 @@ def measure_missing(
     from framebench.claims.missing import find_missing
     from framebench.claims.store import MachineResults
 
-    here = MachineResults(Folder(results), provenance.machine_name())
+    here = MachineResults(Folder(results), provenance.read_machine_name())
     missing = find_missing(claims, here, size, informational, with_cases)
     if all(map(runner.unsupported, missing.cases)) and not missing.probes and not missing.plans:
         say("nothing is missing that this machine can measure")

@@ -238,7 +238,7 @@ def group_by_size(lines: Sequence[Line]) -> dict[str, list[Line]]:
     sizes: dict[str, list[Line]] = {}
     for line in lines:
         if line.counts and line.cases:
-            sizes.setdefault(Case.of(line.cases[0]).size, []).append(line)
+            sizes.setdefault(Case.from_id(line.cases[0]).size, []).append(line)
     return {size: several for size, several in sizes.items() if with_numbers(several)}
 
 

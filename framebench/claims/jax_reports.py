@@ -19,7 +19,7 @@ from jax import Array, lax
 from jax.scipy.sparse.linalg import cg
 
 from framebench.adapters.jax.program import count_plan_bytes
-from framebench.instruments.host import status_bytes
+from framebench.instruments.host import read_status
 
 LAYERS, WIDTH = 10, 512
 BLOCKS, STEPS, STATE = 10, 100, (300, 100)
@@ -102,10 +102,10 @@ def measure_growth(call: Callable[[int], Any], calls: int = CALLS) -> float:
     """Return the bytes of resident memory for each call, after some that warm up."""
     for number in range(WARM_UP):
         call(number)
-    before = status_bytes("VmRSS")
+    before = read_status("VmRSS")
     for number in range(WARM_UP, WARM_UP + calls):
         call(number)
-    return (status_bytes("VmRSS") - before) / calls
+    return (read_status("VmRSS") - before) / calls
 
 
 def compile_every_shape() -> Numbers:

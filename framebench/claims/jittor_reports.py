@@ -14,7 +14,7 @@ import jittor as jt
 import numpy as np
 from jittor import nn
 
-from framebench.instruments.host import status_bytes
+from framebench.instruments.host import read_status
 
 MICRO_BATCHES = 200
 Numbers = dict[str, float]
@@ -36,7 +36,7 @@ def accumulate(waits: bool) -> tuple[float, float]:
         if waits:
             jt.sync_all(True)
         alive.append(jt.liveness_info()["lived_vars"])
-        used.append(status_bytes("VmRSS"))
+        used.append(read_status("VmRSS"))
     return compute_growth(alive), compute_growth(used)
 
 

@@ -53,7 +53,7 @@ def make_line(claim: Claim, measurement: Measurement, machine: MachineResults, s
     unmet = ""
     if line.decides:
         unmet = claim.needs.describe_unmet(here) or describe_idle(claim, measurement, machine, size)
-    if not unmet and machine.is_cpu_only and any(Case.of(case).support.gpu for case in line.missing):
+    if not unmet and machine.is_cpu_only and any(Case.from_id(case).support.gpu for case in line.missing):
         unmet = "needs a GPU"
     return replace(line, verdict=UNMET, remark=unmet) if unmet else line
 
@@ -221,5 +221,5 @@ def add_gpu_lines(claim: Claim, lines: Sequence[Line], gpus: Iterable[MachineRes
 
 def compared_cases(line: Line) -> tuple[object, ...]:
     """Return what is compared, and in which two cases but for their batch."""
-    cases = [Case.of(case) for case in line.cases]
+    cases = [Case.from_id(case) for case in line.cases]
     return line.metric, *((case.workload, case.framework, case.scenario, case.strategy) for case in cases)

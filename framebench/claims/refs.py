@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from framebench.models import spec
-from framebench.suite.case import Case, declared
+from framebench.suite.case import Case, is_declared
 
 PLACE = re.compile(
     r"(?P<scenario>\w+)/(?P<strategy>[\w+]+)"
@@ -47,7 +47,7 @@ class Ref:
             return None
         batch = preset.batches[place]
         case = Case(self.workload, self.framework, self.scenario, self.strategy, batch, size, self.ranks)
-        return case if declared(case) else None
+        return case if is_declared(case) else None
 
 
 def read_ref(text: str, workload: str, framework: str) -> Ref:

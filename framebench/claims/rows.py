@@ -33,7 +33,7 @@ from framebench.claims.samples import PEAK
 from framebench.claims.store import SNIPPET
 from framebench.models import spec
 from framebench.strategies.strategy import FRAMEWORKS, Unsupported
-from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, declared
+from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, is_declared
 
 FOLDER = Path(__file__).parent / "sources"
 PLANNED_FRAMEWORKS = ("torch", "jax")  # whose cases can be planned for a GPU that is not here
@@ -179,7 +179,7 @@ def places(row: Row, frameworks: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 def exists(case: Case) -> bool:
     """Return whether a case is declared, and not unsupported by nature; what needs a GPU exists."""
-    return declared(case) and not isinstance(case.support, Unsupported) and case.support.supported
+    return is_declared(case) and not isinstance(case.support, Unsupported) and case.support.supported
 
 
 def base_at(row: Row, workload: str, framework: str) -> str:

@@ -140,7 +140,7 @@ def describe_cases(entry: Entry) -> str:
         elif line.on_other_gpu:
             place = f" on {line.elsewhere}"
         for name in line.cases:
-            case = Case.of(name)
+            case = Case.from_id(name)
             batches.setdefault((case.workload, case.size, place), set()).add(case.batch)
     texts = []
     for (workload, size, place), several in sorted(batches.items()):

@@ -21,7 +21,7 @@ from framebench.claims import plans, probed_record
 from framebench.claims.needs import Device
 from framebench.claims.plans import Plan
 from framebench.claims.probed_record import Probed
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from framebench.records.record import Provenance, Record
 from framebench.records.store import BadRecord, RecordWarning
 from framebench.strategies.strategy import FRAMEWORKS
@@ -182,4 +182,4 @@ def read_newest_probes(folder: Path, protocol: int) -> dict[str, tuple[Path, Pro
 def is_pinned(origin: Provenance) -> bool:
     """Return whether the frameworks that ran are of the pinned releases."""
     versions = [(name, version) for name, version in origin.versions.items() if name in FRAMEWORKS]
-    return all(version.split("+")[0] == pinned_version(name) for name, version in versions)
+    return all(version.split("+")[0] == find_pinned_version(name) for name, version in versions)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
-from framebench.instruments.host import status_bytes
+from framebench.instruments.host import read_status
 
 WIDTH, ROWS, DEPTH = 256, 2048, 8
 CALLS = 10_000
@@ -202,11 +202,11 @@ def measure_compiler() -> Numbers:
     model, x = nn.Sequential(*(Block() for _ in range(4))).eval(), torch.randn(1, 64, WIDTH)
     for _ in range(3):
         model(x)
-    eager = status_bytes("VmRSS")
+    eager = read_status("VmRSS")
     compiled = torch.compile(model)  # loads the compiler, so not before
     for _ in range(3):
         compiled(x)
-    return {"eager": float(eager), "compiled": float(status_bytes("VmRSS"))}
+    return {"eager": float(eager), "compiled": float(read_status("VmRSS"))}
 
 
 @torch.no_grad()

@@ -49,7 +49,7 @@ def make_request(
 ) -> Asked:
     """Return what the options of `run` and `plan` ask for. Raises typer.BadParameter."""
     if not profile and not selectors:
-        profile = profiles.profile_name()
+        profile = profiles.read_profile_name()
     options = runner.Options(
         profile=profile or None,
         threads=threads,

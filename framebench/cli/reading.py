@@ -52,7 +52,7 @@ def list_(
     if strategies:
         print_strategies(choose_cases(selectors, [], profile, size="*"), as_json)
         return
-    cases = choose_cases(selectors, profiles.profile(), profile)
+    cases = choose_cases(selectors, profiles.list_profile_cases(), profile)
     if as_json:
         rows = []
         for case in cases:

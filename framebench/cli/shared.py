@@ -22,7 +22,7 @@ from framebench.records import provenance
 from framebench.records.provenance import ALL
 from framebench.suite import profiles, protocol
 from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
-from framebench.suite.selectors import no_file, select
+from framebench.suite.selectors import refuse_file, select
 
 if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
@@ -76,7 +76,7 @@ def check_machine(machine: str | None) -> str | None:
     if machine is None or machine == ALL:
         return machine
     try:
-        return provenance.as_machine(machine)
+        return provenance.check_machine(machine)
     except provenance.BadMachine as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -93,8 +93,8 @@ def print_version(is_requested: bool) -> None:
     if not is_requested:
         return
     version = metadata.version("framebench")
-    code = (provenance.commit() or "no commit")[:10]
-    if provenance.dirty():
+    code = (provenance.find_commit() or "no commit")[:10]
+    if provenance.is_dirty():
         code += ", changed since"
     typer.echo(f"framebench {version} ({code}), protocol {protocol.VERSION}")
     raise typer.Exit
@@ -124,7 +124,7 @@ def choose_cases(
     With a profile, selectors name cases of it; without either, `default` is returned. `size` is
     that of a selector which states none. Raises UnknownCase.
     """
-    among = profiles.profile(profile) if profile else None
+    among = profiles.list_profile_cases(profile) if profile else None
     if not selectors:
         return default if among is None else among
     for selector in selectors:
@@ -149,7 +149,7 @@ def measuring(results: Path, describe_kept: Callable[[], str] = lambda: "") -> I
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        check_writable(results / "records" / provenance.machine_name())
+        check_writable(results / "records" / provenance.read_machine_name())
         with alone(results):
             yield
     except KeyboardInterrupt:
@@ -174,7 +174,7 @@ def open_session(results: Path, selector: str, keep: bool = False) -> Iterator[S
         return "; nothing was measured yet"
 
     with measuring(results, describe_kept):
-        session = Session.open(results, provenance.code(), selector)
+        session = Session.open(results, provenance.name_code(), selector)
         yield session
         session.close(results, keep)
 
@@ -271,7 +271,7 @@ def find_machine(
 
 def explain_choice(machine: str, machines: list[str]) -> str:
     """Return why a command reads this machine's records; empty where it is simply the first."""
-    here = provenance.machine_name()
+    here = provenance.read_machine_name()
     if machine == here:
         return ", this one"
     if here in machines:
@@ -301,7 +301,7 @@ def find_answering_machines(folder: Folder, named: str | None) -> list[str]:
     That is the machine that is named. Without a name it is this one, and the first of the others
     for what this one has not measured; or that alone if this one has no records.
     """
-    here = provenance.machine_name()
+    here = provenance.read_machine_name()
     if named is not None or here not in folder.machines:
         return [find_machine(folder, named)]
     others = [name for name in folder.machines if name != here]
@@ -330,7 +330,7 @@ def parse_selector(selector: str | None) -> Parts:
     Before a size the batch may be left out. Raises UnknownCase.
     """
     texts: list[str | None] = []
-    for text in no_file(selector or "").strip("/").split("/"):
+    for text in refuse_file(selector or "").strip("/").split("/"):
         texts.append(None if text in ("", "*", "b*") else text)
     if len(texts) > len(Parts._fields):
         raise UnknownCase(

@@ -8,9 +8,9 @@ import typer
 
 from framebench.cli.shared import UPKEEP, app, say
 from framebench.engine import environments
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.profiles import profile_name
+from framebench.suite.profiles import read_profile_name
 
 dev = typer.Typer(no_args_is_help=True, help="For changes of the suite: references, error rates.")
 app.add_typer(dev, name="dev", rich_help_panel=UPKEEP)
@@ -20,8 +20,8 @@ app.add_typer(dev, name="dev", rich_help_panel=UPKEEP)
 def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Build the frameworks' environments now. Otherwise they are built when first needed."""
     for framework in frameworks or ():
-        pinned_version(framework)  # refuses a wrong name before minutes are spent on the others
+        find_pinned_version(framework)  # refuses a wrong name before minutes are spent on the others
     for framework in frameworks or FRAMEWORKS:
         environment = environments.ensure(framework, say=say)
-        environments.warm(environment, profile_name(), say)
+        environments.warm(environment, read_profile_name(), say)
         typer.echo(f"{environment.name}: {environment.python}")

@@ -25,7 +25,7 @@ from framebench.analysis import lower_bound
 from framebench.analysis.flops import step_flops
 from framebench.cluster import collect
 from framebench.records import store
-from framebench.records.provenance import fingerprint
+from framebench.records.provenance import hash_hardware
 from framebench.records.record import INSTRUMENTS, ROUNDS, Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
@@ -234,7 +234,7 @@ def is_error_of_values(verification: Verification, name: str) -> bool:
 
 def has_other_references(case: Case, verification: Verification) -> bool:
     """Return whether reference values differ from those of golden.json. What that lacks is not judged."""
-    if not case.known:
+    if not case.is_known:
         return False
     values = case.spec.golden.get(case.golden_key, {})
     for name, reference in verification.golden.items():
@@ -247,7 +247,7 @@ def check_memory(record: Record) -> Iterator[str]:
     """Yield peaks below the bytes of the parameters, or above what the machine has."""
     case = record.parsed
     machine_bytes = record.provenance.hardware.get("memory_bytes")
-    parameter_bytes = count_parameter_bytes(case) if case.known and case.ranks == 1 else 0
+    parameter_bytes = count_parameter_bytes(case) if case.is_known and case.ranks == 1 else 0
     for name, peak in record.peaks.items():
         if name in INSTRUMENTS and peak < parameter_bytes:
             yield f"a peak of {peak:,} bytes by {name}, and its parameters alone have {parameter_bytes:,}"
@@ -339,7 +339,7 @@ def list_differences(records: Sequence[Record]) -> Iterator[str]:
     """Yield in what the records of a block differ and must not."""
     machines, sessions, seeds, arms = set(), set(), set(), set()
     for record in records:
-        machines.add((record.provenance.machine, fingerprint(record.provenance.hardware)))
+        machines.add((record.provenance.machine, hash_hardware(record.provenance.hardware)))
         sessions.add(record.provenance.session)
         seeds.add(record.turns_taken.seed)
         arms.add(tuple(record.turns_taken.arms))
@@ -402,7 +402,7 @@ def list_notes(records: Sequence[Record]) -> Iterator[str]:
     for record in records:
         origin = record.provenance
         older += origin.protocol < VERSION
-        unknown += not record.parsed.known
+        unknown += not record.parsed.is_known
         dirty += bool(origin.dirty)
         if record.step_s and origin.calibration is None:
             uncalibrated += 1

@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock
 
 from framebench.records import store
-from framebench.records.provenance import LONGEST, as_machine, fingerprint
+from framebench.records.provenance import LONGEST, check_machine, hash_hardware
 from framebench.records.record import Record
 
 NODES = "nodes"  # of a results folder that several machines measured for: a results folder for each of them
@@ -51,14 +51,14 @@ class Collection:
     def remember(self, record: Record, file: Path) -> None:
         """Remember a record that lies in the folder."""
         self.files[make_key(record)] = file, hash_contents(record)
-        self.names[fingerprint(record.provenance.hardware)][record.provenance.machine] += 1
+        self.names[hash_hardware(record.provenance.hardware)][record.provenance.machine] += 1
 
     def name_machine(self, record: Record) -> str:
         """Return what the record's machine is called here.
 
         A name that another kind of machine has gets the fingerprint.
         """
-        mark, own_name = fingerprint(record.provenance.hardware), record.provenance.machine
+        mark, own_name = hash_hardware(record.provenance.hardware), record.provenance.machine
         names = self.names.get(mark)
         if names:
             return own_name if own_name in names else names.most_common(1)[0][0]
@@ -85,7 +85,7 @@ class Collection:
                 self.report.conflicts.append(self.set_aside(record, file, earlier_file))
             return
         record = rename_machine(record, name)
-        written = store.write(record, store.folder(self.root, name, environment, record.parsed))
+        written = store.write(record, store.find_folder(self.root, name, environment, record.parsed))
         self.report.added.append(written)
         self.remember(record, written)
 
@@ -107,7 +107,7 @@ def collect(folders: Sequence[Path], into: Path, name: str | None = None) -> Col
     """
     into.mkdir(parents=True, exist_ok=True)
     with FileLock(into / ".collect.lock"):
-        collection = Collection(into, as_machine(name) if name else None)
+        collection = Collection(into, check_machine(name) if name else None)
         report = collection.report
         for folder in folders:
             files = list(list_sources(folder, into))
@@ -122,7 +122,7 @@ def list_sources(folder: Path, into: Path) -> Iterator[str]:
     """Yield the files of records, however many machines' folders there are. Raises OSError."""
     for results in (folder, *sorted((folder / NODES).glob("*"))):
         if results.is_dir() and results.resolve() != into.resolve():
-            yield from store.files(results / "records")
+            yield from store.list_files(results / "records")
 
 
 def find_environment(file: Path, record: Record) -> str:
@@ -147,7 +147,7 @@ def make_key(record: Record) -> Key:
     origin, turns = record.provenance, record.turns
     block = (turns.block, turns.arm) if turns else ()
     version = record.framework_version
-    return fingerprint(origin.hardware), record.case, version, origin.session, origin.measured_at, *block
+    return hash_hardware(origin.hardware), record.case, version, origin.session, origin.measured_at, *block
 
 
 def hash_contents(record: Record) -> str:

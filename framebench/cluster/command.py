@@ -55,7 +55,7 @@ def plan(
     request = make_request(selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env)
     cases = choose_cases(list(request.selectors), [], request.profile)
     planned = units.make_units(request, cases)
-    left = units.select_unfinished(planned, results, provenance.code())
+    left = units.select_unfinished(planned, results, provenance.name_code())
     if shell:
         found = shutil.which(sys.argv[0])
         program = str(Path(found).absolute()) if found else "framebench"

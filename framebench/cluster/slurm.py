@@ -82,7 +82,7 @@ def measure(units: Sequence[Asked], jobs: Jobs, frameworks: Sequence[str]) -> li
 
     Raises SetupError where Slurm is not there, or refuses.
     """
-    code = provenance.code()
+    code = provenance.name_code()
     is_prepared = units[0].env is not None if units else True  # an environment of the user's needs none
     left = select_unfinished(units, jobs.results, code)
     for attempt in range(ATTEMPTS):
@@ -224,7 +224,7 @@ class Job(submitit.helpers.Checkpointable):
         node = os.environ.get("SLURMD_NODENAME") or platform.node()
         node_folder = self.results / NODES / node
         os.environ.setdefault("FRAMEBENCH_MACHINE", node)
-        kind = provenance.fingerprint(recording.describe_hardware())
+        kind = provenance.hash_hardware(recording.describe_hardware())
         os.environ["FRAMEBENCH_CACHE"] = str(environments.cache() / kind)  # what was compiled for another kind may not run
         if not self.mark:
             return run_framebench(*self.arguments)

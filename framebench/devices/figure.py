@@ -74,7 +74,7 @@ def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
     needed = df["used_bytes"].fillna(df["needs_bytes"])
     single = []
     for case_id in df["case"]:
-        case = Case.of(case_id)
+        case = Case.from_id(case_id)
         single.append("+" not in case.strategy and case.same_mathematics)
     known = df.assign(used_bytes=needed)[needed.notna() & pd.Series(single, df.index, dtype=bool)]
     changed = known.loc[(known["ratio"] - 1).abs() > WORTH, "strategy"]
@@ -162,7 +162,7 @@ def figures(results: Results, _: Iterable[str]) -> Iterator[Asked]:
     df = frame.load(results.root)
     training = df[df["pinned"] & (df["scenario"] == "train") & (df["ranks"] == 1) & df["device"].isin(SHOWN)]
     for (workload, size), group in training.groupby(["workload", "size"]):
-        base = Case.of(group["case"].iloc[0]).spec.preset(str(size)).base
+        base = Case.from_id(group["case"].iloc[0]).spec.preset(str(size)).base
         yield f"devices-{workload}-train-{size}", savings, group[group["batch"] == base]
     for name, group in df[(df["framework"] == "jax") & df["device"].isin(SHOWN)].groupby("device"):
         yield f"devices-releases-{name}", plans, group

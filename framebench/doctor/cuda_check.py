@@ -81,7 +81,7 @@ def check_driver() -> Need:
         import pynvml
 
         pynvml.nvmlInit()
-        version, cuda = pynvml.nvmlSystemGetDriverVersion(), nvml.cuda_version()
+        version, cuda = pynvml.nvmlSystemGetDriverVersion(), nvml.read_cuda_version()
         return Need(what, True, f"driver {version}, serves CUDA up to {cuda}")
     except ImportError:
         return Need(what, False, "the package nvidia-ml-py is not installed here, so no card can be asked anything")
@@ -92,10 +92,10 @@ def check_driver() -> Need:
 def check_device() -> Need:
     """Check whether there is a GPU that may be used."""
     what = "CUDA: device"
-    names = nvml.gpus()
+    names = nvml.list_gpus()
     if not names:
         return Need(what, False, "no card: everything runs on the CPU, and cells that need a GPU become `unsupported`")
-    if nvml.card() is None:
+    if nvml.find_gpu() is None:
         return Need(what, False, f"{', '.join(names)}, but CUDA_VISIBLE_DEVICES names none of them")
     return Need(what, True, ", ".join(names))
 

@@ -15,7 +15,7 @@ from framebench.engine import environments, installed
 from framebench.engine.environments import Environment, SetupError
 from framebench.instruments.host import MALLOC_ENV, HostPeak
 from framebench.records import provenance
-from framebench.records.store import calibration_file
+from framebench.records.store import find_calibration_file
 from framebench.strategies.strategy import FRAMEWORKS
 
 WORKER, OVERHEAD = "framebench.doctor.worker", "framebench.doctor.torch_overhead"
@@ -115,7 +115,7 @@ def judge_share(check: str, share: float, limit: float) -> Finding:
 
 def save(findings: list[Finding], results: Path) -> Path:
     """Write the findings next to the records: every later record of this machine carries the summary."""
-    path = calibration_file(results)
+    path = find_calibration_file(results)
     path.parent.mkdir(parents=True, exist_ok=True)
     failed = [finding.check for finding in findings if not finding.passed]
     summary = {
@@ -130,21 +130,21 @@ def save(findings: list[Finding], results: Path) -> Path:
 
 def describe_hardware() -> Finding:
     """Return what the machine is."""
-    hardware = provenance.hardware()
+    hardware = provenance.describe_hardware()
     memory = f"{hardware['memory_bytes'] / 2**20:,.0f} MiB"
     return Finding("machine", True, f"{hardware['cpu']}, {hardware['cores']} cores, {memory}, {hardware['system']}")
 
 
 def check_host_peak() -> Finding:
     """Return whether the kernel can reset a process's peak."""
-    is_available = HostPeak.available()
+    is_available = HostPeak.is_available()
     detail = "/proc/self/clear_refs can be written" if is_available else "needs Linux's /proc/self/clear_refs"
     return Finding("host.rss instrument", is_available, detail)
 
 
 def check_git() -> Finding:
     """Return whether records can say which code measured them."""
-    commit = provenance.commit()
+    commit = provenance.find_commit()
     if not shutil.which("git"):
         detail = "git is not installed"
     elif commit:

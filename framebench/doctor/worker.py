@@ -74,7 +74,7 @@ def calibrate(framework: str) -> dict[str, float]:
     adapter.build()
     adapter.step()
     adapter.synchronize()
-    figures = measure_memory(adapter) if HostPeak.available() else {}
+    figures = measure_memory(adapter) if HostPeak.is_available() else {}
     return figures | measure_timer(adapter)
 
 

@@ -88,15 +88,15 @@ class Run:
 
     def folder(self, arm: Arm) -> Path:
         """Return the folder of the arm's records."""
-        return store.folder(self.results, provenance.machine_name(), arm.environment.name, arm.case)
+        return store.find_folder(self.results, provenance.read_machine_name(), arm.environment.name, arm.case)
 
     def unfinished_folder(self, arm: Arm) -> Path:
         """Return the folder of those records of the arm whose memory is still to be measured."""
-        return store.unfinished_folder(self.results, provenance.machine_name(), arm.environment.name, arm.case)
+        return store.find_unfinished_folder(self.results, provenance.read_machine_name(), arm.environment.name, arm.case)
 
     def records(self, arm: Arm) -> list[Record]:
         """Return what this session has of an arm by now, oldest first."""
-        session_records = store.all_of_session(self.folder(arm), self.id)
+        session_records = store.read_session(self.folder(arm), self.id)
         return [record for record in session_records if record.provenance.planted == arm.planted]
 
     def unfinished(self, arm: Arm) -> list[Record]:
@@ -283,7 +283,7 @@ def run_block(name: str, arms: list[Arm], first: int, run: Run) -> Block:
     finally:
         for process in processes:
             process.kill()
-    if not run.without_times and not nvml.gpus():  # kernels on a GPU do not lie in the host's pages
+    if not run.without_times and not nvml.list_gpus():  # kernels on a GPU do not lie in the host's pages
         pages.renew(files)
     outcomes = [outcome_of(process) for process in processes]
     fail_those_verified_against_wrong(processes, outcomes)
@@ -348,7 +348,7 @@ def waits_for_reference(case: Case, batch: list[TimedProcess], processes: list[T
 def find_reference(case: Case, run: Run, processes: list[TimedProcess]) -> Reference | None:
     """Return what the case is verified against where there are no float64 values: an arm of this block, or a record."""
     alive = [(process.arm.case, process.verification) for process in processes if process.verification]
-    records = run.results / "records" / provenance.machine_name()
+    records = run.results / "records" / provenance.read_machine_name()
     return references.among(case, alive) or references.find(case, run.id, records)
 
 
@@ -429,7 +429,7 @@ def times_first_step(process: TimedProcess, run: Run) -> bool:
     """Say whether the time of the first step means something: it was alone, and what it compiles was not compiled before."""
     if run.without_times or not process.is_cold:
         return False
-    return run.compiles_alone or not nvml.gpus()
+    return run.compiles_alone or not nvml.list_gpus()
 
 
 def finish_block(timed: list[TimedArm], run: Run) -> None:

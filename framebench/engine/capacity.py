@@ -30,7 +30,7 @@ class Capacity:
         free = free_on_card()
         if self.card is None or free is None:
             return
-        held = None if pid is None else nvml.used_by(pid)
+        held = None if pid is None else nvml.read_used_by(pid)
         if held is None:
             held = max(0, self.card - free - sum(self.on_card))
         self.on_card.append(held)
@@ -60,7 +60,7 @@ def free_memory(cgroup: Path = CGROUP) -> int:
 
 def free_on_card() -> int | None:
     """Return the bytes that are free on the GPU; None without one, or where it does not tell."""
-    state = nvml.state()
+    state = nvml.read_state()
     if "memory_bytes" not in state or "used_bytes" not in state:
         return None
     return int(state["memory_bytes"] - state["used_bytes"])

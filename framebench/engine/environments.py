@@ -23,10 +23,10 @@ from pathlib import Path
 from filelock import FileLock
 
 from framebench.instruments import nvml
-from framebench.records.pins import REQUIREMENTS, pinned_version, pinned_versions
+from framebench.records.pins import REQUIREMENTS, find_pinned_version, find_pinned_versions
 from framebench.records.provenance import PACKAGE
 from framebench.suite.case import Case
-from framebench.suite.profiles import profile_name
+from framebench.suite.profiles import read_profile_name
 
 ONEDNN = Path(".cache/jittor/mkl/dnnl_lnx_2.2.0_cpu_gomp")  # below HOME, where Jittor looks before it downloads
 USUAL_NVCC = Path("/usr/local/cuda/bin/nvcc")
@@ -62,7 +62,7 @@ class Environment:
     @property
     def on_card(self) -> bool:
         """Say whether it launches to a GPU here: the pinned builds of PyTorch and JAX are for the CPU."""
-        return bool(nvml.gpus()) and (self.installed or self.framework == "jittor")
+        return bool(nvml.list_gpus()) and (self.installed or self.framework == "jittor")
 
     def variables(self) -> dict[str, str]:
         """Return the variables that must be set before the framework is imported."""
@@ -103,7 +103,7 @@ def nvcc() -> str:
     Best is one next to the toolkit's libraries, where Jittor looks for them (some images have a script of that name on the
     path, elsewhere). Empty without a GPU or without a compiler, which keeps Jittor on the CPU.
     """
-    if not nvml.gpus():
+    if not nvml.list_gpus():
         return ""
     requested = os.environ.get("nvcc_path")  # noqa: SIM112 - so Jittor spells it
     if requested is not None:
@@ -116,9 +116,9 @@ def nvcc() -> str:
 
 def requirement_file(framework: str, version: str, package: str = "") -> Path:
     """Return the requirements file of a version. Raises SetupError, with the versions that have one."""
-    files = pinned_versions(framework)
+    files = find_pinned_versions(framework)
     if package:
-        files = {pinned_version(framework): REQUIREMENTS / f"{package}.txt"}
+        files = {find_pinned_version(framework): REQUIREMENTS / f"{package}.txt"}
     if version not in files:
         raise SetupError(f"no pinned requirements for {framework} {version}; there are: {', '.join(files)}")
     return files[version]
@@ -133,7 +133,7 @@ def location(framework: str, version: str, package: str = "") -> Path:
 
 def describe(framework: str, version: str | None = None, package: str = "") -> Environment:
     """Return the environment as it is or will be, without building it."""
-    version = version or pinned_version(framework)
+    version = version or find_pinned_version(framework)
     where = location(framework, version, package)
     home = where / "home" if framework == "jittor" else None
     return Environment(framework, version, where / "bin" / "python", home, package=package)
@@ -196,7 +196,7 @@ def build(environment: Environment, where: Path, say: Say) -> None:
     if environment.framework == "jittor":
         build_jittor(environment, where, say)
     (where / ".complete").touch()
-    warm(environment, profile_name(), say)
+    warm(environment, read_profile_name(), say)
 
 
 def warm(environment: Environment, profile: str, say: Say = lambda _: None) -> None:

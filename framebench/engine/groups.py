@@ -10,7 +10,7 @@ from framebench.engine import references, runner
 from framebench.engine.environments import Environment
 from framebench.engine.timed_process import Arm
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.case import Case, declared
+from framebench.suite.case import Case, is_declared
 
 REFERENCE_FRAMEWORK = FRAMEWORKS[0]  # PyTorch, whose baseline the others' are compared with
 
@@ -46,7 +46,7 @@ def make_group(cases: list[Case], ready: dict[str, Environment]) -> Group:
     always = []
     for framework in dict.fromkeys((REFERENCE_FRAMEWORK, baseline.framework)):
         case = replace(baseline, framework=framework)
-        if framework in ready and declared(case) and not runner.unsupported(case):
+        if framework in ready and is_declared(case) and not runner.unsupported(case):
             always.append(Arm(case, ready[framework]))
     baselines = [arm.case for arm in always]
     others = [case for case in references.in_order(cases) if case not in baselines]

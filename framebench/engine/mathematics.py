@@ -25,7 +25,7 @@ from framebench.engine.timed_process import Arm
 from framebench.instruments import nvml
 from framebench.models.spec import find_folders
 from framebench.records import provenance
-from framebench.suite.case import Case, first_batch
+from framebench.suite.case import Case, find_first_batch
 from framebench.suite.result import Mathematics
 
 WORKER = "framebench.worker.mathematics"
@@ -50,7 +50,7 @@ def check(arms: list[Arm], options: Options, on_phase: Callable[[Case, str], Non
         cases = list(dict.fromkeys(representatives[arm] for arm in several))
         # progress names the case that is asked for, and not the one that stands for it
         on_phase_of_first = partial(on_phase, several[0].case)
-        processes = 1 if nvml.gpus() else len(options.cores())  # a GPU's memory is not shared out
+        processes = 1 if nvml.list_gpus() else len(options.cores())  # a GPU's memory is not shared out
         lines = compute_missing(file, cases, several[0].environment, options, on_phase_of_first, processes=processes)
         for arm in several:
             outcomes[arm] = lines[representatives[arm].id]
@@ -63,7 +63,7 @@ def representative(case: Case) -> Case | None:
         if size not in case.spec.sizes or size in case.spec.without_golden:
             continue
         candidate = replace(case, size=size)
-        candidate = replace(candidate, batch=first_batch(candidate))
+        candidate = replace(candidate, batch=find_first_batch(candidate))
         if candidate.support.supported and candidate.golden_key in case.spec.golden:
             return candidate
     return None
@@ -85,9 +85,9 @@ def cache_file(environment: Environment, case: Case, options: Options) -> Path:
     """
     variables = runner.worker_variables(environment, case, "time", options)
     limits = {name: os.environ.get(name, "") for name in LIMITING}
-    processor = provenance.hardware().get("cpu")
+    processor = provenance.describe_hardware().get("cpu")
     key = json.dumps(
-        [source_digest(), str(environment.python), processor, list(nvml.gpus()), variables, limits], sort_keys=True
+        [source_digest(), str(environment.python), processor, list(nvml.list_gpus()), variables, limits], sort_keys=True
     )
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     folder = environments.cache() / "mathematics"

@@ -132,8 +132,8 @@ def count_measured(case: Case, results: Path, session: str) -> int:
     """Return how often this session has measured a case, in every release of its framework."""
     if not session:
         return 0
-    folders = store.folder(results, provenance.machine_name(), f"{case.framework}-*", case).relative_to(results)
-    return sum(len(store.all_of_session(folder, session)) for folder in results.glob(str(folders)))
+    folders = store.find_folder(results, provenance.read_machine_name(), f"{case.framework}-*", case).relative_to(results)
+    return sum(len(store.read_session(folder, session)) for folder in results.glob(str(folders)))
 
 
 def expected_seconds(cases: list[Case], results: Path, guesses: Mapping[Case, float]) -> dict[Case, float]:
@@ -143,7 +143,7 @@ def expected_seconds(cases: list[Case], results: Path, guesses: Mapping[Case, fl
     """
     known: dict[Case, float] = {}
     for case in cases:
-        where = store.folder(results, provenance.machine_name(), describe(case.framework).name, case)
+        where = store.find_folder(results, provenance.read_machine_name(), describe(case.framework).name, case)
         for path in sorted(where.glob("*.json"))[-1:]:
             try:
                 known[case] = store.read(path).spent_s.get("total", 0.0)

@@ -293,10 +293,10 @@ def make_provenance(context: Context, origin: Origin | None, started: bool, gpu:
     return Provenance(
         session=context.session,
         measured_at=datetime.now(UTC),
-        command=provenance.command(),
-        commit=provenance.commit(),
-        dirty=provenance.dirty(),
-        machine=provenance.machine_name(),
+        command=provenance.describe_command(),
+        commit=provenance.find_commit(),
+        dirty=provenance.is_dirty(),
+        machine=provenance.read_machine_name(),
         hardware=hardware,
         python=origin.python if origin else platform.python_version(),
         versions=origin.versions if origin else {environment.framework: environment.version},
@@ -308,7 +308,7 @@ def make_provenance(context: Context, origin: Origin | None, started: bool, gpu:
         profile=options.profile,
         memory_limit=options.memory_limit,
         planted=context.planted or {},
-        calibration=store.calibration(context.results),
+        calibration=store.read_calibration(context.results),
         gpu=gpu or {},
         protocol=VERSION,
     )
@@ -316,15 +316,15 @@ def make_provenance(context: Context, origin: Origin | None, started: bool, gpu:
 
 def describe_hardware() -> dict[str, Any]:
     """Return what a record tells of the machine: also its GPUs, though no worker came as far as its device."""
-    hardware = dict(provenance.hardware())
-    if nvml.gpus():
-        hardware["gpus"] = list(nvml.gpus())
+    hardware = dict(provenance.describe_hardware())
+    if nvml.list_gpus():
+        hardware["gpus"] = list(nvml.list_gpus())
     return hardware
 
 
 def gpu_states(before: dict[str, Any] | None = None, note: str | None = None) -> dict[str, Any]:
     """Return the GPU's state before and after the case, and why a figure of it is missing. Empty without a GPU."""
-    state = nvml.state()
+    state = nvml.read_state()
     if not state:
         return {}
     states: dict[str, Any] = {"before": before or state, "after": state}

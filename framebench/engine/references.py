@@ -38,7 +38,7 @@ def find(case: Case, session: str, machine: Path) -> Reference | None:
         return None
     candidates = []
     for folder in sorted(machine.glob(f"*/{case.workload}.*.b{case.batch}.{case.size}")):
-        record = store.of_session(folder, session)
+        record = store.find_in_session(folder, session)
         if record is not None and record.case != case.id and _is_reference(record, case.golden_key):
             candidates.append(record)
     if not candidates:

@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 from framebench.engine import environments
 from framebench.engine.environments import Environment, Say, SetupError, shell
 from framebench.engine.installed import NEEDS
-from framebench.records.pins import pinned_version, pinned_versions, pins
+from framebench.records.pins import find_pinned_version, find_pinned_versions, read_pins
 
 LISTED = re.compile(r"^Available versions: (.*)$", re.M)
 PACKAGE = {"jax": "jax[cpu]"}  # older ones have jaxlib by this extra alone
@@ -24,7 +24,7 @@ PACKAGE = {"jax": "jax[cpu]"}  # older ones have jaxlib by this extra alone
 
 def listed(framework: str) -> list[str]:
     """Return every release that pip's index has for this Python, oldest first. Raises UnknownName, SetupError."""
-    pinned_version(framework)
+    find_pinned_version(framework)
     command = [sys.executable, "-m", "pip", "index", "versions", framework]
     done = subprocess.run(command, capture_output=True, text=True)
     listing = LISTED.search(done.stdout)
@@ -78,7 +78,7 @@ def described(framework: str, version: str, package: str = "") -> Environment:
 
     Those with pinned requirements are the ones that every other command uses.
     """
-    if version in pinned_versions(framework) and not package:
+    if version in find_pinned_versions(framework) and not package:
         return environments.describe(framework, version)
     name = "-".join(part for part in (framework, version, package) if part)
     where = environments.cache() / "releases" / f"{name}-py{sys.version_info.major}.{sys.version_info.minor}"
@@ -100,7 +100,7 @@ def beside(framework: str, version: str, package: str, more: Sequence[str], say:
 
     Where the release has pinned requirements, it is the environment of these.
     """
-    if version == pinned_version(framework) or (version in pinned_versions(framework) and not package):
+    if version == find_pinned_version(framework) or (version in find_pinned_versions(framework) and not package):
         return environments.ensure(framework, version, say, package)
     environment = described(framework, version, package)
     where = environment.python.parent.parent
@@ -118,7 +118,7 @@ def environment(framework: str, version: str, keep: bool, say: Say) -> Iterator[
 
     It is removed afterwards unless it is to be kept, or was there.
     """
-    if version in pinned_versions(framework):
+    if version in find_pinned_versions(framework):
         yield environments.ensure(framework, version, say)
         return
     release_environment = described(framework, version)
@@ -144,8 +144,8 @@ def build(environment: Environment, where: Path, say: Say, also: Sequence[str] =
     """
     shutil.rmtree(where, ignore_errors=True)
     framework, version = environment.framework, environment.version
-    files = pinned_versions(framework)
-    pinned = pins(files.get(version, files[pinned_version(framework)]))
+    files = find_pinned_versions(framework)
+    pinned = read_pins(files.get(version, files[find_pinned_version(framework)]))
     others = {name: pin for name, pin in pinned.items() if not name.startswith(framework)}
     needed = [name for name in others if name in NEEDS[framework] or name.startswith("onednn")]
     packages = [f"{PACKAGE.get(framework, framework)}=={version}", *needed, *also]

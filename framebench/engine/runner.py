@@ -89,7 +89,7 @@ class Options:
         if not self.pin or self.threads != 1 or not hasattr(os, "sched_getaffinity"):
             return (None,)
         usable = sorted(os.sched_getaffinity(0), reverse=True)
-        if not nvml.gpus():
+        if not nvml.list_gpus():
             return tuple(usable[:AT_ONCE])
         if self.rounds and self.first_alone:  # on a GPU processes would disturb each other's first steps
             return tuple(usable[:1])
@@ -172,7 +172,7 @@ class MemoryProcess:
         variables = worker_variables(environment, case, "memory", options) | environment.scratch(scratch)
         task = options.task(case, part, extra=extra)
         log = scratch / f"memory-{time.monotonic_ns()}.log"
-        used_before = nvml.used() if len(options.cores()) == 1 else None
+        used_before = nvml.read_used() if len(options.cores()) == 1 else None
         self.worker = Worker(environment, "framebench.worker.worker", task.as_dict(), variables, log)
         self.watching = ExitStack()  # from its first moment: it may end while others are waited for
         self.device = self.watching.enter_context(ProcessPeak(self.worker.process.pid, used_before))
@@ -184,8 +184,8 @@ class MemoryProcess:
         outcome.seconds = time.monotonic() - self.started
         if self.device.peak is not None:
             outcome.device_peaks["device.process"] = self.device.peak
-        if self.device.risen is not None:
-            outcome.device_peaks["device.card"] = self.device.risen
+        if self.device.growth is not None:
+            outcome.device_peaks["device.card"] = self.device.growth
         outcome.device_note = self.device.note
         return outcome
 
@@ -199,7 +199,7 @@ def unsupported(case: Case) -> str | None:
     """Say why the case cannot be measured here, if it cannot."""
     if not case.support.supported:
         return case.support.why
-    if case.support.gpu and not nvml.gpus():
+    if case.support.gpu and not nvml.list_gpus():
         return f"needs a GPU, which this machine does not have: {case.support.why}"
     return without_reference(case)
 
@@ -220,7 +220,7 @@ def without_reference(case: Case) -> str | None:
 
 def too_slow(case: Case) -> str | None:
     """Say why a case takes longer than it may, where the processor tells."""
-    if case.plan.precision == "bf16" and not nvml.gpus() and provenance.bfloat16_instructions() == set():
+    if case.plan.precision == "bf16" and not nvml.list_gpus() and provenance.list_bfloat16_instructions() == set():
         return "no bfloat16 units here: the processor computes bfloat16 by way of float32, at a fraction of the speed"
     return None
 
@@ -239,7 +239,7 @@ def limited(case: Case, options: Options) -> Options:
     """Return the options, with a first comparison's shorter limit for what the processor is known to be slow at."""
     if options.profile is None or not too_slow(case):
         return options
-    slow_limit_s = profiles.described(options.profile).slow_limit_s
+    slow_limit_s = profiles.find_profile(options.profile).slow_limit_s
     if not slow_limit_s:
         return options
     return replace(options, time_limit_s=min(slow_limit_s, options.time_limit_s))

@@ -34,7 +34,7 @@ def alone(results: Path) -> Iterator[None]:
     Raises Busy if another process does, OSError if nothing can be written there, and BadMachine if what this machine is
     called cannot name a folder in it.
     """
-    provenance.machine_name()
+    provenance.read_machine_name()
     results.mkdir(parents=True, exist_ok=True)
     file = results / LOCK
     try:
@@ -45,7 +45,7 @@ def alone(results: Path) -> Iterator[None]:
             f"or stop it, or name another folder with --results"
         ) from None
     with lock:
-        file.write_text(f"process {os.getpid()} ({provenance.command()})\n")
+        file.write_text(f"process {os.getpid()} ({provenance.describe_command()})\n")
         yield
 
 
@@ -100,7 +100,7 @@ class Session:
         if any(path.stat().st_mtime >= began for path in (results / "claims").rglob("*.json")):
             return True
         records = [path for path in (results / "records").rglob("*.json") if path.stat().st_mtime >= began]
-        return any(store.of_session(path.parent, self.id) for path in records)
+        return any(store.find_in_session(path.parent, self.id) for path in records)
 
     def close(self, results: Path, keep: bool = False) -> None:
         """Finish it: the next run starts a new session. With `keep` a file tells of it afterwards.

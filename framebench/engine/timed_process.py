@@ -121,7 +121,7 @@ class TimedProcess:
     def turn(self, number: int, block_began: float) -> None:
         """Make its steps of round `number`."""
         assert self.worker
-        joules_before = nvml.energy()
+        joules_before = nvml.read_energy()
         began = time.monotonic()
         self.worker.send({"turn": self.steps})
         message = self.receive("turn", self.patience_s)
@@ -131,7 +131,7 @@ class TimedProcess:
         self.turn_rounds.append(number)
         self.turn_began_s.append(began - block_began)
         self.turns.append(message["turn"])
-        joules_after = nvml.energy()
+        joules_after = nvml.read_energy()
         if joules_before is not None and joules_after is not None:
             self.joules += joules_after - joules_before
         if self.queues:

@@ -48,7 +48,7 @@ class Account:
         """The timeline, its highest point, and what is alive there by kind, layer and phase, largest first."""
         line = self.timeline()
         event, peak, phase = max(line, key=lambda moment: moment[1])
-        alive = (v for v in self.values if v.size and v.at(event))
+        alive = (v for v in self.values if v.size and v.is_alive(event))
         return {"timeline": line, "peak": {"event": event, "bytes": peak, "phase": phase}, "holders": holders(alive)}
 
 

@@ -60,7 +60,7 @@ def explain(
         if against or version:
             fail(f"--against and --version take the suite's cases, and {case} is a file", 2)
         return of_file(Path(case), scenario, strategy, batch, env, results, to, as_json)
-    asked = hypothetical.named(case)
+    asked = hypothetical.parse_any_batch(case)
     wanted = [(asked, version), *([other(against, asked)] if against else [])]
     try:
         for one, _ in wanted:
@@ -105,7 +105,7 @@ def other(text: str, asked: Case) -> tuple[Case, str | None]:
     case, at, version = text.partition("@")
     if at and not version:
         raise UnknownCase(f"--against {text}: a version follows the @, as in {case}@0.9.2; without @ it is the pinned one")
-    return (hypothetical.named(case) if case else asked), version or None
+    return (hypothetical.parse_any_batch(case) if case else asked), version or None
 
 
 def at_hand(framework: str, version: str | None) -> Environment:

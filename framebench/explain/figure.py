@@ -16,7 +16,7 @@ from framebench.analysis.figures import Asked, page
 from framebench.analysis.results import Results
 from framebench.explain.record import Explanation
 from framebench.explain.table import COLOURS, kept, newest, release
-from framebench.records.record import case_of
+from framebench.records.record import parse_case
 
 NOTE = (
     "Tensors and buffers in use over one steady step, by an account of every one of them. An event is another thing in each "
@@ -28,7 +28,7 @@ def figures(results: Results, _machines: Iterable[str]) -> Iterator[Asked]:
     """One for each workload, scenario, strategy and batch that several frameworks explain, by their newest releases."""
 
     def place(explanation: Explanation) -> tuple[str, ...]:
-        case = case_of(explanation.case)
+        case = parse_case(explanation.case)
         return case.workload, case.scenario, case.strategy, str(case.batch), case.size
 
     for (workload, scenario, *_, size), several in groupby(sorted(newest(kept(results.root)), key=place), place):
@@ -39,7 +39,7 @@ def figures(results: Results, _machines: Iterable[str]) -> Iterator[Asked]:
 
 def _moments(explanation: Explanation) -> Iterator[dict[str, object]]:
     """A row for each event: where in the step it is, from 0 to 100, and what is in use from then on."""
-    case, last = case_of(explanation.case), explanation.timeline[-1][0] + 1
+    case, last = parse_case(explanation.case), explanation.timeline[-1][0] + 1
     about = {
         "case": explanation.case, "workload": case.workload, "scenario": case.scenario, "strategy": case.strategy,
         "batch": case.batch, "framework": rows.NAMES[case.framework], "version": release(explanation),

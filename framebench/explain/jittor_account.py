@@ -21,7 +21,7 @@ from framebench.adapters.jittor.adapter import RUNNING, JittorAdapter
 from framebench.adapters.jittor.probe import load_probe
 from framebench.explain.account import Account
 from framebench.instruments.memory_timeline import Value
-from framebench.suite.trees import leaves
+from framebench.suite.trees import iterate_arrays
 
 HOW = (
     "blocks that variables took from the pool, until given back, by the bytes of the variable that took it; an event is one or "
@@ -137,7 +137,7 @@ def _named_variables(adapter: JittorAdapter) -> dict[int, tuple[str, str]]:
             for parameter, state in zip(group["params"], group.get(key) or []):
                 kind = "gradient" if key == "grads" else "optimizer state"
                 labels_by_node[number(state)] = (kind, layers.get(id(parameter), ""))
-    return labels_by_node | {number(v): ("input", "") for v in leaves(adapter.inputs)}
+    return labels_by_node | {number(v): ("input", "") for v in iterate_arrays(adapter.inputs)}
 
 
 def account(adapter: JittorAdapter) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def kept(results: Path) -> list[Explanation]:
     """What `framebench explain CASE --json` said and was put into the folder `explained`, by case and version."""
     files = sorted((results / "explained").glob("*.json"))
     explanations = [Explanation.model_validate_json(f.read_bytes()) for f in files]
-    return sorted(explanations, key=lambda e: (Case.of(e.case), Version(release(e).partition("==")[2])))
+    return sorted(explanations, key=lambda e: (Case.from_id(e.case), Version(release(e).partition("==")[2])))
 
 
 def causes(results: Path) -> Callable[[str, str, str], str | None]:
@@ -52,7 +52,7 @@ def of_two_versions(explanations: Sequence[Explanation]) -> list[tuple[Explanati
 
 def release(explanation: Explanation) -> str:
     """Such as `jax==0.10.2`."""
-    framework = Case.of(explanation.case).framework
+    framework = Case.from_id(explanation.case).framework
     return f"{framework}=={explanation.versions[framework].partition('+')[0]}"
 
 
@@ -90,7 +90,7 @@ def by_kind(explanation: Explanation) -> Comparison:
 def kept_for_nothing(explanation: Explanation) -> str:
     """Of an evaluation that keeps what only a backward pass would need; empty if nothing is."""
     saved = explanation.kinds.get("saved for backward", 0)
-    if not saved or Case.of(explanation.case).scenario != "eval":
+    if not saved or Case.from_id(explanation.case).scenario != "eval":
         return ""
     return (
         f"Nothing in an evaluation calls backward: without gradients, as by no_grad, {mib(saved, FINE)} of "

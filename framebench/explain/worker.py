@@ -10,13 +10,13 @@ import sys
 from typing import Any
 
 from framebench import adapters
-from framebench.suite.hypothetical import named
+from framebench.suite.hypothetical import parse_any_batch
 from framebench.worker.worker import own_stdout, peaks
 
 
 def explain(case_id: str) -> dict[str, Any]:
     """The framework's account of a step, after two steps without it, of which the second one's peak is measured."""
-    case = named(case_id)
+    case = parse_any_batch(case_id)
     module = importlib.import_module(f"framebench.explain.{case.framework}_account")
     adapter = adapters.load(case)
     adapter.build()

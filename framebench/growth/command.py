@@ -13,7 +13,7 @@ from framebench.engine import installed, runner
 from framebench.growth.measure import NoReadings, followable, followed, obstacle, read
 from framebench.growth.record import Growth
 from framebench.suite import hypothetical
-from framebench.suite.user_file import Fault, defined
+from framebench.suite.user_file import Fault, list_definitions
 from framebench.user_file.opening import open_model
 
 LEAST_STEPS = 52  # framebench.growth.table has the reason, and is imported late
@@ -66,7 +66,7 @@ def announce(steps: int) -> None:
 
 def of_case(case: str, steps: int, step: Path | None, env: str | None, results: Path) -> Growth:
     """Raises NoReadings."""
-    asked = hypothetical.named(case)
+    asked = hypothetical.parse_any_batch(case)
     if why := obstacle(asked):  # before an environment is built for nothing
         raise NoReadings(f"{asked.id}: {why}")
     with measuring(results), err.status(asked.id):
@@ -77,7 +77,7 @@ def of_case(case: str, steps: int, step: Path | None, env: str | None, results: 
 
 def is_model(file: Path) -> bool:
     """Whether it has what `framebench try` asks for; else it is a script."""
-    return file.is_file() and {"model", "batch"} <= defined(str(file)).keys()
+    return file.is_file() and {"model", "batch"} <= list_definitions(str(file)).keys()
 
 
 def of_model(file: Path, steps: int, step: Path | None, env: str | None, results: Path) -> Growth:

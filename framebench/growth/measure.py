@@ -14,7 +14,7 @@ from framebench.engine.runner import Options
 from framebench.growth.record import Growth
 from framebench.instruments import host
 from framebench.suite.case import Case
-from framebench.suite.user_file import Fault, imported
+from framebench.suite.user_file import Fault, list_imports
 
 SCRIPTS = ("torch",)  # frameworks whose optimizers say that a step was made
 
@@ -44,7 +44,7 @@ def followable(script: Path) -> str:
     if not script.is_file():
         raise NoReadings(f"{script} does not exist: grow takes a case, or a training script")
     try:
-        packages = imported(str(script.absolute()))
+        packages = list_imports(str(script.absolute()))
     except Fault as error:
         raise NoReadings(str(error)) from error
     names = [name for name in SCRIPTS if name in packages]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from framebench.instruments.host import mallinfo, status_bytes
+from framebench.instruments.host import read_mallinfo, read_status
 
 Meter = Callable[[], int]
 PROC = Path("/proc")
@@ -17,25 +17,25 @@ PROC = Path("/proc")
 
 def bytes_meters(of_framework: dict[str, Meter]) -> dict[str, Meter]:
     """By instrument; `of_framework`: of its allocators, as far as they keep count."""
-    meters = {"host.malloc": malloc} if mallinfo().arena else {}
+    meters = {"host.malloc": malloc} if read_mallinfo().arena else {}
     return of_framework | meters | {"host.private": private, "host.shared": shared, "host.children": children}
 
 
 def malloc() -> int:
     """Bytes that malloc has given out and not taken back, in the whole process; 0 without glibc 2.33 or later."""
-    info = mallinfo()
+    info = read_mallinfo()
     return int(info.uordblks + info.hblkhd)
 
 
 def private() -> int:
     """Bytes of memory that is resident and no file's, once malloc has returned what it can: RssAnon of proc(5)."""
     ctypes.CDLL(None).malloc_trim(0)
-    return status_bytes("RssAnon")
+    return read_status("RssAnon")
 
 
 def shared() -> int:
     """Bytes of shared memory that is resident: RssShmem of proc(5). Neither malloc's nor private."""
-    return status_bytes("RssShmem")
+    return read_status("RssShmem")
 
 
 def children() -> int:

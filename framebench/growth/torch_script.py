@@ -21,7 +21,7 @@ from framebench.growth.leak_report import HALF, Kept, Watch
 from framebench.growth.meters import Readings, bytes_meters
 from framebench.growth.torch_counters import TorchStorages, gpu_meters
 from framebench.growth.worker import WARM_UP
-from framebench.suite.user_file import Fault, blamed
+from framebench.suite.user_file import Fault, describe_fault
 from framebench.worker.worker import own_stdout
 
 
@@ -75,7 +75,7 @@ def followed(file: str, steps: int, arguments: list[str]) -> dict[str, Any]:
         }  # fmt: skip
     except (Exception, SystemExit) as error:
         if not isinstance(error, SystemExit) or error.code:
-            raise Fault(blamed(error, file)) from error
+            raise Fault(describe_fault(error, file)) from error
     wanted = WARM_UP + steps + 2 * HALF
     raise Fault(
         f"{file} ended after {script.made} steps of its optimizer, and {wanted} are needed: --steps says how many are read"

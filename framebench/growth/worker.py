@@ -20,8 +20,8 @@ from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.growth.leak_report import HALF, Program, leak_report
 from framebench.growth.meters import Meter, Readings, bytes_meters
-from framebench.suite.hypothetical import named
-from framebench.suite.user_file import Fault, blamed, loaded
+from framebench.suite.hypothetical import parse_any_batch
+from framebench.suite.user_file import Fault, describe_fault, load_file
 from framebench.worker.worker import own_stdout
 
 WARM_UP = 20  # steps before the first reading: compilers, pools and caches settle
@@ -38,12 +38,12 @@ def _called(function: Callable[[Adapter], object], adapter: Adapter, file: str) 
     try:
         function(adapter)
     except (Exception, SystemExit) as error:
-        raise Fault(blamed(error, file)) from error
+        raise Fault(describe_fault(error, file)) from error
 
 
 def _own_step(file: str) -> Callable[[Adapter], object]:
     """The function `step` of a Python file. Raises Fault."""
-    if not callable(step := getattr(loaded(file), "step", None)):
+    if not callable(step := getattr(load_file(file), "step", None)):
         raise Fault(f"{file} has no function `step(adapter)`, which is called in place of the case's step")
     return step
 
@@ -62,7 +62,7 @@ def read(step: Callable[[], None], meters: dict[str, Meter], steps: int) -> dict
 def growth(case_id: str, steps: int, file: str | None) -> dict[str, Any]:
     """Raises Fault."""
     function = _own_step(file) if file else None
-    case = named(case_id)
+    case = parse_any_batch(case_id)
     adapter = adapters.load(case)
     framework = importlib.import_module(f"framebench.growth.{case.framework}_counters")
     programs: list[Program] = framework.watch_compilations()

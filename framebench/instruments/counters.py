@@ -1,7 +1,10 @@
-"""Count the instructions that a process executes in user space, by the processor's counter: Linux's perf_event_open(2).
+"""Count the instructions that a process executes in user space, by the processor's counter.
 
-The counter is inherited by threads and processes that begin after it was opened: open it before a framework is imported.
-Equal programs count the same to a part in ten thousand, whatever else the machine does; how fast they run is another matter.
+The counter is Linux's perf_event_open(2).
+
+The counter is inherited by threads and processes that begin after it was opened: open it before a
+framework is imported. Equal programs count the same to a part in ten thousand, whatever else the
+machine does; how fast they run is another matter.
 """
 
 from __future__ import annotations
@@ -30,18 +33,22 @@ class Counter:
     def open(cls, kind: int = HARDWARE, event: int = INSTRUCTIONS) -> Counter | None:
         """Open the counter of an event.
 
-        None where the kernel does not allow it (perf_event_paranoid above 2), or the processor, as in many virtual
-        machines, has no such counter.
+        None where the kernel does not allow it (perf_event_paranoid above 2), or the processor, as
+        in many virtual machines, has no such counter.
         """
         number = SYSCALL.get(platform.machine())
         if sys.platform != "linux" or number is None:
             return None
         attributes = bytearray(SIZE)
         struct.pack_into("IIQ", attributes, 0, kind, SIZE, event)
-        struct.pack_into("Q", attributes, FLAGS_OFFSET, INHERIT | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR)
+        struct.pack_into(
+            "Q", attributes, FLAGS_OFFSET, INHERIT | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR
+        )
         buffer = (ctypes.c_char * SIZE).from_buffer(attributes)
         this_process, any_core, no_group, no_flags = 0, -1, -1, 0
-        descriptor = ctypes.CDLL(None).syscall(number, buffer, this_process, any_core, no_group, no_flags)
+        descriptor = ctypes.CDLL(None).syscall(
+            number, buffer, this_process, any_core, no_group, no_flags
+        )
         return cls(descriptor) if descriptor >= 0 else None
 
     def read(self) -> int:

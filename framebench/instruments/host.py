@@ -1,9 +1,9 @@
 """Read the peak host memory of a region of code from the kernel's own high-water mark. Linux only.
 
-The method needs a fresh process whose allocator returns memory at once (`MALLOC_ENV`): with glibc's defaults freed memory
-stays in the process, and the next step's peak hides in it. Pages that were never touched do not count. The kernel counts
-pages in batches for each core, so a peak is known to some hundred KiB: 0.16 MiB too little on two cores, whatever was
-allocated.
+The method needs a fresh process whose allocator returns memory at once (`MALLOC_ENV`): with glibc's
+defaults freed memory stays in the process, and the next step's peak hides in it. Pages that were
+never touched do not count. The kernel counts pages in batches for each core, so a peak is known to
+some hundred KiB: 0.16 MiB too little on two cores, whatever was allocated.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"  # written to clear_refs it resets VmHWM to the present VmRSS (proc(5))
 
 
-def status_bytes(field: str) -> int:
-    """Return `VmRSS` or `VmHWM` of this process in bytes, from /proc/self/status. Raises OSError where it has none."""
+def read_status(field: str) -> int:
+    """Return `VmRSS` or `VmHWM` of this process in bytes.
+
+    Raises OSError where /proc/self/status has none.
+    """
     for line in _STATUS.read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
@@ -33,49 +36,63 @@ class Mallinfo(ctypes.Structure):
 
     _fields_ = [
         (name, ctypes.c_size_t)
-        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
     ]
 
 
-def mallinfo() -> Mallinfo:
+def read_mallinfo() -> Mallinfo:
     """Return what malloc has handed out and not taken back.
 
-    `hblkhd` are the bytes in blocks of their own, `uordblks` those in smaller ones. All are 0 where the C library does not
-    say.
+    `hblkhd` are the bytes in blocks of their own, `uordblks` those in smaller ones. All are 0 where
+    the C library does not say.
     """
     function: Any = getattr(ctypes.CDLL(None), "mallinfo2", Mallinfo)
     function.restype = Mallinfo
     return function()  # type: ignore[no-any-return]
 
 
-def large_blocks() -> int | None:
-    """Return the bytes in malloc's blocks of their own, and shared memory. None where malloc does not say.
+def measure_large_blocks() -> int | None:
+    """Return the bytes in malloc's blocks of their own, and shared memory.
 
-    With `MALLOC_ENV` these are blocks of 64 KiB and more, which are tensors and arrays, and no code.
+    None where malloc does not say.
+
+    With `MALLOC_ENV` these are blocks of 64 KiB and more, which are tensors and arrays, and no
+    code.
     """
-    info = mallinfo()
-    return int(info.hblkhd) + status_bytes("RssShmem") if info.arena else None
+    info = read_mallinfo()
+    return int(info.hblkhd) + read_status("RssShmem") if info.arena else None
 
 
 @dataclass
 class HostPeak:
-    """Measures by how much the process grows within a region: start() ... work ... grown()."""
+    """Measures how a process grows within a region: start() ... work ... measure_growth()."""
 
     before: int = 0
 
     @staticmethod
-    def available() -> bool:
+    def is_available() -> bool:
         """Say whether the kernel lets this process reset its high-water mark."""
         return _CLEAR.exists() and os.access(_CLEAR, os.W_OK)
 
     def start(self, collect: bool = True) -> None:
-        """Begin the region. `collect`: collect garbage in cycles first, unless that was done just now."""
+        """Begin the region. `collect`: collect garbage first, unless that was done just now."""
         if collect:
             gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         _CLEAR.write_text(_RESET_PEAK)
-        self.before = status_bytes("VmRSS")
+        self.before = read_status("VmRSS")
 
-    def grown(self) -> int:
+    def measure_growth(self) -> int:
         """Return the bytes by which resident memory rose above its level at start()."""
-        return max(0, status_bytes("VmHWM") - self.before)
+        return max(0, read_status("VmHWM") - self.before)

@@ -1,7 +1,8 @@
 """Enforce a budget of memory on the host, by the kernel.
 
-A budget means bytes of a case's tensors and workspaces. The interpreter, the libraries and the compilers took theirs before
-the limit is set, so the process may map what it has mapped, less the tensors alive, plus the budget. Standard library only.
+A budget means bytes of a case's tensors and workspaces. The interpreter, the libraries and the
+compilers took theirs before the limit is set, so the process may map what it has mapped, less the
+tensors alive, plus the budget. Standard library only.
 """
 
 from __future__ import annotations
@@ -11,67 +12,78 @@ import gc
 import re
 
 from framebench.instruments import nvml
-from framebench.instruments.host import status_bytes
+from framebench.instruments.host import read_status
 
-# as the C++ library, the kernel, CUDA and its libraries, PyTorch, XLA and Jittor say it; examples: tests/adapters/recorded.py
+# as the C++ library, the kernel, CUDA and its libraries, PyTorch, XLA and Jittor say it; examples:
+# tests/adapters/recorded.py
 OUT_OF_MEMORY = re.compile(
-    r"out.of.memory|can't allocate memory|bad_alloc|MemoryError|MemoryAllocation|RESOURCE_EXHAUSTED|STATUS_ALLOC_FAILED"
-    r"|memory is overflow|unable to alloc",
+    r"out.of.memory|can't allocate memory|bad_alloc|MemoryError|MemoryAllocation"
+    r"|RESOURCE_EXHAUSTED|STATUS_ALLOC_FAILED|memory is overflow|unable to alloc",
     re.I,
 )
 # by oneDNN, by XLA's YNNPACK
 REFUSED = re.compile(r"could not create|could not execute|== dnnl_|YNNPACK operation failed", re.I)
 
 
-def mapped() -> int:
+def measure_mapped() -> int:
     """Return the private writable bytes that this process has mapped, as RLIMIT_DATA counts them.
 
     What malloc holds back is returned to the system first.
     """
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
-    return status_bytes("VmData")
+    return read_status("VmData")
 
 
 def limit_growth(room: int | None) -> None:
-    """Let this process map `room` bytes (it may be negative) beyond what it has, or, for None, whatever there is.
+    """Let this process map `room` bytes beyond what it has, or with None whatever there is.
 
-    Only the soft limit moves, as a hard one could not be raised again. Linux counts brk and private writable mappings.
+    `room` may be negative.
+
+    Only the soft limit moves, as a hard one could not be raised again. Linux counts brk and private
+    writable mappings.
     """
     import resource
 
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    soft = hard if room is None else max(0, mapped() + room)
+    soft = hard if room is None else max(0, measure_mapped() + room)
     if hard != resource.RLIM_INFINITY:
         soft = min(soft, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def enforced() -> bool:
-    """Say whether Linux refuses this process memory that the machine may have: by a limit of ours, or by `ulimit`."""
+def is_enforced() -> bool:
+    """Say whether Linux refuses this process memory that the machine may have.
+
+    That is by a limit of ours, or by `ulimit`.
+    """
     import resource
 
     kinds = (resource.RLIMIT_DATA, resource.RLIMIT_AS)
     return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in kinds)
 
 
-def ran_out(error: BaseException, limited: bool) -> bool:
-    """Say whether an exception means that memory ran out; `limited`: when it was raised, Linux enforced a limit.
+def is_out_of_memory(error: BaseException, limited: bool) -> bool:
+    """Say whether an exception means that memory ran out.
 
-    Libraries of kernels only say that something failed, be it for want of memory or of a kernel for such shapes: only under
-    a limit is memory the likelier reason.
+    `limited`: when it was raised, Linux enforced a limit.
+
+    Libraries of kernels only say that something failed, be it for want of memory or of a kernel for
+    such shapes: only under a limit is memory the likelier reason.
     """
     message = str(error)
     was_refused = limited and REFUSED.search(message) is not None
-    return isinstance(error, MemoryError) or was_refused or OUT_OF_MEMORY.search(message) is not None
+    return (
+        isinstance(error, MemoryError) or was_refused or OUT_OF_MEMORY.search(message) is not None
+    )
 
 
-def card_bytes() -> int | None:
-    """Return the memory of the GPU that the process gets; None where there is none, or nothing that could be asked."""
-    handle = nvml.card() if nvml.gpus() else None
+def read_gpu_memory() -> int | None:
+    """Return the bytes of the GPU that the process gets; None where there is none to ask."""
+    handle = nvml.find_gpu() if nvml.list_gpus() else None
     if handle is None:
         return None
     import pynvml
 
-    memory = nvml.asked(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = nvml.query(pynvml.nvmlDeviceGetMemoryInfo, handle)
     return None if memory is None else int(memory.total)

@@ -20,5 +20,6 @@ class Value:
     born: float = 0
     died: float = NEVER
 
-    def at(self, event: int) -> bool:
+    def is_alive(self, event: int) -> bool:
+        """Say whether the memory is held at an event."""
         return self.born <= event < self.died

@@ -1,7 +1,7 @@
-"""What NVML tells from outside about the GPU that workers use, and one process on it. It only asks; no setting is changed.
+"""Ask NVML about the GPU that workers use, and about one process on it. No setting is changed.
 
-`device.process` is what the process holds on the GPU, the CUDA context included. All functions give None or nothing where
-there is no driver, or where the GPU or a container keeps a figure to itself.
+`device.process` is what the process holds on the GPU, the CUDA context included. All functions give
+None or nothing where there is no driver, or where the GPU or a container keeps a figure to itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNMOVED = 64 * MIB  # by so little its use may differ between two idle moments
 
 
 @functools.cache
-def gpus() -> tuple[str, ...]:
+def list_gpus() -> tuple[str, ...]:
     """Return the names of the NVIDIA GPUs that the driver shows.
 
     There are none without a driver, or without nvidia-ml-py to ask it by.
@@ -39,7 +39,7 @@ def gpus() -> tuple[str, ...]:
         return ()
 
 
-def asked(function: Callable[..., Any], *arguments: Any) -> Any:
+def query(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of NVML. None where the GPU does not have the answer or may not tell it."""
     import pynvml
 
@@ -49,81 +49,85 @@ def asked(function: Callable[..., Any], *arguments: Any) -> Any:
         return None
 
 
-def card() -> Any:
+def find_gpu() -> Any:
     """Return the handle of the GPU that a worker gets.
 
-    It is the first of CUDA_VISIBLE_DEVICES (a number or a UUID), else the first of all. Call `gpus` before, which starts
-    NVML.
+    It is the first of CUDA_VISIBLE_DEVICES (a number or a UUID), else the first of all. Call `gpus`
+    before, which starts NVML.
     """
     import pynvml
 
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
     if first.isdigit():
-        return asked(pynvml.nvmlDeviceGetHandleByIndex, int(first))
-    return asked(pynvml.nvmlDeviceGetHandleByUUID, first) if first else None
+        return query(pynvml.nvmlDeviceGetHandleByIndex, int(first))
+    return query(pynvml.nvmlDeviceGetHandleByUUID, first) if first else None
 
 
-def state() -> dict[str, Any]:
+def read_state() -> dict[str, Any]:
     """Return the GPU's state as it is now, for the provenance.
 
     Clocks in MHz, power in W, temperature in degrees C, and how many processes are on it.
     """
     import pynvml
 
-    handle = card() if gpus() else None
+    handle = find_gpu() if list_gpus() else None
     if handle is None:
         return {}
-    memory = asked(pynvml.nvmlDeviceGetMemoryInfo, handle)
-    power = asked(pynvml.nvmlDeviceGetPowerUsage, handle)
-    power_limit = asked(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
-    processes = asked(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    memory = query(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    power = query(pynvml.nvmlDeviceGetPowerUsage, handle)
+    power_limit = query(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
+    processes = query(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
     readings = {
-        "name": asked(pynvml.nvmlDeviceGetName, handle),
-        "driver": asked(pynvml.nvmlSystemGetDriverVersion),
-        "cuda_of_the_driver": cuda_version(),
+        "name": query(pynvml.nvmlDeviceGetName, handle),
+        "driver": query(pynvml.nvmlSystemGetDriverVersion),
+        "cuda_of_the_driver": read_cuda_version(),
         "memory_bytes": memory and int(memory.total),
         "used_bytes": memory and int(memory.used),
-        "sm_clock_mhz": asked(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
-        "memory_clock_mhz": asked(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
-        "max_sm_clock_mhz": asked(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
+        "sm_clock_mhz": query(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": query(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
+        "max_sm_clock_mhz": query(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
         "power_w": power and power / WATT,
         "power_limit_w": power_limit and power_limit / WATT,
-        "temperature_c": asked(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        "temperature_c": query(
+            pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU
+        ),
         "processes": None if processes is None else len(processes),
     }
     return {name: value for name, value in readings.items() if value is not None}
 
 
-def cuda_version() -> str | None:
+def read_cuda_version() -> str | None:
     """Return the newest CUDA that the driver can serve, such as `13.0`."""
     import pynvml
 
-    number = asked(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+    number = query(pynvml.nvmlSystemGetCudaDriverVersion_v2)
     return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
 
 
-def energy() -> float | None:
+def read_energy() -> float | None:
     """Return the joules that the whole GPU has taken since its driver was loaded; from Volta on."""
     import pynvml
 
-    handle = card() if gpus() else None
-    millijoules = None if handle is None else asked(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+    handle = find_gpu() if list_gpus() else None
+    millijoules = (
+        None if handle is None else query(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+    )
     return None if millijoules is None else millijoules / JOULE
 
 
-def used() -> int | None:
+def read_used() -> int | None:
     """Return the bytes of the GPU's memory that are taken, by whomever."""
-    return state().get("used_bytes")
+    return read_state().get("used_bytes")
 
 
-def used_by(pid: int) -> int | None:
+def read_used_by(pid: int) -> int | None:
     """Return the bytes of the GPU's memory that the process holds, where it is listed with them."""
     import pynvml
 
-    handle = card() if gpus() else None
+    handle = find_gpu() if list_gpus() else None
     if handle is None:
         return None
-    for process in asked(pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or ():
+    for process in query(pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or ():
         if process.pid == pid:
             held: int | None = process.usedGpuMemory
             return held
@@ -133,9 +137,10 @@ def used_by(pid: int) -> int | None:
 class ProcessPeak:
     """Samples a process's GPU memory in a context.
 
-    `peak` stays None where there is no GPU or no answer, and `note` says why. `before`: what the GPU had in use before the
-    process began, if nothing else is started meanwhile. Where processes are hidden, `risen` then says by how much that
-    rose, if the GPU was idle before, and was so again at the end.
+    `peak` stays None where there is no GPU or no answer, and `note` says why. `before`: what the
+    GPU had in use before the process began, if nothing else is started meanwhile. Where processes
+    are hidden, `growth` then says by how much that rose, if the GPU was idle before, and was so
+    again at the end.
     """
 
     def __init__(self, pid: int, before: int | None = None, interval_s: float = 0.02) -> None:
@@ -154,10 +159,15 @@ class ProcessPeak:
         self.thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.done.set()
         self.thread.join()
-        self.after = used() if self.before is not None else None
+        self.after = read_used() if self.before is not None else None
 
     def watch(self) -> None:
         """Sample until the context is left."""
@@ -170,25 +180,27 @@ class ProcessPeak:
         except pynvml.NVMLError:
             return  # no driver: the instrument does not exist here
         try:
-            devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+            devices = [
+                pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())
+            ]
             while not self.done.wait(self.interval):
-                self.look(devices)
+                self.take_sample(devices)
         except pynvml.NVMLError:
             return  # a container may hide processes; then nothing was seen and `peak` stays None
         finally:
             with contextlib.suppress(pynvml.NVMLError):
                 pynvml.nvmlShutdown()
 
-    def look(self, devices: list[object]) -> None:
+    def take_sample(self, devices: list[object]) -> None:
         """Take one sample of every GPU."""
         import pynvml
 
         if self.before is not None:
-            memory = asked(pynvml.nvmlDeviceGetMemoryInfo, card())
+            memory = query(pynvml.nvmlDeviceGetMemoryInfo, find_gpu())
             if memory:
                 self.most = max(self.most or 0, int(memory.used))
         for device in devices:
-            running = asked(pynvml.nvmlDeviceGetComputeRunningProcesses, device) or []
+            running = query(pynvml.nvmlDeviceGetComputeRunningProcesses, device) or []
             self.listed = max(self.listed or 0, len(running))
             for process in running:
                 if process.pid != self.pid:
@@ -198,8 +210,11 @@ class ProcessPeak:
                     self.peak = max(self.peak or 0, process.usedGpuMemory)
 
     @property
-    def risen(self) -> int | None:
-        """Return the bytes by which the whole GPU's use rose. A GPU that others use, or did before or after, says nothing."""
+    def growth(self) -> int | None:
+        """Return the bytes by which the whole GPU's use rose.
+
+        A GPU that others use, or did before or after, says nothing.
+        """
         if self.peak is not None or self.before is None or self.most is None or self.after is None:
             return None
         was_idle = self.before <= IDLE and abs(self.after - self.before) <= UNMOVED
@@ -208,12 +223,19 @@ class ProcessPeak:
     @property
     def note(self) -> str | None:
         """Say why there is no `device.process` though there is a GPU."""
-        if self.peak is not None or not gpus():
+        if self.peak is not None or not list_gpus():
             return None
-        instead = "; device.card is by how much the whole card's use rose" if self.risen is not None else ""
+        instead = (
+            "; device.card is by how much the whole card's use rose"
+            if self.growth is not None
+            else ""
+        )
         if self.seen:
             return f"NVML lists the process, but does not tell its memory{instead}"
         if self.listed:
             others = f"NVML lists {self.listed} process(es), none under this number"
             return f"{others}: a container with process numbers of its own?{instead}"
-        return f"NVML lists no processes here: a container that hides them, or nothing ran on the card{instead}"
+        return (
+            "NVML lists no processes here: a container that hides them, "
+            f"or nothing ran on the card{instead}"
+        )

@@ -17,7 +17,7 @@ def over_ranks(case_id: str, ranks: int | None = None) -> Case:
     Every rank has as many samples as the others, and at least one: a batch that does not divide becomes the next that does.
     Raises UnknownCase.
     """
-    parts = hypothetical.sized(case_id).strip("/").split("/")
+    parts = hypothetical.add_default_size(case_id).strip("/").split("/")
     if len(parts) != 6:
         raise UnknownCase(
             f"{case_id!r} has {len(parts)} parts; write for instance transformer/torch/train/fsdp/b4x2/{DEFAULT_SIZE}"
@@ -26,7 +26,9 @@ def over_ranks(case_id: str, ranks: int | None = None) -> Case:
     if not (batch_match := BATCH.fullmatch(batch)):
         raise UnknownCase(f"{batch!r} is no batch: write for instance b4 with --ranks 2, or b4x2 for a batch of 4 over 2 ranks")
     # all but the strategy is valid if it is for the baseline
-    hypothetical.named(f"{workload}/{framework}/{scenario}/{BASELINES.get(scenario, '*')}/b{batch_match['batch']}/{size}")
+    hypothetical.parse_any_batch(
+        f"{workload}/{framework}/{scenario}/{BASELINES.get(scenario, '*')}/b{batch_match['batch']}/{size}"
+    )
     count = _number_of_ranks(batch, int(batch_match["ranks"] or 0), ranks, strategy)
     plan = _strategy_over_ranks(scenario, strategy)
     if not plan.suits(spec.load_workload(workload)):
@@ -68,4 +70,4 @@ def obstacle(case: Case) -> str | None:
             return "PyTorch's tracker of a rank's memory follows one forward pass of a step, not those of micro-batches"
         if case.support.package:
             return f"{case.support.package} is not followed on fake tensors: what its ranks hold is counted in docs/sharding.md"
-    return hypothetical.obstacle(case)
+    return hypothetical.find_obstacle(case)

@@ -107,7 +107,7 @@ def predictions(root: Path) -> Iterator[Comparison]:
     kept_predictions = [
         Prediction.model_validate_json(path.read_bytes()) for path in sorted((root / "predicted").glob("*.json"))
     ]
-    cases = sorted(((Case.of(one.case), one) for one in kept_predictions), key=lambda pair: order(pair[0]))
+    cases = sorted(((Case.from_id(one.case), one) for one in kept_predictions), key=lambda pair: order(pair[0]))
     if not cases:
         return
     caption = (

@@ -107,7 +107,7 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
             gathered = ours.gathered(adapter, to_json(memory))
             joined = to_json(Result(ranks=[_rank_of(each) for each in gathered]))
     except Exception as error:
-        raise WorkerError(error, limits.ran_out(error, limits.enforced())) from error
+        raise WorkerError(error, limits.is_out_of_memory(error, limits.is_enforced())) from error
     joined["origin"] = to_json(Origin(adapter.versions(), adapter.device(), platform.python_version()))
     return joined
 

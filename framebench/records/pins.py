@@ -1,4 +1,4 @@
-"""Which versions of the frameworks requirements/ pins: one by default, others to compare it with."""
+"""Read which versions of the frameworks requirements/ pins: a default, and others to compare."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from framebench.strategies.strategy import FRAMEWORKS
 REQUIREMENTS = PACKAGE / "requirements"
 
 
-def pins(file: Path) -> dict[str, str]:
+def read_pins(file: Path) -> dict[str, str]:
     """Return the package versions in a pinned requirements file, by name in lower case."""
     versions = {}
     for line in file.read_text().splitlines():
@@ -22,16 +22,25 @@ def pins(file: Path) -> dict[str, str]:
     return versions
 
 
-def pinned_version(framework: str) -> str:
-    """Return the version that requirements/<framework>.txt pins. Raises UnknownName, with the frameworks."""
+def find_pinned_version(framework: str) -> str:
+    """Return the version that requirements/<framework>.txt pins.
+
+    Raises UnknownName, with the frameworks.
+    """
     if framework not in FRAMEWORKS:
         raise UnknownName(f"no framework {framework!r}; frameworks: {', '.join(FRAMEWORKS)}")
-    return pins(REQUIREMENTS / f"{framework}.txt")[framework]
+    return read_pins(REQUIREMENTS / f"{framework}.txt")[framework]
 
 
-def pinned_versions(framework: str) -> dict[str, Path]:
-    """Return the requirements file of each version, the default one last. Raises UnknownName, with the frameworks."""
-    default = pinned_version(framework)
-    files = {pins(file)[framework]: file for file in sorted((REQUIREMENTS / "versions").glob(f"{framework}-*.txt"))}
+def find_pinned_versions(framework: str) -> dict[str, Path]:
+    """Return the requirements file of each version, the default one last.
+
+    Raises UnknownName, with the frameworks.
+    """
+    default = find_pinned_version(framework)
+    files = {
+        read_pins(file)[framework]: file
+        for file in sorted((REQUIREMENTS / "versions").glob(f"{framework}-*.txt"))
+    }
     files[default] = REQUIREMENTS / f"{framework}.txt"
     return files

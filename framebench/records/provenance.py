@@ -1,4 +1,4 @@
-"""Where and how a number came about."""
+"""Describe where and how a number came about: code, machine, command."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ import psutil
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CHECKOUT = (PACKAGE.parent / "asv.conf.json").exists()  # else it was installed
-ROOT = PACKAGE.parent if CHECKOUT else Path.cwd()  # below it lie results, and in a checkout the documents
-LONGEST = 100  # letters of a machine's name, which becomes a folder's: so it has no strokes, and does not begin with a dot
+ROOT = (
+    PACKAGE.parent if CHECKOUT else Path.cwd()
+)  # below it lie results, and in a checkout the documents
+# letters of a machine's name, which becomes a folder's: so it has no strokes, and does not begin
+# with a dot
+LONGEST = 100
 MACHINE = re.compile(rf"\w[\w.-]{{0,{LONGEST - 1}}}")
 ALL = "all"  # what `--machine` takes for every machine, so that none can be called so
 BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as x86 and ARM processors name such instructions
@@ -28,47 +32,56 @@ MEASURING = ("framebench", "models", "benchmarks")  # the packages that a measur
 MOST_WORDS = 12  # of the command that a record keeps
 
 
-def git(*arguments: str) -> str | None:
-    """Return the answer to a git query on the project, or None where there is no git or no repository.
+def query_git(*arguments: str) -> str | None:
+    """Return the answer to a git query on the project, or None without git or a repository.
 
-    An installed copy is not asked, since it may lie in another repository, nor one whose commit $FRAMEBENCH_COMMIT tells,
-    since it may have the repository of an older one.
+    An installed copy is not asked, since it may lie in another repository, nor one whose commit
+    $FRAMEBENCH_COMMIT tells, since it may have the repository of an older one.
     """
     if not CHECKOUT or "FRAMEBENCH_COMMIT" in os.environ:
         return None
     try:
-        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True)
+        done = subprocess.run(
+            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
 
 
-def commit() -> str | None:
-    """Return the commit of the code; of a copy without a repository it is what $FRAMEBENCH_COMMIT says."""
-    return git("rev-parse", "HEAD") or os.environ.get("FRAMEBENCH_COMMIT")
+def find_commit() -> str | None:
+    """Return the commit of the code; without a repository it is what $FRAMEBENCH_COMMIT says."""
+    return query_git("rev-parse", "HEAD") or os.environ.get("FRAMEBENCH_COMMIT")
 
 
-def code() -> str | None:
-    """Return what names the code that measures: the commit, and a fingerprint of what differs from it.
+def name_code() -> str | None:
+    """Return what names the code that measures: the commit, and a hash of what differs from it.
 
     Results do not count. Of an installed copy it is the version.
     """
     if not CHECKOUT:
         return f"framebench {version('framebench')}"
-    changes = (git("diff", "HEAD", "--", ".", ":!results") or "").encode()
-    changes += b"".join(name.encode() + (ROOT / name).read_bytes() for name in _new_modules())
-    return f"{commit()}+{hashlib.sha256(changes).hexdigest()[:10]}" if changes else commit()
+    changes = (query_git("diff", "HEAD", "--", ".", ":!results") or "").encode()
+    for name in _list_new_modules():
+        changes += name.encode() + (ROOT / name).read_bytes()
+    if not changes:
+        return find_commit()
+    return f"{find_commit()}+{hashlib.sha256(changes).hexdigest()[:10]}"
 
 
-def dirty() -> bool | None:
+def is_dirty() -> bool | None:
     """Say whether the code differs from the commit; results do not count."""
-    changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
-    return None if changes is None else bool(changes or _new_modules())
+    changes = query_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
+    return None if changes is None else bool(changes or _list_new_modules())
 
 
-def _new_modules() -> list[str]:
-    """Return the modules that a measurement could import and git does not track yet. What git ignores stays ignored."""
-    listing = git("ls-files", "--others", "--exclude-standard", "-z", "--", *(f"{package}/*.py" for package in MEASURING))
+def _list_new_modules() -> list[str]:
+    """Return the modules that a measurement could import and git does not track yet.
+
+    What git ignores stays ignored.
+    """
+    patterns = [f"{package}/*.py" for package in MEASURING]
+    listing = query_git("ls-files", "--others", "--exclude-standard", "-z", "--", *patterns)
     return sorted(name for name in (listing or "").split("\0") if name)
 
 
@@ -76,44 +89,45 @@ class BadMachine(ValueError):
     """A text that cannot be a machine's name; the message says what can."""
 
 
-def as_machine(text: str) -> str:
+def check_machine(text: str) -> str:
     """Return the text if it can name a machine. Raises BadMachine."""
     if not MACHINE.fullmatch(text) or text == ALL:
         raise BadMachine(
-            f"{text!r} is no name of a machine: it takes up to {LONGEST} letters, digits, '_', '-' and '.', begins with none "
-            f"of the last two, and is not {ALL!r}"
+            f"{text!r} is no name of a machine: it takes up to {LONGEST} letters, digits, '_', '-' "
+            f"and '.', begins with none of the last two, and is not {ALL!r}"
         )
     return text
 
 
-def machine_name() -> str:
+def read_machine_name() -> str:
     """Return $FRAMEBENCH_MACHINE, or the host's name as asv uses it. Raises BadMachine."""
-    return as_machine(os.environ.get("FRAMEBENCH_MACHINE") or platform.node())
+    return check_machine(os.environ.get("FRAMEBENCH_MACHINE") or platform.node())
 
 
 @functools.cache
-def hardware() -> dict[str, Any]:
+def describe_hardware() -> dict[str, Any]:
     """Return processor, cores, memory and kernel; no address and no user name."""
     found: dict[str, Any] = {
-        "cpu": _cpu_model(),
+        "cpu": _read_cpu_model(),
         "cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "libc": " ".join(platform.libc_ver()),
-        **_huge_pages(),
+        **_read_huge_pages(),
     }
-    instructions = bfloat16_instructions()
+    instructions = list_bfloat16_instructions()
     if instructions is not None:
         found["bfloat16"] = sorted(instructions)
     return found
 
 
-def fingerprint(hardware: dict[str, Any]) -> str:
+def hash_hardware(hardware: dict[str, Any]) -> str:
     """Return a digest of a record's `hardware`.
 
-    It is equal for machines between which nothing that numbers rest on differs, whatever they are called and however their
-    systems were updated. Memory counts in whole GiB, since firmware keeps some of it to itself.
+    It is equal for machines between which nothing that numbers rest on differs, whatever they are
+    called and however their systems were updated. Memory counts in whole GiB, since firmware keeps
+    some of it to itself.
     """
     names = ("cpu", "cores", "logical_cores", "gpus", "bfloat16", "transparent_huge_pages")
     facts = {name: hardware.get(name) for name in names}
@@ -122,8 +136,11 @@ def fingerprint(hardware: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def bfloat16_instructions(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str] | None:
-    """Return the instructions for matmuls in bfloat16 that the processor, or its host, offers; None where it does not tell."""
+def list_bfloat16_instructions(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str] | None:
+    """Return the instructions for matmuls in bfloat16 that the processor, or its host, offers.
+
+    None where it does not tell.
+    """
     try:
         text = cpuinfo.read_text()
     except OSError:
@@ -135,15 +152,23 @@ def bfloat16_instructions(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str] | N
     return None
 
 
-def _huge_pages(setting: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled")) -> dict[str, str]:
-    """Return whether the kernel backs memory by huge pages unasked, which moves resident memory and time."""
+def _read_huge_pages(
+    setting: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled"),
+) -> dict[str, str]:
+    """Return whether the kernel backs memory by huge pages unasked.
+
+    That moves resident memory and time.
+    """
     # such as `always [madvise] never`
     chosen = re.search(r"\[(\w+)\]", setting.read_text()) if setting.exists() else None
     return {"transparent_huge_pages": chosen[1]} if chosen else {}
 
 
-def _cpu_model() -> str:
-    """Return the processor's name, family and model, from /proc/cpuinfo: platform.processor() is empty on Linux."""
+def _read_cpu_model() -> str:
+    """Return the processor's name, family and model.
+
+    They are from /proc/cpuinfo, since platform.processor() is empty on Linux.
+    """
     info = Path("/proc/cpuinfo")
     if not info.exists():
         return platform.processor() or platform.machine()
@@ -157,8 +182,8 @@ def _cpu_model() -> str:
     return f"{name} (family {fields['cpu family']} model {fields['model']})"
 
 
-def command() -> str:
-    """Return the command that was typed, without the folders of whoever typed it, and not with hundreds of cases.
+def describe_command() -> str:
+    """Return the command that was typed, without the user's folders, and shortened.
 
     asv's benchmark processes get it by $FRAMEBENCH_COMMAND.
     """
@@ -167,11 +192,11 @@ def command() -> str:
         return from_asv
     program = Path(sys.argv[0]).name.replace("__main__.py", "framebench")
     words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
-    return shortened([program, *words])
+    return shorten([program, *words])
 
 
-def shortened(words: list[str]) -> str:
-    """Return the words as a shell takes them; of many words the first, and how many more there were."""
+def shorten(words: list[str]) -> str:
+    """Return the words as a shell takes them; of many the first, and how many more there were."""
     text = shlex.join(words[:MOST_WORDS])
     more = len(words) - MOST_WORDS
     return f"{text} ... ({more} more)" if more > 0 else text

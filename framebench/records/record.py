@@ -1,4 +1,4 @@
-"""The record of one measured case: the full truth. Counters that do not exist are absent, never zero."""
+"""Define the record of one measured case. Counters that do not exist are absent, never zero."""
 
 from __future__ import annotations
 
@@ -21,28 +21,40 @@ from pydantic import (
     model_validator,
 )
 
-from framebench.records.provenance import as_machine
+from framebench.records.provenance import check_machine
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.result import Result, StrategyEffect, Verification
 
 SCHEMA = 1
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
-# The first of these that a record has is its `peak`: exact counters of the framework come before the kernel's view.
-OWN_COUNTERS = ("allocator.in_use", "compiler.plan")  # of a framework: no two of them count the same
+# The first of these that a record has is its `peak`: exact counters of the framework come before
+# the kernel's view.
+OWN_COUNTERS = (
+    "allocator.in_use",
+    "compiler.plan",
+)  # of a framework: no two of them count the same
 INSTRUMENTS = (*OWN_COUNTERS, "host.rss")
-ON_CARD = ("device.process", "device.card")  # NVML's: of the process, and of a card that nobody else used
+ON_CARD = (
+    "device.process",
+    "device.card",
+)  # NVML's: of the process, and of a card that nobody else used
 ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", *ON_CARD)
 # More than any machine has or anybody waits for is damage, as is less than nothing.
 Bytes = Annotated[int, Field(ge=0, le=2**60)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Duration = Annotated[float, Field(gt=0, le=1e9)]  # of what took place
 Count = Annotated[int, Field(ge=0, le=10**9)]
-Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9999, 1, 1, tzinfo=UTC))]
+Moment = Annotated[
+    AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9999, 1, 1, tzinfo=UTC))
+]
 
 
 class Part(BaseModel):
-    """A part of a record: it cannot be changed, and has no unknown fields and no number that is not finite."""
+    """A part of a record.
+
+    It cannot be changed, and has no unknown fields and no number that is not finite.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -59,9 +71,9 @@ class Calibration(BaseModel):
 class Turns(Part):
     """How a record's steps were timed.
 
-    A block's processes are alive at once on one core, and in each round every one of them makes a turn of `steps` steps, in
-    random order. Ratios of step times exist within a round only; `step_s[i]` of the record is the time of a step in round
-    `round[i]`.
+    A block's processes are alive at once on one core, and in each round every one of them makes a
+    turn of `steps` steps, in random order. Ratios of step times exist within a round only;
+    `step_s[i]` of the record is the time of a step in round `round[i]`.
     """
 
     block: str  # an id that all records of the block share
@@ -71,19 +83,23 @@ class Turns(Part):
     steps: Count  # in one turn
     round: list[Count]
     at_s: list[Seconds]  # when each turn began, since the block's first one
-    reference_s: list[Duration]  # of the same rounds: what a fixed float32 matmul by NumPy's BLAS took
+    reference_s: list[
+        Duration
+    ]  # of the same rounds: what a fixed float32 matmul by NumPy's BLAS took
     reference_flop: float  # of that matmul
 
 
 class Rank(Part):
-    """The memory of one of the processes or devices that share a case. Bytes; peaks as in the record."""
+    """The memory of one of the processes or devices that share a case, in bytes."""
 
     rank: Annotated[int, Field(ge=0)]
     peaks: dict[str, Bytes]
     peak_samples: list[dict[str, Bytes]] = []
     cold_peaks: dict[str, Bytes] = {}
     live_bytes: Bytes | None = None
-    held: dict[str, Bytes]  # between two steps, counted from the storages: parameters, gradients, optimizer states
+    held: dict[
+        str, Bytes
+    ]  # between two steps, counted from the storages: parameters, gradients, optimizer states
 
 
 class Provenance(Part):
@@ -94,8 +110,11 @@ class Provenance(Part):
     command: str
     commit: str | None
     dirty: bool | None
-    machine: Annotated[str, AfterValidator(as_machine)]
-    node: str | None = None  # what the machine called itself, where `framebench collect` put equal ones under one name
+    machine: Annotated[str, AfterValidator(check_machine)]
+    node: str | None = (
+        # what the machine called itself, where `framebench collect` put equal ones under one name
+        None
+    )
     hardware: dict[str, Any]
     python: str | None = None
     versions: dict[str, str] = {}
@@ -105,10 +124,16 @@ class Provenance(Part):
     load_before: float | None = None  # one-minute load average
     load_after: float | None = None
     profile: str | None = None  # what the run was asked for, where it was no single case
-    memory_limit: Bytes | None = None  # bytes that the worker was allowed to map: a record under a limit is in no table
-    planted: dict[str, float] = {}  # a known slowdown or more memory, for a study: no measurement of the case
+    memory_limit: Bytes | None = (
+        None  # bytes that the worker was allowed to map: a record under a limit is in no table
+    )
+    planted: dict[
+        str, float
+    ] = {}  # a known slowdown or more memory, for a study: no measurement of the case
     calibration: Calibration | None = None
-    gpu: dict[str, Any] = {}  # the card before and after: clocks, power limit, temperature, who else was on it
+    gpu: dict[
+        str, Any
+    ] = {}  # the card before and after: clocks, power limit, temperature, who else was on it
     protocol: Count
 
     @field_validator("hardware")
@@ -128,24 +153,26 @@ NAME = re.compile(r"[\w+-]+")  # of a workload, scenario, strategy or size
 
 
 @cache  # reading thousands of records asks for the same cases again and again
-def case_of(text: str) -> Case:
-    """Return the case with this id, whether this version of framebench has it (`Case.known`) or not.
+def parse_case(text: str) -> Case:
+    """Return the case with this id, whether this version has it (`Case.is_known`) or not.
 
     Records outlive the catalog. Raises ValueError for what is no such id.
     """
     try:
-        case = Case.of(text)
+        case = Case.from_id(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size") from None
+        raise ValueError(
+            f"{text!r} is no case: workload/framework/scenario/strategy/bN/size"
+        ) from None
     if case.framework not in FRAMEWORKS or not all(map(NAME.fullmatch, text.split("/"))):
         raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size")
     return case
 
 
 @cache
-def work_of(case: Case) -> int | None:
-    """Return the samples or tokens of one step, or None of a case that this version does not have."""
-    return case.work if case.known else None
+def count_work(case: Case) -> int | None:
+    """Return the samples or tokens of one step, or None of a case that is not known."""
+    return case.work if case.is_known else None
 
 
 class Record(Part):
@@ -159,20 +186,40 @@ class Record(Part):
     peak_samples: list[dict[str, Bytes]] = []
     cold_peaks: dict[str, Bytes] = {}  # of the first step: what compilation and autotuning add
     live_bytes: Bytes | None = None  # weights, gradients, optimizer states, inputs between steps
-    elsewhere: dict[str, Bytes] = {}  # what a user's program holds beside these, by holder; part of the peak
-    library_bytes: Bytes | None = None  # what libraries keep for their next calls, of a user's program; in no steady peak
-    allocator: dict[str, Bytes] = {}  # a GPU allocator's other counters at the end, and the process's bytes beyond its pool
+    elsewhere: dict[
+        str, Bytes
+    ] = {}  # what a user's program holds beside these, by holder; part of the peak
+    library_bytes: Bytes | None = (
+        None  # what libraries keep for their next calls, of a user's program; in no steady peak
+    )
+    allocator: dict[
+        str, Bytes
+    ] = {}  # a GPU allocator's other counters at the end, and the process's bytes beyond its pool
     first_step_s: Duration | None = None
     step_s: list[Duration] = []
-    device_step_s: list[Seconds] = []  # of the last of these steps, by events on the device; where the framework has them
-    synced_step_s: list[Duration] = []  # of steps waited for one by one, where those of `step_s` are queued: on a device
-    energy_j_per_step: Annotated[float, Field(ge=0)] | None = None  # of the whole card, idle power included
+    device_step_s: list[
+        Seconds
+    ] = []  # of the last of these steps, by events on the device; where the framework has them
+    synced_step_s: list[
+        Duration
+    ] = []  # of steps waited for one by one, where those of `step_s` are queued: on a device
+    energy_j_per_step: Annotated[float, Field(ge=0)] | None = (
+        None  # of the whole card, idle power included
+    )
     cpu_s_per_step: Seconds | None = None
-    instructions: list[int] = []  # of each of `step_s`: in user space, of a step; where the processor counts them
+    instructions: list[
+        int
+    ] = []  # of each of `step_s`: in user space, of a step; where the processor counts them
     turns: Turns | None = None  # of a case that was in a block
-    ranks: list[Rank] = []  # of a case over several, by their number; `peaks` and what goes with them are the fullest one's
+    ranks: list[
+        Rank
+        # of a case over several, by their number; `peaks` and what goes with them are the fullest
+        # one's
+    ] = []
     predicted_bytes: Bytes | None = None  # of the fullest rank, by `framebench predict`
-    shares: dict[str, Annotated[float, Field(ge=0)]] = {}  # of the step time: `wait` for input, Python's `collector`
+    shares: dict[
+        str, Annotated[float, Field(ge=0)]
+    ] = {}  # of the step time: `wait` for input, Python's `collector`
     spent_s: dict[str, float] = {}  # where the case's wall-clock time went
     verification: Verification | None = None
     effect: StrategyEffect | None = None
@@ -183,12 +230,14 @@ class Record(Part):
     @classmethod
     def is_an_id(cls, text: str) -> str:
         """Refuse a text that is no case id."""
-        case_of(text)
+        parse_case(text)
         return text
 
     @field_serializer("effect", mode="wrap")
-    def leave_out_no_reason(self, effect: StrategyEffect | None, dump: SerializerFunctionWrapHandler) -> dict[str, Any] | None:
-        """Dump an effect without its reason where it has none, as records did before there were reasons."""
+    def leave_out_no_reason(
+        self, effect: StrategyEffect | None, dump: SerializerFunctionWrapHandler
+    ) -> dict[str, Any] | None:
+        """Dump an effect without its reason where it has none, as older records do."""
         fields: dict[str, Any] | None = dump(effect)
         if fields is not None and fields.get("reason") is None:
             fields.pop("reason", None)
@@ -204,11 +253,14 @@ class Record(Part):
     @property
     def parsed(self) -> Case:
         """Return the case."""
-        return case_of(self.case)
+        return parse_case(self.case)
 
     @property
     def peak_instrument(self) -> str | None:
-        """Return the instrument that `peak_bytes` is read by: the framework's own exact counter, if there is one."""
+        """Return the instrument that `peak_bytes` is read by.
+
+        That is the framework's own exact counter, if there is one.
+        """
         return next((i for i in INSTRUMENTS if i in self.peaks), None)
 
     @property
@@ -233,10 +285,14 @@ class Record(Part):
     def shared_instrument(self) -> str | None:
         """Return the instrument by which frameworks are compared.
 
-        It is no counter of their own, since these count different things. On a GPU it is NVML, and None where NVML saw
-        nothing.
+        It is no counter of their own, since these count different things. On a GPU it is NVML, and
+        None where NVML saw nothing.
         """
-        return self.step_instrument if self.on_cpu else next((i for i in ON_CARD if i in self.peaks), None)
+        return (
+            self.step_instrument
+            if self.on_cpu
+            else next((i for i in ON_CARD if i in self.peaks), None)
+        )
 
     @property
     def own_instrument(self) -> str | None:
@@ -262,7 +318,7 @@ class Record(Part):
     @property
     def throughput(self) -> float | None:
         """Return samples (or tokens that are no padding) per second."""
-        work = work_of(self.parsed)
+        work = count_work(self.parsed)
         if self.step_time_s is None or work is None:
             return None
         return work / self.step_time_s
@@ -274,13 +330,19 @@ class Record(Part):
 
     @property
     def usable(self) -> bool:
-        """Say whether its numbers may be shown: verified, the strategy was seen to take effect, and nothing was planted."""
+        """Say whether its numbers may be shown.
+
+        That is so if they are verified, the strategy was seen to take effect, and nothing was
+        planted.
+        """
         proven = self.effect is not None and self.effect.proven
-        return bool(self.status == "ok" and self.verified and proven and not self.provenance.planted)
+        return bool(
+            self.status == "ok" and self.verified and proven and not self.provenance.planted
+        )
 
     @property
     def framework_version(self) -> str | None:
-        """Return the release, without the build's label (`2.13.0` of `2.13.0+cpu`; `versions` keeps it)."""
+        """Return the release without the build's label: `2.13.0` of `2.13.0+cpu`."""
         version = self.provenance.versions.get(self.case.split("/")[1])
         return version and version.split("+")[0]
 

@@ -1,4 +1,4 @@
-"""What a search for the largest batch within a budget of memory found: `results/fits/`."""
+"""Define what a search for the largest batch within a memory budget found: `results/fits/`."""
 
 from __future__ import annotations
 
@@ -21,32 +21,43 @@ class Probe(Part):
     limited: bool = False  # whether a limit was enforced, or only the measured peak decided
     peaks: dict[str, Bytes] = Field(default={})  # of a steady step, by instrument
     cold_peaks: dict[str, Bytes] = Field(default={})  # of the first step
-    kept_bytes: int | None = None  # what the steps took beside tensors and kept: workspaces, generated kernels; on the CPU
-    step_s: Duration | None = None  # with an allocator that returns memory at once: slower than in a record
+    kept_bytes: int | None = (
+        # what the steps took beside tensors and kept: workspaces, generated kernels; on the CPU
+        None
+    )
+    step_s: Duration | None = (
+        None  # with an allocator that returns memory at once: slower than in a record
+    )
 
     @property
     def instrument(self) -> str | None:
+        """Return the instrument that `peak` is read by."""
         return next((i for i in INSTRUMENTS if i in self.peaks), None)
 
     @property
     def peak(self) -> int | None:
+        """Return the peak of a steady step in bytes."""
         return self.peaks[self.instrument] if self.instrument else None
 
     @property
     def needs(self) -> int | None:
-        """What a limit has to leave room for: a steady step's peak, and what the first step left behind."""
+        """Return the bytes that a limit must leave: a steady peak, and what the first step left."""
         return None if self.peak is None else self.peak + (self.kept_bytes or 0)
 
 
 class Fit(Part):
-    """What was found for one framework and strategy: `largest` fits, and the next batch that there is does not."""
+    """What was found for one framework and strategy: `largest` fits, the next batch does not."""
 
     schema_version: Literal[1] = 1
     case: str  # at the smallest batch that is possible
     budget_bytes: Annotated[Bytes, Field(ge=1)]
-    status: Literal["found", "none", "open", "stopped", "unsupported"]  # open: the greatest batch that was allowed still fits
+    status: Literal[
+        "found", "none", "open", "stopped", "unsupported"
+    ]  # open: the greatest batch that was allowed still fits
     answer: str
     largest: Batch | None = None
     probes: list[Probe] = Field(default=[])
-    confirmation: Probe | None = None  # the smallest batch that does not fit, once more without a limit
+    confirmation: Probe | None = (
+        None  # the smallest batch that does not fit, once more without a limit
+    )
     provenance: Provenance

@@ -1,7 +1,8 @@
-"""Where records lie, and how they are written and read: JSON files that only ever get added.
+"""Write and read records: JSON files that only ever get added.
 
-`results/records/<machine>/<framework>-<version>/<case with dots>/<time>.json`, written atomically, checked on write
-and on read. `framebench.analysis.selection` tells which of a case's records counts.
+`results/records/<machine>/<framework>-<version>/<case with dots>/<time>.json`, written atomically,
+checked on write and on read. `framebench.analysis.selection` tells which of a case's records
+counts.
 """
 
 from __future__ import annotations
@@ -24,36 +25,36 @@ from framebench.suite.case import Case
 
 
 class BadRecord(Exception):
-    """A file under results/records that is not a record this version can read; the message names file and reason."""
+    """A file that is no record this version can read; the message names file and reason."""
 
 
 class RecordWarning(UserWarning):
     """A file was skipped."""
 
 
-def calibration_file(root: Path) -> Path:
+def find_calibration_file(root: Path) -> Path:
     """Return the file with what `framebench doctor` found out about this machine's instruments."""
-    return root / "calibration" / f"{provenance.machine_name()}.json"
+    return root / "calibration" / f"{provenance.read_machine_name()}.json"
 
 
-def calibration(root: Path) -> Calibration | None:
+def read_calibration(root: Path) -> Calibration | None:
     """Return the summary of that file, if this machine was calibrated and the file can be read."""
     try:
-        return Calibration.model_validate_json(calibration_file(root).read_bytes())
+        return Calibration.model_validate_json(find_calibration_file(root).read_bytes())
     except (OSError, ValidationError):
         return None
 
 
-def folder(root: Path, machine: str, environment: str, case: Case) -> Path:
-    """Return the folder of the records of one case; `environment` is for instance `torch-2.13.0`."""
+def find_folder(root: Path, machine: str, environment: str, case: Case) -> Path:
+    """Return the folder of the records of one case; `environment` is such as `torch-2.13.0`."""
     return root / "records" / machine / environment / case.id.replace("/", ".")
 
 
 def write(record: Record, where: Path) -> Path:
     """Write a record atomically under the time of its measurement, and return its path.
 
-    The full record is on disk before its name appears. A clock that stands still or jumps back costs no record: a name
-    that is taken gets a number.
+    The full record is on disk before its name appears. A clock that stands still or jumps back
+    costs no record: a name that is taken gets a number.
     """
     stamp = record.provenance.measured_at.astimezone(UTC).strftime("%Y%m%dT%H%M%S%f")
     target = where / f"{stamp}.json"
@@ -66,7 +67,7 @@ def write(record: Record, where: Path) -> Path:
 
 
 def write_atomically(text: str, target: Path) -> None:
-    """Write a file so that whoever finds it finds all of it, whatever happens meanwhile. Raises OSError."""
+    """Write a file so that whoever finds it finds all of it. Raises OSError."""
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
     try:
@@ -81,12 +82,15 @@ def write_atomically(text: str, target: Path) -> None:
         raise
 
 
-def unfinished_folder(root: Path, machine: str, environment: str, case: Case) -> Path:
-    """Return the folder of those records of a case whose memory is still to be measured. No reader of results looks there."""
-    return folder(root / ".unfinished", machine, environment, case)
+def find_unfinished_folder(root: Path, machine: str, environment: str, case: Case) -> Path:
+    """Return the folder of those records of a case whose memory is still to be measured.
+
+    No reader of results looks there.
+    """
+    return find_folder(root / ".unfinished", machine, environment, case)
 
 
-def unfinished_file(record: Record, where: Path) -> Path:
+def find_unfinished_file(record: Record, where: Path) -> Path:
     """Return the file of a record in such a folder."""
     turns = record.turns_taken
     digest = hashlib.sha256(turns.block.encode()).hexdigest()[:16]
@@ -94,8 +98,11 @@ def unfinished_file(record: Record, where: Path) -> Path:
 
 
 def write_unfinished(record: Record, where: Path) -> None:
-    """Write a record whose memory is still to be measured, so that an interruption loses no times. Raises OSError."""
-    write_atomically(record.model_dump_json(), unfinished_file(record, where))
+    """Write a record whose memory is still to be measured, so that no times are lost.
+
+    Raises OSError.
+    """
+    write_atomically(record.model_dump_json(), find_unfinished_file(record, where))
 
 
 def read_unfinished(where: Path) -> list[Record]:
@@ -108,8 +115,8 @@ def read_unfinished(where: Path) -> list[Record]:
 
 
 def remove_unfinished(record: Record, where: Path) -> None:
-    """Remove the file of a record that is finished, if there is one, and the folders that it leaves empty."""
-    file = unfinished_file(record, where)
+    """Remove the file of a record that is finished, and the folders that it leaves empty."""
+    file = find_unfinished_file(record, where)
     if file.exists():
         file.unlink()
         with contextlib.suppress(OSError):  # another record is left there
@@ -133,17 +140,25 @@ def explain(error: ValidationError) -> str:
     """Say in one line what is wrong: that the schema is newer, or else the first fault."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
-    if place == "schema_version" and isinstance(first["input"], int) and first["input"] > SCHEMA:
-        return f"written in schema {first['input']}, newer than this framebench knows ({SCHEMA}); upgrade to read it"
-    return f"not a framebench record: {place + ': ' if place else ''}{first['msg']}"
+    schema = first["input"]
+    if place == "schema_version" and isinstance(schema, int) and schema > SCHEMA:
+        return (
+            f"written in schema {schema}, newer than this framebench knows ({SCHEMA}); "
+            "upgrade to read it"
+        )
+    reason = f"{place}: {first['msg']}" if place else first["msg"]
+    return f"not a framebench record: {reason}"
 
 
 def read_all(root: Path) -> Iterator[Record]:
-    """Yield every readable record under `root`/records; the others are named in a RecordWarning, and left alone."""
+    """Yield every readable record under `root`/records.
+
+    The others are named in a RecordWarning, and left alone.
+    """
     return (record for _, record in read_files(root))
 
 
-def files(folder: Path) -> list[str]:
+def list_files(folder: Path) -> list[str]:
     """Return the JSON files in a folder, however deep, in order; none if it is not there.
 
     Raises OSError where a folder cannot be looked into.
@@ -154,21 +169,30 @@ def files(folder: Path) -> list[str]:
             raise error
 
     # names, not Paths: to make and list these takes as long as to read the files
-    paths = (os.path.join(where, name) for where, _, names in os.walk(folder, onerror=unreadable) for name in names)
+    paths = (
+        os.path.join(where, name)
+        for where, _, names in os.walk(folder, onerror=unreadable)
+        for name in names
+    )
     return sorted(name for name in paths if name.endswith(".json"))
 
 
 def read_files(root: Path) -> Iterator[tuple[str, Record]]:
-    """Yield every readable record with its file's name. Raises OSError for a folder that cannot be read."""
-    for name in files(root / "records"):
+    """Yield every readable record with its file's name.
+
+    Raises OSError for a folder that cannot be read.
+    """
+    for name in list_files(root / "records"):
         try:
             yield name, read(name)
         except BadRecord as error:
             warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
 
 
-def of_cases(root: Path, machine: str, pattern: str) -> Iterator[Record]:
-    """Yield a machine's readable records of the cases whose id, with dots for strokes, matches a glob.
+def read_cases(root: Path, machine: str, pattern: str) -> Iterator[Record]:
+    """Yield a machine's readable records of the cases whose id matches a glob.
+
+    In the glob dots stand for the strokes of the id.
 
     No other file is opened.
     """
@@ -177,8 +201,11 @@ def of_cases(root: Path, machine: str, pattern: str) -> Iterator[Record]:
             yield read(path)
 
 
-def all_of_session(where: Path, session: str) -> list[Record]:
-    """Return what this session has measured of a case by now, oldest first. What cannot be read is passed over."""
+def read_session(where: Path, session: str) -> list[Record]:
+    """Return what this session has measured of a case by now, oldest first.
+
+    What cannot be read is passed over.
+    """
     records = []
     for path in sorted(where.glob("*.json")):
         with contextlib.suppress(BadRecord):
@@ -186,7 +213,7 @@ def all_of_session(where: Path, session: str) -> list[Record]:
     return [r for r in records if r.provenance.session == session]
 
 
-def of_session(where: Path, session: str) -> Record | None:
+def find_in_session(where: Path, session: str) -> Record | None:
     """Return the newest record of this session in a case's folder, if there is one."""
     for path in sorted(where.glob("*.json"), reverse=True):
         try:

@@ -21,9 +21,9 @@ from typing import TypedDict
 from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.models.spec import load_workload
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from framebench.records.provenance import PACKAGE
-from framebench.suite.tensors import errors
+from framebench.suite.tensors import measure_errors
 
 MAKERS = ("torch", "jax")
 AGREEMENT = 1e-7  # between two independent float64 implementations, relative
@@ -102,7 +102,7 @@ def compare_references(key: str, one: GoldenValues, other: GoldenValues) -> floa
             names = ", ".join(sorted(own.keys() ^ others.keys()))
             raise ValueError(f"{key}: {kind} of {names} in one of the frameworks only")
         for name in own:
-            differences.append(max(errors(own[name], others[name])))
+            differences.append(max(measure_errors(own[name], others[name])))
     return max(differences)
 
 
@@ -142,7 +142,7 @@ def write_unconfirmed(name: str, framework: str, made: References, existing_keys
 
 def describe_maker(framework: str) -> str:
     """Return what computed the values."""
-    return f"{framework} {pinned_version(framework)}, float64"
+    return f"{framework} {find_pinned_version(framework)}, float64"
 
 
 def find_rounding(references: References) -> list[str]:

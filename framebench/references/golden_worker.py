@@ -12,7 +12,7 @@ from typing import Any
 
 from framebench import adapters
 from framebench.suite.case import Case
-from framebench.suite.profiles import every_case
+from framebench.suite.profiles import list_cases
 from framebench.worker.observe import first_steps
 
 AT_ONCE = 8
@@ -24,7 +24,7 @@ def select_cases(workload: str, framework: str, size: str) -> dict[str, Case]:
     Where there is none, it is the first in the table's order that needs neither a GPU nor another precision.
     """
     cases: dict[str, Case] = {}
-    for case in every_case():
+    for case in list_cases():
         if (case.workload, case.framework, case.size) != (workload, framework, size):
             continue
         if case.support.supported and not case.support.gpu and case.plan.precision == "fp32":

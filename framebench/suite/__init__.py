@@ -1,1 +1,1 @@
-"""What is measured: cases, profiles, strategies in each framework, the protocol. Standard library and NumPy alone."""
+"""Define what is measured: cases, profiles, the protocol. Standard library and NumPy alone."""

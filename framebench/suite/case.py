@@ -1,4 +1,7 @@
-"""A case: workload x framework x scenario x strategy x batch (over so many ranks) x size. Its id sorts and can be typed."""
+"""Define a case: workload x framework x scenario x strategy x batch (over so many ranks) x size.
+
+A case's id sorts and can be typed.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,41 @@ from typing import Any
 import numpy as np
 
 from framebench.models import spec
-from framebench.models.spec import Optimizer
-from framebench.strategies.registry import GONE, SCENARIOS, find_strategy, look_up_scenario, look_up_strategy
-from framebench.strategies.strategy import TITLES, AlwaysOn, Cell, Scenario, Strategy, Unsupported
+from framebench.models.spec import USER_MODEL, Optimizer
+from framebench.strategies.registry import (
+    GONE,
+    SCENARIOS,
+    find_strategy,
+    look_up_scenario,
+    look_up_strategy,
+)
+from framebench.strategies.strategy import (
+    TITLES,
+    AlwaysOn,
+    Cell,
+    Scenario,
+    Strategy,
+    Unsupported,
+)
 
 DEFAULT_SIZE = "cpu"
-FULL_SIZE = "full"  # of a published model: what a device that is not here is asked for
-DECODED = 32
-STILL = "/still"  # ends the key of values that were computed without random numbers
+FULL_SIZE = "full"  # of a published model: what predictions for a target device are made of
+MOST_DECODED = 32
+WITHOUT_RANDOM = "/still"  # ends the key of values that were computed without random numbers
 BATCH = re.compile(r"b(?P<batch>[1-9][0-9]{0,6})(?:x(?P<ranks>[2-9]|[1-9][0-9]{1,3}))?")
 
 
 class UnknownCase(ValueError):
-    """A selector that names nothing; the message lists what is valid at the place that was wrong."""
+    """A selector that names nothing; the message lists what is valid at the wrong place."""
 
 
 @dataclass(frozen=True, order=True)
 class Case:
+    """One thing to measure, by the names of its parts.
+
+    `spec`, `stage` and `plan` are the objects that `workload`, `scenario` and `strategy` name.
+    """
+
     workload: str
     framework: str
     scenario: str
@@ -36,58 +57,90 @@ class Case:
     ranks: int = 1
 
     @classmethod
-    def of(cls, case_id: str) -> Case:
-        """The case of an id that has its six parts, whether it is declared or not. Raises ValueError if it has not."""
+    def from_id(cls, case_id: str) -> Case:
+        """Return the case of an id, whether it is declared or not.
+
+        Raises ValueError where the id does not have its six parts.
+        """
         workload, framework, scenario, strategy, batch, size = case_id.split("/")
-        if not (batch_match := BATCH.fullmatch(batch)):
-            raise ValueError(f"{batch!r} is no batch: write for instance b8, or b8x2 for a batch of 8 over 2 ranks")
-        return cls(workload, framework, scenario, strategy, int(batch_match["batch"]), size, int(batch_match["ranks"] or 1))
+        match = BATCH.fullmatch(batch)
+        if match is None:
+            raise ValueError(
+                f"{batch!r} is no batch: write for instance b8, "
+                "or b8x2 for a batch of 8 over 2 ranks"
+            )
+        return cls(
+            workload,
+            framework,
+            scenario,
+            strategy,
+            batch=int(match["batch"]),
+            size=size,
+            ranks=int(match["ranks"] or 1),
+        )
 
     @property
     def id(self) -> str:
-        """For instance `resnet50/torch/train/checkpoint/b8/cpu`; over 2 ranks `transformer/torch/train/fsdp/b8x2/cpu`."""
-        ranks = f"x{self.ranks}" if self.ranks > 1 else ""
-        return f"{self.workload}/{self.framework}/{self.scenario}/{self.strategy}/b{self.batch}{ranks}/{self.size}"
+        """Return such as `resnet50/torch/train/checkpoint/b8/cpu`.
+
+        Over 2 ranks it is `transformer/torch/train/fsdp/b8x2/cpu`.
+        """
+        batch = f"b{self.batch}x{self.ranks}" if self.ranks > 1 else f"b{self.batch}"
+        parts = (self.workload, self.framework, self.scenario, self.strategy, batch, self.size)
+        return "/".join(parts)
 
     @property
     def spec(self) -> spec.Workload:
+        """Return the workload's declaration. Raises UnknownName."""
         return spec.load_workload(self.workload)
 
     @property
     def user_file(self) -> str:
-        """Of a model of the user's own."""
+        """Return the file of a user's model."""
         return str(self.spec.facts["file"])  # type: ignore[attr-defined]
 
     @property
     def stage(self) -> Scenario:
+        """Return the scenario's row, or a stand-in for one that this version does not have."""
         return look_up_scenario(self.scenario)
 
     @property
     def plan(self) -> Strategy:
+        """Return the strategy's row, or a stand-in for one that this version does not have."""
         return look_up_strategy(self.scenario, self.strategy)
 
     @property
-    def known(self) -> bool:
-        """Whether this version has its scenario, strategy, workload and size, and they go together.
+    def is_known(self) -> bool:
+        """Say whether this version has its scenario, strategy, workload and size together.
 
-        An archived record may be of a case that is not known. It has a name, a stage and a plan, and no more.
+        An archived record may be of a case that is not known. It has a name, a stage and a plan,
+        and no more.
         """
         return _is_known(self)
 
     @property
     def parts(self) -> tuple[Strategy, ...]:
-        """The rows to switch on: those of the strategy, and the scenario's baseline where they say nothing on its axis."""
-        parts, baseline = self.plan.parts, look_up_strategy(self.scenario, self.stage.baseline)
-        return parts if baseline.axis in {p.axis for p in parts} else (baseline, *parts)
+        """Return the rows to switch on.
+
+        These are the strategy's, and the scenario's baseline unless they speak on its axis.
+        """
+        parts = self.plan.parts
+        baseline = look_up_strategy(self.scenario, self.stage.baseline)
+        if any(part.axis == baseline.axis for part in parts):
+            return parts
+        return (baseline, *parts)
 
     @property
     def config(self) -> Any:
-        """The model's configuration, changed as the strategy's variant says."""
+        """Return the model's configuration, changed as the strategy's variant says."""
         return self.spec.config(self.size, self.plan.variant)
 
     @property
     def work(self) -> int:
-        """Samples or tokens of one step; of a stream of sequences those that are no padding, of generation the new ones."""
+        """Return the samples or tokens of one step.
+
+        Of a stream of sequences padding does not count, of generation only the new tokens do.
+        """
         if self.scenario == "varlen":
             return int(self.spec.draw_lengths(self.config, self.batch).sum())
         if self.scenario == "generate":
@@ -96,108 +149,153 @@ class Case:
 
     @property
     def decoded(self) -> int:
-        """Tokens of each sequence that a step of `generate` computes one after the other. Those before them are its prompt, of
-        which the cache is there already."""
-        return min(DECODED, self.spec.units(self.config) // 2)
+        """Return how many tokens of each sequence a step of `generate` computes one by one.
+
+        Those before them are its prompt, whose cache is there already.
+        """
+        return min(MOST_DECODED, self.spec.units(self.config) // 2)
 
     @property
     def normalises_alone(self) -> bool:
-        """Whether in training each rank normalises over its own part of the batch, as processes of PyTorch do. A program of JAX
-        is one for all devices, and normalises over the whole batch."""
-        return self.ranks > 1 and self.stage.trains and self.spec.couples_samples and self.framework == "torch"
+        """Say whether in training each rank normalises over its own part of the batch.
+
+        Processes of PyTorch do. A program of JAX is one for all devices, and normalises over the
+        whole batch.
+        """
+        couples_ranks = self.ranks > 1 and self.stage.trains and self.spec.couples_samples
+        return couples_ranks and self.framework == "torch"
 
     @property
     def golden_key(self) -> str:
-        """Micro-batches have values of their own only where the samples of a batch influence each other. What ranks make of
-        theirs apart is what micro-batches are."""
+        """Return the name of the case's reference values.
+
+        Micro-batches have values of their own only where the samples of a batch influence each
+        other. Ranks that normalise alone are micro-batches too.
+        """
         plan, stage = self.plan, self.stage
-        parts = plan.micro_batches * (self.ranks if self.normalises_alone else 1)
-        split = f"/m{parts}" if parts > 1 and self.spec.couples_samples else ""
-        suffix = "".join(f"/{name}" for name in (plan.variant, plan.mathematics) if name)
-        return f"{self.size}/{stage.mathematics or stage.name}/b{self.batch}{split}{suffix}{STILL * self.still}"
+        names = [self.size, stage.mathematics or stage.name, f"b{self.batch}"]
+        micro_batches = plan.micro_batches
+        if self.normalises_alone:
+            micro_batches *= self.ranks
+        if micro_batches > 1 and self.spec.couples_samples:
+            names.append(f"m{micro_batches}")
+        if plan.variant:
+            names.append(plan.variant)
+        if plan.mathematics:
+            names.append(plan.mathematics)
+        key = "/".join(names)
+        return key + WITHOUT_RANDOM if self.is_deterministic else key
 
     @property
     def same_mathematics(self) -> bool:
-        """Whether it computes what its scenario's baseline does: the same reference values hold."""
-        return self.known and self.golden_key == replace(self, strategy=self.stage.baseline, ranks=1).golden_key
+        """Say whether it computes what its scenario's baseline does: the same references hold."""
+        baseline = replace(self, strategy=self.stage.baseline, ranks=1)
+        return self.is_known and self.golden_key == baseline.golden_key
 
     @property
-    def still(self) -> bool:
-        """Whether it is verified without what it draws at random: the strategy draws in another order than the baseline."""
+    def is_deterministic(self) -> bool:
+        """Say whether it is verified with randomness disabled.
+
+        That is so where the strategy draws random numbers in another order than the baseline.
+        """
         return self.spec.draws_differently(self.plan)
 
     @property
     def optimizer(self) -> Optimizer:
+        """Return the strategy's optimizer, or else the workload's."""
         return self.plan.optimizer or self.spec.optimizer
 
     @property
     def support(self) -> Cell:
-        """The table's cell, refined by what the workload allows."""
-        if self.workload != spec.USER_MODEL and self.workload not in spec.find_folders():
-            return Unsupported(GONE)
+        """Return the table's cell, refined by what the workload allows."""
+        if self.workload != USER_MODEL:
+            if self.workload not in spec.find_folders():
+                return Unsupported(GONE)
+            if self.framework not in self.spec.frameworks:
+                file = self.spec.describe_file(self.framework)
+                return Unsupported(f"not written for {TITLES[self.framework]}: {file}")
         cell = self.plan.cells[self.framework]
-        if self.workload != spec.USER_MODEL and self.framework not in self.spec.frameworks:
-            return Unsupported(f"not written for {TITLES[self.framework]}: {self.spec.describe_file(self.framework)}")
         if isinstance(cell, AlwaysOn) and self.strategy != self.stage.baseline:
             return Unsupported(f"always so, with or without it: {cell.why}")
-        on = {part.name for part in self.plan.parts}
-        for part in self.plan.parts if cell.supported else ():
-            if part.needs and on.isdisjoint(part.needs):
-                wanted = " or ".join(f"{other}+{part.name}" for other in part.needs)
-                return Unsupported(f"only in a combination, such as {wanted}: {cell.why}")
-        here = f"{self.workload}/{self.framework}"
-        for where in (here, f"{here}/{self.size}"):
-            if cell.supported and (why := self.plan.exceptions.get(where)):
-                return Unsupported(why)
-        if cell.supported and (why := self.spec.explain_refusal(self.plan)):
-            return Unsupported(why)
-        if "rewrite" in on and cell.supported:
-            if not (how := self.spec.rewrites.get(self.framework)):
-                return Unsupported("no slow path was found in this workload to write differently")
-            cell = replace(cell, why=how)
-        if "scan" in on and cell.supported and self.spec.identical_layers(self.config) < 2:
-            return Unsupported("the model has one layer here: there is nothing to loop over")
-        if (each := self.batch // self.ranks) % self.plan.micro_batches:
-            whose = " of each rank" if self.ranks > 1 else ""
-            return Unsupported(f"batch {each}{whose} does not divide into {self.plan.micro_batches} micro-batches")
+        if cell.supported:
+            obstacle = self._find_obstacle(cell)
+            if obstacle:
+                return Unsupported(obstacle)
+            if any(part.name == "rewrite" for part in self.plan.parts):
+                cell = replace(cell, why=self.spec.rewrites[self.framework])
+        share = self.batch // self.ranks
+        if share % self.plan.micro_batches:
+            whose = f"{share} of each rank" if self.ranks > 1 else f"{share}"
+            return Unsupported(
+                f"batch {whose} does not divide into {self.plan.micro_batches} micro-batches"
+            )
         return cell
+
+    def _find_obstacle(self, cell: Cell) -> str | None:
+        """Return why the workload does not allow a strategy that the framework has, if so."""
+        names = {part.name for part in self.plan.parts}
+        for part in self.plan.parts:
+            if part.needs and names.isdisjoint(part.needs):
+                possible = " or ".join(f"{other}+{part.name}" for other in part.needs)
+                return f"only in a combination, such as {possible}: {cell.why}"
+        place = f"{self.workload}/{self.framework}"
+        exceptions = self.plan.exceptions
+        obstacle = exceptions.get(place) or exceptions.get(f"{place}/{self.size}")
+        obstacle = obstacle or self.spec.explain_refusal(self.plan)
+        if obstacle:
+            return obstacle
+        if "rewrite" in names and not self.spec.rewrites.get(self.framework):
+            return "no slow path was found in this workload to write differently"
+        if "scan" in names and self.spec.identical_layers(self.config) < 2:
+            return "the model has one layer here: there is nothing to loop over"
+        return None
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
-        """Canonical float32 weights and buffers by name."""
+        """Return the canonical float32 weights and buffers by name."""
         return self.spec.make_weights(self.config)
 
 
 @cache  # reading thousands of records asks for the same cases again and again
 def _is_known(case: Case) -> bool:
     try:
-        stage, plan = SCENARIOS[case.scenario], find_strategy(case.scenario, case.strategy)
-        fits = (
-            case.spec.can_measure(plan)
-            if case.workload == spec.USER_MODEL
-            else stage.suits(case.spec) and plan.suits(case.spec)
-        )
-        return fits and case.spec.units(case.config) > 0
+        stage = SCENARIOS[case.scenario]
+        plan = find_strategy(case.scenario, case.strategy)
+        workload = case.spec
+        if case.workload == USER_MODEL:
+            fits = workload.can_measure(plan)
+        else:
+            fits = stage.suits(workload) and plan.suits(workload)
+        return fits and workload.units(case.config) > 0
     except (KeyError, ValueError):
         return False
 
 
-def declared(case: Case) -> bool:
-    """Whether the workload has the scenario and the strategy at all. What changes the mathematics exists at one batch only."""
+def is_declared(case: Case) -> bool:
+    """Say whether the workload has the scenario and the strategy at all, at this batch.
+
+    What changes the mathematics exists at one batch only.
+    """
     workload, plan = case.spec, case.plan
     if plan.over_ranks != (case.ranks > 1) or case.batch % case.ranks:
         return False
     if not case.stage.suits(workload) or not plan.suits(workload):
         return False
-    if (
-        plan.micro_batches > 1 and workload.couples_samples
-    ):  # other mathematics, whose references are of this many micro-batches
-        return case.batch >= first_batch(case) and case.batch % plan.micro_batches == 0
-    own_values = not plan.same_loss or case.scenario not in ("train", "eval")
-    return case.batch == workload.preset(case.size).base or not own_values
+    # other mathematics, whose references are of this many micro-batches
+    if plan.micro_batches > 1 and workload.couples_samples:
+        return case.batch >= find_first_batch(case) and case.batch % plan.micro_batches == 0
+    has_own_values = not plan.same_loss or case.scenario not in ("train", "eval")
+    return case.batch == workload.preset(case.size).base or not has_own_values
 
 
-def first_batch(case: Case) -> int:
-    """The smallest of the size's batches, from the one that comparisons are made at on, that divides into micro-batches."""
+def find_first_batch(case: Case) -> int:
+    """Return the smallest of the size's batches that divides into the strategy's micro-batches.
+
+    Batches below the base, which comparisons are made at, are left out; without one that divides it
+    is the base.
+    """
     preset = case.spec.preset(case.size)
-    return next((b for b in preset.batches if b >= preset.base and b % case.plan.micro_batches == 0), preset.base)
+    for batch in preset.batches:
+        if batch >= preset.base and batch % case.plan.micro_batches == 0:
+            return batch
+    return preset.base

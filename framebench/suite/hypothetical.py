@@ -1,4 +1,7 @@
-"""Cases that are predicted, not measured: of any batch. Standard library only, as workers read it."""
+"""Name cases that are predicted, not measured: of any batch, and of models that no size declares.
+
+Standard library only, since workers read it.
+"""
 
 from __future__ import annotations
 
@@ -12,52 +15,60 @@ from framebench.suite.selectors import parse
 
 @dataclass(frozen=True, order=True)
 class Described(Case):
-    """A case of a model that no size declares: `shape` is its configuration, and `size` only a word for it."""
+    """A case of a model that no size declares: `shape` is its configuration, `size` its name."""
 
     shape: Any = field(default=None, kw_only=True)
 
     @property
     def config(self) -> Any:
+        """Return the shape, changed as the strategy's variant says."""
         variant = self.plan.variant
         return self.spec.variants[variant](self.shape) if variant else self.shape
 
 
-def named(case_id: str) -> Case:
-    """The case with this id, whose size may be left out; its batch needs no golden values. Raises UnknownCase."""
-    case_id = sized(case_id)
+def parse_any_batch(case_id: str) -> Case:
+    """Return the case with this id, whose size may be left out; its batch needs no golden values.
+
+    Raises UnknownCase.
+    """
+    case_id = add_default_size(case_id)
     try:
         return parse(case_id)
     except UnknownCase:
         try:
-            case = Case.of(case_id)
+            case = Case.from_id(case_id)
         except ValueError:
             case = None
         if case is None or case.workload not in spec.list_workloads():
             raise
     preset = case.spec.sizes.get(case.size)
-    return replace(parse(replace(case, batch=preset.base).id if preset else case.id), batch=case.batch)
+    declared_id = replace(case, batch=preset.base).id if preset else case.id
+    return replace(parse(declared_id), batch=case.batch)
 
 
-def sized(case_id: str) -> str:
-    """With the default size where the last of six parts is left out."""
-    return f"{case_id.rstrip('/')}/{DEFAULT_SIZE}" if case_id.strip("/").count("/") == 4 else case_id
+def add_default_size(case_id: str) -> str:
+    """Return the id with the default size, where the last of six parts is left out."""
+    has_size = case_id.strip("/").count("/") != 4
+    return case_id if has_size else f"{case_id.rstrip('/')}/{DEFAULT_SIZE}"
 
 
-def obstacle(case: Case) -> str | None:
-    """Why fake tensors cannot predict this case, if they cannot."""
-    parts = {part.axis: part.name for part in case.parts}
+def find_obstacle(case: Case) -> str | None:
+    """Return why fake tensors cannot predict this case, or None where they can."""
+    names = {part.axis: part.name for part in case.parts}
+    switches = {part.how for part in case.parts}
     if case.framework != "torch" and case.ranks == 1:
         return "only PyTorch has fake tensors"
-    if not case.support.supported or case.support.gpu:
-        return case.support.why
-    if {"adamw_8bit", "adamw_8bit_bnb", "int8"} & {part.how for part in case.parts}:
+    support = case.support
+    if not support.supported or support.gpu:
+        return support.why
+    if switches & {"adamw_8bit", "adamw_8bit_bnb", "int8"}:
         return "tensors in 8 bits are not followed on fake tensors"
-    if any(part.how == "factored" for part in case.parts):
+    if "factored" in switches:
         return "Adafactor's update asks how large weights are, and fake tensors have no numbers"
-    if "execution" in parts or parts.get("pair", "").startswith("scripted"):
+    if "execution" in names or names.get("pair", "").startswith("scripted"):
         return "only eager execution is predicted: a compiler decides anew what is kept"
-    if "loading" in parts:
+    if "loading" in names:
         return "the loader's threads and files are real"
-    if "memory format" in parts:
+    if "memory format" in names:
         return "modules of fake tensors cannot be converted to another memory format"
     return None

@@ -1,28 +1,33 @@
-"""What parent and worker agree on: the protocol's version, the orders of a worker, and the messages on the pipe.
+"""Define what parent and worker agree on: version, orders of a worker, messages on the pipe.
 
-A worker is started with a `Task` as JSON on its command line, and prints a `Message` as JSON on each line: phases
-while it works, then its result or an error. Once everything is measured and verified it prints the result so far as
-`measured`, so that what ends the process later does not take it away.
+A worker is started with a `Task` as JSON on its command line, and prints a `Message` as JSON on
+each line: phases while it works, then its result or an error. Once everything is measured and
+verified it prints the result so far as `measured`, so that what ends the process later does not
+take it away.
 
-The part `time` says that it is `ready` once it has warmed up, and takes a `Command` as JSON on each line of its
-standard input. To a turn of n steps it answers with a `Turn`; where it queues steps, on a device, it answers to n
-steps that are waited for one by one with the seconds of one. When it is told to finish it verifies what was timed and
-prints its result. If its standard input ends before that, it ends too, without a result.
+The part `time` says that it is `ready` once it has warmed up, and takes a `Command` as JSON on each
+line of its standard input. To a turn of n steps it answers with a `Turn`; where it queues steps, on
+a device, it answers to n steps that are waited for one by one with the seconds of one. When it is
+told to finish it verifies what was timed and prints its result. If its standard input ends before
+that, it ends too, without a result.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NotRequired, TypedDict
 
 from framebench.suite.tensors import Summaries
 
-# Raised whenever a change makes new numbers incomparable with old ones. 2: Jittor's views count as what they keep.
-# 3: other canonical values, verified tensor by tensor; garbage is collected before live bytes are read.
+# Raised whenever a change makes new numbers incomparable with old ones.
+# 2: Jittor's views count as what they keep.
+# 3: other canonical values, verified tensor by tensor; garbage is collected before live bytes are
+#    read.
 VERSION = 3
-HELD = "study-memory"  # begins the names of the blocks of studies/noise that are for memory
+# begins the names of the blocks of studies/noise that are for memory
+MEMORY_STUDY = "study-memory"
 LOSS_STEPS = 1  # the second verified loss is observed after this many updates
 
 Part = Literal["time", "memory", "look"]  # "look": memory, and verification without times
@@ -45,21 +50,24 @@ class Task:
     part: Part
     warmup: int = 3  # steps that do not count, of those that verification needs
     budget_s: float = 900.0  # a case whose steps would take longer altogether ends at once
-    memory_steps: int = 3  # at most so many steady steps whose peak is taken, beginning with the second step of all
+    memory_steps: int = (
+        3  # at most so many steady steps whose peak is taken, beginning with the second step of all
+    )
     memory_budget_s: float = 1.0  # after which one of them is enough
     core: int | None = None  # pin the process to this core
     built_on: int | None = None  # but until it is ready to this one
     memory_limit: int | None = None  # bytes of private memory the worker may map
     reference: Reference | None = None  # where golden.json has no values
-    # For studies of what verdicts find, which plant a known difference. No case is measured like this.
+    # For studies of what verdicts find, which plant a known difference. No case is measured so.
     spin: float = 0.0  # a share of its own time by which each timed step is made longer
     extra: float = 0.0  # a share of its peak by which each step holds more
 
     @staticmethod
     def from_dict(fields: dict[str, Any]) -> Task:
         """Return the task that `as_dict` was called on."""
+        task = Task(**fields)
         reference = fields.get("reference")
-        return Task(**{**fields, "reference": Reference(**reference) if reference else None})
+        return replace(task, reference=Reference(**reference)) if reference else task
 
     def as_dict(self) -> dict[str, object]:
         """Return the task as JSON takes it."""
@@ -75,10 +83,14 @@ class Command(TypedDict, total=False):
     core: int  # on which to finish
 
 
-def turns(count: int, steps: int = 1) -> str:
-    """Return all commands of a block of its own, for a worker whose standard input is a file."""
-    commands: list[Command] = [*([Command(turn=steps)] * count), Command(finish=True)]
-    return "".join(json.dumps(command) + "\n" for command in commands)
+def write_turns(count: int, steps: int = 1) -> str:
+    """Return all commands of a block of its own, for a worker whose standard input is a file.
+
+    They are `count` turns of so many steps, and the order to finish.
+    """
+    turn = json.dumps(Command(turn=steps)) + "\n"
+    finish = json.dumps(Command(finish=True)) + "\n"
+    return turn * count + finish
 
 
 class Ready(TypedDict):
@@ -127,6 +139,7 @@ class Message(TypedDict, total=False):
     report: BatchReport
     ready: Ready
     flop: float  # of the reference matmul, whose process is ready
+    checked: str  # the case whose mathematics is checked in float64
     checked: str  # the case whose mathematics is checked in float64
     turn: Turn
     synced: float

@@ -1,8 +1,9 @@
-"""What a worker finds out about a case: the one set of types that crosses the pipe and goes into the record.
+"""Define what a worker finds out about a case: what crosses the pipe and goes into the record.
 
-A worker has only the standard library and NumPy, so these are plain dataclasses. In the parent pydantic checks the
-same classes, when a worker's answer is read (`records.record.read_result`) and as fields of a `Record`. Bytes are
-bytes, times are seconds, and what was not measured is None or empty, never zero.
+A worker has only the standard library and NumPy, so these are plain dataclasses. In the parent
+pydantic checks the same classes, when a worker's answer is read (`records.record.read_result`) and
+as fields of a `Record`. Bytes are bytes, times are seconds, and what was not measured is None or
+empty, never zero.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from framebench.suite.tensors import Summary
 
 @dataclass(frozen=True)
 class TensorComparison:
-    """The tensors of one kind (gradient, weight, buffer, an optimizer's state, output) next to their references.
+    """The tensors of one kind next to their references.
 
-    `worst` is the tensor with the largest error in units of its tolerance. That error is of its norm or of its
+    Kinds are gradients, weights, buffers, states of the optimizer and outputs. `worst` is the
+    tensor with the largest error in units of its tolerance. That error is of its norm or of its
     projections on random vectors, as `by` says.
     """
 
@@ -37,10 +39,11 @@ class TensorComparison:
 
 @dataclass(frozen=True)
 class Mathematics:
-    """What the step of a strategy gave in float64, compared with the reference (`worker/mathematics.py`)."""
+    """What a strategy's step gave in float64, next to the reference (`worker/mathematics.py`)."""
 
     case: str  # what was computed: the same strategy, as a rule at the size `tiny`
-    computed: bool  # if not, `reason` says why, and the measured step alone was checked, in its own precision
+    # if not, `reason` says why, and the measured step alone was checked, in its own precision
+    computed: bool
     passed: bool
     reason: str | None = None
     tensors: int = 0
@@ -53,8 +56,8 @@ class Mathematics:
 class Again:
     """The verification that follows the timed steps.
 
-    From the first weights the same step gave the first values again (or in evaluation the last timed step gave the
-    output), and no timed step left the loss as it was.
+    From the first weights the same step gave the first values again (or in evaluation the last
+    timed step gave the output), and no timed step left the loss as it was.
     """
 
     passed: bool
@@ -67,33 +70,44 @@ class Again:
 
 @dataclass(frozen=True)
 class Verification:
-    """Each observed value and tensor compared with its reference, before the timed steps and after them."""
+    """Each observed value and tensor next to its reference, before the timed steps and after."""
 
     passed: bool
     reason: str | None = None
-    known_fault: bool = False  # the framework itself computes this wrong on this machine, as a trial of it has shown
-    # whose values `golden` holds where two frameworks did not agree on them: a record of the same session, or one framework
+    # the framework itself computes this wrong on this machine, as a trial of it has shown
+    known_fault: bool = False
+    # whose values `golden` holds where two frameworks did not agree on them: a record of the same
+    # session, or one framework
     against: str | None = None
     observed: dict[str, float | None] = field(default_factory=dict)
     golden: dict[str, float] = field(default_factory=dict)
     relative_error: dict[str, float | None] = field(default_factory=dict)
     tolerance: dict[str, float] = field(default_factory=dict)
     tensors: dict[str, TensorComparison] = field(default_factory=dict)  # by kind
-    margin: float | None = None  # the largest error over its tolerance, of values and tensors: beyond 1 it is wrong
+    margin: float | None = (
+        None  # the largest error over its tolerance, of values and tensors: beyond 1 it is wrong
+    )
     state_bytes: int | None = None  # of the optimizer
     still: bool = False  # without random numbers, since the strategy draws others than the baseline
     again: Again | None = None
     mathematics: Mathematics | None = None  # older records have none
-    summaries: dict[str, dict[str, Summary]] = field(default_factory=dict)  # where they are a reference for other cases
+    summaries: dict[str, dict[str, Summary]] = field(
+        default_factory=dict
+    )  # where they are a reference for other cases
 
 
 @dataclass(frozen=True)
 class StrategyEffect:
-    """Proof, by something other than memory, that the strategy was on: `evidence` is what was counted."""
+    """Proof, by something other than memory, that the strategy was on.
+
+    `evidence` is what was counted.
+    """
 
     proven: bool
     evidence: dict[str, Any]
-    reason: str | None = None  # which expectation failed, where it is not proven; older records have none
+    reason: str | None = (
+        None  # which expectation failed, where it is not proven; older records have none
+    )
 
 
 @dataclass(frozen=True)
@@ -113,7 +127,8 @@ class TimeResult:
     """What the process for the time finds out besides the turns, which it reports one by one."""
 
     first_step_s: float | None = None
-    # of the first step on a device, where programs are compiled and tuned: the memory process finds them in the cache
+    # of the first step on a device, where programs are compiled and tuned: the memory process finds
+    # them in the cache
     cold_peaks: dict[str, int] = field(default_factory=dict)
     cpu_s_per_step: float | None = None
     shares: dict[str, float] = field(default_factory=dict)  # of the step's time, by purpose
@@ -130,8 +145,12 @@ class MemoryResult:
     peak_samples: list[dict[str, int]] = field(default_factory=list)
     cold_peaks: dict[str, int] = field(default_factory=dict)  # of the first step
     live_bytes: int | None = None
-    elsewhere: dict[str, int] = field(default_factory=dict)  # by holder, next to `live_bytes`; part of every peak on the host
-    library_bytes: int | None = None  # what a user's steps leave there and no object shows: in no steady peak
+    elsewhere: dict[str, int] = field(
+        default_factory=dict
+    )  # by holder, next to `live_bytes`; part of every peak on the host
+    library_bytes: int | None = (
+        None  # what a user's steps leave there and no object shows: in no steady peak
+    )
     allocator: dict[str, int] = field(default_factory=dict)
 
 
@@ -140,12 +159,14 @@ class RankMemory:
     """The memory of one of the processes or devices that share a case."""
 
     memory: MemoryResult
-    held: dict[str, int]  # bytes between two steps by what holds them: parameters, gradients, optimizer states
+    held: dict[
+        str, int
+    ]  # bytes between two steps by what holds them: parameters, gradients, optimizer states
 
 
 @dataclass(frozen=True)
 class Result:
-    """All that a worker has found out about a case so far. What its part does not measure stays None."""
+    """All that a worker has found out about a case so far; what it does not measure stays None."""
 
     origin: Origin | None = None
     verification: Verification | None = None
@@ -162,17 +183,17 @@ class Result:
 
 
 def to_json(value: Any) -> dict[str, Any]:
-    """Return a dataclass of this module as JSON takes it, with None for a number that is not finite."""
-    fields: dict[str, Any] = without_infinities(asdict(value))
+    """Return a dataclass of this module as JSON takes it, with None for what is not finite."""
+    fields: dict[str, Any] = drop_infinities(asdict(value))
     return fields
 
 
-def without_infinities(tree: Any) -> Any:
+def drop_infinities(tree: Any) -> Any:
     """Replace NaN and infinity at any depth by None: JSON has no such numbers."""
     if isinstance(tree, dict):
-        return {name: without_infinities(value) for name, value in tree.items()}
+        return {name: drop_infinities(value) for name, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return [without_infinities(value) for value in tree]
+        return [drop_infinities(value) for value in tree]
     if isinstance(tree, float) and not math.isfinite(tree):
         return None
     return tree

@@ -1,7 +1,8 @@
-"""Tensors as verification sees them: the norm, and the projection on a few fixed random vectors.
+"""Summarize tensors for verification: the norm, and projections on a few fixed random vectors.
 
-A norm alone misses a sign or a permutation; of an error of any shape, the projections keep the size: for independent entries of
-variance 1 the mean square of (r . error) is the square of the error's norm. NumPy only.
+A norm alone misses a sign or a permutation. Of an error of any shape the projections keep the size:
+for independent entries of variance 1 the mean square of (r . error) is the square of the error's
+norm. NumPy only.
 """
 
 from __future__ import annotations
@@ -16,77 +17,99 @@ import numpy as np
 from framebench.models.spec import SEED
 
 PROJECTIONS = 3
-CHUNK, PLACES = 1 << 20, 1 << 18
+CHUNK = 1 << 20  # numbers that are projected at once
+PLACES = 1 << 18  # where a window on the random numbers may begin
 
 Summary = tuple[float, ...]  # norm, projections
 Summaries = dict[str, dict[str, Summary]]  # kind -> tensor -> summary
 
 
 @cache
-def _drawn() -> np.ndarray:
-    """Normal numbers, drawn once: (PROJECTIONS, CHUNK + PLACES). Random vectors are windows on them."""
+def draw_vectors() -> np.ndarray:
+    """Draw the numbers (PROJECTIONS, CHUNK + PLACES) on which random vectors are windows."""
     return np.random.default_rng([SEED, 3]).standard_normal((PROJECTIONS, CHUNK + PLACES))
 
 
-def summary(name: str, array: np.ndarray) -> Summary:
-    """Norm and projections, in float64. The window on the random numbers begins where the tensor's name and the chunk say."""
-    flat = real(array).reshape(-1)
-    square, projections = 0.0, np.zeros(PROJECTIONS)
+def summarize(name: str, array: np.ndarray) -> Summary:
+    """Return norm and projections, in float64.
+
+    The window on the random numbers begins where the tensor's name and the chunk say.
+    """
+    flat = view_as_real(array).reshape(-1)
+    square = 0.0
+    projections = np.zeros(PROJECTIONS)
     for start in range(0, flat.size, CHUNK):
-        part = flat[start : start + CHUNK].astype(np.float64)
+        chunk = flat[start : start + CHUNK].astype(np.float64)
         place = zlib.crc32(f"{name} {start}".encode()) % PLACES
-        square += float(part @ part)
-        projections += _drawn()[:, place : place + part.size] @ part
+        square += float(chunk @ chunk)
+        projections += draw_vectors()[:, place : place + chunk.size] @ chunk
     return float(square**0.5), *map(float, projections)
 
 
-def real(array: np.ndarray) -> np.ndarray:
-    """Complex numbers as pairs of real ones."""
+def view_as_real(array: np.ndarray) -> np.ndarray:
+    """Return complex numbers as pairs of real ones, and real ones as they are."""
     array = np.asarray(array)
-    return np.ascontiguousarray(array).view(array.real.dtype) if np.iscomplexobj(array) else array
+    if not np.iscomplexobj(array):
+        return array
+    return np.ascontiguousarray(array).view(array.real.dtype)
 
 
-def summaries(tensors: Iterable[tuple[str, np.ndarray]]) -> dict[str, Summary]:
-    return {name: summary(name, array) for name, array in tensors}
+def summarize_all(tensors: Iterable[tuple[str, np.ndarray]]) -> dict[str, Summary]:
+    """Return the summary of each tensor by its name."""
+    return {name: summarize(name, array) for name, array in tensors}
 
 
-def outputs(logits: np.ndarray) -> dict[str, Summary]:
-    """Of logits (batch, ...): as they are, and about their mean over the batch, where what all samples share hides nothing."""
+def summarize_logits(logits: np.ndarray) -> dict[str, Summary]:
+    """Return the summaries of logits (batch, ...): as they are, and about their mean.
+
+    The mean is over the batch: what all samples share then hides nothing.
+    """
     wide = np.asarray(logits, np.float64)
-    return summaries((("logits", wide), ("logits about their mean", wide - wide.mean(0))))
+    return summarize_all([("logits", wide), ("logits about their mean", wide - wide.mean(0))])
 
 
-def distance(one: Summary, other: Summary) -> float:
-    """Return how far two tensors are apart: by their norms, or by the root mean square of their projections."""
+def measure_distance(one: Summary, other: Summary) -> float:
+    """Return how far two tensors are apart.
+
+    That is by their norms, or by the root mean square of their projections if that is more.
+    """
     apart = np.abs(np.subtract(one, other))
     return float(max(apart[0], np.sqrt(np.mean(apart[1:] ** 2))))
 
 
-def errors(observed: Summary, wanted: Summary) -> tuple[float, float]:
-    """Of the norm and of the projections (root mean square), relative to the norm that is wanted.
+def measure_errors(observed: Summary, reference: Summary) -> tuple[float, float]:
+    """Return the errors of the norm and of the projections, relative to the reference's norm.
 
-    What should be zero, as the change of a frozen weight, must be zero: else the error is infinite.
+    Of the projections it is the root mean square. What should be zero, as the change of a frozen
+    weight, must be zero: else the error is infinite.
     """
-    off = np.abs(np.subtract(observed, wanted))
-    if wanted[0] == 0:
-        return (0.0, 0.0) if not off.any() else (float("inf"), float("inf"))
-    return float(off[0] / wanted[0]), float(np.sqrt(np.mean(off[1:] ** 2)) / wanted[0])
+    apart = np.abs(np.subtract(observed, reference))
+    norm = reference[0]
+    if norm == 0:
+        return (float("inf"), float("inf")) if apart.any() else (0.0, 0.0)
+    return float(apart[0] / norm), float(np.sqrt(np.mean(apart[1:] ** 2)) / norm)
 
 
-def max_error(observed: Summary, wanted: Summary) -> float:
+def measure_max_error(observed: Summary, reference: Summary) -> float:
     """Return the larger of the two errors, which is NaN if one of them is."""
-    return float(np.max(errors(observed, wanted)))
+    return float(np.max(measure_errors(observed, reference)))
 
 
-def family(name: str) -> str:
-    """Tensors that differ in the numbers in their names alone are one family: `blocks.3.qkv.bias` is of `blocks.*.qkv.bias`."""
+def name_family(name: str) -> str:
+    """Return the name that tensors of the same kind share: `blocks.*.qkv.bias`.
+
+    They differ in the numbers in their names alone, as `blocks.3.qkv.bias` and `blocks.4.qkv.bias`.
+    """
     return re.sub(r"\d+(?=\.)", "*", name)
 
 
-def largest(errors_by_name: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
-    """The largest errors of each family."""
-    most: dict[str, tuple[float, float]] = {}
+def find_largest(
+    errors_by_name: Mapping[str, tuple[float, float]],
+) -> dict[str, tuple[float, float]]:
+    """Return the largest errors of each family."""
+    largest: dict[str, tuple[float, float]] = {}
     for name, (norm, projections) in errors_by_name.items():
-        before = most.get(family(name), (0.0, 0.0))
-        most[family(name)] = max(before[0], norm), max(before[1], projections)
-    return most
+        family = name_family(name)
+        norm_before, projections_before = largest.get(family, (0.0, 0.0))
+        largest[family] = max(norm_before, norm), max(projections_before, projections)
+    return largest

@@ -1,4 +1,4 @@
-"""A user's Python file, loaded under a name that replaces no module, and what is wrong with it in one line."""
+"""Load a user's Python file under a name that replaces no module, and say what is wrong with it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import importlib.util
 import sys
 from functools import cache
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType, ModuleType, TracebackType
 
-from framebench.suite.without_numbers import in_words
+from framebench.suite.without_numbers import describe_error
 
 NAME = "the_users_file"  # in sys.modules: by its own name, numpy.py would replace NumPy
 
@@ -23,8 +23,11 @@ class DoesNotApply(Exception):
     """What the file has cannot be used in this way; the message says why."""
 
 
-def loaded(file: str) -> ModuleType:
-    """The module. As when Python runs the file, what lies beside it is imported first. Raises Fault."""
+def load_file(file: str) -> ModuleType:
+    """Import the file. Raises Fault.
+
+    As when Python runs the file, what lies in its folder is imported first.
+    """
     spec = importlib.util.spec_from_file_location(NAME, file)
     assert spec
     assert spec.loader
@@ -34,58 +37,85 @@ def loaded(file: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise Fault(blamed(error, file)) from error
+        raise Fault(describe_fault(error, file)) from error
     return module
 
 
-def blamed(error: BaseException, file: str) -> str:
-    """Where in the file it happened, and what."""
-    message = in_words(error, frame_of(error, file))
+def describe_fault(error: BaseException, file: str) -> str:
+    """Return where in the file an error happened, and what."""
+    place = f"{file}:{find_line(error, file)}"
     if isinstance(error, SystemExit):
-        message = f"sys.exit({error.code!r}) would end the process here: put it below `if __name__ == '__main__'`"
-    return f"{file}:{line_of(error, file)}: {message}"
+        return (
+            f"{place}: sys.exit({error.code!r}) would end the process here: "
+            f"put it below `if __name__ == '__main__'`"
+        )
+    return f"{place}: {describe_error(error, find_frame(error, file))}"
 
 
-def line_of(error: BaseException, file: str) -> int | None:
-    """The innermost line of the file that led to the error; None if none did."""
-    line = error.lineno if isinstance(error, SyntaxError) and error.filename == file else None
+def find_line(error: BaseException, file: str) -> int | None:
+    """Return the innermost line of the file that led to the error; None if none did."""
+    trace = find_trace(error, file)
+    if trace is not None:
+        return trace.tb_lineno
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return error.lineno
+    return None
+
+
+def find_frame(error: BaseException, file: str) -> FrameType | None:
+    """Return the innermost frame of the file that led to the error; None if none did."""
+    trace = find_trace(error, file)
+    return None if trace is None else trace.tb_frame
+
+
+def find_trace(error: BaseException, file: str) -> TracebackType | None:
+    """Return the innermost entry of the error's traceback that is of the file."""
+    innermost = None
     trace = error.__traceback__
     while trace is not None:
-        line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == file else line
+        if trace.tb_frame.f_code.co_filename == file:
+            innermost = trace
         trace = trace.tb_next
-    return line
+    return innermost
 
 
-def frame_of(error: BaseException, file: str) -> FrameType | None:
-    """The innermost one of the file."""
-    frame, trace = None, error.__traceback__
-    while trace is not None:
-        frame = trace.tb_frame if trace.tb_frame.f_code.co_filename == file else frame
-        trace = trace.tb_next
-    return frame
+def list_definitions(file: str) -> dict[str, int]:
+    """Return the names that the file defines at its top level, with their lines.
+
+    The file is not run. Raises Fault.
+    """
+    lines = {}
+    for node in parse_file(file).body:
+        for name in list_defined(node):
+            lines[name] = node.lineno
+    return lines
 
 
-def defined(file: str) -> dict[str, int]:
-    """The names that the file defines at its top level, with their lines, without running it. Raises Fault."""
-    return {name: node.lineno for node in parsed(file).body for name in _names_of(node)}
-
-
-def _names_of(node: ast.stmt) -> list[str]:
+def list_defined(node: ast.stmt) -> list[str]:
+    """Return the names that a statement defines."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
     if isinstance(node, ast.Import | ast.ImportFrom):
         return [(alias.asname or alias.name).split(".")[0] for alias in node.names]
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, ast.AnnAssign):
+        targets = [node.target]
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def imported(file: str) -> set[str]:
-    """The packages that the file imports anywhere, without running it. Raises Fault."""
-    return {name.split(".")[0] for node in ast.walk(parsed(file)) for name, _ in _modules_of(node)}
+def list_imports(file: str) -> set[str]:
+    """Return the packages that the file imports anywhere, without running it. Raises Fault."""
+    packages = set()
+    for node in ast.walk(parse_file(file)):
+        for module, _ in list_modules(node):
+            packages.add(module.split(".")[0])
+    return packages
 
 
-def _modules_of(node: ast.AST) -> list[tuple[str, list[str]]]:
-    """Which a statement imports, each with the names that it takes of it."""
+def list_modules(node: ast.AST) -> list[tuple[str, list[str]]]:
+    """Return the modules that a statement imports, each with the names that it takes of it."""
     if isinstance(node, ast.Import):
         return [(alias.name, []) for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -94,23 +124,29 @@ def _modules_of(node: ast.AST) -> list[tuple[str, list[str]]]:
 
 
 def import_packages(file: str) -> None:
-    """Those that the file's own lines import and that do not lie beside it: what packages take for themselves is none of a
-    step's memory. What goes wrong is told when the file itself is imported."""
+    """Import the packages that the file's top-level lines import, unless they lie in its folder.
+
+    What packages take for themselves is none of a step's memory. What goes wrong here is told when
+    the file itself is imported.
+    """
     folder = Path(file).absolute().parent
-    for module, names in (one for node in parsed(file).body for one in _modules_of(node)):
-        package = module.split(".")[0]
-        if not ((folder / package).exists() or (folder / f"{package}.py").exists()):
+    for node in parse_file(file).body:
+        for module, names in list_modules(node):
+            package = module.split(".")[0]
+            if (folder / package).exists() or (folder / f"{package}.py").exists():
+                continue
             with contextlib.suppress(Exception, SystemExit):
-                found = importlib.import_module(module)
+                imported = importlib.import_module(module)
                 for name in names:  # a package may load what it holds when it is asked for
-                    getattr(found, name, None)
+                    getattr(imported, name, None)
 
 
 @cache
-def parsed(file: str) -> ast.Module:
+def parse_file(file: str) -> ast.Module:
+    """Return the file's syntax tree. Raises Fault."""
     try:
         return ast.parse(Path(file).read_bytes(), file)
     except SyntaxError as error:
-        raise Fault(blamed(error, file)) from error
+        raise Fault(describe_fault(error, file)) from error
     except (OSError, ValueError) as error:
         raise Fault(f"{file}: {error}") from error

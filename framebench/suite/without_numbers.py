@@ -1,5 +1,8 @@
-"""What goes wrong in a user's file when its step runs on tensors without numbers, for a device that is not here, in a reader's
-words: PyTorch's own speak of its fake tensors. Standard library only."""
+"""Describe what goes wrong in a user's file when its step runs on fake tensors.
+
+Fake tensors have shapes and no numbers; they stand in for tensors on a target device. PyTorch's own
+messages speak of them, and readers have not heard of them. Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +10,59 @@ import re
 from types import FrameType
 
 NUMBERLESS = {"DataDependentOutputException", "DynamicOutputShapeException"}
-NUMPY = re.compile(r"\.numpy\(\) is not supported for tensor subclasses|Can't call numpy\(\) on Tensor")
+NUMPY = re.compile(
+    r"\.numpy\(\) is not supported for tensor subclasses|Can't call numpy\(\) on Tensor"
+)
 MIXED = re.compile(r"(at least|found) two (different )?devices")
 PRESENT = "cpu"
+LONGEST = 500  # letters of a message
 
 
-def in_words(error: BaseException, frame: FrameType | None) -> str:
-    """`frame`: of the user's file, where the error came from."""
-    name, message = type(error).__name__, str(error)
+def describe_error(error: BaseException, frame: FrameType | None) -> str:
+    """Return an error's message in a reader's words.
+
+    `frame` is the one of the user's file where the error came from.
+    """
+    name = type(error).__name__
+    message = str(error)
     if name in NUMBERLESS or NUMPY.search(message):
-        return "the numbers in a tensor are asked for here: for a device that is not here tensors have shapes and no numbers"
+        return (
+            "the numbers in a tensor are asked for here: for a device that is not here tensors "
+            "have shapes and no numbers"
+        )
     if MIXED.search(message):
-        there, here = placed(frame)
-        which = f"{listed(here)} on the CPU and {listed(there)} on the card" if here and there else "some on the CPU"
-        made = f"device={there[0]}.device" if there else "the device of the inputs"
-        return f"tensors lie on two devices, {which}: on a card this step fails, too. Make them with {made}"
-    return f"{name}: {message.replace('FakeTensor', 'Tensor')[:500]}"
+        return describe_mixed_devices(frame)
+    return f"{name}: {message.replace('FakeTensor', 'Tensor')[:LONGEST]}"
 
 
-def placed(frame: FrameType | None) -> tuple[list[str], list[str]]:
-    """The names of the frame's own tensors that lie on a card, and on the CPU."""
-    local = frame.f_locals if frame else {}
-    where = {name: str(kind) for name, one in local.items() if (kind := getattr(getattr(one, "device", None), "type", None))}
-    return [n for n, kind in where.items() if kind != PRESENT], [n for n, kind in where.items() if kind == PRESENT]
+def describe_mixed_devices(frame: FrameType | None) -> str:
+    """Return which local tensors lie on the CPU, which on the card, and how to make them."""
+    devices = find_devices(frame)
+    on_card = [name for name, device in devices.items() if device != PRESENT]
+    on_cpu = [name for name, device in devices.items() if device == PRESENT]
+    if on_card and on_cpu:
+        which = f"{quote_names(on_cpu)} on the CPU and {quote_names(on_card)} on the card"
+    else:
+        which = "some on the CPU"
+    device = f"device={on_card[0]}.device" if on_card else "the device of the inputs"
+    return (
+        f"tensors lie on two devices, {which}: on a card this step fails, too. "
+        f"Make them with {device}"
+    )
 
 
-def listed(names: list[str]) -> str:
+def find_devices(frame: FrameType | None) -> dict[str, str]:
+    """Return the type of device of each of the frame's own tensors, by its name."""
+    if frame is None:
+        return {}
+    devices = {}
+    for name, value in frame.f_locals.items():
+        kind = getattr(getattr(value, "device", None), "type", None)
+        if kind:
+            devices[name] = str(kind)
+    return devices
+
+
+def quote_names(names: list[str]) -> str:
+    """Return the names in backticks, separated by commas."""
     return ", ".join(f"`{name}`" for name in names)

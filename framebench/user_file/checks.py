@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from framebench.adapters.base import Adapter
-from framebench.suite.tensors import Summaries, Summary, errors, summaries
+from framebench.suite.tensors import Summaries, Summary, measure_errors, summarize_all
 from framebench.suite.trees import split
 from framebench.worker.observe import Observed
 
@@ -39,7 +39,7 @@ def largest_difference(one: Observed, other: Observed) -> tuple[str, float]:
 def _together(one: dict[str, Summary], other: dict[str, Summary]) -> float:
     """Return the error of all tensors of a kind together, relative to their norm."""
     norms = {name: summary[0] for name, summary in other.items()}
-    square = sum((max(errors(one[name], summary)) * norms[name]) ** 2 for name, summary in other.items() if norms[name])
+    square = sum((max(measure_errors(one[name], summary)) * norms[name]) ** 2 for name, summary in other.items() if norms[name])
     stray = any(one[name][0] for name, norm in norms.items() if not norm)
     return math.inf if stray else math.sqrt(square / (sum(norm**2 for norm in norms.values()) or 1.0))
 
@@ -124,7 +124,7 @@ def _gradient(adapter: Adapter, x: Any, y: Any, again: bool = False) -> Observed
         adapter.restore()
     with adapter.disable_randomness():
         loss, gradient = adapter.model_module.gradient_of(adapter)
-    return Observed({"loss_0": loss}, {"gradient": summaries(gradient)})
+    return Observed({"loss_0": loss}, {"gradient": summarize_all(gradient)})
 
 
 def _fitted(whole: Observed, halves: list[Observed]) -> tuple[np.ndarray, float]:

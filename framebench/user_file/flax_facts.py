@@ -9,7 +9,7 @@ import json
 import sys
 
 from framebench.adapters.jax import user_model
-from framebench.suite.user_file import Fault, blamed
+from framebench.suite.user_file import Fault, describe_fault
 
 if __name__ == "__main__":
     try:
@@ -17,4 +17,4 @@ if __name__ == "__main__":
     except Fault as error:
         print(json.dumps({"fault": str(error)}))
     except Exception as error:
-        print(json.dumps({"fault": blamed(error, user_model.user().file)}))
+        print(json.dumps({"fault": describe_fault(error, user_model.user().file)}))

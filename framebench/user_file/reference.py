@@ -20,14 +20,14 @@ from framebench.adapters import user_functions
 from framebench.adapters.base import Adapter
 from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.instruments import limits
-from framebench.instruments.host import status_bytes
+from framebench.instruments.host import read_status
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.models.user_model import UserWorkload
-from framebench.suite.case import STILL, Case
+from framebench.suite.case import WITHOUT_RANDOM, Case
 from framebench.suite.protocol import Reference
-from framebench.suite.tensors import errors
-from framebench.suite.trees import leaves
-from framebench.suite.user_file import Fault, line_of
+from framebench.suite.tensors import measure_errors
+from framebench.suite.trees import iterate_arrays
+from framebench.suite.user_file import Fault, find_line
 from framebench.user_file import checks
 from framebench.worker.observe import Observed, first_steps
 from framebench.worker.tolerances import RUNS, PerturbedCase
@@ -67,7 +67,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         raise told(error, module.user()) from error
     _write_references(user_workload.folder, references)
     write(user_workload.folder / "own.json", facts | {"surveyed": True})
-    return {"facts": facts, "values": observed.values, "held": status_bytes("VmHWM")}
+    return {"facts": facts, "values": observed.values, "held": read_status("VmHWM")}
 
 
 def _seen_twice(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
@@ -92,11 +92,11 @@ def _observe_without_chance(adapter: Adapter, case: Case, observed: Observed, em
     The latter are for strategies that draw in another order. Afterwards the adapter of a model that draws is without chance:
     whether micro-batches add up, for instance, is asked of it so.
     """
-    references = {case.golden_key + STILL * adapter.deterministic: observed}
+    references = {case.golden_key + WITHOUT_RANDOM * adapter.deterministic: observed}
     if not adapter.deterministic and adapter.draws_random_numbers():
         emit({"phase": "first steps, without random numbers"})
         adapter.deterministic = True
-        references[case.golden_key + STILL] = first_steps(reset_adapter(adapter, case))[1]
+        references[case.golden_key + WITHOUT_RANDOM] = first_steps(reset_adapter(adapter, case))[1]
     return references
 
 
@@ -141,7 +141,7 @@ def _write_references(folder: Path, references: dict[str, Observed]) -> None:
 def within(budget: int | None, limit: int | None, emit: Emit) -> Iterator[None]:
     """What the file makes when it is imported, its weights and its batch, each told and held to the budget; what comes after
     may take what the machine has to spare. On a card the budget is the card's."""
-    on_host = limits.card_bytes() is None
+    on_host = limits.read_gpu_memory() is None
     if on_host and limit is not None:
         limits.limit_growth(limit if budget is None else min(budget + IMPORTS, limit))
     user_functions.LISTENERS.append(lambda part: emit({"phase": part}))
@@ -172,8 +172,8 @@ def listed(observed: Observed) -> dict[str, dict[str, list[float]]]:
 
 def told(error: Exception, user: UserFile) -> WorkerError:
     """Of the same error, or where no line of the file led to it (a layer called by another) one that names the model."""
-    oom = limits.ran_out(error, limits.enforced())
-    if not isinstance(error, Fault) and not line_of(error, user.file):
+    oom = limits.is_out_of_memory(error, limits.is_enforced())
+    if not isinstance(error, Fault) and not find_line(error, user.file):
         error = Fault(f"{user.locate('model')}: in a step of this model: {type(error).__name__}: {str(error)[:500]}")
     return WorkerError(error, oom)
 
@@ -185,7 +185,7 @@ def write(file: Path, content: dict[str, Any]) -> None:
 def _one_array(adapter: Adapter, user: UserFile) -> None:
     """Raises Fault where the model gives something else."""
     adapter.one_step()
-    if not [*leaves(adapter.output)]:
+    if not [*iterate_arrays(adapter.output)]:
         raise Fault(
             f"{user.locate('model')}: the model returns {describe_type(adapter.output)}; in evaluation its "
             f"output is compared, and must "
@@ -264,7 +264,7 @@ def _differs(adapter: Adapter, again: Observed, observed: Observed, what: str, o
 
 def _differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]:
     return {
-        (kind, name): max(errors(one.tensors[kind][name], summary))
+        (kind, name): max(measure_errors(one.tensors[kind][name], summary))
         for kind, summaries in other.tensors.items()
         for name, summary in summaries.items()
     }
@@ -286,4 +286,4 @@ def _observe_perturbed(adapter: Adapter, case: Case, seed: int, perturbation: fl
 
 
 if __name__ == "__main__":
-    serve(lambda orders, emit: survey(Case.of(orders["case"]), emit))
+    serve(lambda orders, emit: survey(Case.from_id(orders["case"]), emit))

@@ -11,7 +11,7 @@ import sys
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from framebench.adapters.torch import user_model
-from framebench.suite.user_file import Fault, blamed
+from framebench.suite.user_file import Fault, describe_fault
 
 if __name__ == "__main__":
     try:
@@ -20,4 +20,4 @@ if __name__ == "__main__":
     except Fault as error:
         print(json.dumps({"fault": str(error)}))
     except Exception as error:
-        print(json.dumps({"fault": blamed(error, user_model.user().file)}))
+        print(json.dumps({"fault": describe_fault(error, user_model.user().file)}))

@@ -25,7 +25,7 @@ from framebench.records.pins import REQUIREMENTS
 from framebench.strategies.registry import BASELINES
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
-from framebench.suite.user_file import Fault, defined, imported
+from framebench.suite.user_file import Fault, list_definitions, list_imports
 from framebench.user_file import strategies as applicable
 
 PACKAGES = {"torch": {"torch"}, "jax": {"jax", "flax"}, "jittor": {"jittor"}}
@@ -74,20 +74,20 @@ def look(file: Path, batch: int, framework: str | None = None, scenario: str = a
     if scenario not in applicable.SCENARIOS:
         raise Fault(f"--scenario {scenario}: a model of one's own is measured in {' or '.join(applicable.SCENARIOS)}")
     path = str(file.absolute())
-    names = defined(path)
+    names = list_definitions(path)
     framework = framework or _framework_of(path)
     if framework not in FRAMEWORKS:
         raise Fault(f"--framework {framework}: choose from {', '.join(FRAMEWORKS)}")
     if missing := [name for name in FUNCTIONS if name not in names]:
         raise Fault(f"{file} has no {' and no '.join(f'`{name}`' for name in missing)}; it needs {', '.join(FUNCTIONS)}, loss")
-    package = next((name for name in sorted(imported(path) - {*FRAMEWORKS}) if (REQUIREMENTS / f"{name}.txt").exists()), "")
+    package = next((name for name in sorted(list_imports(path) - {*FRAMEWORKS}) if (REQUIREMENTS / f"{name}.txt").exists()), "")
     optional = tuple(name for name in OPTIONAL if name in names)
     return UserModel(file.absolute(), framework, batch, optional, package, scenario)
 
 
 def _framework_of(path: str) -> str:
     """The one that the file imports. Raises Fault."""
-    packages = imported(path)
+    packages = list_imports(path)
     frameworks = [name for name, own_packages in PACKAGES.items() if packages & own_packages]
     if len(frameworks) != 1:
         which = f"imports {' and '.join(frameworks)}" if frameworks else f"imports none of {', '.join(PACKAGES)}"

@@ -99,4 +99,4 @@ def compiles(case: Case) -> bool:
 
 def eager(arm: Arm) -> bool:
     """Say whether one process can be looked at: not on a GPU, whose memory is read from outside while nothing else runs."""
-    return arm.case.framework == "torch" and not compiles(arm.case) and not nvml.gpus()
+    return arm.case.framework == "torch" and not compiles(arm.case) and not nvml.list_gpus()

@@ -49,7 +49,7 @@ class Float64Checks:
             small = {arm: replace(arm.case, batch=self.batch) for arm in several}
             baseline = replace(self.model.baseline, batch=self.batch)
             told = partial(on_phase, several[0].case)
-            processes = 1 if nvml.gpus() else len(options.cores())
+            processes = 1 if nvml.list_gpus() else len(options.cores())
             if not fits([FLOAT64_BY_FLOAT32 * self.held], free_memory(), processes - 1):
                 processes = 1
             lines = mathematics.compute_missing(file, list(small.values()), environment, options, told, baseline, processes)

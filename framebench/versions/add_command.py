@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from framebench.cli.shared import fail, say
-from framebench.records.pins import pinned_versions
+from framebench.records.pins import find_pinned_versions
 from framebench.records.provenance import CHECKOUT
 from framebench.versions.command import versions_app
 
@@ -35,8 +35,8 @@ def add(
         framework, version = parse_release(release)
     except UnknownVersion as error:
         fail(str(error), 2)
-    if version in pinned_versions(framework):
-        fail(f"{release} is pinned already, in {pinned_versions(framework)[version].name}", 2)
+    if version in find_pinned_versions(framework):
+        fail(f"{release} is pinned already, in {find_pinned_versions(framework)[version].name}", 2)
     releases.check_listed(framework, version)
     packages = pin.resolve(framework, version)
     file = pin.write_pins(framework, version, packages)

@@ -38,7 +38,7 @@ from framebench.analysis.selection import Measured, select_cases
 from framebench.asv.cases import SuiteClass
 from framebench.records.pins import REQUIREMENTS
 from framebench.records.provenance import ROOT
-from framebench.records.record import Record, work_of
+from framebench.records.record import Record, count_work
 from framebench.suite.case import Case
 
 CONFIG = ROOT / "asv.releases.json"
@@ -135,7 +135,7 @@ def read_plans(results: Path) -> list[Plan]:
     plans = []
     for row in table[table["source"] == "compiler.plan"].to_dict("records"):
         if row["ranks"] == 1 and row["used_bytes"] > 0:  # NaN where a release has no plan
-            case = Case.of(row["case"])
+            case = Case.from_id(row["case"])
             plans.append(Plan(row["device"], case, row["framework_version"], int(row["used_bytes"])))
     return plans
 
@@ -196,7 +196,7 @@ def read_numbers(measured: Measured) -> Numbers:
     step_times = [timed.step_time_s for timed in measured.timed if timed.step_time_s]
     if step_times:
         numbers["track_step_time"] = median(step_times)
-        work = work_of(record.parsed)
+        work = count_work(record.parsed)
         if work is not None:  # of a case that this version still has
             numbers["track_throughput"] = round(work / median(step_times), 2)
     first_steps = [timed.first_step_s for timed in measured.timed if timed.first_step_s]

@@ -13,7 +13,7 @@ from framebench.cli.shared import AsJson, Results, err, fail, open_session, out,
 from framebench.engine import releases, runner
 from framebench.engine.progress import CaseProgress
 from framebench.engine.session import alone
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.suite.user_file import Fault
@@ -51,7 +51,7 @@ def bisect(
 
     Exit code 1: nothing changed, or no two releases could be measured; 3: several releases may be the first, or noise hides it.
     """
-    pinned_version(framework)
+    find_pinned_version(framework)
     minimum = parse_share(threshold) or 0.0
     if minimum < FLOOR:
         fail(f"--threshold {threshold} is less than equal processes differ by: at least {FLOOR:.1%}", 2)

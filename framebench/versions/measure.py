@@ -17,7 +17,7 @@ from framebench.engine.environments import Environment, SetupError
 from framebench.engine.groups import Group
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Arm
-from framebench.records.pins import pinned_versions
+from framebench.records.pins import find_pinned_versions
 from framebench.suite import profiles
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.selectors import select
@@ -38,7 +38,7 @@ def choose_versions(framework: str, named: list[str] | None = None) -> list[str]
     A release that is not pinned may be named too. Raises UnknownName for an unknown framework, SetupError for a
     release that does not exist and where there are not two of them.
     """
-    pinned = pinned_versions(framework)
+    pinned = find_pinned_versions(framework)
     for version in named or ():
         if version not in pinned:
             releases.check_listed(framework, version)
@@ -54,7 +54,7 @@ def choose_versions(framework: str, named: list[str] | None = None) -> list[str]
 def select_cases(framework: str, selectors: list[str] | None = None, profile: str | None = None) -> list[Case]:
     """Return the framework's cases that are named, those of a profile, or STANDING at the base batch. Raises UnknownCase."""
     cases: list[Case] = []
-    of_profile = profiles.profile(profile) if profile else None
+    of_profile = profiles.list_profile_cases(profile) if profile else None
     if selectors:
         for selector in selectors:
             cases += select(selector, among=of_profile)

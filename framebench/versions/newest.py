@@ -18,7 +18,7 @@ from framebench.engine.blocks import Listener, Run
 from framebench.engine.environments import Environment, Say, SetupError
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Arm
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.versions import measure
@@ -55,7 +55,7 @@ class ReleasePair:
     @classmethod
     def of(cls, framework: str) -> ReleasePair:
         """Ask the index. Raises UnknownName, and SetupError where it cannot be asked."""
-        pinned = pinned_version(framework)
+        pinned = find_pinned_version(framework)
         listed = releases.newest_first(framework)
         newer = [release for release in listed if Version(release) > Version(pinned)]
         return cls(framework, pinned, listed[0], tuple(newer[1:]))

@@ -15,7 +15,7 @@ from packaging.version import Version
 from framebench.engine import releases
 from framebench.engine.environments import SetupError
 from framebench.engine.installed import NEEDS
-from framebench.records.pins import REQUIREMENTS, pinned_version, pinned_versions, pins
+from framebench.records.pins import REQUIREMENTS, find_pinned_version, find_pinned_versions, read_pins
 from framebench.records.provenance import ROOT
 from framebench.strategies.strategy import FRAMEWORKS
 
@@ -33,7 +33,7 @@ def resolve(framework: str, version: str) -> dict[str, str]:
     go with them, only NumPy is kept: Jittor's arrays are silently wrong with the next one. Raises
     SetupError.
     """
-    current = pins(pinned_versions(framework)[pinned_version(framework)])
+    current = read_pins(find_pinned_versions(framework)[find_pinned_version(framework)])
     others = {name: pinned for name, pinned in current.items() if not name.startswith(framework)}
     wanted = [f"{releases.PACKAGE.get(framework, framework)}=={version}"]
     for name in others:
@@ -74,7 +74,7 @@ def write_matrix() -> None:
     """Write the environments of asv.versions.json: one for every pinned release."""
     rows = []
     for framework in FRAMEWORKS:
-        for version in sorted(pinned_versions(framework), key=Version):
+        for version in sorted(find_pinned_versions(framework), key=Version):
             rows.append(f'        {{"python": "same", "req": {{"{framework}": "{version}"}}}}')
     rows_text = ",\n".join(rows)
     text = MATRIX.read_text()

@@ -11,7 +11,7 @@ import numpy as np
 
 from framebench.adapters.base import Adapter, Batch, find_length_strategy
 from framebench.models.spec import USER_MODEL
-from framebench.suite.trees import mapped
+from framebench.suite.trees import map_tree
 from framebench.worker.stepping import timed_step
 
 TRIES = 3  # of a step whose result was late: another process may have had the core
@@ -74,7 +74,7 @@ def give_other_inputs(adapter: Adapter) -> None:
         return np.ascontiguousarray(np.roll(array, 1, axes[-1])) if axes else array
 
     def put(x: object, y: object) -> Batch:
-        return adapter.put(mapped(moved, x), y)
+        return adapter.put(map_tree(moved, x), y)
 
     if case.scenario == "varlen":
         stream = adapter.workload.make_stream(adapter.config, case.batch, find_length_strategy(case))

@@ -34,7 +34,7 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
 from framebench.suite.result import Mathematics, to_json
 from framebench.suite.selectors import parse
-from framebench.suite.tensors import max_error
+from framebench.suite.tensors import measure_max_error
 from framebench.worker.observe import Observed, begin_again, first_steps
 from framebench.worker.tolerances import RUNS, Tolerances, observe_perturbed, tolerances_from
 from framebench.worker.verification import (
@@ -106,7 +106,7 @@ def check(
     if reason:
         return not_computed(case, reason)
     try:
-        reference_and_tolerances = baseline.find(case.still) if baseline else stored_reference(case)
+        reference_and_tolerances = baseline.find(case.is_deterministic) if baseline else stored_reference(case)
         if reference_and_tolerances is None:
             return not_computed(case, f"there are no float64 references for {case.golden_key}")
         adapter = load(case)
@@ -116,7 +116,7 @@ def check(
     except (MemoryError, OSError):
         raise  # of this machine at this moment, and nothing that a strategy does
     except Exception as error:  # an operator that the framework lacks: whatever it raises is the reason
-        if limits.ran_out(error, limits.enforced()):
+        if limits.is_out_of_memory(error, limits.is_enforced()):
             raise
         message = " ".join(str(error).split())[:300]
         name = "" if isinstance(error, NarrowResults) else f"{type(error).__name__}: "
@@ -212,7 +212,7 @@ def list_errors(case: Case, observed: Observed, reference: Reference, tolerances
         for name, summary in summaries.items():
             if name not in reference.tensors.get(kind, {}) or name in case.spec.incomparable:
                 continue
-            error = max_error(summary, reference.tensors[kind][name])
+            error = measure_max_error(summary, reference.tensors[kind][name])
             tolerance = tolerances.of_tensor(kind, name) if tolerances else TOLERANCE
             every.append(Float64Error(f"{kind} of {name}", error, tolerance))
     return every
@@ -225,10 +225,10 @@ def check_all(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
     the lines of the cases before.
     """
     file = Path(orders["file"])
-    baseline = Baseline(Case.of(orders["baseline"])) if orders.get("baseline") else None
+    baseline = Baseline(Case.from_id(orders["baseline"])) if orders.get("baseline") else None
     for number, name in enumerate(orders["cases"], 1):
         emit({"phase": f"mathematics in float64, {number} of {len(orders['cases'])}"})
-        outcome = check(Case.of(name) if baseline else parse(name), baseline)
+        outcome = check(Case.from_id(name) if baseline else parse(name), baseline)
         with file.open("a") as lines:
             lines.write(json.dumps({name: to_json(outcome)}) + "\n")
         emit({"checked": name})

@@ -10,7 +10,7 @@ import numpy as np
 from framebench.adapters.base import Adapter
 from framebench.models.spec import STREAM_BATCHES
 from framebench.suite.protocol import LOSS_STEPS
-from framebench.suite.tensors import Summaries, outputs, summaries
+from framebench.suite.tensors import Summaries, summarize_all, summarize_logits
 from framebench.worker.optimizer_check import OptimizerCheck
 from framebench.worker.stepping import timed_step
 
@@ -62,7 +62,7 @@ def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float]
     """Make the first update and those after it, and return their seconds and what was observed."""
     seconds = [timed_step(adapter)]
     # where the optimizer keeps no gradient, the first update stands for it
-    gradient = summaries(gradients(adapter)) or changes(adapter, before, 1)["weight"]
+    gradient = summarize_all(gradients(adapter)) or changes(adapter, before, 1)["weight"]
     grad_norm = float(np.linalg.norm([summary[0] for summary in gradient.values()]))
     observed = Observed({"loss_0": adapter.loss(), "grad_norm": grad_norm}, {"gradient": gradient})
     optimizer_check = OptimizerCheck(adapter, before)
@@ -89,7 +89,7 @@ def _evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
 
 def output(adapter: Adapter, tensors: Summaries | None = None) -> Observed:
     """Return loss and logits of the last step, next to other tensors that were observed."""
-    logits = outputs(adapter.logits())
+    logits = summarize_logits(adapter.logits())
     values = {"loss": adapter.loss(), "logits_norm": logits["logits"][0]}
     return Observed(values, {"output": logits, **(tensors or {})})
 
@@ -118,7 +118,7 @@ def states(adapter: Adapter) -> tuple[Summaries, int]:
     by_kind: Summaries = {}
     size = 0
     for state in adapter.states():
-        by_kind.setdefault(state.kind, {}).update(summaries([(state.name, state.array)]))
+        by_kind.setdefault(state.kind, {}).update(summarize_all([(state.name, state.array)]))
         size += state.nbytes
     return by_kind, size
 
@@ -141,7 +141,7 @@ def changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summ
         if name in undetermined:
             change[undetermined[name]] = 0
         kind = "buffer" if name in buffers else "weight"
-        by_kind[kind].update(summaries([(name, change)]))
+        by_kind[kind].update(summarize_all([(name, change)]))
     return {kind: tensors for kind, tensors in by_kind.items() if tensors}
 
 

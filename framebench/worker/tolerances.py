@@ -25,7 +25,7 @@ from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
-from framebench.suite.tensors import Summaries, distance, family
+from framebench.suite.tensors import Summaries, measure_distance, name_family
 from framebench.worker.observe import Observed, begin_again, first_steps
 
 # Relative size of the perturbation of each weight, by the precision of the strategy. Its unit roundoff is
@@ -88,7 +88,7 @@ class Tolerances:
 
     def of_tensor(self, kind: str, name: str) -> float:
         """Return the tolerance of a tensor's norm and of its projections."""
-        group = family(name) if self.shared else name
+        group = name_family(name) if self.shared else name
         tolerances = self.tensors[kind]
         return tolerances[group] if group in tolerances else self.usual[kind]
 
@@ -276,12 +276,12 @@ def largest_responses(
     for name, summary in observed[kind].items():
         if name in left_out:
             continue
-        group = family(name) if shared else name
+        group = name_family(name) if shared else name
         largest.setdefault(group, 0.0)
         for response in responses:
             moved = 0.0
             if summary[0] and name in response.get(kind, {}):
-                moved = distance(response[kind][name], summary) / summary[0]
+                moved = measure_distance(response[kind][name], summary) / summary[0]
             if math.isfinite(moved):
                 largest[group] = max(largest[group], moved)
     return largest

@@ -19,7 +19,7 @@ from framebench.strategies.quantized import count_moment_bytes
 from framebench.suite.case import Case
 from framebench.suite.protocol import LOSS_STEPS, Reference
 from framebench.suite.result import Again, TensorComparison, Verification
-from framebench.suite.tensors import Summaries, Summary, errors, max_error
+from framebench.suite.tensors import Summaries, Summary, measure_errors, measure_max_error
 from framebench.worker.laziness_check import describe_ignored_inputs, describe_late_result, describe_other_losses
 from framebench.worker.observe import Observed, begin_again, first_steps, output
 from framebench.worker.stepping import timed_step
@@ -92,7 +92,7 @@ def verify(adapter: Adapter, observed: Observed, tolerances: Tolerances, other: 
     return replace(
         verification,
         against=reference.case or case.spec.unconfirmed or None,
-        still=case.still,
+        still=case.is_deterministic,
         state_bytes=observed.state_bytes,
     )
 
@@ -107,7 +107,7 @@ def wrong_gradients(observed: Observed, reference: Reference, tolerances: Tolera
         if name not in expected:
             continue
         allowed = allowed_error("gradient", name, expected, tolerances)
-        if not max_error(summary, expected[name]) <= allowed:
+        if not measure_max_error(summary, expected[name]) <= allowed:
             names.append(name)
     return names
 
@@ -175,7 +175,7 @@ def compare_tensors(
         if name in left_out:
             continue
         expected = reference.tensors[kind][name]
-        of_norm, of_projections = errors(observed[name], expected)
+        of_norm, of_projections = measure_errors(observed[name], expected)
         tolerance = allowed_error(kind, name, reference.tensors[kind], tolerances)
         if name in lost and expected[0]:
             tolerance = max(tolerance, FACTOR * lost[name] / expected[0])

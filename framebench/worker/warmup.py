@@ -15,9 +15,9 @@ import sys
 import traceback
 
 from framebench import adapters
-from framebench.suite.case import Case, first_batch
-from framebench.suite.profiles import every_case
-from framebench.suite.profiles import profile as cases_of
+from framebench.suite.case import Case, find_first_batch
+from framebench.suite.profiles import list_cases
+from framebench.suite.profiles import list_profile_cases as cases_of
 from framebench.suite.selectors import parse
 from framebench.worker.mathematics import check
 
@@ -53,8 +53,8 @@ def choose_cases(framework: str, profile: str) -> list[Case]:
     """Return one case per strategy that a machine without a GPU can run, of one batch: kernels do not depend on the batch."""
     in_profile = {(case.workload, case.scenario, case.strategy) for case in cases_of(profile)}
     chosen = []
-    for case in every_case():
-        if case.framework != framework or case.size != "tiny" or case.batch != first_batch(case):
+    for case in list_cases():
+        if case.framework != framework or case.size != "tiny" or case.batch != find_first_batch(case):
             continue
         runs_here = case.support.supported and not case.support.gpu
         if runs_here and (case.workload, case.scenario, case.strategy) in in_profile:

@@ -36,7 +36,7 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import Command, Failure, Message, Task
 from framebench.suite.result import MemoryResult, Origin, Result, TimeResult, to_json
 from framebench.suite.selectors import parse
-from framebench.suite.user_file import DoesNotApply, Fault, blamed, line_of
+from framebench.suite.user_file import DoesNotApply, Fault, describe_fault, find_line
 from framebench.worker.stepping import OverBudget, Timing, timed_step
 from framebench.worker.verification import make_verified_steps, verify_again
 
@@ -111,7 +111,7 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
     except Abandoned:
         raise
     except Exception as error:
-        raise WorkerError(error, limits.ran_out(error, limits.enforced())) from error
+        raise WorkerError(error, limits.is_out_of_memory(error, limits.is_enforced())) from error
     waited = result.times.waited_s if result.times else 0.0
     return to_json(replace(result, work_s=time.perf_counter() - built - waited))
 
@@ -248,14 +248,14 @@ def peaks(adapter: Adapter) -> dict[str, int]:
     live = adapter.live_bytes()
     elsewhere = sum(adapter.untracked_bytes().values()) if on_cpu else 0
     host = HostPeak()
-    reads_host = on_cpu and HostPeak.available()
+    reads_host = on_cpu and HostPeak.is_available()
     adapter.reset_peak()
     if reads_host:
         host.start(collect=not collects)
     timed_step(adapter)
     peak_bytes = {name: size + elsewhere for name, size in adapter.read_peaks().items()}
     if reads_host:
-        peak_bytes["host.rss"] = live + elsewhere + host.grown()
+        peak_bytes["host.rss"] = live + elsewhere + host.measure_growth()
     return peak_bytes
 
 
@@ -287,7 +287,7 @@ def limit_memory(task: Task) -> None:
         return
     import resource
 
-    mapped = limits.mapped()
+    mapped = limits.measure_mapped()
     if task.memory_limit <= mapped:
         limit, imports = (f"{size / 2**20:,.1f} MiB" for size in (task.memory_limit, mapped))
         raise MemoryError(f"the limit of {limit} is too small: the imports alone map {imports}")
@@ -299,7 +299,7 @@ def limit_own(case: Case) -> None:
     if case.workload != USER_MODEL:
         return
     limit = case.spec.facts.get("limit")  # type: ignore[attr-defined]
-    if limit is not None and limits.card_bytes() is None:
+    if limit is not None and limits.read_gpu_memory() is None:
         limits.limit_growth(limit)
 
 
@@ -384,7 +384,7 @@ def _find_blame(error: BaseException) -> str:
     if isinstance(error, Fault):
         return str(error)
     file = load_workload(USER_MODEL).facts.get("file", "")  # type: ignore[attr-defined]
-    return blamed(error, file) if file and line_of(error, file) else ""
+    return describe_fault(error, file) if file and find_line(error, file) else ""
 
 
 if __name__ == "__main__":

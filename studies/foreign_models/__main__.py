@@ -22,7 +22,7 @@ from framebench.engine.environments import Environment
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records import provenance
 from framebench.records.record import Record
-from framebench.suite.user_file import Fault, imported
+from framebench.suite.user_file import Fault, list_imports
 from framebench.user_file import trial
 from framebench.user_file.strategies import strategies
 from framebench.user_model import command
@@ -69,7 +69,7 @@ def measure(
     for scenario in scenarios.split(","):
         for name in models.split(",") if models else sorted(file.stem for file in MODELS.glob("*.py")):
             file = MODELS / f"{name}.py"
-            framework = next((name for name in ("jax", "jittor") if name in imported(str(file))), "torch")
+            framework = next((name for name in ("jax", "jittor") if name in list_imports(str(file))), "torch")
             python = pythons.get(framework) or str(environments.ensure(framework, say=print).python)
             row = rows.get(f"{name}/{scenario}", {})
             if (verdicts and (row.get("verdicts") or "peak" not in row)) or (compiled and not lacks_compiled(row, framework)):
@@ -92,8 +92,8 @@ def tried(file: Path, framework: str, scenario: str, python: str) -> Row:
     """The row of one model: both peaks, or why there are none."""
     about = {
         "model": file.stem, "scenario": scenario, "what": file.read_text().split('"""')[1], "batch": BATCH,
-        "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat(), "commit": provenance.commit(),
-        "dirty": provenance.dirty(), "machine": provenance.machine_name(),
+        "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat(), "commit": provenance.find_commit(),
+        "dirty": provenance.is_dirty(), "machine": provenance.read_machine_name(),
     }  # fmt: skip
     try:
         plain = plain_loop(file, framework, scenario, python)
@@ -151,7 +151,7 @@ def judged(row: Row, file: Path, framework: str, scenario: str, python: str, com
     did."""
     model = trial.look(file, BATCH, framework, scenario)
     names = [name for name in strategies(scenario) if compiles(model.case(name)) == compiled]
-    about = {"commit": provenance.commit(), "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat()}
+    about = {"commit": provenance.find_commit(), "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat()}
     with trial.known(model), tempfile.TemporaryDirectory() as folder:
         try:
             options = runner.Options(rounds=0)

@@ -24,7 +24,7 @@ from framebench.devices.simulation.torch_device import replaced
 from framebench.devices.simulation.torch_simulate import Simulation, simulate
 from framebench.devices.simulation.torch_watch import Watch
 from framebench.suite.case import Case
-from framebench.suite.hypothetical import named
+from framebench.suite.hypothetical import parse_any_batch
 
 STEPS = 3  # of which the last is told
 
@@ -99,5 +99,5 @@ def record(case: Case, card: Device) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    told = record(named(sys.argv[1]), find(sys.argv[2]))
+    told = record(parse_any_batch(sys.argv[1]), find(sys.argv[2]))
     Path(sys.argv[3]).write_bytes(gzip.compress(json.dumps(told).encode(), mtime=0))

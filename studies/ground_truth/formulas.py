@@ -14,7 +14,7 @@ import pandas as pd
 from framebench.analysis.comparison import Comparison, Shown, mib, number
 from framebench.analysis.lower_bound import adjusted_bytes, layers, lower_bound
 from framebench.analysis.tables import conditions, relative, timing
-from framebench.records.record import case_of as case_named
+from framebench.records.record import parse_case as case_named
 from framebench.suite.case import Case
 
 NOT_HERE = "not measured here"

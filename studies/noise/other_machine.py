@@ -14,7 +14,7 @@ from framebench.analysis.selection import of_one_version
 from framebench.analysis.statistics import Ratio
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from framebench.suite.profiles import profile
+from framebench.suite.profiles import list_profile_cases
 from framebench.suite.selectors import parse
 
 PEAK_LIMIT, TIME_LIMIT = 0.01, 0.10  # numbers of two machines that differ by no more say the same
@@ -41,7 +41,7 @@ def comparisons(records: Iterable[Record], machines: list[str]) -> list[Comparis
     if not machines:
         return []
     rows = frame(of_one_version(records))
-    quick_cases = [case.id for case in profile("quick")]
+    quick_cases = [case.id for case in list_profile_cases("quick")]
     rows = rows[rows["case"].isin(quick_cases) & (rows["status"] == "ok")]
     entries = {machine: collect_entries(rows[rows["machine"] == machine]) for machine in machines}
     published, *others = machines

@@ -13,7 +13,7 @@ from framebench.engine.timed_process import Arm
 from framebench.models import spec
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
-from framebench.suite.protocol import HELD
+from framebench.suite.protocol import MEMORY_STUDY
 
 EQUAL = 4  # processes without a difference: two comparisons that share no process
 SPINS = (0.03, 0.05, 0.10, 0.20)  # shares by which steps are made longer
@@ -87,7 +87,7 @@ def held(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
         environment = ready[case.framework]
         equal = [Arm(case, environment, extra=0.0) for _ in range(EQUAL_IN_MEMORY)]
         larger = [Arm(case, environment, extra=share) for share in EXTRAS]
-        groups.append(Group(f"{HELD}/{case.id}", (*equal, *larger)))
+        groups.append(Group(f"{MEMORY_STUDY}/{case.id}", (*equal, *larger)))
     return groups
 
 

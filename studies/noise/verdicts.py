@@ -28,7 +28,7 @@ from framebench.analysis.reports.verdicts import Verdict, compare_memory, compar
 from framebench.analysis.statistics import CONFIDENCE, PEAK, TIME, UNDECIDED, WIDE
 from framebench.records import store
 from framebench.records.record import Record
-from framebench.suite.protocol import HELD
+from framebench.suite.protocol import MEMORY_STUDY
 
 DATA = Path(__file__).parent / "data"
 # the share that is to be found, by what was planted; of equal arms the share of false alarms that may be
@@ -107,7 +107,7 @@ def compare_arms(condition: str, records: Iterable[Record]) -> list[Pair]:
     for case in sorted({r.case for r in good}):
         of_case = [r for r in good if r.case == case]
         framework = case.split("/")[1]
-        of_memory_half = [r for r in of_case if r.turns and f"/{HELD}/" in r.turns.block]
+        of_memory_half = [r for r in of_case if r.turns and f"/{MEMORY_STUDY}/" in r.turns.block]
         of_time_half = [r for r in of_case if r.timed and r not in of_memory_half]
         for arms in match_arms(of_time_half, "spin"):
             verdict = compare_times(arms.base, arms.change, blocks)

@@ -9,7 +9,7 @@ from framebench.analysis.comparison import Comparison
 from framebench.analysis.selection import of_one_version
 from framebench.analysis.statistics import FEW, WIDE, Ratio
 from framebench.records.record import Record
-from framebench.suite.profiles import profile
+from framebench.suite.profiles import list_profile_cases
 from studies.noise.repeatability import find_bases
 
 HEAD = ("machine", "over", "ratios", f"within {WIDE:.0%}", "share", "wider", f"fewer than {FEW} blocks")
@@ -37,7 +37,7 @@ def collect_ratios(records: Sequence[Record]) -> dict[str, list[Ratio]]:
     """Return the ratios that one machine's tables show, by what they are over."""
     blocks = Blocks(records)
     ratios: dict[str, list[Ratio]] = {}
-    for case in profile("quick"):
+    for case in list_profile_cases("quick"):
         for base in find_bases(case):
             ratio = blocks.of_cases(base.id, case.id)
             if ratio:

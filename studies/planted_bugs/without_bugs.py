@@ -9,7 +9,7 @@ from framebench.analysis.comparison import Comparison, number
 from framebench.analysis.selection import counting, measured_at
 from framebench.models.spec import list_confirmed_workloads
 from framebench.records.record import Record
-from framebench.suite.profiles import profile
+from framebench.suite.profiles import list_profile_cases
 from framebench.suite.protocol import VERSION
 
 HEAD = ("machine", "framework", "cases", "measured", "pass", "wrong", "other", "largest error")
@@ -19,7 +19,7 @@ def comparison(records: Iterable[Record]) -> Comparison:
     """A row for each machine and framework, from each case's newest record under this protocol; what did not pass is named."""
     cases = {
         case.id: case
-        for case in profile("standard")
+        for case in list_profile_cases("standard")
         if case.support.supported and not case.support.gpu and case.workload in list_confirmed_workloads()
     }
     newest: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)

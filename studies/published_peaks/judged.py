@@ -65,7 +65,7 @@ def predict(rows: Sequence[tuple[Row, Program]], environment: Environment) -> li
         found = [json.loads(line) for line in lines]
     except (SetupError, ValueError) as error:
         found = [{"failed": str(error).strip().splitlines()[-1][-300:], "wall_s": 0}] * len(rows)
-    shared: dict[str, Any] = {"predicted_at": datetime.now(UTC), "commit": provenance.commit()}
+    shared: dict[str, Any] = {"predicted_at": datetime.now(UTC), "commit": provenance.find_commit()}
     return [
         Judged(row=row.key, source=row.source, model=row.model, program=dataclasses.asdict(program), **shared, **answer)
         for (row, program), answer in zip(rows, found, strict=True)

@@ -55,8 +55,8 @@ def measure(
     began = datetime.now(UTC).replace(microsecond=0)
     found = record(list(shown(lines(environment.python, orders))), seeds)
     about = {
-        "measured_at": began.isoformat(), "commit": provenance.commit(), "dirty": provenance.dirty(),
-        "machine": provenance.machine_name(), "torch": environment.version,
+        "measured_at": began.isoformat(), "commit": provenance.find_commit(), "dirty": provenance.is_dirty(),
+        "machine": provenance.read_machine_name(), "torch": environment.version,
         "minutes": round((datetime.now(UTC) - began).total_seconds() / 60),
     }  # fmt: skip
     to.write_text(json.dumps(about | found, indent=1) + "\n")

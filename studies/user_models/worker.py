@@ -25,7 +25,7 @@ from framebench.adapters.base import Adapter
 from framebench.models.user_model import FOLDER_VARIABLE
 from framebench.suite.case import Case
 from framebench.suite.result import to_json
-from framebench.suite.user_file import defined
+from framebench.suite.user_file import list_definitions
 from framebench.user_file import strategies as applicable
 from framebench.user_file.reference import survey
 from framebench.worker import mathematics
@@ -61,7 +61,7 @@ def say(file: Path | str, seed: int, strategy: str, **said: Any) -> None:
 def tried(file: Path, seed: int, orders: dict[str, Any]) -> None:
     """The survey, then verdicts."""
     functions.SEED = seed  # type: ignore[misc]
-    names = [name for name in ("optimizer", "blocks") if name in defined(str(file))]
+    names = [name for name in ("optimizer", "blocks") if name in list_definitions(str(file))]
     with tempfile.TemporaryDirectory() as folder:
         os.environ[FOLDER_VARIABLE] = folder
         (Path(folder) / "own.json").write_text(
@@ -81,7 +81,7 @@ def tried(file: Path, seed: int, orders: dict[str, Any]) -> None:
 
 
 def case_of(strategy: str, file: Path) -> Case:
-    return Case.of(f"own/torch/train/{strategy}/b{BATCH}/{file.stem}")
+    return Case.from_id(f"own/torch/train/{strategy}/b{BATCH}/{file.stem}")
 
 
 def cases(file: Path, compiled: bool) -> list[Case]:

@@ -14,6 +14,6 @@ from tests.adapters.fake_card import FakeNvml, h200
 def card(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     found = h200()
     monkeypatch.setitem(sys.modules, "pynvml", found)  # type: ignore[arg-type]
-    monkeypatch.setattr(nvml, "gpus", lambda: ("NVIDIA H200",))
+    monkeypatch.setattr(nvml, "list_gpus", lambda: ("NVIDIA H200",))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return found

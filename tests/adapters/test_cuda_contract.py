@@ -50,25 +50,25 @@ def test_torch_has_every_function_of_cuda_that_is_called(environment: dict[str, 
 
 
 def test_the_state_has_what_the_card_tells_and_nothing_else(card: FakeNvml) -> None:
-    assert nvml.state() == {
+    assert nvml.read_state() == {
         "name": "NVIDIA H200", "driver": "580.1", "cuda_of_the_driver": "13.0", "memory_bytes": 139 * GIB, "used_bytes": GIB,
         "sm_clock_mhz": 1980, "memory_clock_mhz": 3201, "power_limit_w": 700.0, "processes": 1,
     }  # fmt: skip
 
 
 def test_the_worker_s_card_is_the_first_visible(card: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert nvml.card() == ("index", 0)
+    assert nvml.find_gpu() == ("index", 0)
     for text, handle in (("3,1", ("index", 3)), ("GPU-5c8f", ("uuid", "GPU-5c8f")), ("", None)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", text)
-        assert nvml.card() == handle
+        assert nvml.find_gpu() == handle
 
 
 def test_a_share_of_the_card_is_of_the_first_visible(card: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     card.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=(1 + h[1]) * GIB)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,0")
-    assert limits.card_bytes() == 4 * GIB
+    assert limits.read_gpu_memory() == 4 * GIB
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert limits.card_bytes() is None
+    assert limits.read_gpu_memory() is None
 
 
 def after_one_turn(steps: int, queues: bool, orders: list[dict[str, int]]) -> TimedProcess:

@@ -47,18 +47,18 @@ def test_the_compiler_s_reason_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("said", recorded.OUT_OF_MEMORY.values(), ids=recorded.OUT_OF_MEMORY.keys())
 def test_memory_that_ran_out_on_a_card(said: str, tmp_path: Path) -> None:
     """Whether the framework raises, or dies with this in its log."""
-    assert limits.ran_out(RuntimeError(said), limited=False)
+    assert limits.is_out_of_memory(RuntimeError(said), limited=False)
     assert spoken({}, tmp_path, f"{said}\nterminate called after throwing an instance of 'std::runtime_error'").status == "oom"
 
 
 def test_what_jittor_s_source_says_of_a_full_card() -> None:
     """src/mem/allocator/cuda_device_allocator.cc of 1.3.10.0 and 1.3.11.0; nobody was found to have recorded it."""
-    assert limits.ran_out(RuntimeError("Unable to alloc cuda device memory for size 1048576"), limited=False)
+    assert limits.is_out_of_memory(RuntimeError("Unable to alloc cuda device memory for size 1048576"), limited=False)
 
 
 @pytest.mark.parametrize("said", recorded.OTHERWISE.values(), ids=recorded.OTHERWISE.keys())
 def test_what_else_went_wrong_on_a_card(said: str, tmp_path: Path) -> None:
-    assert not limits.ran_out(RuntimeError(said), limited=True)
+    assert not limits.is_out_of_memory(RuntimeError(said), limited=True)
     assert spoken({}, tmp_path, said).status == "crashed"
 
 
@@ -66,11 +66,11 @@ def test_jittor_gets_a_compiler_where_a_card_answers(monkeypatch: pytest.MonkeyP
     """The one with CUDA's libraries beside it, not a script on the path that calls it; or what Jittor's own variable says."""
     monkeypatch.delenv("nvcc_path", raising=False)
     jittor = environments.describe("jittor")
-    monkeypatch.setattr(nvml, "gpus", lambda: ())
+    monkeypatch.setattr(nvml, "list_gpus", lambda: ())
     with monkeypatch.context() as asked:
         asked.setenv("nvcc_path", "/opt/cuda/bin/nvcc")
         assert jittor.variables()["nvcc_path"] == ""
-    monkeypatch.setattr(nvml, "gpus", lambda: ("NVIDIA A100",))
+    monkeypatch.setattr(nvml, "list_gpus", lambda: ("NVIDIA A100",))
     script, compiler, library = (tmp_path / name for name in ("bin/nvcc", "cuda/bin/nvcc", "cuda/lib64/libcudart.so"))
     for file in (script, compiler, library):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def test_jittor_gets_a_compiler_where_a_card_answers(monkeypatch: pytest.MonkeyP
 def test_what_is_missing_for_cuda_is_named(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:
     gone = FakeNvml(nvmlInit=refuse)
     monkeypatch.setitem(sys.modules, "pynvml", gone)  # type: ignore[arg-type]
-    monkeypatch.setattr(nvml, "gpus", lambda: ())
+    monkeypatch.setattr(nvml, "list_gpus", lambda: ())
     monkeypatch.setattr(cuda_check.shutil, "which", lambda name: None)
     found = {n.what: n for n in cuda_check.list_needs({f: e.python for f, e in environment.items()})}
     said = {

@@ -12,7 +12,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.instruments import nvml
 from framebench.suite.case import Case
-from framebench.suite.protocol import Task, turns
+from framebench.suite.protocol import Task, write_turns
 from framebench.suite.result import Again, Result, TimeResult, Verification
 from framebench.worker import worker
 from framebench.worker.observe import Observed
@@ -68,20 +68,20 @@ def test_the_first_step_that_compiles_has_the_cold_peak(monkeypatch: pytest.Monk
     verified = ObservedSteps([0.1], Observed({}), Tolerances({}, {}, 0.0))
     monkeypatch.setattr(worker, "make_verified_steps", lambda *_: (verified, Verification(passed=True)))
     monkeypatch.setattr(worker, "verify_again", lambda *_: Again(passed=True))
-    commands = map(json.loads, turns(3).splitlines())
+    commands = map(json.loads, write_turns(3).splitlines())
     result = worker.measure_time(OnCard(), Task("", "time"), Result(), lambda message: None, commands)
     assert result.times is not None
     assert result.times.cold_peaks == {"allocator.in_use": 5}
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not nvml.gpus(), reason="needs a GPU: NVML finds none")
+@pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU: NVML finds none")
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_a_whole_case_on_a_card(framework: str, environment: dict[str, Environment], results: Any) -> None:
     case = Case("transformer", framework, "train", "fp32", 4, "tiny")
     record = alone(case, "s", environment[framework], Options(), results)
     assert record.status == "ok", record.reason
-    assert record.provenance.gpu["before"]["name"] in nvml.gpus()
+    assert record.provenance.gpu["before"]["name"] in nvml.list_gpus()
     if record.provenance.hardware["device"] == "cpu":
         pytest.skip(f"this {framework} is a build for the CPU")
     assert record.peak_instrument == "allocator.in_use"

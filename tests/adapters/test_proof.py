@@ -113,7 +113,7 @@ def records_of(framework: str) -> list[str]:
     pinned = environments.describe(framework).version
     paths = {}
     for path, record in store.read_files(ROOT / "results"):
-        if record.effect is None or "lost" in record.effect.evidence or not record.parsed.known:
+        if record.effect is None or "lost" in record.effect.evidence or not record.parsed.is_known:
             continue
         case = record.parsed
         is_of_cpu = record.provenance.hardware["device"] == "cpu"

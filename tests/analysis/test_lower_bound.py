@@ -13,7 +13,7 @@ from framebench.engine.environments import Environment
 from framebench.models import spec
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from framebench.suite.profiles import every_case
+from framebench.suite.profiles import list_cases
 from framebench.suite.selectors import parse
 from tests.processes import run_inside
 from tests.sample_records import records
@@ -53,7 +53,7 @@ def test_resnet50_keeps_what_is_known_of_it() -> None:
 
 def test_every_case_has_a_lower_bound_that_no_strategy_raises() -> None:
     """Saving strategies lower it, everything else leaves it; only other models, batches and held copies differ."""
-    for case in (c for c in every_case() if c.size == "tiny" and c.batch == BASE[c.workload] and c.support.supported):
+    for case in (c for c in list_cases() if c.size == "tiny" and c.batch == BASE[c.workload] and c.support.supported):
         found = lower_bound.lower_bound(case)
         assert found.total > 0, case.id
         assert min(found.__dict__.values()) >= 0, case.id
@@ -98,7 +98,7 @@ def chosen() -> list[Case]:
     }
     strategies |= {"eval": ("grad", "no_grad", "bf16")}
     wanted = {(scenario, strategy) for scenario, names in strategies.items() for strategy in names}
-    cases = (c for c in every_case() if c.framework == "torch" and c.size == "tiny" and (c.scenario, c.strategy) in wanted)
+    cases = (c for c in list_cases() if c.framework == "torch" and c.size == "tiny" and (c.scenario, c.strategy) in wanted)
     return [c for c in cases if c.batch == BASE[c.workload] and c.support.supported]
 
 

@@ -30,7 +30,7 @@ def planted(results: Path, machine: str, count: int, protocol: int = VERSION) ->
     for batch in range(1, count + 1):
         origin = provenance(machine=machine, versions={"torch": "1"}, protocol=protocol)
         r = made("fp32", 100, 1.0, batch=batch).model_copy(update={"provenance": origin})
-        store.write(r, store.folder(results, machine, "torch-1", r.parsed))
+        store.write(r, store.find_folder(results, machine, "torch-1", r.parsed))
     return results
 
 
@@ -47,7 +47,7 @@ def test_releases_are_in_the_order_of_releases(tmp_path: Path) -> None:
     for version in ("0.10.2", "0.9.2"):
         origin = provenance(machine="m", versions={"torch": version})
         record = made("fp32", 100, 1.0).model_copy(update={"provenance": origin})
-        store.write(record, store.folder(tmp_path, "m", f"torch-{version}", record.parsed))
+        store.write(record, store.find_folder(tmp_path, "m", f"torch-{version}", record.parsed))
 
     versions = framebench.load(tmp_path, versions="all")["framework_version"]
 
@@ -136,7 +136,7 @@ def test_a_baseline_without_a_version_and_a_case_without_numbers_have_rows(resul
     died = made("checkpoint", 100, 1.0).model_copy(
         update={"status": "oom", "reason": "memory", "peaks": {}, "step_s": [], "provenance": provenance(machine="m")}
     )
-    store.write(died, store.folder(results, "m", "torch-1", died.parsed))
+    store.write(died, store.find_folder(results, "m", "torch-1", died.parsed))
     table = framebench.load(results, "m").set_index("strategy")
     assert not table.loc["checkpoint", "usable"]
     assert pd.isna(table.loc["checkpoint", "peak_bytes"])
@@ -145,7 +145,7 @@ def test_a_baseline_without_a_version_and_a_case_without_numbers_have_rows(resul
 
 def test_a_case_has_one_row_also_where_its_newest_process_died_before_it_named_its_version(results: Path) -> None:
     for r in (made("checkpoint", 100, 1.0), died("checkpoint")):
-        store.write(r, store.folder(results, "m", "torch", r.parsed))
+        store.write(r, store.find_folder(results, "m", "torch", r.parsed))
     assert list(framebench.load(results, "m")["status"]) == ["crashed"]
 
 

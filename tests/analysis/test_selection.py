@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from framebench.analysis.frames import rows
 from framebench.analysis.selection import Measured, counting, of_one_version, select_case, select_cases, select_version
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record
 from tests.fake_records import CASE, blocks, died, made, provenance, record
 
@@ -88,7 +88,7 @@ def test_a_newer_crash_without_a_version_is_its_cases_one_record() -> None:
 
 
 def test_of_several_versions_the_pinned_one_counts_or_the_one_measured_last() -> None:
-    pinned, (first, second) = pinned_version("torch"), (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))
+    pinned, (first, second) = find_pinned_version("torch"), (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))
     assert select_version("torch", {pinned: first, "9.9.9": second}) == pinned
     assert select_version("torch", {"9.9.9": first, "1.0": second}) == "1.0"
 

@@ -19,12 +19,12 @@ from framebench.engine.runner import unsupported
 from framebench.models import spec
 from framebench.strategies.registry import SCENARIOS
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.profiles import profile
+from framebench.suite.profiles import list_profile_cases
 from tests.fake_records import CASE, provenance, record
 
 
 def test_the_first_profile_is_a_small_part_of_the_quick_one() -> None:
-    first, quick = profile("first"), profile("quick")
+    first, quick = list_profile_cases("first"), list_profile_cases("quick")
     assert {*first} < {*quick}
     confirmed = spec.list_confirmed_workloads()  # not one that somebody tries out, in PyTorch alone
     assert len([c for c in first if c.workload in confirmed and not unsupported(c)]) <= 24

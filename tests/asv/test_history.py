@@ -143,8 +143,8 @@ def test_a_release_never_comes_before_an_older_version() -> None:
 
 
 def test_the_day_of_every_pinned_release_is_known() -> None:
-    from framebench.records.pins import pinned_versions
+    from framebench.records.pins import find_pinned_versions
     from framebench.strategies.strategy import FRAMEWORKS
 
     known = {(release.framework, release.version) for release in history.known_releases()}
-    assert {(framework, version) for framework in FRAMEWORKS for version in pinned_versions(framework)} <= known
+    assert {(framework, version) for framework in FRAMEWORKS for version in find_pinned_versions(framework)} <= known

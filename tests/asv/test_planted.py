@@ -120,7 +120,7 @@ def test_what_is_no_case_of_the_profile_is_not_selected(project: Project, monkey
         f"{name}Jax{scenario}" for name in ("ResNet50", "UNet3D", "Transformer") for scenario in ("Train", "Eval")
     }
     selected = [case for name in chosen for case in cases.selected(chosen, name).values()]
-    quick = {case for case in profiles.profile() if case.framework == "jax" and case.support.supported}
+    quick = {case for case in profiles.list_profile_cases() if case.framework == "jax" and case.support.supported}
     assert {*selected} == {case for case in quick if case.workload in spec.list_confirmed_workloads()}
     assert len(selected) == 5 * len({*selected}), "each once for each metric"
 

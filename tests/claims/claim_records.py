@@ -69,7 +69,7 @@ def put(results: Path, case_id: str, peak: float = 100, step: float = 1.0, minut
         "provenance": origin,
     }
     made = record(case, **{**fields, **changes})
-    return store.write(made, store.folder(results, "m", f"{case.framework}-{version}", case))
+    return store.write(made, store.find_folder(results, "m", f"{case.framework}-{version}", case))
 
 
 def one(results: Path, claim: str | Claim) -> Entry:
@@ -94,7 +94,7 @@ def turns(results: Path, change: list[float], noise: float = 0.001) -> Entry:
     seconds[1] = [[s * ratio for s in rounds] for ratio, rounds in zip(change, seconds[1])]
     for made in blocks(list(zip(cases, seconds))):
         good = {"effect": StrategyEffect(proven=True, evidence={}), "verification": Verification(passed=True)}
-        store.write(made.model_copy(update=good), store.folder(results, "m", "torch-1", made.parsed))
+        store.write(made.model_copy(update=good), store.find_folder(results, "m", "torch-1", made.parsed))
     return one(results, made_up(speed=True))
 
 

@@ -21,7 +21,7 @@ from framebench.doctor import measure as doctor
 from framebench.engine.environments import Environment
 from framebench.engine.session import Busy, Session, alone
 from framebench.records import store
-from framebench.records.provenance import machine_name
+from framebench.records.provenance import read_machine_name
 from framebench.suite.selectors import parse
 from tests.fake_records import provenance, record
 from tests.processes import ROOT, fake_environment, framebench, small_disk
@@ -149,12 +149,12 @@ def test_an_interrupted_run_says_whether_records_were_written(
 ) -> None:
     """A record of an older session is there in both cases."""
     case = parse(CASE)
-    where = store.folder(results, machine_name(), "torch-1", case)
+    where = store.find_folder(results, read_machine_name(), "torch-1", case)
     store.write(record(case, provenance=provenance(session="older")), where)
 
     def one(found: object, opened: Session, *_: object) -> list[str]:
         if before:
-            store.write(record(case, provenance=provenance(session=opened.id, machine=machine_name())), where)
+            store.write(record(case, provenance=provenance(session=opened.id, machine=read_machine_name())), where)
         raise end
 
     monkeypatch.setattr(run.installed, "ready", lambda *_: {})

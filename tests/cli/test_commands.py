@@ -32,14 +32,14 @@ def planted(results: Path, machine: str, version: str = "1", **changes: Any) -> 
     """One record."""
     origin = provenance(machine=machine, versions={"torch": version}, protocol=VERSION)
     record = made("fp32", 100, 1.0).model_copy(update={"provenance": origin, **changes})
-    store.write(record, store.folder(results, machine, f"torch-{version}", record.parsed))
+    store.write(record, store.find_folder(results, machine, f"torch-{version}", record.parsed))
 
 
 def published(results: Path, machine: str, cases: tuple[Case, ...] = B2) -> None:
     """Real records, under this name."""
     for case in cases:
-        found = store.folder(RESULTS, MACHINE, "torch-2.13.0", case)
-        kept = Path(shutil.copytree(found, store.folder(results, machine, "torch-2.13.0", case)))
+        found = store.find_folder(RESULTS, MACHINE, "torch-2.13.0", case)
+        kept = Path(shutil.copytree(found, store.find_folder(results, machine, "torch-2.13.0", case)))
         for path in kept.iterdir():
             text = json.loads(path.read_text())
             text["provenance"]["machine"] = machine
@@ -187,7 +187,7 @@ def test_comparing_two_cases_does_not_change_advice(results: Path, monkeypatch: 
     for strategy in ("fp32", "checkpoint"):
         case = Case("transformer", "torch", "train", strategy, 4)
         published(results, "here", (case,))
-        for path in store.folder(results, "here", "torch-2.13.0", case).iterdir():
+        for path in store.find_folder(results, "here", "torch-2.13.0", case).iterdir():
             result = json.loads(path.read_text())
             path.write_text(json.dumps(result | {"step_s": [10 * s for s in result["step_s"]]}))
     again = json.loads(framebench(*asked).stdout)

@@ -16,7 +16,7 @@ from framebench.budget.predict import command as command_of_predict
 from framebench.cli import reading, run
 from framebench.cli.__main__ import app
 from framebench.records import store
-from framebench.records.provenance import machine_name
+from framebench.records.provenance import read_machine_name
 from framebench.suite.case import Case
 from framebench.suite.selectors import select
 from tests.fake_records import blocks
@@ -58,7 +58,7 @@ def test_show_has_ratios_without_selecting_the_baseline(results: Path) -> None:
     even = [[1.0, 1.1], [1.0, 1.2], [1.0, 1.0]]
     made = blocks([(base, even), (checkpoint, [[1.5 * s for s in block] for block in even])], peaks=[200, 100], instructions=7)
     for r in made:
-        store.write(r, store.folder(results, "m", "torch-1", r.parsed))
+        store.write(r, store.find_folder(results, "m", "torch-1", r.parsed))
     (row,) = json.loads(framebench("show", checkpoint.id, "--json", "--results", str(results)).stdout)
     assert {name: row[name] for name in sorted(KEYS & row.keys()) if "ratio" in name} == {
         "peak_ratio": 0.5, "time_ratio": pytest.approx(1.5), "time_ratio_low": pytest.approx(1.5),
@@ -71,7 +71,7 @@ def test_show_has_ratios_without_selecting_the_baseline(results: Path) -> None:
 
 def test_show_and_report_for_people(measured: Path) -> None:
     assert CASE in framebench("show", "--results", str(measured)).stdout
-    done = framebench("report", "--machine", machine_name(), "--results", str(measured))
+    done = framebench("report", "--machine", read_machine_name(), "--results", str(measured))
     assert "transformer/*/train/*/*/tiny" in done.stdout, "a summary"
     assert len(done.stdout.splitlines()) < 40
     message = framebench("report", CASE, "--results", str(measured)).stdout

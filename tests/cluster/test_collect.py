@@ -11,7 +11,7 @@ import pytest
 
 from framebench.cluster.collect import CONFLICTS, NODES, CollectionReport, collect
 from framebench.records import store
-from framebench.records.provenance import BadMachine, fingerprint
+from framebench.records.provenance import BadMachine, hash_hardware
 from framebench.records.record import Record
 from tests.fake_records import CASE, blocks, record
 from tests.processes import framebench
@@ -25,7 +25,7 @@ OTHER = HARDWARE | {"cpu": "y"}
 def folder(where: Path, machine: str, hardware: dict[str, Any] = HARDWARE, count: int = 3, session: str = "s") -> Path:
     """A results folder with so many records of a machine."""
     for found in blocks([(CASE, [[1.0]] * count)], machine=machine, hardware=hardware, session=session):
-        store.write(found, store.folder(where, machine, "torch-1", found.parsed))
+        store.write(found, store.find_folder(where, machine, "torch-1", found.parsed))
     return where
 
 
@@ -58,7 +58,7 @@ def test_two_kinds_of_machine_of_one_name_are_two(tmp_path: Path) -> None:
     folders = [folder(tmp_path / "a", "localhost"), folder(tmp_path / "b", "localhost", OTHER)]
     assert counts(collect(folders, tmp_path / "all")) == (6, 0, 0, 0)
     named = {r.provenance.machine: r.provenance.hardware["cpu"] for r in records(tmp_path / "all")}
-    assert named == {"localhost": "x", f"localhost-{fingerprint(OTHER)}": "y"}
+    assert named == {"localhost": "x", f"localhost-{hash_hardware(OTHER)}": "y"}
     assert counts(collect(folders, tmp_path / "all")) == (0, 6, 0, 0)
 
 
@@ -120,4 +120,4 @@ def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_fingerprint_of_a_machine_is_made_of(change: dict[str, Any], same: bool) -> None:
-    assert (fingerprint(HARDWARE | change) == fingerprint(HARDWARE)) is same
+    assert (hash_hardware(HARDWARE | change) == hash_hardware(HARDWARE)) is same

@@ -154,7 +154,7 @@ def test_units_wait_for_the_environments_of_each_kind_of_node(own: OwnSlurm, tmp
         (CASES[0],), None, Options(rounds=2), str(fake_environment("engine/failing_worker.py", tmp_path).python), block=0
     )
     (results / NODES).mkdir(parents=True)
-    jobs, code = slurm.Jobs(results, {"time": 10}, lambda _: None), provenance.code()
+    jobs, code = slurm.Jobs(results, {"time": 10}, lambda _: None), provenance.name_code()
     (setup,) = slurm.prepare([unit], jobs, ["nothing"])  # both nodes are of one kind
     slurm.submit([unit], jobs, [setup], code)
     assert "Dependency" in own.ask("squeue", "-h", "-o", "%r")
@@ -194,7 +194,7 @@ def test_a_refused_job_is_reported(played: Callable[..., Path]) -> None:
 
 def test_a_controller_that_is_away_has_not_lost_its_jobs(played: Callable[..., Path], tmp_path: Path) -> None:
     unit, message = Asked((CASES[0],), None, block=0), list[str]()
-    mark = unit.mark(provenance.code())
+    mark = unit.mark(provenance.name_code())
     script = f"echo >> calls; case $(wc -l < calls) in 1) exit 1;; [23]) echo '7|None';; *) touch results/{mark};; esac"
     results = played(squeue=script, sbatch="touch submitted; exit 1")
     jobs = slurm.Jobs(results, say=message.append, poll_s=0.01)

@@ -15,7 +15,7 @@ from framebench.engine import environments
 from framebench.engine.groups import groups
 from framebench.engine.runner import Options, unsupported
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.profiles import profile
+from framebench.suite.profiles import list_profile_cases
 from framebench.suite.selectors import select
 from tests.processes import COMMAND, fake_environment, framebench
 
@@ -32,7 +32,7 @@ def python(tmp_path: Path) -> Path:
 
 def test_the_units_of_a_block_have_each_case_once_and_the_same_arms_as_the_whole() -> None:
     cases, ready = (
-        [c for c in profile("tiny") if c.workload == "transformer"],
+        [c for c in list_profile_cases("tiny") if c.workload == "transformer"],
         {name: environments.describe(name) for name in FRAMEWORKS},
     )
     found = make_units(Asked((), "tiny", blocks=2), cases)

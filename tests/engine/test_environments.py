@@ -29,7 +29,7 @@ def own_pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "torch.txt").write_text("# torch==1.0\n")
     monkeypatch.setattr(pins, "REQUIREMENTS", folder)
-    monkeypatch.setattr(pins, "pins", lambda file: {"torch": "1.0"})
+    monkeypatch.setattr(pins, "read_pins", lambda file: {"torch": "1.0"})
     return folder
 
 
@@ -38,12 +38,12 @@ def test_pins_are_exact_and_name_no_address() -> None:
         others = ("-r control.txt", "-r develop.txt")
         lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#") and line not in others]
         assert all("==" in line and "://" not in line and not line.startswith("-") for line in lines), file
-    assert all(pins.pinned_version(f) for f in FRAMEWORKS)
-    assert pins.pins(pins.REQUIREMENTS / "jittor.txt")["numpy"].startswith("1.")
+    assert all(pins.find_pinned_version(f) for f in FRAMEWORKS)
+    assert pins.read_pins(pins.REQUIREMENTS / "jittor.txt")["numpy"].startswith("1.")
 
 
 def test_the_cache_folder_can_be_moved(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert environments.location("torch", pins.pinned_version("torch")).is_relative_to(own_cache)
+    assert environments.location("torch", pins.find_pinned_version("torch")).is_relative_to(own_cache)
     monkeypatch.delenv("FRAMEBENCH_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
     assert environments.cache() == Path("/elsewhere/framebench")
@@ -58,7 +58,7 @@ def test_changed_pins_are_another_environment(own_cache: Path, own_pins: Path) -
 def test_unknown_names_are_answered() -> None:
     with pytest.raises(UnknownName, match="torch, jax, jittor"):
         environments.describe("tensorflow")
-    with pytest.raises(SetupError, match=pins.pinned_version("jax")):
+    with pytest.raises(SetupError, match=pins.find_pinned_version("jax")):
         environments.describe("jax", "0.0.1")
 
 

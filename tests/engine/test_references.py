@@ -30,7 +30,7 @@ GRADIENT: Summaries = {"gradient": {"fc.bias": (2.0, 1.0, -1.0, 0.5)}}
 def write(root: Path, case: Case, status: str = "ok", session: str = "s", seen: dict[str, float] = SEEN) -> None:
     verification = Verification(passed=status == "ok", observed=dict(seen), summaries=GRADIENT)
     record = Record(case=case.id, status=status, verification=verification, provenance=provenance(session=session))
-    store.write(record, store.folder(root, "m", f"{case.framework}-1", case))
+    store.write(record, store.find_folder(root, "m", f"{case.framework}-1", case))
 
 
 def found(root: Path, case: str) -> Reference | None:

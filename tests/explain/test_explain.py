@@ -95,7 +95,7 @@ def test_phases_of_a_pytorch_step_in_order(strategy: str, expected: list[str]) -
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
+@pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs")
 @pytest.mark.parametrize(
     "strategy", ["train/checkpoint", *(pytest.param(s, marks=pytest.mark.all_cells) for s in ("train/fp32", "eval/no_grad"))]
 )

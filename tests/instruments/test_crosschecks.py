@@ -14,7 +14,7 @@ from tests.processes import run_inside
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs"),
+    pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs"),
 ]
 
 

@@ -12,7 +12,7 @@ import pynvml
 import pytest
 
 from framebench.engine.environments import Environment
-from framebench.instruments.host import MALLOC_ENV, HostPeak, status_bytes
+from framebench.instruments.host import MALLOC_ENV, HostPeak, read_status
 from framebench.instruments.nvml import ProcessPeak
 from tests.processes import run_inside
 
@@ -23,7 +23,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 HOST = PROGRAMS / "instruments_host.py"
 
 
-@pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
+@pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs")
 def test_host_peak_sees_what_was_freed_again(environment: dict[str, Environment]) -> None:
     found = run_inside(environment["torch"], HOST, variables=MALLOC_ENV)
     assert isinstance(found, list)
@@ -33,7 +33,7 @@ def test_host_peak_sees_what_was_freed_again(environment: dict[str, Environment]
 SMALL = PROGRAMS / "instruments_small.py"
 
 
-@pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
+@pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs")
 def test_small_regions_are_read_as_well_as_the_kernel_counts(environment: dict[str, Environment]) -> None:
     """It counts pages in batches for each core (`include/linux/percpu_counter.h`), whatever the region's size."""
     cores, page = os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE")
@@ -44,7 +44,7 @@ def test_small_regions_are_read_as_well_as_the_kernel_counts(environment: dict[s
 TORCH = PROGRAMS / "instruments_torch.py"
 
 
-@pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
+@pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs")
 def test_host_peak_of_two_torch_tensors(environment: dict[str, Environment]) -> None:
     assert run_inside(environment["torch"], TORCH, variables=MALLOC_ENV) == pytest.approx(KNOWN, rel=0.01)
 
@@ -126,7 +126,7 @@ def test_nvml_keeps_the_peak_of_one_process(nvml: FakeNvml, peak: int | None, mo
 
 
 def test_status_fields() -> None:
-    high, now = status_bytes("VmHWM"), status_bytes("VmRSS")  # the kernel sums up its counters of each core now and then only
+    high, now = read_status("VmHWM"), read_status("VmRSS")  # the kernel sums up its counters of each core now and then only
     assert high >= 0.98 * now > MIB
     with pytest.raises(OSError, match="VmNothing"):
-        status_bytes("VmNothing")
+        read_status("VmNothing")

@@ -9,7 +9,7 @@ from tests.conftest import Steady
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs"),
+    pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs"),
 ]
 OWN = {"torch": "host.rss", "jax": "compiler.plan", "jittor": "allocator.in_use"}
 

@@ -31,7 +31,7 @@ class Row(BaseModel):
 
     @property
     def framework(self) -> str:
-        return Case.of(self.case).framework
+        return Case.from_id(self.case).framework
 
     @property
     def as_wanted(self) -> bool:

@@ -143,9 +143,9 @@ def write(file: Path, rows: list[Row], wanted: int) -> None:
     rows = sorted(rows, key=lambda found: (order.get((found.bug, found.case), -1), found.case))
     found = Campaign(
         measured_at=datetime.now(UTC).replace(microsecond=0),
-        commit=provenance.commit(),
-        dirty=provenance.dirty(),
-        machine=provenance.machine_name(),
+        commit=provenance.find_commit(),
+        dirty=provenance.is_dirty(),
+        machine=provenance.read_machine_name(),
         protocol=VERSION,
         cases=wanted,
         bugs=tuple(rows),

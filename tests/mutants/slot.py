@@ -21,7 +21,7 @@ from framebench.engine.mathematics import read_lines, representative
 from framebench.engine.runner import CaseOutcome, Options, worker_variables
 from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
-from framebench.suite.protocol import Task, turns
+from framebench.suite.protocol import Task, write_turns
 from framebench.suite.result import Mathematics
 from tests.mutants.judge import Found, judged, outcome_of
 from tests.mutants.serve import FORKS
@@ -60,7 +60,7 @@ class Slot:
             mathematics = self.check_mathematics(case, edited=bool(files))
             if mathematics and not mathematics.passed:
                 return judged(case, CaseOutcome(), time.monotonic() - started, mathematics)
-            self.orders.write_text(turns(steps))
+            self.orders.write_text(write_turns(steps))
             outcome = self.work(case, "framebench.worker.worker", Task(case.id, "time").as_dict(), edited=bool(files))
             return judged(case, outcome, time.monotonic() - started, mathematics)
         finally:

@@ -10,7 +10,7 @@ from framebench.analysis.peaks import find_fault, read_evidence
 from framebench.analysis.results import Results
 from framebench.analysis.searches import Searches
 from framebench.budget.advise.advice import Candidate, Question, advise
-from framebench.records.record import case_of
+from framebench.records.record import parse_case
 from framebench.records.search import Fit
 from framebench.suite.case import Case
 from tests.advice_records import everything
@@ -24,7 +24,7 @@ EVERY = sorted(SEARCHES.fits, key=lambda fit: (fit.case, fit.budget_bytes))
 
 def asked_as(fit: Fit, searches: Searches, batch: int | None = None) -> Candidate:
     """What is advised of the same case and budget; none where its records now have no numbers, or an effect not proven."""
-    case = case_of(fit.case)
+    case = parse_case(fit.case)
     rows, _ = evidence(ROOT / "results", fit.provenance.machine, case.workload, case.scenario)
     question = Question(case.workload, case.scenario, fit.budget_bytes, (case.framework,), batch, case.size)
     if all(find_fault(r) for r in rows if (r.framework, r.strategy, r.size) == (case.framework, case.strategy, case.size)):

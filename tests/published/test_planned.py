@@ -19,7 +19,7 @@ def test_every_published_prediction_is_reused() -> None:
     for file in files:
         predictions = store.read(file)
         (version,) = {one.framework_version for one in predictions.values()}
-        cases = [Case.of(case) for case in predictions]
+        cases = [Case.from_id(case) for case in predictions]
         found = find_cached(cases, find(file.parent.name), RESULTS, version)
         assert {case.id: one for case, one in found.items()} == predictions
         reused += len(found)

@@ -9,7 +9,7 @@ import pytest
 
 import framebench
 from framebench.models.spec import list_confirmed_workloads
-from framebench.suite.profiles import profile
+from framebench.suite.profiles import list_profile_cases
 from tests.processes import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -19,7 +19,7 @@ BLOCKS = 5
 
 def test_every_time_of_the_quick_profile_has_five_blocks_on_the_machine_that_is_shown() -> None:
     df = framebench.load(results=ROOT / "results", machine=SHOWN).set_index("case")
-    quick = df.loc[[case.id for case in profile("quick") if case.workload in list_confirmed_workloads()]]
+    quick = df.loc[[case.id for case in list_profile_cases("quick") if case.workload in list_confirmed_workloads()]]
     assert set(quick.loc[quick["status"] != "ok", "status"]) <= {"unsupported", "wrong"}
     measured = quick.loc[quick["status"] == "ok", "blocks"]
     assert len(measured) > 60

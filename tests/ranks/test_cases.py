@@ -7,8 +7,8 @@ import pytest
 from framebench.ranks.cases import over_ranks
 from framebench.strategies.registry import OVER_RANKS, STRATEGIES
 from framebench.suite.case import Case, UnknownCase
-from framebench.suite.hypothetical import named
-from framebench.suite.profiles import every_case
+from framebench.suite.hypothetical import parse_any_batch
+from framebench.suite.profiles import list_cases
 from framebench.suite.selectors import asks_for_ranks
 
 FSDP = "transformer/torch/train/fsdp"
@@ -17,8 +17,8 @@ FSDP = "transformer/torch/train/fsdp"
 def test_the_id_tells_the_ranks_and_parses_back() -> None:
     case = Case("transformer", "torch", "train", "fsdp", 4, "tiny", ranks=2)
     assert case.id == f"{FSDP}/b4x2/tiny"
-    assert Case.of(case.id) == case == over_ranks(case.id) == over_ranks(f"{FSDP}/b4/tiny", 2)
-    assert Case.of("transformer/torch/train/fp32/b4/tiny").ranks == 1
+    assert Case.from_id(case.id) == case == over_ranks(case.id) == over_ranks(f"{FSDP}/b4/tiny", 2)
+    assert Case.from_id("transformer/torch/train/fp32/b4/tiny").ranks == 1
 
 
 @pytest.mark.parametrize(("batch", "ranks", "samples"), [(4, 2, 4), (4, 3, 6), (4, 64, 64), (1, 2, 2), (1024, 1024, 1024)])
@@ -59,9 +59,9 @@ def test_rank_cases_are_recognized_by_strategy_or_batch() -> None:
 def test_single_process_profiles_have_no_rank_strategies() -> None:
     assert not OVER_RANKS.keys() & STRATEGIES.keys()
     assert all(row.over_ranks for row in OVER_RANKS.values())
-    assert all(case.ranks == 1 and not case.plan.over_ranks for case in every_case())
+    assert all(case.ranks == 1 and not case.plan.over_ranks for case in list_cases())
     with pytest.raises(UnknownCase):
-        named(f"{FSDP}/b4/cpu")
+        parse_any_batch(f"{FSDP}/b4/cpu")
 
 
 def test_micro_batches_are_of_the_part_of_a_rank() -> None:

@@ -26,7 +26,7 @@ from framebench.worker.verification import drop_local_buffers
 from tests.processes import framebench, run_inside
 
 SEEN = ("fsdp", "fully_sharded")  # each framework's usual way; the others in `make test-all`
-CASES = [c for c in profiles.over_ranks() if c.size == "tiny" and c.support.supported]
+CASES = [c for c in profiles.list_rank_cases() if c.size == "tiny" and c.support.supported]
 OVER_TWO = [
     pytest.param(
         case,
@@ -192,7 +192,7 @@ def test_selectors_mean_ranks_only_where_they_are_named() -> None:
         "fsdp_no_sync",
     }
     assert parse("transformer/torch/train/fsdp+checkpoint/b4x2/tiny").strategy == "checkpoint+fsdp"
-    assert not any(c.ranks > 1 for name in profiles.PROFILES for c in profiles.profile(name))
+    assert not any(c.ranks > 1 for name in profiles.PROFILES for c in profiles.list_profile_cases(name))
 
 
 def test_a_command_of_single_processes_refuses_ranks(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from framebench.analysis.results import Results
 from framebench.cluster.checks import check
 from framebench.publish.figures import draw_all
 from framebench.publish.site.build import build
-from framebench.records.record import case_of
+from framebench.records.record import parse_case
 from tests.processes import framebench as command
 from tests.sample_records import RESULTS
 
@@ -42,7 +42,7 @@ def archive(tmp_path: Path, gone: str) -> Path:
 def test_load_keeps_its_name_and_its_numbers(gone: str, tmp_path: Path) -> None:
     table = framebench.load(archive(tmp_path, gone)).set_index("case")
     row = table.loc[gone]
-    assert not case_of(gone).known
+    assert not parse_case(gone).is_known
     assert row["strategy"] == gone.split("/")[3]
     assert row["usable"]
     assert row["peak_bytes"] > 0
@@ -81,4 +81,4 @@ def test_tables_figures_and_pages_are_made(gone: str, tmp_path: Path) -> None:
 )
 def test_what_is_no_name_of_a_case_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no case"):
-        case_of(text)
+        parse_case(text)

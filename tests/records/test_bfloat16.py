@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.records.provenance import bfloat16_instructions, hardware
+from framebench.records.provenance import describe_hardware, list_bfloat16_instructions
 
 
 @pytest.mark.parametrize(
@@ -20,13 +20,13 @@ from framebench.records.provenance import bfloat16_instructions, hardware
 )
 def test_they_are_read_from_the_flags(told: str, found: set[str] | None, tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text(told)
-    assert bfloat16_instructions(tmp_path / "cpuinfo") == found
+    assert list_bfloat16_instructions(tmp_path / "cpuinfo") == found
 
 
 def test_where_the_kernel_tells_nothing_nothing_is_known(tmp_path: Path) -> None:
-    assert bfloat16_instructions(tmp_path / "none") is None
+    assert list_bfloat16_instructions(tmp_path / "none") is None
 
 
 def test_provenance_names_them() -> None:
-    here = bfloat16_instructions()
-    assert hardware().get("bfloat16") == (None if here is None else sorted(here))
+    here = list_bfloat16_instructions()
+    assert describe_hardware().get("bfloat16") == (None if here is None else sorted(here))

@@ -25,37 +25,37 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_commit_as_it_is(repository: Path) -> None:
-    assert provenance.dirty() is False
-    assert provenance.code() == provenance.commit()
+    assert provenance.is_dirty() is False
+    assert provenance.name_code() == provenance.find_commit()
 
 
 @pytest.mark.parametrize("name", ["framebench/known.py", "models/new.py", "benchmarks/deeper/new.py"])
 def test_changed_and_new_modules_are_other_code(name: str, repository: Path) -> None:
-    module, codes = repository / name, {provenance.code()}
+    module, codes = repository / name, {provenance.name_code()}
     module.parent.mkdir(exist_ok=True)
     for text in ("x = 1\n", "x = 2\n"):
         module.write_text(text)
-        assert provenance.dirty() is True
-        codes.add(provenance.code())
+        assert provenance.is_dirty() is True
+        codes.add(provenance.name_code())
     assert len(codes) == 3, "each text is code of its own"
 
 
 @pytest.mark.parametrize("name", ["results/known.py", "results/new.py", "notes.py", "models/notes.txt", "models/ignored.py"])
 def test_what_no_measurement_imports_is_not(name: str, repository: Path) -> None:
     (repository / name).write_text("x = 1\n")
-    assert provenance.dirty() is False
-    assert provenance.code() == provenance.commit()
+    assert provenance.is_dirty() is False
+    assert provenance.name_code() == provenance.find_commit()
 
 
 def test_without_git_nothing_is_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
-    assert provenance.dirty() is None
-    assert provenance.code() is None
+    assert provenance.is_dirty() is None
+    assert provenance.name_code() is None
 
 
 def test_of_hundreds_of_cases_a_command_keeps_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FRAMEBENCH_COMMAND", raising=False)
     monkeypatch.setattr(provenance.sys, "argv", ["/bin/framebench", "run", *[f"case{i}" for i in range(200)]])
-    assert provenance.command() == f"framebench run {' '.join(f'case{i}' for i in range(10))} ... (190 more)"
+    assert provenance.describe_command() == f"framebench run {' '.join(f'case{i}' for i in range(10))} ... (190 more)"
     monkeypatch.setattr(provenance.sys, "argv", ["/bin/framebench", "run", "transformer/*/train"])
-    assert provenance.command() == "framebench run 'transformer/*/train'"
+    assert provenance.describe_command() == "framebench run 'transformer/*/train'"

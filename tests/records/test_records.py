@@ -16,11 +16,11 @@ from framebench.records import store
 from framebench.records.record import ALL_INSTRUMENTS, Record
 from framebench.records.store import BadRecord, RecordWarning
 from framebench.suite.case import Case
-from framebench.suite.profiles import every_case
+from framebench.suite.profiles import list_cases
 from framebench.suite.result import StrategyEffect, Verification
 from tests.fake_records import CASE, provenance, record, turns
 
-SOME = tuple(c for c in every_case() if c.size == "tiny")
+SOME = tuple(c for c in list_cases() if c.size == "tiny")
 finite = st.floats(allow_nan=False, allow_infinity=False)
 size = st.integers(0, 2**60)
 
@@ -170,11 +170,11 @@ def test_a_newer_schema_is_called_that(tmp_path: Path) -> None:
 def test_the_records_of_some_cases_are_read_without_the_others(results: Path) -> None:
     other = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
     for case in (CASE, other):
-        store.write(record(case), store.folder(results, "m", "torch-1", case))
-    bad = store.folder(results, "m", "torch-1", CASE) / "bad.json"
+        store.write(record(case), store.find_folder(results, "m", "torch-1", case))
+    bad = store.find_folder(results, "m", "torch-1", CASE) / "bad.json"
     bad.write_text("{}")
-    assert list(store.of_cases(results, "m", "transformer.*.train.*")) == [record(CASE)]
-    assert list(store.of_cases(results, "m", "resnet50.*.train.*")) == []
+    assert list(store.read_cases(results, "m", "transformer.*.train.*")) == [record(CASE)]
+    assert list(store.read_cases(results, "m", "resnet50.*.train.*")) == []
 
 
 @given(st.binary(max_size=300))

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from framebench.strategies.strategy import Strategy
 from framebench.suite.case import Case
-from framebench.suite.profiles import every_case
+from framebench.suite.profiles import list_cases
 
 BASELINES = ("train", "eval")  # scenarios whose baseline every workload must do right
 
@@ -16,7 +16,7 @@ def every(framework: str) -> list[Case]:
     """Every supported case of the tiny size, at the smallest batch that the strategy can take; of the next size where the
     strategy is for larger models."""
     found: dict[tuple[str, ...], Case] = {}
-    for case in every_case():
+    for case in list_cases():
         size = "cpu" if f"{case.workload}/{framework}/tiny" in case.plan.exceptions else "tiny"
         if (case.framework, case.size) == (framework, size) and case.support.supported:
             found.setdefault((case.workload, case.scenario, case.strategy), case)

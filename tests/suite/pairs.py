@@ -11,7 +11,7 @@ from framebench.engine.runner import without_reference
 from framebench.models.spec import list_workloads, load_workload
 from framebench.strategies.registry import SCENARIOS, STRATEGIES, find_strategy
 from framebench.strategies.strategy import IncompatibleStrategies
-from framebench.suite.case import Case, declared, first_batch
+from framebench.suite.case import Case, find_first_batch, is_declared
 from tests.suite.cells import layers
 
 # refused or made to compose once they had come out wrong: built whenever the registry takes them
@@ -42,8 +42,8 @@ def pairs(framework: str) -> tuple[Case, ...]:
 def possible(framework: str, scenario: str, strategy: str) -> Iterator[Case]:
     for size in ("tiny", "cpu"):
         each = [Case(w, framework, scenario, strategy, load_workload(w).preset(size).base, size) for w in list_workloads()]
-        each = [Case(c.workload, framework, scenario, strategy, first_batch(c), size) for c in each]
-        yield from sorted((c for c in each if declared(c) and c.support.supported and not without_reference(c)), key=layers)
+        each = [Case(c.workload, framework, scenario, strategy, find_first_batch(c), size) for c in each]
+        yield from sorted((c for c in each if is_declared(c) and c.support.supported and not without_reference(c)), key=layers)
 
 
 def sample(cases: list[Case], size: int) -> list[Case]:

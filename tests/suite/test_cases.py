@@ -22,7 +22,7 @@ def test_id_is_readable_and_parses_back() -> None:
 
 
 def test_every_id_is_unique_and_parses_back() -> None:
-    everything = list(profiles.every_case())
+    everything = list(profiles.list_cases())
     assert len({c.id for c in everything}) == len(everything)
     assert all(selectors.parse(c.id) == c for c in everything)
 
@@ -53,7 +53,7 @@ def test_wrong_names_are_answered_by_the_valid_ones(selector: str, named: list[s
 
 
 def test_quick_covers_every_workload_framework_and_marked_strategy() -> None:
-    quick = profiles.profile("quick")
+    quick = profiles.list_profile_cases("quick")
     cells = {(c.workload, c.framework, c.scenario, c.strategy) for c in quick}
     marked = [row for row in STRATEGIES if STRATEGIES[row].quick and row[0] in ("train", "eval")]
     assert cells == {(w, f, *row) for w in spec.list_workloads() for f in FRAMEWORKS for row in marked}
@@ -62,19 +62,19 @@ def test_quick_covers_every_workload_framework_and_marked_strategy() -> None:
 
 
 def test_standard_has_every_strategy_and_the_baselines_at_every_batch() -> None:
-    standard = profiles.profile("standard")
+    standard = profiles.list_profile_cases("standard")
     assert {(c.scenario, c.strategy) for c in standard} == {(s, n) for s in SCENARIOS for n in list_strategies(s)}
     sweep = {c.batch for c in standard if c.id.startswith("transformer/jax/train/fp32/")}
     assert sweep == {1, 2, 4, 8, 16}
     published = [c for c in standard if c.workload in spec.list_confirmed_workloads()]
     assert len({(c.workload, c.framework, c.scenario, c.strategy) for c in published if c.strategy == "checkpoint"}) == 18
     assert {c.size for c in standard} == {"cpu"}
-    assert {c.size for c in profiles.profile("full")} == {"full"}
+    assert {c.size for c in profiles.list_profile_cases("full")} == {"full"}
 
 
 def test_the_matrix_has_each_strategy_at_three_batches_a_factor_of_two_apart() -> None:
     batches = defaultdict(list)
-    for case in profiles.profile("matrix"):
+    for case in profiles.list_profile_cases("matrix"):
         if case.support.supported:
             batches[case.workload, case.framework, case.scenario, case.strategy].append(case.batch)
     for (workload, _, _, strategy), found in batches.items():
@@ -95,7 +95,7 @@ def test_micro_batches_of_batch_norm_exist_at_every_batch_that_they_divide() -> 
 
 
 def test_a_selector_within_a_profile() -> None:
-    among = profiles.profile("standard")
+    among = profiles.list_profile_cases("standard")
     found = selectors.select("transformer/*/train/*", among=among)
     assert set(found) < set(among)
     assert {c.framework for c in found} == set(FRAMEWORKS)
@@ -141,13 +141,13 @@ def test_a_part_in_another_s_place_is_told_where_it_belongs(selector: str, way_o
 def test_unknown_profile_names_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "enormous")
     with pytest.raises(UnknownCase, match="quick"):
-        profiles.profile()
+        profiles.list_profile_cases()
 
 
 def test_every_measurable_small_case_has_golden_values() -> None:
     missing = [
         c.id
-        for c in profiles.every_case()
+        for c in profiles.list_cases()
         if c.size not in c.spec.without_golden and c.support.supported and c.golden_key not in c.spec.golden
     ]
     assert missing == []

@@ -13,7 +13,7 @@ import pytest
 
 from framebench.engine.environments import Environment
 from framebench.suite.case import Case
-from framebench.suite.profiles import every_case
+from framebench.suite.profiles import list_cases
 from tests.processes import CHEAP_XLA, quickly, run_inside
 
 VERIFY = Path(__file__).parent / "programs" / "instruction_sets.py"
@@ -45,7 +45,7 @@ MAIN = ("fp32", "amp_bf16", "no_grad")  # strategies that are verified at the si
 def quick_cells(framework: str) -> list[Case]:
     """Return the supported cells of the quick profile, at the tiny size and each strategy's first batch."""
     found: dict[tuple[str, ...], Case] = {}
-    for case in every_case():
+    for case in list_cases():
         quick = case.plan.quick and case.scenario in ("train", "eval")
         supported = case.support.supported and not case.support.gpu and not case.support.env
         if (case.framework, case.size) == (framework, "tiny") and quick and supported:
@@ -56,7 +56,7 @@ def quick_cells(framework: str) -> list[Case]:
 def larger_cells(framework: str) -> list[Case]:
     """Return the main strategies of each workload at the size `cpu`."""
     found = []
-    for case in every_case():
+    for case in list_cases():
         measured = (case.framework, case.size, case.batch) == (framework, "cpu", case.spec.preset("cpu").base)
         main = case.strategy in MAIN and case.scenario in ("train", "eval")
         if measured and main and case.support.supported:

@@ -167,7 +167,7 @@ def test_pairs_with_variables_of_their_own(framework: str, environment: dict[str
 @pytest.mark.gpu
 @pytest.mark.all_cells
 @pytest.mark.slow
-@pytest.mark.skipif(not nvml.gpus(), reason="needs a GPU")
+@pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU")
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_pairs_that_need_a_gpu(framework: str, environment: dict[str, Environment]) -> None:
     for cases in by_variables(c for c in pairs(framework) if c.support.gpu):

@@ -28,7 +28,7 @@ from framebench.strategies.registry import (
 )
 from framebench.strategies.strategy import FRAMEWORKS, Cell, Native, Strategy
 from framebench.suite.case import Case
-from framebench.suite.profiles import every_case
+from framebench.suite.profiles import list_cases
 from framebench.suite.selectors import parse
 from framebench.worker.mathematics import QUANTIZED
 from tests.processes import ROOT, quickly, run_inside
@@ -90,7 +90,7 @@ def test_a_combination_with_a_part_only_for_claims_is_so_too(name: str, expected
 
 
 def test_every_strategy_has_a_case_somewhere_and_every_variant_is_declared() -> None:
-    cases = {(c.scenario, c.strategy) for c in every_case()}
+    cases = {(c.scenario, c.strategy) for c in list_cases()}
     assert cases == {(scenario, name) for scenario in SCENARIOS for name in list_strategies(scenario)}
     assert {v for w in workloads() for v in load_workload(w).variants} >= {s.variant for s in STRATEGIES.values() if s.variant}
 
@@ -99,9 +99,9 @@ def test_every_supported_cell_is_measured_below_or_needs_a_gpu() -> None:
     """No silent gap: a cell without a small case would be tested nowhere."""
     for framework in FRAMEWORKS:
         tested = {(c.scenario, c.strategy) for c in every(framework)}
-        gpu = {(c.scenario, c.strategy) for c in every_case() if c.framework == framework and c.support.gpu}
+        gpu = {(c.scenario, c.strategy) for c in list_cases() if c.framework == framework and c.support.gpu}
         for (scenario, name), strategy in STRATEGIES.items():
-            cases = [c for c in every_case() if (c.framework, c.scenario, c.strategy) == (framework, scenario, name)]
+            cases = [c for c in list_cases() if (c.framework, c.scenario, c.strategy) == (framework, scenario, name)]
             if any(c.support.supported for c in cases):
                 assert (scenario, name) in tested | gpu, f"{framework}: {strategy.name}"
 
@@ -137,7 +137,7 @@ def test_no_switch_of_a_framework_is_left_out(framework: str) -> None:
     sources = [file for file in (ours / "adapters" / framework).glob("*.py") if file.name != "ranks.py"]
     switches = {name for file in sources for name in re.findall(r"^@switch\ndef (\w+)", file.read_text(), re.MULTILINE)}
     run = {part.how for case in fewest(framework) for part in case.parts}
-    elsewhere = {p.how for c in every_case() if c.framework == framework for p in c.plan.parts if special(p.cells[framework])}
+    elsewhere = {p.how for c in list_cases() if c.framework == framework for p in c.plan.parts if special(p.cells[framework])}
     assert switches
     assert switches - run - elsewhere == set()
 
@@ -182,7 +182,7 @@ def test_cells_that_need_a_process_of_their_own(case: Case, environment: dict[st
 
 @pytest.mark.gpu
 @pytest.mark.slow
-@pytest.mark.skipif(not nvml.gpus(), reason="needs a GPU")
+@pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU")
 @pytest.mark.parametrize("case", [c for f in FRAMEWORKS for c in every(f) if c.support.gpu], ids=lambda c: c.id)
 def test_cells_that_need_a_gpu(case: Case, environment: dict[str, Environment]) -> None:
     check(measured(environment[case.framework], [case], **case.support.env), [case])

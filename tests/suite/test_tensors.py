@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from framebench.suite import tensors
-from framebench.suite.tensors import errors, family, outputs, summary
+from framebench.suite.tensors import measure_errors, name_family, summarize, summarize_logits
 
 RNG = np.random.default_rng(0)
 PLAIN = RNG.standard_normal((300, 40)).astype(np.float32)
@@ -25,43 +25,43 @@ PLAIN = RNG.standard_normal((300, 40)).astype(np.float32)
     ids=["sign", "order", "transposed", "shifted", "scaled", "nothing"],
 )
 def test_what_is_wrong_is_seen(wrong: np.ndarray) -> None:
-    assert max(errors(summary("w", wrong), summary("w", PLAIN))) > 0.005
+    assert max(measure_errors(summarize("w", wrong), summarize("w", PLAIN))) > 0.005
 
 
 @pytest.mark.parametrize("size", [1e-6, 1e-3, 0.1])
 def test_projections_keep_the_size_of_an_error(size: float) -> None:
     noise = RNG.standard_normal(PLAIN.shape)
     off = PLAIN + size * np.linalg.norm(PLAIN) / np.linalg.norm(noise) * noise
-    _, projections = errors(summary("w", off), summary("w", PLAIN))
+    _, projections = measure_errors(summarize("w", off), summarize("w", PLAIN))
     assert size / 5 < projections < 3 * size
 
 
 def test_random_vectors_have_variance_one_and_belong_to_the_name() -> None:
-    found = np.array([summary(f"w{i}", PLAIN)[1:] for i in range(200)]) / np.linalg.norm(PLAIN)
+    found = np.array([summarize(f"w{i}", PLAIN)[1:] for i in range(200)]) / np.linalg.norm(PLAIN)
     assert np.sqrt((found**2).mean()) == pytest.approx(1, abs=0.1)
-    assert summary("w", PLAIN) == summary("w", PLAIN.astype(np.float64))
+    assert summarize("w", PLAIN) == summarize("w", PLAIN.astype(np.float64))
 
 
 def test_a_large_tensor_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensors, "CHUNK", 1000)
-    norm, *_ = summary("w", PLAIN)
+    norm, *_ = summarize("w", PLAIN)
     assert norm == pytest.approx(float(np.linalg.norm(PLAIN)))
 
 
 def test_what_should_be_zero_must_be_zero() -> None:
-    zero = summary("w", np.zeros(3))
-    assert errors(zero, zero) == (0, 0)
-    assert errors(summary("w", np.array([0, 1e-30, 0])), zero) == (np.inf, np.inf)
+    zero = summarize("w", np.zeros(3))
+    assert measure_errors(zero, zero) == (0, 0)
+    assert measure_errors(summarize("w", np.array([0, 1e-30, 0])), zero) == (np.inf, np.inf)
 
 
 def test_what_all_samples_share_hides_nothing() -> None:
     logits = 1000 + RNG.standard_normal((8, 5))
     other = logits + 1e-3 * RNG.standard_normal((8, 5))
-    found, wanted = outputs(other), outputs(logits)
-    shared, own = (max(errors(found[name], wanted[name])) for name in ("logits", "logits about their mean"))
+    found, wanted = summarize_logits(other), summarize_logits(logits)
+    shared, own = (max(measure_errors(found[name], wanted[name])) for name in ("logits", "logits about their mean"))
     assert own > 100 * shared
 
 
 def test_families_differ_in_numbers_alone() -> None:
-    assert family("blocks.3.qkv.bias") == family("blocks.11.qkv.bias") == "blocks.*.qkv.bias"
-    assert family("layer1.0.bn1.weight") == "layer*.*.bn*.weight"
+    assert name_family("blocks.3.qkv.bias") == name_family("blocks.11.qkv.bias") == "blocks.*.qkv.bias"
+    assert name_family("layer1.0.bn1.weight") == "layer*.*.bn*.weight"

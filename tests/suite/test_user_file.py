@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.suite.user_file import import_packages, imported
+from framebench.suite.user_file import import_packages, list_imports
 
 
 def test_packages_are_imported_and_not_what_lies_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,6 +28,6 @@ def test_packages_are_imported_and_not_what_lies_beside_the_file(tmp_path: Path,
     import_packages(str(file))
     assert {"a_package", "loaded_late"} <= sys.modules.keys(), "as far as the names that the file takes"
     assert "beside_it" not in sys.modules
-    assert imported(str(file)) == {"beside_it", "no_such_package", "a_package", "within_a_function"}
+    assert list_imports(str(file)) == {"beside_it", "no_such_package", "a_package", "within_a_function"}
     for name in ("a_package", "lazily", "loaded_late"):
         monkeypatch.delitem(sys.modules, name)

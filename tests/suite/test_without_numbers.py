@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from framebench.adapters.user_functions import describe_type
-from framebench.suite.user_file import blamed
-from framebench.suite.without_numbers import in_words
+from framebench.suite.user_file import describe_fault
+from framebench.suite.without_numbers import describe_error
 
 
 class DataDependentOutputException(RuntimeError):
@@ -45,7 +45,7 @@ def raised(error: Exception, **local: Any) -> Exception:
     ],
 )
 def test_no_stand_in_is_named(error: Exception, told: str) -> None:
-    message = in_words(error, None)
+    message = describe_error(error, None)
     assert message.startswith(told)
     assert "Fake" not in message
     assert "aten" not in message
@@ -54,10 +54,10 @@ def test_no_stand_in_is_named(error: Exception, told: str) -> None:
 def test_tensors_on_two_devices_are_named_with_the_way_out() -> None:
     error = RuntimeError("Expected all tensors to be on the same device, but found at least two devices, gpu:0 and cpu!")
     caught = raised(error, table=Array(Device("cpu")), x=Array(Device("gpu")), width=4)
-    message = blamed(caught, "<string>")
+    message = describe_fault(caught, "<string>")
     assert "`table` on the CPU and `x` on the card" in message
     assert message.endswith("Make them with device=x.device")
-    assert "device of the inputs" in in_words(error, None), "where no line of the file is known"
+    assert "device of the inputs" in describe_error(error, None), "where no line of the file is known"
 
 
 def test_a_pretended_tensor_is_called_a_tensor() -> None:

@@ -18,7 +18,7 @@ from framebench.engine import capacity as room
 from framebench.engine.environments import Environment, describe
 from framebench.records import provenance, store
 from framebench.records.record import Record
-from framebench.suite.case import declared
+from framebench.suite.case import is_declared
 from framebench.suite.selectors import parse
 from tests.processes import ROOT
 from tools import gpu
@@ -100,10 +100,10 @@ def test_a_packed_session_resumes_elsewhere(made: tuple[Path, str], tmp_path: Pa
     for file in (results / "records").rglob("*jax*/*.json"):
         file.unlink()
     crashed = ok.model_copy(update={"status": "crashed", "reason": "planted"})
-    store.write(crashed, store.folder(results, "made-up-card", "jax-0", ok.parsed))
+    store.write(crashed, store.find_folder(results, "made-up-card", "jax-0", ok.parsed))
     gpu.work(blocks, ready, results, time.monotonic() + 3600)
     assert asked == []
-    monkeypatch.setattr(provenance, "commit", lambda: "another")
+    monkeypatch.setattr(provenance, "find_commit", lambda: "another")
     gpu.work(blocks, ready, results, time.monotonic() + 3600)
     assert asked == [ok.case]
 
@@ -137,17 +137,17 @@ def test_uncommitted_code_is_not_packed(tmp_path: Path) -> None:
 
 
 def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "git", lambda *_: None)
-    assert provenance.commit() is None
+    monkeypatch.setattr(provenance, "query_git", lambda *_: None)
+    assert provenance.find_commit() is None
     monkeypatch.setenv("FRAMEBENCH_COMMIT", "f" * 40)
-    assert provenance.commit() == provenance.code() == "f" * 40
+    assert provenance.find_commit() == provenance.name_code() == "f" * 40
 
 
 def test_the_list_can_be_measured() -> None:
     """Known cases that a card can do; each half in half an hour; together alive in a block on a card of 80 GiB."""
     blocks = planned(LIST)
     every = [one for rows in blocks.values() for one in rows]
-    assert [one.case.id for one in every if not declared(one.case) or not one.case.support.supported] == []
+    assert [one.case.id for one in every if not is_declared(one.case) or not one.case.support.supported] == []
     assert len({(one.case, one.rounds > 0) for one in every}) == len(every), "twice alone for memory first and times later"
     first = [one for one in every if one.half == "1"]
     assert sum(one.seconds for one in first) < HALF_AN_HOUR - STARTS

@@ -10,7 +10,7 @@ import pytest
 
 from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
-from framebench.suite.tensors import summaries
+from framebench.suite.tensors import summarize_all
 from framebench.user_file import checks
 from framebench.user_model.measure import notes
 from framebench.worker.observe import Observed
@@ -18,7 +18,7 @@ from framebench.worker.verification import must_move
 
 
 def seen(loss: float = 1.0, **gradients: float) -> Observed:
-    tensors = summaries((name, np.full(8, value)) for name, value in gradients.items())
+    tensors = summarize_all((name, np.full(8, value)) for name, value in gradients.items())
     return Observed({"loss_0": loss}, {"gradient": tensors, "weight": tensors})
 
 
@@ -67,7 +67,7 @@ def test_a_loss_must_move_where_its_precision_shows_it(last: float, losses: list
 def test_weights_without_a_gradient_are_counted() -> None:
     params = [("head", [8], True), ("body", [8], True), ("frozen", [8], False)]
     observed = seen(head=1.0)
-    observed.tensors["first moment"] = summaries([("head", np.ones(8)), ("body", np.ones(8))])
+    observed.tensors["first moment"] = summarize_all([("head", np.ones(8)), ("body", np.ones(8))])
     assert checks.without_gradient(params, observed) == {"weights": 2, "first": 1, "ever": []}
     observed.tensors["first moment"].pop("body")
     found = checks.without_gradient(params, observed)

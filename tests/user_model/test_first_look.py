@@ -13,7 +13,7 @@ from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import CONTROL, Arm
-from framebench.records.provenance import machine_name
+from framebench.records.provenance import read_machine_name
 from framebench.suite.case import Case
 from framebench.user_model import command
 from framebench.user_model import look as looks
@@ -75,7 +75,7 @@ def test_compiled_strategies_are_measured_as_a_block(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("strategy", [pytest.param("fp32", marks=pytest.mark.all_cells), "checkpoint+accumulate"])
 def test_one_process_reads_the_peaks_of_two(strategy: str, environment: dict[str, Environment], tmp_path: Path) -> None:
     """Those of the process that reads memory alone; and the steps that follow are right."""
-    case, found = Case.of(f"transformer/torch/train/{strategy}/b4/tiny"), {}
+    case, found = Case.from_id(f"transformer/torch/train/{strategy}/b4/tiny"), {}
     for part in ("memory", "look"):
         found[part] = runner.MemoryProcess(case, environment["torch"], runner.USUAL, tmp_path / part, part=part).end(
             lambda phase: None
@@ -95,7 +95,7 @@ def test_an_interrupted_first_look_is_shown(monkeypatch: pytest.MonkeyPatch, tmp
 
     def interrupted(look: FirstLook, arms: list[Arm]) -> None:
         for arm in arms[: counts.pop(0)]:
-            look.run.write(record(arm.case, provenance=provenance(machine=machine_name(), session=look.run.id)), arm)
+            look.run.write(record(arm.case, provenance=provenance(machine=read_machine_name(), session=look.run.id)), arm)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(FirstLook, "look_at", interrupted)

@@ -9,9 +9,9 @@ import pytest
 
 from framebench.cli.shared import parse_selector
 from framebench.engine import releases
-from framebench.records.pins import pinned_versions
+from framebench.records.pins import find_pinned_versions
 from framebench.suite.case import UnknownCase
-from framebench.suite.hypothetical import named
+from framebench.suite.hypothetical import parse_any_batch
 from framebench.suite.selectors import parse, select
 from framebench.versions import bisect
 from framebench.versions.bisection_record import ReleaseResult
@@ -21,7 +21,7 @@ from tests.user_model.small_file import written
 MESSAGE = "mine.py is a file, and this takes the suite's cases alone"
 
 
-@pytest.mark.parametrize("asked", [select, parse, named, parse_selector])
+@pytest.mark.parametrize("asked", [select, parse, parse_any_batch, parse_selector])
 def test_a_file_is_refused_where_only_cases_are_taken(asked: object) -> None:
     with pytest.raises(UnknownCase, match=MESSAGE):
         asked("folder/mine.py")  # type: ignore[operator]
@@ -82,7 +82,7 @@ def test_unpredictable_files_are_refused_with_a_reason(
 def test_a_file_is_compared_between_releases(tmp_path: Path) -> None:
     """Of one and the same release nothing is said; of two there is a verdict on the peak."""
     file, results = written(tmp_path), str(tmp_path / "results")
-    versions = [f"torch=={version}" for version in pinned_versions("torch")]
+    versions = [f"torch=={version}" for version in find_pinned_versions("torch")]
     arguments = [str(file), "--rounds", "0", "--blocks", "1", "--results", results, "--json"]
     done = framebench("versions", "compare", *versions[:2], *arguments)
     assert done.returncode in (0, 1, 3), done.stderr

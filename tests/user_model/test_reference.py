@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from framebench.suite.tensors import summaries
+from framebench.suite.tensors import summarize_all
 from framebench.user_file.reference import GROWN, UNDETERMINED, _moved
 from framebench.worker.observe import Observed
 
 
 def observed(bias: float, weight: float) -> Observed:
     gradients = ("tokens.bias", np.array([bias])), ("tokens.weight", np.array([weight]))
-    return Observed({}, {"gradient": summaries(gradients)})
+    return Observed({}, {"gradient": summarize_all(gradients)})
 
 
 def test_a_gradient_that_a_fine_perturbation_moves_by_its_size_is_rounding() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from framebench.engine import releases
 from framebench.engine.environments import Environment, SetupError
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from framebench.suite.selectors import parse
 from framebench.versions import bisect, bisection_table
 from framebench.versions.bisection_record import FLOOR, Bisection, ReleaseResult
@@ -123,7 +123,7 @@ def test_what_an_interrupted_search_has_measured_is_not_measured_again(tmp_path:
     def bisect_machine() -> str:
         from framebench.records import provenance
 
-        return provenance.machine_name()
+        return provenance.read_machine_name()
 
     monkeypatch.setattr(bisect.ReleaseBench, "fill", fill)
     four = ["1.0", "1.1", "1.2", "1.3", "1.4"]
@@ -179,7 +179,7 @@ def test_an_environment_is_removed_unless_it_is_kept(
 
 
 def test_a_pinned_release_is_the_environment_of_every_other_command() -> None:
-    found = releases.described("jax", pinned_version("jax"))
+    found = releases.described("jax", find_pinned_version("jax"))
     assert found == releases.environments.describe("jax")
 
 

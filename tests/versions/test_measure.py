@@ -31,12 +31,12 @@ def test_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_asv_and_the_pins_have_the_same_versions() -> None:
     said = [e["req"] for e in Config.load(str(ROOT / "asv.versions.json")).include]
-    pinned = [{f: v} for f in FRAMEWORKS for v in pins.pinned_versions(f)]
+    pinned = [{f: v} for f in FRAMEWORKS for v in pins.find_pinned_versions(f)]
     assert sorted(map(str, said)) == sorted(map(str, pinned))
     for file in (pins.REQUIREMENTS / "versions").glob("*.txt"):
         lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
         assert all("==" in line and "://" not in line and not line.startswith("-") for line in lines), file
-        assert file.stem in {f"{f}-{v}" for f in FRAMEWORKS for v in pins.pinned_versions(f)}
+        assert file.stem in {f"{f}-{v}" for f in FRAMEWORKS for v in pins.find_pinned_versions(f)}
     plain, matrix = (Config.load(str(ROOT / name)).__dict__ for name in ("asv.conf.json", "asv.versions.json"))
     assert {k: v for k, v in plain.items() if k != "include"} == {k: v for k, v in matrix.items() if k != "include"}
 
@@ -45,7 +45,7 @@ def test_a_version_has_an_environment_of_its_own() -> None:
     one, other = (environments.describe("jax", v) for v in ("0.9.2", "0.10.2"))
     assert one.python != other.python
     assert (one.name, other.name) == ("jax-0.9.2", "jax-0.10.2")
-    assert environments.describe("jax") == environments.describe("jax", pins.pinned_version("jax"))
+    assert environments.describe("jax") == environments.describe("jax", pins.find_pinned_version("jax"))
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

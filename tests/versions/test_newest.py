@@ -13,7 +13,7 @@ from framebench.engine import releases
 from framebench.engine.blocks import Listener
 from framebench.engine.environments import Environment, SetupError
 from framebench.records import provenance, store
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.versions import newest, planned
@@ -94,7 +94,7 @@ def test_a_threshold_is_the_least_that_matters() -> None:
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The newest release of each framework, as the index lists it: first those that are pinned."""
-    last = {framework: pinned_version(framework) for framework in FRAMEWORKS}
+    last = {framework: find_pinned_version(framework) for framework in FRAMEWORKS}
     monkeypatch.setattr(releases, "listed", lambda framework: ["0.0.1", last[framework]])
     return last
 
@@ -136,8 +136,8 @@ def planted(change: Change) -> Callable[..., list[str]]:
         both = [*rounds(original, blocks, change, session), *rounds(original, blocks, larger_before, "of last week")]
         for i, r in enumerate(both):
             version = list(ready)[i % 2]
-            mine = changed(r, versions={"jax": version}, machine=provenance.machine_name())
-            store.write(mine, store.folder(results, mine.provenance.machine, ready[version].name, mine.parsed))
+            mine = changed(r, versions={"jax": version}, machine=provenance.read_machine_name())
+            store.write(mine, store.find_folder(results, mine.provenance.machine, ready[version].name, mine.parsed))
         return [r.status for r in both]
 
     return measure
@@ -165,7 +165,7 @@ def test_a_newer_release_is_measured_and_judged_by_its_own_session(
     monkeypatch.setattr(newest.measure, "measure", planted(change))
     done = framebench("versions", "newest", "jax", "--results", str(tmp_path))
     assert done.returncode == code, done.stderr
-    assert f"jax {NEXT['jax']} against {pinned_version('jax')}" in done.stdout
+    assert f"jax {NEXT['jax']} against {find_pinned_version('jax')}" in done.stdout
     assert installed == {"jax": "removed"}
     assert not list(tmp_path.glob("records")), "tables of the suite have no release that nobody pinned"
     assert not list((tmp_path / newest.FOLDER).glob(".session*"))
@@ -188,7 +188,7 @@ def test_a_release_that_cannot_be_installed_fails_and_the_others_are_judged(
 def test_the_next_lower_release_is_measured_where_the_newest_cannot_be_installed(
     installed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(releases, "listed", lambda framework: [pinned_version("jax"), "99.0.1", "99.0.2"])
+    monkeypatch.setattr(releases, "listed", lambda framework: [find_pinned_version("jax"), "99.0.1", "99.0.2"])
     monkeypatch.setattr(newest.measure, "measure", planted(unchanged))
     done = framebench("versions", "newest", "jax", "--json", "--results", str(tmp_path))
     (answer,) = json.loads(done.stdout)
@@ -209,7 +209,7 @@ def test_newest_plans_for_a_device_that_is_not_here(
     monkeypatch.setattr(planned, "compare", compare)
     done = framebench("versions", "newest", "jax", "jittor", "--device", "h100-80gb", "--results", str(tmp_path))
     assert done.returncode == 1
-    assert asked == [(f"jax=={pinned_version('jax')}", f"jax=={NEXT['jax']}", "h100-80gb", {"jax"})]
+    assert asked == [(f"jax=={find_pinned_version('jax')}", f"jax=={NEXT['jax']}", "h100-80gb", {"jax"})]
     assert "jittor has no plans" in done.stderr
 
 

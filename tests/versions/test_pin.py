@@ -45,7 +45,7 @@ def test_adding_a_release_writes_its_pins_and_a_line_of_the_matrix(project: Path
     assert done.exit_code == 0, done.output
     written = (project / "requirements/versions/jax-0.9.1.txt").read_text()
     assert written == "Flax==0.12.6\njax==0.9.1\njaxlib==0.9.1\nnumpy==2.4.6\n"
-    assert list(pins.pinned_versions("jax")) == ["0.9.1", "0.9.2", "0.10.2"]
+    assert list(pins.find_pinned_versions("jax")) == ["0.9.1", "0.9.2", "0.10.2"]
     matrix = [environment["req"] for environment in Config.load(str(project / "asv.versions.json")).include]
     assert matrix[2:5] == [{"jax": "0.9.1"}, {"jax": "0.9.2"}, {"jax": "0.10.2"}]
     assert "jax,0.9.1,2026-03-02\n" in (project / "requirements/releases.csv").read_text()

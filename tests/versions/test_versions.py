@@ -338,7 +338,7 @@ def test_documents_have_the_versions_that_another_machine_measured(equal: list[R
 
 
 def test_other_tables_show_the_pinned_version_alone(equal: list[Record], results: Path) -> None:
-    pinned = pins.pinned_version("jax")
+    pinned = pins.find_pinned_version("jax")
     assert {r.framework_version for r in equal} == {"0.9.2", "0.10.2"}
     assert {r.framework_version for r in of_one_version(equal)} == {pinned}
     older = [r for r in equal if r.framework_version == "0.9.2"]

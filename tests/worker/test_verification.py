@@ -17,7 +17,7 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
 from framebench.suite.result import Verification
 from framebench.suite.selectors import parse
-from framebench.suite.tensors import errors
+from framebench.suite.tensors import measure_errors
 from framebench.worker import verification
 from framebench.worker.observe import Observed, corrected
 from framebench.worker.stepping import timed_step
@@ -242,7 +242,7 @@ def test_biased_variances_are_compared_as_unbiased_ones() -> None:
 
 
 def test_relative_errors_are_of_the_norm_that_is_wanted() -> None:
-    assert errors((2.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))[0] == 1
+    assert measure_errors((2.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))[0] == 1
 
 
 @pytest.mark.parametrize(("off", "asked"), [("nothing", 0), ("loss_1", 1), ("weight", 0)])

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from framebench.suite.trees import samples
+from framebench.suite.trees import count_samples
 
 Tree = Any  # nested dictionaries of arrays
 # (parameters, statistics, constants, x, y) -> (loss, statistics), gradient
@@ -31,7 +31,7 @@ def average_over_micro_batches(gradient: Gradient, count: int) -> Gradient:
         y: Tree,
     ) -> tuple[tuple[Array, Tree], Tree]:
         arrays, structure = jax.tree.flatten((x, y))
-        micro_batches = [split_array(array, samples(x), count) for array in arrays]
+        micro_batches = [split_array(array, count_samples(x), count) for array in arrays]
 
         def add_micro_batch(
             carry: tuple[Array, Tree, Tree],

@@ -47,7 +47,7 @@ from framebench.adapters.parts import Options
 from framebench.models import flax_weights
 from framebench.models.spec import USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
-from framebench.suite.trees import called, leaves, mapped, split
+from framebench.suite.trees import call_with, iterate_arrays, map_tree, split
 
 NARROW_TYPES = (jnp.float32, jnp.bfloat16, jnp.float16)
 
@@ -221,8 +221,8 @@ class JaxAdapter(Adapter):
         if self.case.workload != USER_MODEL and x.dtype == np.float32:
             # images and volumes become channels last; tokens stay as they are
             x = np.ascontiguousarray(np.moveaxis(x, 1, -1), self.recipe.dtype)
-        x = self.place("batch", mapped(jnp.asarray, x))
-        y = self.place("batch", mapped(jnp.asarray, y))
+        x = self.place("batch", map_tree(jnp.asarray, x))
+        y = self.place("batch", map_tree(jnp.asarray, y))
         return x, y
 
     def place(self, what: str, tree: Tree) -> Tree:
@@ -264,7 +264,7 @@ class JaxAdapter(Adapter):
 
         def forward(params: Tree, stats: Tree, constants: Tree, x: Array) -> tuple[Array, Tree]:
             model = merge_model(graph, params, stats, constants)
-            logits = called(model, x)
+            logits = call_with(model, x)
             if not self.recipe.training:
                 return logits, None
             return logits, nnx.to_pure_dict(nnx.state(model, nnx.BatchStat))
@@ -299,7 +299,7 @@ class JaxAdapter(Adapter):
 
         def loss(params: Tree, stats: Tree, constants: Tree, x: Array, y: Array) -> Array:
             model = merge_model(graph, params, stats, constants)
-            return compute_loss(called(model, x), y)
+            return compute_loss(call_with(model, x), y)
 
         return loss
 
@@ -314,7 +314,7 @@ class JaxAdapter(Adapter):
             y: Array,
         ) -> tuple[Array, tuple[Array, Tree]]:
             model = merge_model(graph, params, stats, constants)
-            loss = self.recipe.loss(called(model, x), x, y, constants)
+            loss = self.recipe.loss(call_with(model, x), x, y, constants)
             scaled_loss = loss * constants["scale"] if "scale" in constants else loss
             new_stats = nnx.to_pure_dict(nnx.state(model, nnx.BatchStat))
             return scaled_loss, (loss, new_stats)
@@ -434,7 +434,7 @@ class JaxAdapter(Adapter):
         if self.case.scenario == "generate":
             return self.recipe.read_logits()
         logits = join_outputs(self.output, self.recipe.to_numpy).astype(np.float64)
-        input_axes = np.ndim(next(leaves(self.inputs[0])))
+        input_axes = np.ndim(next(iterate_arrays(self.inputs[0])))
         if logits.ndim > 3 and logits.ndim == input_axes:  # of volumes: JAX has channels last
             return np.moveaxis(logits, -1, 1)
         return logits
@@ -572,7 +572,7 @@ def join_outputs(output: Any, to_numpy: Callable[[Any], np.ndarray]) -> np.ndarr
     if isinstance(output, jax.Array):
         return to_numpy(output)
     arrays = []
-    for array in leaves(output):
+    for array in iterate_arrays(output):
         if array.ndim and jnp.issubdtype(array.dtype, jnp.floating):
             arrays.append(to_numpy(array))
     rows = max(map(len, arrays))

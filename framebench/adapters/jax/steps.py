@@ -42,7 +42,7 @@ from framebench.adapters.proof import (
     equal_to,
     expect,
 )
-from framebench.suite.trees import leaves
+from framebench.suite.trees import iterate_arrays
 
 switch = Switches()
 LOOP = " while("  # in the optimised HLO
@@ -120,7 +120,7 @@ def accumulate(run: JaxAdapter) -> Proof:
     """Prove that a step loops over micro-batches."""
 
     def count_micro_steps(_: Evidence) -> Evidence:
-        x = next(array for array in leaves(run.inputs[0]) if array.ndim)
+        x = next(array for array in iterate_arrays(run.inputs[0]) if array.ndim)
         micro_batch = (x.shape[0] // run.micro_batches, *x.shape[1:])
         micro_steps = 0
         for loop in find_loops(run):

@@ -27,7 +27,7 @@ from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, recompute_nothing
 from framebench.models.spec import SEED, USER_MODEL, load_workload
 from framebench.suite import trees
-from framebench.suite.trees import called, mapped
+from framebench.suite.trees import call_with, map_tree
 from framebench.suite.user_file import Fault
 
 ARRAYS = jax.Array | np.ndarray
@@ -145,7 +145,7 @@ class LinenModel(nnx.Module):
     def __init__(self, module: linen.Module) -> None:
         x, _ = user().make_batch(1, ARRAYS, "array")
         as_nnx = bridge.ToNNX(module, rngs=nnx.Rngs(SEED))
-        self.inner = called(partial(bridge.lazy_init, as_nnx), x)
+        self.inner = call_with(partial(bridge.lazy_init, as_nnx), x)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         return self.inner(*inputs, **named, mutable=["batch_stats"])
@@ -220,15 +220,15 @@ def make_weights() -> dict[str, np.ndarray]:
 def batch(size: int) -> tuple[Any, Any]:
     """Return inputs and targets in NumPy arrays. Raises Fault."""
     x, y = user().make_batch(size, ARRAYS, "array")
-    return mapped(np.asarray, x), mapped(np.asarray, y)
+    return map_tree(np.asarray, x), map_tree(np.asarray, y)
 
 
 def facts(size: int) -> dict[str, Any]:
     """Return what the harness must know of the model without JAX. Raises Fault."""
     model = make_plain_model()
     inputs, targets = batch(size)
-    x = next(trees.leaves(inputs))
-    target_shapes = [list(array.shape) for array in trees.leaves(targets)]
+    x = next(trees.iterate_arrays(inputs))
+    target_shapes = [list(array.shape) for array in trees.iterate_arrays(targets)]
     named_leaves = list(read_leaves(model))
     if len({name for name, _, _ in named_leaves}) < len(named_leaves):
         where = user().locate("model")

@@ -26,7 +26,7 @@ from framebench.adapters.parts import Hooks, Options
 from framebench.instruments import host
 from framebench.models.spec import SEED, USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
-from framebench.suite.trees import called, mapped, samples, split
+from framebench.suite.trees import call_with, count_samples, map_tree, split
 
 # of the flags that strategies set: a warm-up runs one case after another in one process
 DEFAULT_FLAGS = {
@@ -99,7 +99,7 @@ class JittorAdapter(Adapter):
         self.recipe = JittorRecipe(
             self.ledger,
             step=steps.get(case.scenario, self.train_step),
-            loss=lambda x, y: self.model_module.loss(called(self.model, x), y),
+            loss=lambda x, y: self.model_module.loss(call_with(self.model, x), y),
             evaluates=not case.stage.trains,
             keeps_graph=case.stage.trains,
             build_options=Options(self.ledger, "model option"),
@@ -175,7 +175,7 @@ class JittorAdapter(Adapter):
         def put_target(array: np.ndarray) -> Var:
             return jt.array(array).stop_grad()
 
-        return mapped(self.put_input, x), mapped(put_target, y)
+        return map_tree(self.put_input, x), map_tree(put_target, y)
 
     def put_input(self, x: np.ndarray) -> Var:
         """Return an input on the device, floating-point numbers in the precision of the case."""
@@ -210,13 +210,13 @@ class JittorAdapter(Adapter):
         if self.micro_batches == 1:
             return [tree]
         parts = split(tree, self.micro_batches)
-        return [mapped(lambda var: var.stop_grad(), part) for part in parts]
+        return [map_tree(lambda var: var.stop_grad(), part) for part in parts]
 
     def eval_step(self) -> None:
         """Ask for the logits. Without a `synchronize` after it the step is never computed."""
         self.release()
         with jt.flag_scope(no_grad=int(not self.recipe.keeps_graph)):
-            self.output = called(self.model, self.inputs[0])
+            self.output = call_with(self.model, self.inputs[0])
 
     def stream_step(self) -> None:
         """Compute the mean loss over the tokens that are no padding.
@@ -247,7 +247,7 @@ class JittorAdapter(Adapter):
     def synchronize(self) -> None:
         if self.before_graph is not None:
             # the graph is largest when it begins to run
-            graph_bytes = host.mallinfo().uordblks - self.before_graph
+            graph_bytes = host.read_mallinfo().uordblks - self.before_graph
             self.graph_bytes = max(self.graph_bytes, graph_bytes)
         jt.sync_all(True)
 
@@ -369,7 +369,7 @@ class JittorAdapter(Adapter):
         self.graph_bytes = 0
         self.before_graph = None
         if self.case.workload == USER_MODEL and not jt.flags.use_cuda:
-            self.before_graph = host.mallinfo().uordblks
+            self.before_graph = host.read_mallinfo().uordblks
 
     def read_peaks(self) -> dict[str, int]:
         # What the pools hold at the end counts too: the watched one is not the only one. The graph
@@ -398,14 +398,14 @@ class JittorAdapter(Adapter):
     def take_few_samples(self, batch: Batch) -> Batch:
         """Return two samples of a batch for each micro-batch."""
         x, y = batch
-        batch_size = samples(x)
+        batch_size = count_samples(x)
 
         def take_few(var: Var) -> Var:
             if var.shape[0] != batch_size:
                 return var
             return var[: 2 * self.micro_batches].stop_grad()
 
-        return mapped(take_few, x), mapped(take_few, y)
+        return map_tree(take_few, x), map_tree(take_few, y)
 
     def versions(self) -> dict[str, str]:
         compiler = jittor_utils.get_version(jt.compiler.cc_path).strip("()")

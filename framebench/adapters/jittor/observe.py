@@ -14,7 +14,7 @@ import jittor as jt
 from jittor import Module
 
 from framebench.adapters.base import Evidence
-from framebench.suite.trees import samples
+from framebench.suite.trees import count_samples
 
 VARIABLE = re.compile(r"Var\([^,]*,(\w+),")  # a node of `jt.dump_all_graphs`, and its type
 
@@ -50,7 +50,7 @@ class ExecutionCounter:
         def count_and_execute(*xs: Any, **named: Any) -> Any:
             self.executions[name] += 1
             if name == "forward_passes":
-                self.samples.add(samples((xs, named)))
+                self.samples.add(count_samples((xs, named)))
             return execute(*xs, **named)
 
         return count_and_execute

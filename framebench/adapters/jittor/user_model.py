@@ -18,7 +18,7 @@ from framebench.adapters import user_blocks
 from framebench.adapters.jittor.adapter import JittorAdapter, copy_weights
 from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.models.spec import USER_MODEL, load_workload
-from framebench.suite.trees import leaves, mapped
+from framebench.suite.trees import iterate_arrays, map_tree
 from framebench.suite.user_file import Fault
 
 
@@ -140,15 +140,15 @@ def batch(size: int) -> tuple[Any, Any]:
     """Return inputs and targets in NumPy arrays. Raises Fault."""
     jt.sync_all(True)
     x, y = user().make_batch(size, Var, "Var")
-    return mapped(Var.numpy, x), mapped(Var.numpy, y)
+    return map_tree(Var.numpy, x), map_tree(Var.numpy, y)
 
 
 def facts(size: int) -> dict[str, Any]:
     """Return what the harness must know of the model without Jittor. Raises Fault."""
     model = make_plain_model()
     inputs, targets = batch(size)
-    x = next(leaves(inputs))
-    target_shapes = [list(array.shape) for array in leaves(targets)]
+    x = next(iterate_arrays(inputs))
+    target_shapes = [list(array.shape) for array in iterate_arrays(targets)]
     named_params = [(name, p) for name, p in model.named_parameters() if p.dtype.is_float()]
     trained = [p for _, p in named_params if not p.is_stop_grad()]
     if not trained:

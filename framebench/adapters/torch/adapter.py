@@ -49,7 +49,7 @@ from framebench.adapters.torch.untracked import (
 from framebench.instruments import host
 from framebench.models.spec import SEED, USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
-from framebench.suite.trees import called, leaves, mapped, split
+from framebench.suite.trees import call_with, iterate_arrays, map_tree, split
 from framebench.suite.user_file import import_packages
 
 # the kinds of states by PyTorch's names
@@ -105,7 +105,7 @@ class TorchAdapter(Adapter):
         self.packages: dict[str, str] = {}  # versions of what a strategy has next to PyTorch
         if case.workload == USER_MODEL:
             self.prepare_for_user()
-        self.malloc_bytes_before = host.large_blocks()
+        self.malloc_bytes_before = host.measure_large_blocks()
         self.mkl_bytes_before = read_mkl_bytes()
         self.recipe = self.make_recipe()
         self.readings = Readings(
@@ -134,7 +134,7 @@ class TorchAdapter(Adapter):
             self.ledger,
             step=steps.get(self.case.scenario, self.train_step),
             forward=lambda *xs, **named: self.model(*xs, **named),
-            objective=lambda x, y: self.model_module.loss(called(self.recipe.forward, x), y),
+            objective=lambda x, y: self.model_module.loss(call_with(self.recipe.forward, x), y),
             backward=lambda loss: self.recipe.scaler.scale(loss).backward(),
             optimizer=make_optimizer,
             # a disabled scaler passes everything through
@@ -199,7 +199,7 @@ class TorchAdapter(Adapter):
         return model.train(not self.recipe.evaluates)
 
     def put(self, x: Any, y: Any) -> Batch:
-        return mapped(self.put_input, x), mapped(self.put_target, y)
+        return map_tree(self.put_input, x), map_tree(self.put_target, y)
 
     def put_input(self, x: np.ndarray) -> Tensor:
         """Return an input on the device, in the recipe's precision and memory format."""
@@ -299,7 +299,7 @@ class TorchAdapter(Adapter):
         """Make one forward pass, whose output is the logits."""
         self.release()
         with self.context():
-            self.output = called(self.recipe.forward, self.inputs[0])
+            self.output = call_with(self.recipe.forward, self.inputs[0])
 
     def stream_step(self) -> None:
         """Compute the mean loss over the tokens of the stream that are no padding.
@@ -350,7 +350,7 @@ class TorchAdapter(Adapter):
         """
         if isinstance(self.output, Tensor):
             return self.output.detach()
-        tensors = [t.detach() for t in leaves(self.output) if t.is_floating_point()]
+        tensors = [t.detach() for t in iterate_arrays(self.output) if t.is_floating_point()]
         rows = max(len(t) if t.ndim else 1 for t in tensors)
         columns = [t.reshape(rows, -1).double() for t in tensors if t.ndim and len(t) == rows]
         return torch.cat(columns, 1)
@@ -407,7 +407,7 @@ class TorchAdapter(Adapter):
             self.one_step()
         self.synchronize()
         changed = sum(not torch.equal(now, then) for now, then in zip(buffers, before))
-        outputs = list(leaves(self.output))
+        outputs = list(iterate_arrays(self.output))
         # states in 8 bits are codes, which are no numbers by themselves
         states = [s for s in self.state_tensors() if s.ndim and s.is_floating_point()]
         return observer.evidence() | {
@@ -458,12 +458,12 @@ class TorchAdapter(Adapter):
             return []
         tensors: list[Tensor] = []
         for state in self.optimizer.state.values():
-            tensors += [v for v in leaves(list(state.values())) if isinstance(v, Tensor)]
+            tensors += [v for v in iterate_arrays(list(state.values())) if isinstance(v, Tensor)]
         return tensors
 
     def input_tensors(self) -> list[Tensor]:
         """Return the inputs and targets on the device."""
-        return list(leaves(self.stream if self.case.scenario == "varlen" else self.inputs))
+        return list(iterate_arrays(self.stream if self.case.scenario == "varlen" else self.inputs))
 
     def lasting_tensors(self) -> list[Tensor]:
         """Return what is there before a step as after it: weights, buffers, inputs."""
@@ -473,7 +473,7 @@ class TorchAdapter(Adapter):
         """Return every tensor between two steps whose purpose the harness knows."""
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         lasting = self.lasting_tensors()
-        return [*leaves(self.output), *lasting, *gradients, *self.state_tensors()]
+        return [*iterate_arrays(self.output), *lasting, *gradients, *self.state_tensors()]
 
     def first_state_tensors(self) -> list[Tensor]:
         """Return the copies of the optimizer's first states, which `restore` puts back."""

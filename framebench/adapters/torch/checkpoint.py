@@ -18,7 +18,7 @@ from framebench.adapters.proof import Evidence, Proof, above, check, expect
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import BATCHED_MATMULS, Observed
 from framebench.models.spec import USER_MODEL
-from framebench.suite.trees import called
+from framebench.suite.trees import call_with
 from framebench.suite.user_file import DoesNotApply
 
 switch = Switches()
@@ -144,7 +144,7 @@ SAVED_MATMULS = ("mm", "addmm", "convolution")
 def _count_batched_matmuls(run: TorchAdapter) -> int:
     """Count the matmuls of attention in one forward pass."""
     with torch.no_grad(), run.context(), Observed([], []) as observed:
-        called(run.model, run.inputs[0])
+        call_with(run.model, run.inputs[0])
     return sum(observed.operators[name] for name in BATCHED_MATMULS)
 
 

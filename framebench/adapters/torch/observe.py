@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.base import Evidence
-from framebench.suite.trees import leaves, samples
+from framebench.suite.trees import count_samples, iterate_arrays
 
 # what autocast runs in the lower precision, by the beginnings of operators' names
 MATMULS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")
@@ -201,7 +201,7 @@ class Observed(TorchDispatchMode):
         """Count a forward pass, unless it is a teacher's."""
         if module is self.models[0]:
             self.passes += 1
-        self.samples_per_pass = samples((args, named))
+        self.samples_per_pass = count_samples((args, named))
 
     def before_block(self, module: nn.Module, args: Any) -> None:
         """Count an execution of a block."""
@@ -209,7 +209,7 @@ class Observed(TorchDispatchMode):
 
     def after_block(self, module: nn.Module, args: Any, output: Any) -> None:
         """Count the type of a block's first output; a user's block may have none."""
-        for first in list(leaves(output))[:1]:
+        for first in list(iterate_arrays(output))[:1]:
             self.block_output_dtypes[name_dtype(first.dtype)] += 1
 
     def on_save(self, tensor: Tensor) -> Tensor:

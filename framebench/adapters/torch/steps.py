@@ -26,7 +26,7 @@ from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import LargeResults
 from framebench.adapters.torch.process import FUSED
 from framebench.models.spec import USER_MODEL
-from framebench.suite.trees import called
+from framebench.suite.trees import call_with
 
 switch = Switches()
 
@@ -183,7 +183,7 @@ def compile_step(run: TorchAdapter) -> Proof:
 
     def attach(model: Any) -> None:
         def compute_gradients(x: Tensor, y: Tensor) -> Tensor:
-            loss: Tensor = run.model_module.loss(called(model, x), y)
+            loss: Tensor = run.model_module.loss(call_with(model, x), y)
             loss.backward()
             return loss.detach()
 

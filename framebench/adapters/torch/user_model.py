@@ -23,7 +23,7 @@ from framebench.adapters.torch.observe import needs_closure
 from framebench.adapters.torch.user_faults import explain_wrong_gradients as explain_wrong_gradients
 from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.models.spec import USER_MODEL, load_workload
-from framebench.suite.trees import called, leaves, mapped
+from framebench.suite.trees import call_with, iterate_arrays, map_tree
 from framebench.suite.user_file import DoesNotApply, Fault
 
 
@@ -147,7 +147,7 @@ def list_optimizers(returned: Any) -> list[torch.optim.Optimizer]:
     They may be in tuples, lists and dictionaries, with schedules between them.
     """
     objects: list[Any] = []
-    mapped(objects.append, returned)
+    map_tree(objects.append, returned)
     by_identity = {id(one): one for one in objects if isinstance(one, torch.optim.Optimizer)}
     return list(by_identity.values())
 
@@ -252,14 +252,14 @@ def batch(size: int) -> tuple[Any, Any]:
     """
     with _disable_current_modes():
         inputs, targets = user().make_batch(size, Tensor, "tensor")
-        return mapped(to_wide_array, inputs), mapped(to_wide_array, targets)
+        return map_tree(to_wide_array, inputs), map_tree(to_wide_array, targets)
 
 
 def facts(size: int) -> dict[str, Any]:
     """Return what the harness must know of the model without PyTorch. Raises Fault."""
     model = make_plain_model()
     inputs, targets = user().make_batch(size, Tensor, "tensor")
-    first_input = next(leaves(inputs))
+    first_input = next(iterate_arrays(inputs))
     all_parameters = dict(model.named_parameters(remove_duplicate=False))
     trained = {name for name, p in all_parameters.items() if p.requires_grad}
     if not trained:
@@ -284,7 +284,7 @@ def facts(size: int) -> dict[str, Any]:
         "couples": norms[:1],
         "images": first_input.ndim == 4 and has_convolution,
         "input": list(first_input.shape),
-        "target": next((list(target.shape) for target in leaves(targets)), []),
+        "target": next((list(target.shape) for target in iterate_arrays(targets)), []),
         **_describe_optimizer(model),
         "complex": complex_weights[:1],
         "compiled": any(is_compiled(module) for module in modules.values()),
@@ -363,7 +363,7 @@ def record_outputs(model: nn.Module, run: Callable[[], object]) -> list[tuple[st
     outputs: list[tuple[str, Tensor]] = []
 
     def record(name: str, module: Any, args: Any, output: Any) -> None:
-        for tensor in list(leaves(output))[:1]:
+        for tensor in list(iterate_arrays(output))[:1]:
             outputs.append((name, tensor.detach().clone()))
 
     handles = []
@@ -384,7 +384,7 @@ def _record_forward(adapter: Any) -> list[tuple[str, Tensor]]:
     model = adapter.model
     inputs, _ = adapter.inputs
     with torch.no_grad():
-        return record_outputs(model, lambda: called(model, inputs))
+        return record_outputs(model, lambda: call_with(model, inputs))
 
 
 def first_random(adapter: Any) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Protocol
 
-from framebench.suite.selectors import few
+from framebench.suite.selectors import suggest
 
 BLOCK = re.compile(r"(<!-- table: (?P<key>.+?) -->\n).*?(<!-- end -->)", re.S)
 
@@ -33,7 +33,7 @@ def refresh(text: str, tables: Iterable[Generated]) -> str:
     def fill(block: re.Match[str]) -> str:
         key = block["key"]
         if key not in by_key:
-            raise NoSuchTable(f"no table {key!r}; there are: {few(sorted(by_key), key, '; ')}")
+            raise NoSuchTable(f"no table {key!r}; there are: {suggest(sorted(by_key), key, '; ')}")
         return f"{block[1]}{by_key[key].markdown()}{block[3]}"
 
     return BLOCK.sub(fill, text)

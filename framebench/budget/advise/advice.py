@@ -23,7 +23,7 @@ from framebench.analysis.statistics import Ratio
 from framebench.models import spec
 from framebench.strategies.registry import list_used
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.case import Case, declared, first_batch
+from framebench.suite.case import Case, find_first_batch, is_declared
 from framebench.suite.hypothetical import Described
 
 LARGEST_BATCH = 2**16  # samples
@@ -339,9 +339,9 @@ def list_unmeasured(rows: Sequence[Row], question: Question) -> list[str]:
         for strategy in list_used(question.scenario):
             if (framework, strategy) in measured or not question.includes(framework, strategy):
                 continue
-            batch = first_batch(question.case(framework, strategy, usual_batch))
+            batch = find_first_batch(question.case(framework, strategy, usual_batch))
             case = question.case(framework, strategy, batch)
-            if declared(case) and case.support.supported and not case.support.gpu:
+            if is_declared(case) and case.support.supported and not case.support.gpu:
                 unmeasured.append(case.id)
     return unmeasured
 

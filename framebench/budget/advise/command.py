@@ -262,14 +262,14 @@ def find_current_strategy(current: str, framework: str, question: Question) -> s
             expected = f"{question.workload}/*/{scenario}"
             raise UnknownCase(f"--from {current} is of another workload or scenario than {expected}")
     elif not any(fnmatchcase(name, current) for name in list_strategies(scenario)):
-        choices = selectors.few(list_used(scenario), current)
+        choices = selectors.suggest(list_used(scenario), current)
         raise UnknownCase(f"--from {current}: {scenario} has no such strategy; choose from: {choices}")
 
     # in any size that is declared, as a described model has none
     pattern = f"{question.workload}/{framework}/{scenario}/{strategy_name(current)}/*/tiny"
     strategies = sorted({case.strategy for case in selectors.select(pattern)})
     if len(strategies) > 1:
-        choices = selectors.few(strategies, current)
+        choices = selectors.suggest(strategies, current)
         raise UnknownCase(f"--from {current} names {len(strategies)} strategies, not one: {choices}")
     (strategy,) = strategies
     if find_strategy(scenario, strategy).only_for_claims:

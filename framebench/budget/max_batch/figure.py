@@ -14,7 +14,7 @@ from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import Asked, page
 from framebench.analysis.results import Results
 from framebench.analysis.searches import read
-from framebench.records.record import case_of
+from framebench.records.record import parse_case
 from framebench.records.search import Fit
 
 
@@ -42,7 +42,7 @@ def read_searches(results: Path, machine: str) -> pd.DataFrame:
 
 def make_row(fit: Fit) -> dict[str, object]:
     """Return the columns of a search."""
-    case, origin = case_of(fit.case), fit.provenance
+    case, origin = parse_case(fit.case), fit.provenance
     commit = (origin.commit or "unknown")[:10]
     return {
         "case": fit.case,

@@ -244,7 +244,7 @@ def find_saved(
     case: Case, budget: int, environment: Environment, most: int = LARGEST_BATCH, results: Path = runner.RESULTS
 ) -> Fit | None:
     """Return the newest answer of this machine, version and protocol that still is one."""
-    folder = make_folder_path(results, case, budget, provenance.machine_name(), environment)
+    folder = make_folder_path(results, case, budget, provenance.read_machine_name(), environment)
     for path in sorted(folder.glob("*.json"), reverse=True):
         try:
             fit = Fit.model_validate_json(path.read_bytes())

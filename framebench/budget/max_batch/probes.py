@@ -38,7 +38,7 @@ def ignore_phase(phase: str) -> None:
 
 def run_order(order: Order, environment: Environment, options: Options, progress: Progress = ignore_phase) -> ProbeOutcome:
     """Carry out an order in a process of its own. Never raises for the worker's fault."""
-    case = Case.of(order.case)
+    case = Case.from_id(order.case)
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.worker_variables(environment, case, "memory", options)
         variables |= environment.scratch(Path(scratch))

@@ -18,7 +18,7 @@ from framebench import adapters
 from framebench.adapters.base import Adapter, Batch
 from framebench.budget.max_batch.order import UNDER, Order
 from framebench.instruments import limits
-from framebench.instruments.limits import card_bytes, mapped
+from framebench.instruments.limits import measure_mapped, read_gpu_memory
 from framebench.suite.case import Case
 from framebench.suite.protocol import BatchReport
 from framebench.worker.worker import Emit, WorkerError, peaks, serve, timed_step
@@ -79,7 +79,7 @@ def measure_untracked(adapter: Adapter) -> int | None:
         return None
     adapter.release()
     adapter.reset_peak()
-    return mapped() - adapter.live_bytes()
+    return measure_mapped() - adapter.live_bytes()
 
 
 def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
@@ -149,9 +149,9 @@ def evaluate_batch(adapter: Adapter) -> BatchMeasurement:
         peak_bytes = peaks(adapter)
         return BatchMeasurement(peak_bytes, adapter.sample_losses())
     except Exception as error:
-        limited = limits.enforced()
+        limited = limits.is_enforced()
         adapter.limit_memory(None)
-        if not limits.ran_out(error, limited):
+        if not limits.is_out_of_memory(error, limited):
             raise
         return BatchMeasurement({}, [], f"{type(error).__name__}: {str(error)[:2000]}")
     finally:
@@ -161,7 +161,7 @@ def evaluate_batch(adapter: Adapter) -> BatchMeasurement:
 
 def set_variables(case: Case, budget: int | None) -> None:
     """Set what must be in the environment before the framework is imported: JAX takes its limit as a share of the GPU."""
-    total = card_bytes()
+    total = read_gpu_memory()
     if case.framework == "jax" and budget is not None and total is not None:
         os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{budget / total:.6f}"
 
@@ -177,7 +177,7 @@ def reset_signals() -> None:
 
 def run(order: Order, emit: Emit) -> dict[str, Any]:
     """Carry out an order. Raises WorkerError for what the framework raises."""
-    case = Case.of(order.case)
+    case = Case.from_id(order.case)
     set_variables(case, order.budget)
     emit({"phase": "import"})
     adapter = adapters.load(case)
@@ -189,9 +189,9 @@ def run(order: Order, emit: Emit) -> dict[str, Any]:
         carry_out = fit if order.do == "fit" else evaluate
         result = carry_out(adapter, order, emit)
     except Exception as error:
-        limited = limits.enforced()
+        limited = limits.is_enforced()
         adapter.limit_memory(None)
-        raise WorkerError(error, limits.ran_out(error, limited)) from error
+        raise WorkerError(error, limits.is_out_of_memory(error, limited)) from error
     adapter.limit_memory(None)
     return {**result, "versions": adapter.versions(), "device": adapter.device()}
 

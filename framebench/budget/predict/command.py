@@ -104,7 +104,7 @@ def predict(
     elif ranks is not None or selectors.asks_for_ranks(case):
         predict_rank(case, ranks, as_json)
     else:
-        named = hypothetical.named(case)
+        named = hypothetical.parse_any_batch(case)
         predictions = predict_case(named, machine, results)
         if as_json:
             typer.echo(json.dumps(make_json(named.id, predictions), indent=1))
@@ -196,7 +196,7 @@ def count_lower_bound(case: Case) -> PeakPrediction:
 
 def predict_by_fake_tensors(case: Case, environment: Environment | None = None) -> PeakPrediction:
     """Return the peak of a run on fake tensors, in PyTorch's environment. Raises Fault."""
-    obstacle = hypothetical.obstacle(case)
+    obstacle = hypothetical.find_obstacle(case)
     if obstacle:
         return PeakPrediction("fake tensors", "predicted", None, obstacle)
     environment = environment or environments.ensure("torch", say=say)

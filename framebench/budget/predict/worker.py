@@ -19,9 +19,9 @@ from framebench.adapters.torch.fake import FakeAdapter
 from framebench.adapters.torch.storages import Storages
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
-from framebench.suite.hypothetical import named
-from framebench.suite.user_file import blamed, line_of
-from framebench.suite.without_numbers import in_words
+from framebench.suite.hypothetical import parse_any_batch
+from framebench.suite.user_file import describe_fault, find_line
+from framebench.suite.without_numbers import describe_error
 
 
 def predict(case: Case) -> dict[str, int]:
@@ -44,9 +44,9 @@ def answer(case: Case) -> dict[str, Any]:
     except Exception as error:
         if case.workload != USER_MODEL:
             raise
-        in_file = line_of(error, case.user_file)
-        return {"fault": blamed(error, case.user_file) if in_file else in_words(error, None)}
+        in_file = find_line(error, case.user_file)
+        return {"fault": describe_fault(error, case.user_file) if in_file else describe_error(error, None)}
 
 
 if __name__ == "__main__":
-    print(json.dumps(answer(named(sys.argv[1]))))
+    print(json.dumps(answer(parse_any_batch(sys.argv[1]))))

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from framebench import adapters
-from framebench.instruments.host import status_bytes
+from framebench.instruments.host import read_status
 from framebench.suite.selectors import parse
 from framebench.worker.stepping import timed_step
 
@@ -22,7 +22,7 @@ def measure_growth(case_id: str, steps: int) -> dict[str, float]:
     The growth is in bytes, without the framework's import.
     """
     adapter = adapters.load(parse(case_id))
-    before = status_bytes("VmRSS")
+    before = read_status("VmRSS")
     adapter.build()
     timed_step(adapter)
     collected = adapter.collections.total()
@@ -30,7 +30,7 @@ def measure_growth(case_id: str, steps: int) -> dict[str, float]:
     for _ in range(steps):
         timed_step(adapter)
     return {
-        "bytes": status_bytes("VmHWM") - before,
+        "bytes": read_status("VmHWM") - before,
         "collections": adapter.collections.total() - collected,
     }
 

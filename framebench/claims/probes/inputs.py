@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from framebench.instruments.host import status_bytes
+from framebench.instruments.host import read_status
 
 BATCHES, BATCH_BYTES = 64, 2**22  # 256 MiB
 MADV_PAGEOUT = 21  # of linux/mman.h, from Linux 5.4 on
@@ -37,7 +37,7 @@ def touch(batch: np.ndarray) -> int:
 def read_memory() -> tuple[int, int]:
     """Return resident bytes, and those of them that no file backs."""
     gc.collect()
-    return status_bytes("VmRSS"), status_bytes("RssAnon")
+    return read_status("VmRSS"), read_status("RssAnon")
 
 
 def take_back(batches: Batches) -> None:
@@ -102,7 +102,7 @@ def measure(folder: Path) -> dict[str, int]:
     del listed
     mapped = write_batches(rng, folder / "images")
     numbers |= read_batches("mapped", mapped, read_memory())
-    limit = status_bytes("VmData") + BATCHES * BATCH_BYTES // 2
+    limit = read_status("VmData") + BATCHES * BATCH_BYTES // 2
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     numbers["batches"] = BATCHES
     numbers["listed_batches"] = count_batches(lambda i: make_batch(rng))

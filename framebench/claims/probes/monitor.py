@@ -17,7 +17,7 @@ from pathlib import Path
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
-from framebench.instruments.host import status_bytes
+from framebench.instruments.host import read_status
 from framebench.suite.selectors import parse
 from framebench.worker.stepping import timed_step
 
@@ -36,7 +36,7 @@ class Monitor:
     def watch(self) -> None:
         """Read until the block ends, and once more then."""
         while True:
-            self.highest = max(self.highest, status_bytes("VmRSS"))
+            self.highest = max(self.highest, read_status("VmRSS"))
             if self.stopped.wait(INTERVAL_S):
                 return
 
@@ -61,7 +61,7 @@ def compare_steps(adapter: Adapter, steps: int, rng: random.Random) -> dict[str,
                 continue
             with Monitor() as monitor:
                 seconds[is_watched] = timed_step(adapter)
-            shares.append(monitor.highest / status_bytes("VmHWM"))
+            shares.append(monitor.highest / read_status("VmHWM"))
         times.append(seconds[True] / seconds[False])
     return {
         "watched_over_alone": statistics.median(times),

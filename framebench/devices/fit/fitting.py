@@ -17,7 +17,7 @@ from typing import NamedTuple
 from framebench.devices.catalog import Device
 from framebench.devices.plans import store
 from framebench.devices.plans.planned import Planned
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from framebench.suite.case import Case
 
 # bytes of a CUDA context, the least and the most that was measured
@@ -71,7 +71,7 @@ def read_cached(results: Path, device: str) -> dict[str, CachedPlan]:
     """
     cached: dict[str, CachedPlan] = {}
     for framework, error in ALLOWED.items():
-        file = store.file(results, device, framework, pinned_version(framework))
+        file = store.file(results, device, framework, find_pinned_version(framework))
         for case, planned in store.read(file).items():
             cached[case] = CachedPlan(planned, file, error)
     return cached

@@ -27,7 +27,7 @@ def publish(
     names = {find(name).name for name in device or ()}
 
     def is_chosen(planned: Planned) -> bool:
-        case = Case.of(planned.case)
+        case = Case.from_id(planned.case)
         if case.workload == spec.USER_MODEL or not case.support.supported or planned.outcome == "failed":
             return False
         return (not names or planned.device in names) and is_reusable(planned)

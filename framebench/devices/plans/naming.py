@@ -45,4 +45,4 @@ def select_cases(selector: str) -> list[Case]:
             raise
     if asks_for_ranks(selector):
         return [over_ranks(selector)]
-    return [hypothetical.named(selector)]
+    return [hypothetical.parse_any_batch(selector)]

@@ -24,7 +24,7 @@ from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, Say, SetupError
 from framebench.models import spec
 from framebench.records import provenance
-from framebench.records.pins import REQUIREMENTS, pinned_version, pins
+from framebench.records.pins import REQUIREMENTS, find_pinned_version, read_pins
 from framebench.suite.case import Case, UnknownCase
 
 AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
@@ -55,7 +55,7 @@ def find_obstacle(case: Case, device: Device) -> str | None:
 def ensure_environment(framework: str, device: Device, version: str, say: Say) -> Environment:
     """Return the environment that predicts, built now if it is not there. Raises SetupError."""
     package = PACKAGES.get((framework, device.kind), "")
-    if version == pinned_version(framework):
+    if version == find_pinned_version(framework):
         try:
             return environments.ensure(framework, say=say, package=package)
         except SetupError as error:
@@ -68,7 +68,7 @@ def ensure_environment(framework: str, device: Device, version: str, say: Say) -
         return releases.beside(framework, version, "", (), say)
     if device.kind != "gpu":
         raise SetupError(f"releases are planned for GPUs alone: not {framework} {version} for {device.name}")
-    pinned = pins(REQUIREMENTS / f"{package}.txt")
+    pinned = read_pins(REQUIREMENTS / f"{package}.txt")
     requirements = [f"{name}=={version}" for name in PLUGINS]
     requirements += [f"{name}=={pinned[name]}" for name in ASSEMBLER]
     return releases.beside(framework, version, package, requirements, say)
@@ -108,7 +108,7 @@ def plan_all(
             add(case, cached, True)
     missing = [case for case in cases if case not in planned]
     for new in plan_now(missing, device, results, say, version, environment):
-        add(Case.of(new.case), new, False)
+        add(Case.from_id(new.case), new, False)
     return [planned[case] for case in cases]
 
 
@@ -139,7 +139,7 @@ def find_cached(cases: Sequence[Case], device: Device, results: Path, version: s
     for root in dict.fromkeys((results, store.own(results))):
         predictions: dict[str, Planned] = {}
         for framework in {case.framework for case in cases}:
-            file = store.file(root, device.name, framework, version or pinned_version(framework))
+            file = store.file(root, device.name, framework, version or find_pinned_version(framework))
             predictions |= store.read(file)
         for case in cases:
             if case.id in predictions and is_reusable(predictions[case.id], case):
@@ -167,7 +167,7 @@ def plan_now(
     ready: dict[str, Environment | SetupError] = {}  # by framework
     for case in cases:
         if case.framework not in ready and not find_obstacle(case, device):
-            release = version or pinned_version(case.framework)
+            release = version or find_pinned_version(case.framework)
             try:
                 ready[case.framework] = environment or ensure_environment(case.framework, device, release, say)
             except SetupError as error:
@@ -215,9 +215,9 @@ def plan_case(
     fields = dataclasses.asdict(answer)
     origin = Origin(
         planned_at=datetime.now(UTC),
-        command=provenance.command(),
-        commit=provenance.commit(),
-        dirty=provenance.dirty(),
+        command=provenance.describe_command(),
+        commit=provenance.find_commit(),
+        dirty=provenance.is_dirty(),
         code=str(PLANNER_VERSION),
         versions=fields.pop("versions"),
         wall_s=round(time.monotonic() - start, 1),
@@ -226,7 +226,7 @@ def plan_case(
         "case": case.id,
         "device": device.name,
         "framework": case.framework,
-        "framework_version": version or pinned_version(case.framework),
+        "framework_version": version or find_pinned_version(case.framework),
         "source": SOURCES.get(case.framework),
         "origin": origin,
     }

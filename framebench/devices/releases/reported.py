@@ -58,7 +58,7 @@ def plan(device: Device, environment: Environment) -> Reported:
         framework_version=environment.version,
         code=str(PLANNER_VERSION),
         planned_at=datetime.now(UTC),
-        commit=provenance.commit(),
+        commit=provenance.find_commit(),
         **json.loads(printed.strip().splitlines()[-1]),
     )
 

@@ -31,8 +31,8 @@ from framebench.devices.simulation.torch_kernels import NOT_HELD, WITHOUT_CUDNN
 from framebench.devices.simulation.torch_simulate import Simulation, simulate
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
-from framebench.suite.hypothetical import named
-from framebench.suite.user_file import blamed, line_of
+from framebench.suite.hypothetical import parse_any_batch
+from framebench.suite.user_file import describe_fault, find_line
 
 STEPS = 3
 MOST_BUFFERS = 12  # that are named of what holds memory at the peak
@@ -151,8 +151,8 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int], timeline
         reason = f"does not fit: needs {needs / 2**30:.1f} GiB, and a tensor of {error.requested:,} bytes was refused"
         return Answer("refused", reason, needs)
     except Exception as error:
-        if case.workload == USER_MODEL and line_of(error, case.user_file):
-            return Answer("failed", blamed(error, case.user_file))
+        if case.workload == USER_MODEL and find_line(error, case.user_file):
+            return Answer("failed", describe_fault(error, case.user_file))
         raise
     if timeline:
         simulation.snapshot(timeline)
@@ -183,4 +183,4 @@ def describe(simulation: Simulation) -> Answer:
 
 
 if __name__ == "__main__":
-    print(plan(named(sys.argv[1]), find(sys.argv[2]), *map(Path, sys.argv[3:4])).to_json())
+    print(plan(parse_any_batch(sys.argv[1]), find(sys.argv[2]), *map(Path, sys.argv[3:4])).to_json())

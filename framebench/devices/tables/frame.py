@@ -13,7 +13,7 @@ from framebench.analysis.frames import Column, column, describe_columns
 from framebench.devices.catalog import BY_NAME
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.store import every
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from framebench.strategies.registry import list_strategies
 from framebench.suite.case import Case
 
@@ -72,7 +72,7 @@ def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
     used = {(planned.device, planned.framework_version, planned.case): planned.used_bytes for planned in cached}
     rows = []
     for planned in cached:
-        case = Case.of(planned.case)
+        case = Case.from_id(planned.case)
         baseline = replace(case, strategy=case.stage.baseline)
         base_bytes = used.get((planned.device, planned.framework_version, baseline.id))
         rows.append(make_row(planned, case, case == baseline, base_bytes))
@@ -114,7 +114,7 @@ def make_row(planned: Planned, case: Case, is_baseline: bool, base_bytes: int | 
         device=planned.device,
         device_bytes=BY_NAME[planned.device].memory_bytes,
         framework_version=planned.framework_version,
-        pinned=planned.framework_version == pinned_version(planned.framework),
+        pinned=planned.framework_version == find_pinned_version(planned.framework),
         source=planned.source,
         outcome=planned.outcome,
         reason=planned.reason,

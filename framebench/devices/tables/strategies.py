@@ -37,7 +37,7 @@ def make_table(title: str, peaks: Peaks, strategies: Sequence[str], baseline: st
     jax_head = ["JAX planned", f"x {baseline}"]
     reasons = {}
     for (framework, strategy), planned in sorted(peaks.items()):
-        if not planned.has_answer and Case.of(planned.case).support.supported:
+        if not planned.has_answer and Case.from_id(planned.case).support.supported:
             reasons[f"{framework} {strategy}"] = planned.reason or planned.outcome
     rows: list[tuple[str, ...]] = []
     if device.kind == "tpu":  # for which PyTorch is not simulated

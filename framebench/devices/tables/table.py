@@ -10,8 +10,8 @@ from framebench.devices.catalog import BY_NAME, DEVICES, Device
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.version import is_current
 from framebench.models import spec
-from framebench.records.pins import pinned_version
-from framebench.records.record import case_of
+from framebench.records.pins import find_pinned_version
+from framebench.records.record import parse_case
 from framebench.suite.case import Case
 
 FINE = ",.2f"
@@ -46,7 +46,7 @@ def count_cached(predictions: Iterable[Planned], title: str = "Cached prediction
     cached: Counter[tuple[str, str]] = Counter()
     older: Counter[tuple[str, str]] = Counter()  # of an earlier version of the planners
     for planned in predictions:
-        if Case.of(planned.case).workload != spec.USER_MODEL:  # a user's file is planned each time
+        if Case.from_id(planned.case).workload != spec.USER_MODEL:  # a user's file is planned each time
             place = planned.device, f"{planned.framework} {planned.framework_version}"
             cached[place] += 1
             older[place] += not is_reusable(planned)
@@ -66,18 +66,18 @@ def count_cached(predictions: Iterable[Planned], title: str = "Cached prediction
 def is_reusable(planned: Planned) -> bool:
     """Return whether `predict` would reuse the prediction: not if the case or the device is gone."""
     try:
-        case = case_of(planned.case)
+        case = parse_case(planned.case)
     except (ValueError, KeyError):
         return False
-    return planned.device in BY_NAME and case.known and is_current(planned.origin.code)
+    return planned.device in BY_NAME and case.is_known and is_current(planned.origin.code)
 
 
 def group_pinned(predictions: Iterable[Planned], device: Device) -> dict[tuple[str, str, str], list[tuple[Case, Planned]]]:
     """Return predictions of one process by the pinned releases, by workload, scenario and size in order."""
     groups = defaultdict(list)
     for planned in predictions:
-        if planned.device == device.name and planned.framework_version == pinned_version(planned.framework):
-            case = Case.of(planned.case)
+        if planned.device == device.name and planned.framework_version == find_pinned_version(planned.framework):
+            case = Case.from_id(planned.case)
             if case.ranks == 1:
                 groups[case.workload, case.scenario, case.size].append((case, planned))
     return dict(sorted(groups.items()))
@@ -103,7 +103,7 @@ def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Comparison
             missing[f"not in the peaks of {release}: {'; '.join(planned.not_held)}"] = None
         notes += [f"{planned.case}: {note}" for note in planned.notes]
     caption = f"Not measured. It has {device.gib:,.2f} GiB ({device.source})."
-    if any(Case.of(planned.case).ranks > 1 for planned in predictions):
+    if any(Case.from_id(planned.case).ranks > 1 for planned in predictions):
         caption += " Of a case over ranks: one of its devices."
     return Comparison.of_text(
         f"What cases need on one {device.title}",

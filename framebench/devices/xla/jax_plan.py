@@ -174,7 +174,7 @@ def read_versions(packages: Sequence[str]) -> dict[str, str]:
 
 def main() -> Answer:
     """Plan the case and the device that the command line names."""
-    return plan(Case.of(sys.argv[1]), find(sys.argv[2]))
+    return plan(Case.from_id(sys.argv[1]), find(sys.argv[2]))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from framebench.analysis import frames
-from framebench.records.record import case_of
+from framebench.records.record import parse_case
 from framebench.suite.selectors import parse
 from studies.ground_truth import formulas
 from tests.fake_records import provenance, record
@@ -19,9 +19,9 @@ H200 = {"cpu": "x", "device": "NVIDIA H200"}
 @pytest.mark.parametrize(("batch", "size"), [(1, "cpu"), (16, "cpu"), (8, "full"), (2, "full-1b")])
 def test_our_lower_bound_is_the_published_formula_less_dropout(batch: int, size: str) -> None:
     """Two independent lists of tensors, to the byte, where the scores are stored."""
-    case = case_of(f"transformer/torch/train/attention_plain/b{batch}/{size}")
+    case = parse_case(f"transformer/torch/train/attention_plain/b{batch}/{size}")
     assert formulas.counted_bytes(case) == formulas.adjusted_bytes(case)
-    fused = case_of(f"transformer/torch/train/fp32/b{batch}/{size}")
+    fused = parse_case(f"transformer/torch/train/fp32/b{batch}/{size}")
     assert formulas.counted_bytes(fused) < formulas.adjusted_bytes(fused)
 
 

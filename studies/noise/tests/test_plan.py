@@ -11,7 +11,7 @@ import pytest
 from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.case import declared
+from framebench.suite.case import is_declared
 from studies.noise import plan
 
 READY = {name: Environment(name, "1", Path("python")) for name in FRAMEWORKS}
@@ -20,7 +20,7 @@ READY = {name: Environment(name, "1", Path("python")) for name in FRAMEWORKS}
 @pytest.mark.parametrize("size", ["tiny", "cpu"])
 def test_there_are_sixty_comparisons_of_equal_arms_over_all_frameworks(size: str) -> None:
     found = plan.cases(size)
-    assert all(declared(case) and not runner.unsupported(case) for case in found)
+    assert all(is_declared(case) and not runner.unsupported(case) for case in found)
     assert len(set(found)) == len(found)
     groups = plan.timed(found, READY)
     equal = [sum(not arm.planted for arm in group.always) // 2 for group in groups]

@@ -6,11 +6,11 @@ import sys
 
 from framebench import adapters
 from framebench.adapters.jittor.float64 import NoFloat64
-from framebench.suite.profiles import every_case
-from framebench.suite.tensors import errors
+from framebench.suite.profiles import list_cases
+from framebench.suite.tensors import measure_errors
 from framebench.worker.observe import first_steps
 
-CASES = {case.id: case for case in every_case()}
+CASES = {case.id: case for case in list_cases()}
 
 
 def largest_error(case):
@@ -25,7 +25,7 @@ def largest_error(case):
     for kind, summaries in observed.tensors.items():
         assert summaries.keys() == tensors[kind].keys()
         for name, summary in summaries.items():
-            found += errors(summary, tensors[kind][name])
+            found += measure_errors(summary, tensors[kind][name])
     return max(found)
 
 

@@ -8,7 +8,7 @@ from framebench.suite.case import Case
 options = {"chunked_loss": {"chunks": 8}, "distill": {}}
 found = []
 for order in (list(options), list(options)[::-1]):
-    adapter = adapters.load(Case.of(f"transformer/{sys.argv[1]}/train/distill/b4/tiny"))
+    adapter = adapters.load(Case.from_id(f"transformer/{sys.argv[1]}/train/distill/b4/tiny"))
     try:
         for name in order:
             with adapter.ledger.acting_as(name):

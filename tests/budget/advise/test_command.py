@@ -22,7 +22,7 @@ from framebench.budget.max_batch.probes import run_order
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.records import store
-from framebench.records.provenance import machine_name
+from framebench.records.provenance import read_machine_name
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from tests.advice_records import MIB, STRATEGIES, asked, made
@@ -84,9 +84,9 @@ def test_a_narrow_terminal_shows_what_the_offers_are_ranked_by() -> None:
 def test_the_command_reads_the_records_of_its_question_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for case_id in ("resnet50/torch/train/fp32/b4/tiny", "transformer/torch/eval/no_grad/b4/tiny"):
         other = made("torch", "fp32", 4, 100, 1.0).model_copy(update={"case": case_id})
-        store.write(other, store.folder(tmp_path, "m", "torch-1", other.parsed))
+        store.write(other, store.find_folder(tmp_path, "m", "torch-1", other.parsed))
     mine = [made("torch", strategy, 4, 100, 1.0) for strategy in STRATEGIES]
-    wanted = {store.write(r, store.folder(tmp_path, "m", "torch-1", r.parsed)) for r in mine}
+    wanted = {store.write(r, store.find_folder(tmp_path, "m", "torch-1", r.parsed)) for r in mine}
     opened: list[Path] = []
     read = store.read
     monkeypatch.setattr(store, "read", lambda path: (opened.append(Path(path)), read(path))[1])
@@ -156,7 +156,7 @@ def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempP
     selectors = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint")]
     done = framebench("run", *selectors, "--results", str(results), "--rounds", "0")
     assert done.returncode == 0, done.stderr
-    return read_evidence(results, machine_name(), "transformer", "train")[0]
+    return read_evidence(results, read_machine_name(), "transformer", "train")[0]
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from framebench.budget.max_batch.measure import find_saved, make_folder_path
 from framebench.engine.environments import describe
 from framebench.engine.session import alone
 from framebench.records import store
-from framebench.records.provenance import machine_name
+from framebench.records.provenance import read_machine_name
 from framebench.records.search import Fit
 from framebench.suite import protocol
 from framebench.suite.case import Case
@@ -26,10 +26,10 @@ TRAIN = Case("transformer", "torch", "train", "fp32", 1, "tiny")
 
 def saved(results: Path, version: int = protocol.VERSION, **changes: object) -> Fit:
     """A fit of this machine, as `framebench max-batch` leaves it."""
-    origin = provenance(machine=machine_name(), protocol=version)
+    origin = provenance(machine=read_machine_name(), protocol=version)
     fields = {"status": "found", "answer": "largest batch that fits: 11", "largest": 11, "provenance": origin} | changes
     fit = Fit(case=TRAIN.id, budget_bytes=8 * MIB, **fields)  # type: ignore[arg-type]
-    store.write(fit, make_folder_path(results, TRAIN, 8 * MIB, machine_name(), describe("torch")))  # type: ignore[arg-type]
+    store.write(fit, make_folder_path(results, TRAIN, 8 * MIB, read_machine_name(), describe("torch")))  # type: ignore[arg-type]
     return fit
 
 

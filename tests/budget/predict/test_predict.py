@@ -20,7 +20,7 @@ from framebench.engine.environments import Environment
 from framebench.instruments.host import HostPeak
 from framebench.records.record import Record
 from framebench.suite.case import Case, UnknownCase
-from framebench.suite.hypothetical import named, obstacle
+from framebench.suite.hypothetical import find_obstacle, parse_any_batch
 from tests.budget.conftest import Predicted
 from tests.conftest import Steady
 from tests.fake_records import RIGHT, provenance, record
@@ -82,36 +82,38 @@ def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:
         update={"provenance": provenance(versions={"torch": "0"}, measured_at="2025-01-01T00:00:00Z")}
     )
     every = [made(4, 1e9), made(8, 2e9), made(16, 9e10, "jax"), other]
-    peak, row = find_peak(frames.rows(select(every)), named("transformer/torch/train/fp32/b32"), Searches())
+    peak, row = find_peak(frames.rows(select(every)), parse_any_batch("transformer/torch/train/fp32/b32"), Searches())
     assert (peak.value, peak.method, row.framework_version) == (8e9, "line through batches 4, 8", "1")
 
 
 def test_real_records_predict_every_framework() -> None:
     rows, _ = read_evidence(RESULTS, MACHINE, "transformer", "train")
     for framework in ("torch", "jax", "jittor"):
-        small, large = (find_peak(rows, named(f"transformer/{framework}/train/fp32/b{b}"), Searches())[0] for b in (24, 48))
+        small, large = (
+            find_peak(rows, parse_any_batch(f"transformer/{framework}/train/fp32/b{b}"), Searches())[0] for b in (24, 48)
+        )
         assert 0 < small.value < large.value < 2 * small.value
 
 
 def test_any_batch_has_a_name_and_nothing_else_is_made_up() -> None:
-    assert named("resnet50/torch/train/fp32/b24/full").batch == 24
-    assert named("unet3d/torch/train/checkpoint/b11") == named("unet3d/torch/train/checkpoint/b11/cpu")
-    assert named("transformer/jax/train/long/b3/cpu").config.length == 1024
+    assert parse_any_batch("resnet50/torch/train/fp32/b24/full").batch == 24
+    assert parse_any_batch("unet3d/torch/train/checkpoint/b11") == parse_any_batch("unet3d/torch/train/checkpoint/b11/cpu")
+    assert parse_any_batch("transformer/jax/train/long/b3/cpu").config.length == 1024
     for wrong in ("resnet50/torch/train/fp32/b0/full", "resnet50/torch/train/nothing/b24/full", "x/torch/train/fp32/b2/cpu",
                   "resnet50/torch/train/fp32/24/full", "resnet50/torch/train/fp32/b24/huge", "resnet50"):  # fmt: skip
         with pytest.raises(UnknownCase):
-            named(wrong)
+            parse_any_batch(wrong)
 
 
 def one_of_each(framework: str) -> list[Case]:
     """Of each scenario, its first case without an obstacle."""
-    return [*{c.scenario: c for c in reversed(fewest(framework)) if not obstacle(c)}.values()]
+    return [*{c.scenario: c for c in reversed(fewest(framework)) if not find_obstacle(c)}.values()]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("choose", [one_of_each, pytest.param(every, marks=pytest.mark.all_cells)])
 def test_fake_tensors_take_every_case_that_has_no_obstacle(choose: Callable[[str], list[Case]], predicted: Predicted) -> None:
-    cases = [c for c in choose("torch") if not obstacle(c)]
+    cases = [c for c in choose("torch") if not find_obstacle(c)]
     assert {c.scenario for c in cases} >= {"train", "eval", "finetune", "varlen", "pair", "custom_op"}
     found = predicted(*(c.id for c in cases))
     for case in cases:
@@ -128,7 +130,7 @@ def test_fake_tensors_scale(predicted: Predicted) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HostPeak.available(), reason="needs a writable /proc/self/clear_refs")
+@pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs")
 @pytest.mark.parametrize(
     "cases",
     [

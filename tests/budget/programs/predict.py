@@ -2,6 +2,6 @@ import json
 import sys
 
 from framebench.budget.predict.worker import predict
-from framebench.suite.hypothetical import named
+from framebench.suite.hypothetical import parse_any_batch
 
-print(json.dumps({c: predict(named(c)) for c in sys.argv[1:]}))
+print(json.dumps({c: predict(parse_any_batch(c)) for c in sys.argv[1:]}))

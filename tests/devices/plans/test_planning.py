@@ -16,7 +16,7 @@ from framebench.devices.plans.naming import cases_of
 from framebench.devices.plans.planned import Planned
 from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, SetupError
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from framebench.suite.case import Case, UnknownCase
 from tests.devices.fake_predictions import CASE, MIB, PARTS
 from tests.processes import framebench
@@ -43,7 +43,7 @@ def playing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Playing:
 
 
 def plan(tmp_path: Path, *cases: str, again: bool = False) -> list[Planned]:
-    return planning.plan_all([Case.of(c) for c in cases or (CASE,)], H100, tmp_path, lambda _: None, again=again)
+    return planning.plan_all([Case.from_id(c) for c in cases or (CASE,)], H100, tmp_path, lambda _: None, again=again)
 
 
 def test_a_cached_prediction_is_reused(tmp_path: Path, playing: Playing) -> None:
@@ -137,7 +137,7 @@ def test_a_refusal_is_an_answer(tmp_path: Path, playing: Playing) -> None:
     ],
 )
 def test_unpredictable_cases_have_a_reason(tmp_path: Path, case: str, device: str, why: str) -> None:
-    (result,) = planning.plan_all([Case.of(case)], find(device), tmp_path, lambda _: None)
+    (result,) = planning.plan_all([Case.from_id(case)], find(device), tmp_path, lambda _: None)
     assert (result.outcome, result.peak_bytes) == ("not planned", None)
     assert result.reason
     assert why in result.reason
@@ -186,7 +186,7 @@ def test_a_release_with_cudnn_is_not_compared_with_one_without(
     tmp_path: Path, playing: Playing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = CASE.replace("/jax/", "/torch/")
-    asked = (f"torch=={pinned_version('torch')}", case, "--device", "h100-80gb", "--results", str(tmp_path), "--json")
+    asked = (f"torch=={find_pinned_version('torch')}", case, "--device", "h100-80gb", "--results", str(tmp_path), "--json")
     for cudnn, verdict in (({}, "no difference"), ({"cudnn": "9.20.0"}, "no plan")):
         answer = {"outcome": "planned", "peak_bytes": MIB, "parts": {"allocated": MIB}, "versions": {"torch": "2"} | cudnn}
         playing(f"print({json.dumps(answer)!r})")
@@ -210,7 +210,7 @@ def test_invalid_comparisons_of_releases_are_refused(more: list[str], why: str) 
 
 
 def test_releases_without_a_compiler_for_it_have_no_plan(tmp_path: Path) -> None:
-    (result,) = planning.plan_all([Case.of(CASE)], find("tpu-v5e"), tmp_path, lambda _: None, version="0.9.2")
+    (result,) = planning.plan_all([Case.from_id(CASE)], find("tpu-v5e"), tmp_path, lambda _: None, version="0.9.2")
     assert result.outcome == "failed"
     assert "releases are planned for GPUs alone: not jax 0.9.2" in str(result.reason)
 
@@ -220,7 +220,7 @@ def test_a_release_of_pytorch_has_an_environment_of_its_own(monkeypatch: pytest.
     monkeypatch.setattr(environments, "built", lambda _: False)
     monkeypatch.setattr(releases, "build", lambda environment, where, say, also: made.append(where.name))
     monkeypatch.setattr(environments, "build", lambda environment, where, say: made.append(where.name))
-    for version in ("2.11.0", "2.12.1", pinned_version("torch")):
+    for version in ("2.11.0", "2.12.1", find_pinned_version("torch")):
         assert planning.ensure_environment("torch", H100, version, lambda _: None).version == version
     assert [name.partition("-py")[0] for name in made[:1]] == ["torch-2.11.0"], "nothing is pinned for it"
     assert [name.rpartition("-")[0] for name in made[1:]] == ["torch-2.12.1", "torch-2.13.0-torch-cudnn"], (
@@ -237,14 +237,14 @@ def test_pytorch_is_predicted_without_cudnn(monkeypatch: pytest.MonkeyPatch) -> 
         return environments.describe(framework)
 
     monkeypatch.setattr(environments, "ensure", ensure)
-    assert planning.ensure_environment("torch", H100, pinned_version("torch"), message.append).package == ""
+    assert planning.ensure_environment("torch", H100, find_pinned_version("torch"), message.append).package == ""
     assert message == ["cuDNN cannot be had, so convolutions are planned without workspaces: pip found no such release"]
 
 
 def test_only_cases_of_the_releases_framework_are_planned(tmp_path: Path, playing: Playing) -> None:
     playing(f"print({json.dumps(ANSWER)!r})")
     both = "transformer/{jax,torch}/train/fp32/b1/tiny"
-    result = planning.planned_for([both], "h100-80gb", tmp_path, lambda _: None, f"jax=={pinned_version('jax')}")
+    result = planning.planned_for([both], "h100-80gb", tmp_path, lambda _: None, f"jax=={find_pinned_version('jax')}")
     assert [one.case for one in result] == [CASE]
 
 

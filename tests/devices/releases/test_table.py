@@ -58,14 +58,14 @@ def test_what_releases_planned_is_shown_and_not_planned_again(kept: Path) -> Non
 
 def test_the_release_is_named_by_its_plan(kept: Path) -> None:
     tried = of_plans.PlanBench(CASE, "h100-80gb", kept).measure
-    answer = bisect.bisect_releases(Case.of(CASE), "peak", 0.01, list(SIZES), tried)
+    answer = bisect.bisect_releases(Case.from_id(CASE), "peak", 0.01, list(SIZES), tried)
     assert (answer.outcome, answer.first, answer.last_unchanged) == ("found", "0.9.2", "0.9.1")
     assert {one.instrument for one in answer.tried} == {"compiler.plan"}
 
 
 def test_a_bisection_by_plans_says_so() -> None:
     answer = bisect.bisect_releases(
-        Case.of(CASE), "peak", 0.01, ["0.9.0"], lambda name: ReleaseResult(release=name), "h100-80gb"
+        Case.from_id(CASE), "peak", 0.01, ["0.9.0"], lambda name: ReleaseResult(release=name), "h100-80gb"
     )
     shown = bisection_table.make_table(answer)
     assert shown.title.endswith(f"{CASE} on one h100-80gb")
@@ -76,7 +76,7 @@ def test_a_release_without_a_plan_is_stepped_over(kept: Path) -> None:
     why = {"outcome": "not planned", "reason": "XLA cannot compile it", "peak_bytes": None, "parts": {}}
     store.write(kept, planned(framework_version="0.9.1", **why))
     answer = bisect.bisect_releases(
-        Case.of(CASE), "peak", 0.01, list(SIZES), of_plans.PlanBench(CASE, "h100-80gb", kept).measure
+        Case.from_id(CASE), "peak", 0.01, list(SIZES), of_plans.PlanBench(CASE, "h100-80gb", kept).measure
     )
     assert (answer.outcome, answer.first, answer.between) == ("one of several", "0.9.2", ("0.9.1",))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import framebench
 from framebench.devices.plans import store
 from framebench.devices.tables.frame import COLUMNS, frame
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from tests.devices.fake_predictions import MIB
 from tests.devices.tables.test_strategies import plan, simulated
 
@@ -25,7 +25,7 @@ def test_a_ratio_is_to_the_same_release_and_batch() -> None:
             simulated("offload", 7, batch=2),
         ]
     ).set_index(["framework_version", "strategy", "batch"])
-    jax, torch = pinned_version("jax"), pinned_version("torch")
+    jax, torch = find_pinned_version("jax"), find_pinned_version("torch")
     assert df.loc[(jax, "checkpoint", 8), "ratio"] == 0.25
     assert df.loc[("0.9.2", "checkpoint", 8), "ratio"] == 0.75
     assert df.loc[(torch, "checkpoint", 16), "ratio"] == 0.25

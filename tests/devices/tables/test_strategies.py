@@ -5,7 +5,7 @@ from __future__ import annotations
 from framebench.devices.catalog import find
 from framebench.devices.plans.planned import Planned
 from framebench.devices.tables.strategies import tables
-from framebench.records.pins import pinned_version
+from framebench.records.pins import find_pinned_version
 from tests.devices.fake_predictions import MIB, planned
 
 H100 = find("h100-80gb")
@@ -16,13 +16,13 @@ def simulated(strategy: str, size: int | None, batch: int = 8, **fields: object)
     reserved = size and (size + 100) * MIB
     result = {"outcome": "planned", "peak_bytes": reserved, "parts": parts, "source": "allocator.simulated"} | fields
     case = f"transformer/torch/train/{strategy}/b{batch}/full"
-    return planned(case=case, framework="torch", framework_version=pinned_version("torch"), **result)
+    return planned(case=case, framework="torch", framework_version=find_pinned_version("torch"), **result)
 
 
 def plan(strategy: str, size: int, version: str = "") -> Planned:
     parts = {"arguments": size * MIB, "outputs": 0, "temporaries": 0, "aliased": 0}
     case = f"transformer/jax/train/{strategy}/b8/full"
-    return planned(case=case, framework_version=version or pinned_version("jax"), peak_bytes=size * MIB, parts=parts)
+    return planned(case=case, framework_version=version or find_pinned_version("jax"), peak_bytes=size * MIB, parts=parts)
 
 
 def test_each_framework_has_a_column_of_its_own_and_a_ratio_to_its_own_baseline() -> None:
@@ -37,7 +37,7 @@ def test_each_framework_has_a_column_of_its_own_and_a_ratio_to_its_own_baseline(
         simulated("accumulate", 400),
         planned(
             case="transformer/jax/train/compile/b8/full",
-            framework_version=pinned_version("jax"),
+            framework_version=find_pinned_version("jax"),
             peak_bytes=None,
             outcome="not planned",
             reason="always so",

@@ -15,5 +15,5 @@ for case in sys.argv[1:]:
     with Labelled(adapter) as storages:
         adapter.step()
     saved = [v for v in storages.account.values if v.kind == "saved for backward"]
-    found[case] = counted, max(sum(v.size for v in saved if v.at(event)) for event in range(storages.account.events))
+    found[case] = counted, max(sum(v.size for v in saved if v.is_alive(event)) for event in range(storages.account.events))
 print(json.dumps(found))

@@ -13,5 +13,5 @@ for _ in range(3):
     array = np.ones(512 * 2**20 // 8)
     del array
     small = np.ones(2**20)
-    found.append(peak.grown())
+    found.append(peak.measure_growth())
 print(json.dumps(found))

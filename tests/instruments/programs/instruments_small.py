@@ -14,7 +14,7 @@ def misread(size: int) -> int:
     with mmap.mmap(-1, size) as region:
         for at in range(0, size, mmap.PAGESIZE):
             region[at] = 1
-    return host.grown() - size
+    return host.measure_growth() - size
 
 
 print(json.dumps([misread(size) for size in (MIB, 4 * MIB, 16 * MIB) for _ in range(5)]))

@@ -9,4 +9,4 @@ peak.start()
 a = torch.ones(256 * 2**20 // 4)
 b = a * 2
 del a, b
-print(json.dumps(peak.grown()))
+print(json.dumps(peak.measure_growth()))

@@ -208,7 +208,7 @@ def test_a_folder_without_a_site_is_never_overwritten(tmp_path: Path) -> None:
     assert (target / "index.html").exists(), "a failed build leaves the last one"
 
 
-@pytest.mark.skipif(origin.commit() is None, reason="asv needs the history of the repository, and there is no git here")
+@pytest.mark.skipif(origin.find_commit() is None, reason="asv needs the history of the repository, and there is no git here")
 def test_asv_publishes_without_its_page(tmp_path: Path) -> None:
     asv.publish_histories(copy_histories(tmp_path / "results"), tmp_path / "asv")
     found = asv.read_benchmarks(tmp_path / "asv")

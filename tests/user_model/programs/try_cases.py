@@ -16,8 +16,8 @@ import torch._dynamo  # here, and not in each child: the first optimizer imports
 from framebench import adapters
 from framebench.instruments import host
 from framebench.suite.case import Case
-from framebench.suite.trees import called
-from framebench.suite.user_file import NAME, defined, loaded
+from framebench.suite.trees import call_with
+from framebench.suite.user_file import NAME, list_definitions, load_file
 from framebench.user_file import reference
 from framebench.worker.mathematics import Baseline, check
 from framebench.worker.verification import make_verified_steps
@@ -31,7 +31,7 @@ def settled() -> int:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
-    return host.status_bytes("RssAnon")
+    return host.read_status("RssAnon")
 
 
 def plain(file: Path) -> int:
@@ -45,26 +45,26 @@ def plain(file: Path) -> int:
 
 def risen(file: Path) -> int:
     """The most that the process has in a steady step."""
-    mine: Any = loaded(str(file))
+    mine: Any = load_file(str(file))
     model, (x, y) = mine.model(), mine.batch(BATCH)
     weights = list(model.parameters())
     optimizer = mine.optimizer(weights) if hasattr(mine, "optimizer") else torch.optim.SGD(weights, 0.01, 0.9)
     peak = 0
     for _ in range(4):
-        resting, resident = settled(), host.status_bytes("VmRSS")
+        resting, resident = settled(), host.read_status("VmRSS")
         optimizer.zero_grad()
-        mine.loss(called(model, x), y).backward()
+        mine.loss(call_with(model, x), y).backward()
         optimizer.step()
-        peak = resting + host.status_bytes("VmHWM") - resident
+        peak = resting + host.read_status("VmHWM") - resident
     return peak
 
 
 def tried(file: Path, strategies: list[str]) -> dict[str, Any]:
     facts = {"file": str(file), "framework": "torch", "batch": BATCH}
-    facts["defined"] = [name for name in ("loss", "optimizer", "blocks") if name in defined(str(file))]
+    facts["defined"] = [name for name in ("loss", "optimizer", "blocks") if name in list_definitions(str(file))]
     folder = Path(os.environ["FRAMEBENCH_OWN"])
     (folder / "own.json").write_text(json.dumps(facts))
-    case = Case.of(f"own/torch/train/fp32/b{BATCH}/mine")
+    case = Case.from_id(f"own/torch/train/fp32/b{BATCH}/mine")
     adapter = adapters.load(case)
     adapter.build()
     peak = [peaks(adapter)["host.rss"] for _ in range(3)][-1]
@@ -73,7 +73,7 @@ def tried(file: Path, strategies: list[str]) -> dict[str, Any]:
     facts = reference.survey(case, lambda message: None)["facts"]
     found |= {name: facts[name] for name in ("accumulation", "without_gradient", "random", "optimizer", "level")}
     baseline = Baseline(case)
-    verdicts = {name: verdict(Case.of(case.id.replace("/fp32/", f"/{name}/")), baseline) for name in strategies}
+    verdicts = {name: verdict(Case.from_id(case.id.replace("/fp32/", f"/{name}/")), baseline) for name in strategies}
     return found | {"verdicts": verdicts, "not_in_float64": check(case, baseline).reason or ""}
 
 

@@ -12,7 +12,7 @@ file = Path(sys.argv[1])
 os.environ["FRAMEBENCH_OWN"] = str(file.parent)
 result = {"file": str(file), "framework": "jax", "batch": 4, "defined": ["optimizer"], "params": []}
 (file.parent / "own.json").write_text(json.dumps(result))
-adapter = adapters.load(Case.of(f"own/jax/train/fp32/b4/{file.stem}"))
+adapter = adapters.load(Case.from_id(f"own/jax/train/fp32/b4/{file.stem}"))
 adapter.build()
 adapter.step()
 adapter.release()

@@ -51,7 +51,7 @@ if layers:
     file.write_text(FILE.format(layers=layers))
     facts = {"file": str(file), "framework": "jittor", "batch": batch, "defined": ["loss", "optimizer"]}
     (folder / "own.json").write_text(json.dumps(facts))
-    found = read(Case.of(f"own/jittor/train/fp32/b{batch}/mine"))
+    found = read(Case.from_id(f"own/jittor/train/fp32/b{batch}/mine"))
 else:
-    found = read(Case.of(f"transformer/jittor/train/fp32/b{batch}/tiny"))
+    found = read(Case.from_id(f"transformer/jittor/train/fp32/b{batch}/tiny"))
 print(json.dumps(found))

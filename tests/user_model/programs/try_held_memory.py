@@ -15,7 +15,7 @@ from torch import nn
 from framebench import adapters
 from framebench.instruments import host
 from framebench.suite.case import Case
-from framebench.suite.user_file import defined
+from framebench.suite.user_file import list_definitions
 from framebench.worker.worker import peaks
 
 
@@ -58,22 +58,22 @@ def risen(file: Path) -> int:
         optimizer.zero_grad()
         mine.loss(model(x), y).backward()
         optimizer.step()
-    return host.status_bytes("VmHWM")
+    return host.read_status("VmHWM")
 
 
 def settled() -> int:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
-    return host.status_bytes("VmRSS")
+    return host.read_status("VmRSS")
 
 
 def ours(file: Path) -> dict[str, object]:
     os.environ["FRAMEBENCH_OWN"] = str(file.parent)
     facts = {"file": str(file), "framework": "torch", "batch": 64, "defined": []}
-    facts["defined"] = [name for name in ("optimizer",) if name in defined(str(file))]
+    facts["defined"] = [name for name in ("optimizer",) if name in list_definitions(str(file))]
     (file.parent / "own.json").write_text(json.dumps(facts))
-    adapter = adapters.load(Case.of("own/torch/train/fp32/b64/mine"))
+    adapter = adapters.load(Case.from_id("own/torch/train/fp32/b64/mine"))
     adapter.build()
     read = [peaks(adapter)["host.rss"] for _ in range(3)]
     result = {"peak": read[-1], "holders": adapter.untracked_bytes(), "libraries": adapter.library_bytes()}

@@ -33,7 +33,7 @@ def read(folder: Path, strategy: str, kinds: int) -> dict[str, object]:
     (folder / "mine.py").write_text(MODEL.replace("KINDS", str(kinds)).replace("WIDTH", str(WIDTH)))
     facts = {"file": str(folder / "mine.py"), "framework": "torch", "batch": 64, "defined": []}
     (folder / "own.json").write_text(json.dumps(facts))
-    adapter = adapters.load(Case.of(f"own/torch/train/{strategy}/b64/mine"))
+    adapter = adapters.load(Case.from_id(f"own/torch/train/{strategy}/b64/mine"))
     adapter.build()
     peak = [peaks(adapter)["host.rss"] for _ in range(3)][-1]
     weights = sum(weight.nbytes for weight in adapter.parameters())

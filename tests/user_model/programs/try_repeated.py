@@ -14,11 +14,11 @@ from framebench.worker.observe import first_steps
 FILE = Path(sys.argv[1])
 os.environ["FRAMEBENCH_OWN"] = str(FILE.parent)
 (FILE.parent / "own.json").write_text(json.dumps({"file": str(FILE), "framework": "torch", "batch": 4, "defined": ["loss"]}))
-reference.survey(Case.of("own/torch/train/fp32/b4/mine"), lambda message: None)
+reference.survey(Case.from_id("own/torch/train/fp32/b4/mine"), lambda message: None)
 
 
 def proven() -> bool:
-    adapter = adapters.load(Case.of("own/torch/train/checkpoint/b4/mine"))
+    adapter = adapters.load(Case.from_id("own/torch/train/checkpoint/b4/mine"))
     adapter.build()
     first_steps(adapter)
     return adapter.judge_effect().proven

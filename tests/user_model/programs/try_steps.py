@@ -69,10 +69,10 @@ def all_of(file: Path, scenario: str, strategies: list[str]) -> dict[str, object
             cached.cache_clear()
     found: dict[str, object] = {}
     try:
-        survey(Case.of(f"own/{FRAMEWORK}/{scenario}/{BASE[scenario]}/b4/mine"), lambda message: None)
-        baseline = Baseline(Case.of(f"own/{FRAMEWORK}/{scenario}/{BASE[scenario]}/b4/mine"))
+        survey(Case.from_id(f"own/{FRAMEWORK}/{scenario}/{BASE[scenario]}/b4/mine"), lambda message: None)
+        baseline = Baseline(Case.from_id(f"own/{FRAMEWORK}/{scenario}/{BASE[scenario]}/b4/mine"))
         for name in (BASE[scenario], *strategies):
-            found[name] = tried(Case.of(f"own/{FRAMEWORK}/{scenario}/{name}/b4/mine"), baseline)
+            found[name] = tried(Case.from_id(f"own/{FRAMEWORK}/{scenario}/{name}/b4/mine"), baseline)
     except (Exception, SystemExit) as error:
         result = failure(error)
         found["fault"] = result["blamed"] or result["message"]

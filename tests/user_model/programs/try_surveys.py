@@ -15,7 +15,7 @@ for name, file in json.loads(sys.argv[1]).items():
     (folder / "own.json").write_text(json.dumps({"file": file, "framework": "torch", "batch": 4, "defined": []}))
     user_model.user.cache_clear()
     try:
-        survey(Case.of("own/torch/train/fp32/b4/mine"), lambda message: None)
+        survey(Case.from_id("own/torch/train/fp32/b4/mine"), lambda message: None)
         found = json.loads((folder / "own.json").read_text())
         said[name] = "nothing: " + ", ".join(found["undetermined"])
         said[name] += f" | {found['accumulation']} | {found['without_gradient']['first']} without a gradient"

@@ -10,7 +10,7 @@ vague = [
 
 
 def called_oom():
-    return [limits.ran_out(error, limits.enforced()) for error in (*vague, MemoryError(), ValueError("planted"))]
+    return [limits.is_out_of_memory(error, limits.is_enforced()) for error in (*vague, MemoryError(), ValueError("planted"))]
 
 
 before = called_oom()

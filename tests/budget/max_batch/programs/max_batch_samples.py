@@ -3,7 +3,7 @@ import json
 from framebench import adapters
 from framebench.suite.case import Case
 
-run = adapters.load(Case.of("transformer/torch/eval/no_grad/b5/tiny"))
+run = adapters.load(Case.from_id("transformer/torch/eval/no_grad/b5/tiny"))
 run.build()
 run.step()
 losses, whole = run.sample_losses(), run.loss()

@@ -19,7 +19,7 @@ from framebench.devices.simulation.torch_device import replaced
 from framebench.devices.simulation.torch_plan import step_of
 from framebench.devices.simulation.torch_simulate import simulate
 from framebench.devices.simulation.torch_watch import Watch
-from framebench.suite.hypothetical import named
+from framebench.suite.hypothetical import parse_any_batch
 
 
 def attend(_: Any, query: Tensor, key: Tensor, value: Tensor, *others: Any, **__: Any) -> Tensor:
@@ -31,7 +31,7 @@ def attend(_: Any, query: Tensor, key: Tensor, value: Tensor, *others: Any, **__
 
 
 def both(case_id: str) -> dict[str, int]:
-    case = named(case_id)
+    case = parse_any_batch(case_id)
     with ExitStack() as stack:
         stack.enter_context(replaced(torch_attention, "attend", attend))
         stack.enter_context(replaced(optimizers, "_get_foreach_kernels_supported_devices", list))

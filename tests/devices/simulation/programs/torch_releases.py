@@ -14,5 +14,5 @@ result = {}
 case, device, *releases = sys.argv[1:]
 for release in releases:
     torch.__version__ = release
-    result[release] = asdict(torch_plan.plan(Case.of(case), find(device)))
+    result[release] = asdict(torch_plan.plan(Case.from_id(case), find(device)))
 print(json.dumps(result))

@@ -11,14 +11,14 @@ import jax
 
 from framebench.devices.catalog import find
 from framebench.devices.xla.jax_plan import plan
-from framebench.suite.hypothetical import named
+from framebench.suite.hypothetical import parse_any_batch
 
 
 def planned(asked: str) -> dict[str, Any]:
     case, _, device = asked.partition("@")
     name, _, memory = device.partition(":")
     target = find(name)
-    return asdict(plan(named(case), replace(target, memory_bytes=int(memory)) if memory else target))
+    return asdict(plan(parse_any_batch(case), replace(target, memory_bytes=int(memory)) if memory else target))
 
 
 if __name__ == "__main__":

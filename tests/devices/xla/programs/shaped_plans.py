@@ -8,7 +8,7 @@ import sys
 from framebench import adapters
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.shaped import ShapedAdapter
-from framebench.suite.hypothetical import named
+from framebench.suite.hypothetical import parse_any_batch
 
 
 def read(adapter: JaxAdapter) -> list[int]:
@@ -18,7 +18,7 @@ def read(adapter: JaxAdapter) -> list[int]:
 
 
 def main() -> dict[str, dict[str, list[int]]]:
-    cases = map(named, sys.argv[1:])
+    cases = map(parse_any_batch, sys.argv[1:])
     return {case.id: {"real": read(adapters.load(case)), "shaped": read(ShapedAdapter(case))} for case in cases}  # type: ignore[arg-type]
 
 
