@@ -140,7 +140,6 @@ class Message(TypedDict, total=False):
     ready: Ready
     flop: float  # of the reference matmul, whose process is ready
     checked: str  # the case whose mathematics is checked in float64
-    checked: str  # the case whose mathematics is checked in float64
     turn: Turn
     synced: float
     result: Mapping[str, Any]  # a `Result`, or what another entry point finds out

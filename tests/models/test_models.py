@@ -32,16 +32,23 @@ def test_variants_really_are_smaller() -> None:
 
 
 def test_a_stream_holds_the_same_tokens_however_it_is_batched() -> None:
-    w = load_workload("transformer")
-    streams = {how: w.make_stream(w.config("tiny"), 4, how) for how in ("padded", "bucketed", "raw")}
-    real = {how: np.sort(np.concatenate([y[y >= 0] for _, y in found])) for how, found in streams.items()}
-    assert np.array_equal(real["padded"], real["bucketed"])
-    assert np.array_equal(real["padded"], real["raw"])
-    tokens = {how: sum(x.size for x, _ in found) for how, found in streams.items()}
-    assert tokens["padded"] > tokens["bucketed"]
-    assert tokens["padded"] > tokens["raw"]
+    transformer = load_workload("transformer")
+    targets, sizes = {}, {}
+    for how in ("padded", "bucketed", "raw"):
+        stream = transformer.make_stream(transformer.config("tiny"), 4, how)
+        real = [batch_targets[batch_targets >= 0] for _, batch_targets in stream]
+        targets[how] = np.sort(np.concatenate(real))
+        sizes[how] = sum(tokens.size for tokens, _ in stream)
+    assert np.array_equal(targets["padded"], targets["bucketed"])
+    assert np.array_equal(targets["padded"], targets["raw"])
+    assert sizes["padded"] > sizes["bucketed"]
+    assert sizes["padded"] > sizes["raw"]
+
+
+def test_an_unknown_way_to_batch_is_answered_by_the_valid_ones() -> None:
+    transformer = load_workload("transformer")
     with pytest.raises(ValueError, match="padded, bucketed, raw"):
-        w.make_stream(w.config("tiny"), 4, "packed")
+        transformer.make_stream(transformer.config("tiny"), 4, "packed")
 
 
 def test_weights_depend_on_the_name_alone() -> None:
@@ -53,24 +60,27 @@ def test_weights_depend_on_the_name_alone() -> None:
 
 @pytest.mark.parametrize("name", list_workloads())
 def test_inputs_are_reproducible(name: str) -> None:
-    w = load_workload(name)
-    for a, b in zip(w.make_batch(w.config("tiny"), 4), w.make_batch(w.config("tiny"), 4)):
-        assert np.array_equal(a, b)
+    workload = load_workload(name)
+    inputs, targets = workload.make_batch(workload.config("tiny"), 4)
+    same_inputs, same_targets = workload.make_batch(workload.config("tiny"), 4)
+    assert np.array_equal(inputs, same_inputs)
+    assert np.array_equal(targets, same_targets)
 
 
 @pytest.mark.parametrize("name", list_workloads())
 def test_no_canonical_tensor_hides_anything(name: str) -> None:
-    """None is constant, so that one left out, or put in another's place, changes the result; variances are positive."""
-    w = load_workload(name)
-    for variant in ("", *w.variants):
-        tensors = w.make_weights(w.config("tiny", variant))
-        for tensor, array in tensors.items():
+    """No tensor is constant or equals another, so that one left out or misplaced is seen."""
+    workload = load_workload(name)
+    for variant in ("", *workload.variants):
+        first_of_shape: dict[tuple[int, ...], np.ndarray] = {}
+        for tensor, array in workload.make_weights(workload.config("tiny", variant)).items():
             assert np.abs(array - array.mean()).min() > 0, tensor
             assert len(np.unique(array)) > 0.9 * min(array.size, 10_000), tensor
             assert array.min() > 0 or not tensor.endswith("running_var"), tensor
-        same_shape = {array.shape: tensor for tensor, array in tensors.items()}
-        assert all(tensor == same_shape[array.shape] or not np.array_equal(array, tensors[same_shape[array.shape]])
-                   for tensor, array in tensors.items())  # fmt: skip
+            if array.shape in first_of_shape:
+                assert not np.array_equal(array, first_of_shape[array.shape]), tensor
+            else:
+                first_of_shape[array.shape] = array
 
 
 def test_unknown_names_are_answered() -> None:

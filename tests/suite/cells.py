@@ -1,4 +1,4 @@
-"""Which cells of the table the tests run: `every` one of a framework, or the `fewest` that leave no strategy out."""
+"""Choose the cells of the table that tests run: all of a framework, or few that cover every strategy."""
 
 from __future__ import annotations
 
@@ -12,75 +12,107 @@ from framebench.suite.profiles import list_cases
 BASELINES = ("train", "eval")  # scenarios whose baseline every workload must do right
 
 
-def every(framework: str) -> list[Case]:
-    """Every supported case of the tiny size, at the smallest batch that the strategy can take; of the next size where the
-    strategy is for larger models."""
+def list_supported(framework: str) -> list[Case]:
+    """Return every supported case of the tiny size, at the smallest batch that the strategy takes.
+
+    Where the strategy is for larger models it is one of the next size.
+    """
     found: dict[tuple[str, ...], Case] = {}
     for case in list_cases():
-        size = "cpu" if f"{case.workload}/{framework}/tiny" in case.plan.exceptions else "tiny"
-        if (case.framework, case.size) == (framework, size) and case.support.supported:
+        is_for_larger = f"{case.workload}/{framework}/tiny" in case.plan.exceptions
+        size = "cpu" if is_for_larger else "tiny"
+        if case.framework == framework and case.size == size and case.support.supported:
             found.setdefault((case.workload, case.scenario, case.strategy), case)
     return list(found.values())
 
 
-def fewest(framework: str) -> list[Case]:
-    """Each workload's baselines; of strategies and combinations, in the cheapest workload, those with a `novelty` that is new.
+def choose_fewest(framework: str) -> list[Case]:
+    """Return each workload's baselines, and strategies with a novelty in their cheapest workload.
 
-    A combination of three comes before those of two, whose pairs it may have. What needs a GPU, or a process with variables
-    of its own, is left out, and so are combinations that only a claim asks for, or that are compiled.
+    A combination of three comes before those of two, whose pairs it may have. What needs a GPU, or
+    a process with variables of its own, is left out, and so are combinations that only a claim asks
+    for, or that are compiled.
     """
-    found: list[Case] = []
-    seen: set[tuple[object, ...]] = set()
-    for case in sorted(usual(framework), key=lambda c: (-len(c.plan.parts), layers(c))):
-        new = novelties(case) - seen
-        if new or (case.scenario in BASELINES and case.strategy == case.stage.baseline):
-            found.append(case)
-            seen |= new
-    return found
+    chosen: list[Case] = []
+    covered: set[tuple[object, ...]] = set()
+    cheapest_first = sorted(list_usual(framework), key=lambda c: (-len(c.plan.parts), count_weights(c)))
+    for case in cheapest_first:
+        new = list_novelties(case) - covered
+        is_baseline = case.scenario in BASELINES and case.strategy == case.stage.baseline
+        if new or is_baseline:
+            chosen.append(case)
+            covered |= new
+    return chosen
 
 
-def often(framework: str) -> list[Case]:
-    """The `fewest`. Of loading, which NumPy does for every framework, and of what a claim alone asks for, PyTorch's if there
-    is one."""
+def choose_often(framework: str) -> list[Case]:
+    """Return the fewest cases, without those that PyTorch's cases cover for every framework.
+
+    That is loading, which NumPy does, and what a claim alone asks for.
+    """
+    cases = choose_fewest(framework)
     if framework == "torch":
-        return fewest(framework)
-    there = {(c.scenario, c.strategy) for c in fewest("torch") if c.scenario == "pipeline" or c.plan.only_for_claims}
-    return [c for c in fewest(framework) if (c.scenario, c.strategy) not in there or c.strategy == c.stage.baseline]
+        return cases
+    covered = set()
+    for case in choose_fewest("torch"):
+        if case.scenario == "pipeline" or case.plan.only_for_claims:
+            covered.add((case.scenario, case.strategy))
+    chosen = []
+    for case in cases:
+        is_baseline = case.strategy == case.stage.baseline
+        if is_baseline or (case.scenario, case.strategy) not in covered:
+            chosen.append(case)
+    return chosen
 
 
-def novelties(case: Case) -> set[tuple[object, ...]]:
-    """Of a combination its pairs. Of a strategy its name, but for a number at the end, and its switch, in each scenario."""
+def list_novelties(case: Case) -> set[tuple[object, ...]]:
+    """Return what a case is the first to show: the pairs of a combination, or a strategy.
+
+    A strategy shows its name, but for a number at the end, and its switch in the scenario.
+    """
     if len(case.plan.parts) > 1:
         names = [part.name for part in case.plan.parts]
         return {("pair", case.scenario, frozenset(pair)) for pair in combinations(names, 2)}
-    return {("strategy", stem(case.plan)), ("switch", case.scenario, *switched(case.plan), case.support.kind)}
+    return {
+        ("strategy", name_stem(case.plan)),
+        ("switch", case.scenario, *name_switch(case.plan), case.support.kind),
+    }
 
 
-def stem(strategy: Strategy) -> str:
-    """The name without the number by which strategies of one kind differ: `accumulate` for `accumulate_8`."""
+def name_stem(strategy: Strategy) -> str:
+    """Return the name without its number: `accumulate` for `accumulate_8`."""
     return re.sub(r"_\d+$", "", strategy.name)
 
 
-def switched(strategy: Strategy) -> tuple[object, ...]:
-    """The function that switches it on, and which options it is given."""
+def name_switch(strategy: Strategy) -> tuple[object, ...]:
+    """Return the function that switches a strategy on, and the names of its options."""
     return (strategy.how, *sorted(strategy.options))
 
 
-def usual(framework: str) -> list[Case]:
-    """What one process can build, without the combinations that only a claim asks for, and those that are compiled."""
-    left_out = [c for c in every(framework) if len(c.plan.parts) > 1 and (c.plan.only_for_claims or compiled(c))]
-    return [c for c in every(framework) if shares_a_process(c) and c not in left_out]
+def list_usual(framework: str) -> list[Case]:
+    """Return what one process can build, without costly combinations.
+
+    These are the compiled ones, and those that only a claim asks for.
+    """
+    usual = []
+    for case in list_supported(framework):
+        is_combination = len(case.plan.parts) > 1
+        is_costly = is_combination and (case.plan.only_for_claims or is_compiled(case))
+        if shares_a_process(case) and not is_costly:
+            usual.append(case)
+    return usual
 
 
-def compiled(case: Case) -> bool:
-    """By torch.compile, which takes a minute."""
+def is_compiled(case: Case) -> bool:
+    """Say whether torch.compile compiles it, which takes a minute."""
     return any(part.how.startswith("compile") for part in case.parts)
 
 
 def shares_a_process(case: Case) -> bool:
+    """Say whether the case can be built in a process next to others, on a CPU."""
     return not case.support.gpu and not case.support.env
 
 
-def layers(case: Case) -> int:
-    """Tensors of weights: what a case costs at this size is compilation, which grows with them."""
+def count_weights(case: Case) -> int:
+    """Return the number of weights: what a case costs is compilation, which grows with them."""
     return len(list(case.spec.params(case.config)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -53,22 +54,43 @@ def test_wrong_names_are_answered_by_the_valid_ones(selector: str, named: list[s
 
 
 def test_quick_covers_every_workload_framework_and_marked_strategy() -> None:
+    expected = set()
+    for workload, framework in product(spec.list_workloads(), FRAMEWORKS):
+        for (scenario, strategy), row in STRATEGIES.items():
+            if row.quick and scenario in ("train", "eval"):
+                expected.add((workload, framework, scenario, strategy))
     quick = profiles.list_profile_cases("quick")
-    cells = {(c.workload, c.framework, c.scenario, c.strategy) for c in quick}
-    marked = [row for row in STRATEGIES if STRATEGIES[row].quick and row[0] in ("train", "eval")]
-    assert cells == {(w, f, *row) for w in spec.list_workloads() for f in FRAMEWORKS for row in marked}
-    two = {c.batch for c in quick if (c.workload, c.framework, c.strategy) == ("transformer", "torch", "fp32")}
-    assert two == {4, 8}
+    assert {(c.workload, c.framework, c.scenario, c.strategy) for c in quick} == expected
 
 
-def test_standard_has_every_strategy_and_the_baselines_at_every_batch() -> None:
+def test_quick_measures_the_transformer_s_baseline_at_two_batches() -> None:
+    quick = profiles.list_profile_cases("quick")
+    assert {c.batch for c in quick if c.id.startswith("transformer/torch/train/fp32/")} == {4, 8}
+
+
+def test_standard_has_every_strategy() -> None:
     standard = profiles.list_profile_cases("standard")
-    assert {(c.scenario, c.strategy) for c in standard} == {(s, n) for s in SCENARIOS for n in list_strategies(s)}
-    sweep = {c.batch for c in standard if c.id.startswith("transformer/jax/train/fp32/")}
-    assert sweep == {1, 2, 4, 8, 16}
-    published = [c for c in standard if c.workload in spec.list_confirmed_workloads()]
-    assert len({(c.workload, c.framework, c.scenario, c.strategy) for c in published if c.strategy == "checkpoint"}) == 18
-    assert {c.size for c in standard} == {"cpu"}
+    for scenario in SCENARIOS:
+        names = {case.strategy for case in standard if case.scenario == scenario}
+        assert names == set(list_strategies(scenario))
+
+
+def test_standard_has_a_strategy_in_every_workload_and_framework() -> None:
+    standard = profiles.list_profile_cases("standard")
+    found = set()
+    for case in standard:
+        if case.strategy == "checkpoint" and case.workload in spec.list_confirmed_workloads():
+            found.add((case.workload, case.framework, case.scenario))
+    assert len(found) == 18  # 3 workloads x 3 frameworks, in train and in finetune
+
+
+def test_standard_has_the_baselines_at_every_batch() -> None:
+    standard = profiles.list_profile_cases("standard")
+    assert {c.batch for c in standard if c.id.startswith("transformer/jax/train/fp32/")} == {1, 2, 4, 8, 16}
+
+
+def test_profiles_are_of_one_size() -> None:
+    assert {c.size for c in profiles.list_profile_cases("standard")} == {"cpu"}
     assert {c.size for c in profiles.list_profile_cases("full")} == {"full"}
 
 
@@ -83,7 +105,7 @@ def test_the_matrix_has_each_strategy_at_three_batches_a_factor_of_two_apart() -
         assert found == [batch for batch in expected if batch % 4 == 0 or not divided]
     for workload in spec.list_confirmed_workloads():
         for framework, strategies in (("torch", 7), ("jax", 7), ("jittor", 6)):
-            trained = [name for w, f, scenario, name in batches if (w, f, scenario) == (workload, framework, "train")]
+            trained = [key for key in batches if key[:3] == (workload, framework, "train")]
             assert len(trained) == strategies
             assert (workload, framework, "eval", "no_grad") in batches
 

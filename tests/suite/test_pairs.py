@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -23,16 +22,19 @@ from framebench.strategies.registry import SCENARIOS, STRATEGIES, find_strategy
 from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies, Native, Strategy, combine_cells, use_everywhere
 from framebench.suite.case import Case
 from tests.processes import quickly
-from tests.suite.cells import compiled
-from tests.suite.pairs import once_broken, pairs, sample
+from tests.suite.cells import is_compiled, shares_a_process
+from tests.suite.pairs import list_pairs, sample, was_broken
 
 SAMPLE = {"torch": 3, "jax": 2, "jittor": 2}  # some seconds of each
 AT_ONCE = 40  # cases of one process: what was compiled for them stays in memory
 PARTS = 16  # of all pairs of a framework, each a test
 
 
-def built(environment: Environment, cases: list[Case]) -> dict[str, dict[str, Any]]:
-    """What became of each case, by its id; of those that ended their process, nothing."""
+def build(environment: Environment, cases: list[Case]) -> dict[str, dict[str, Any]]:
+    """Build the cases, and return what became of each by its id.
+
+    There is nothing of those that ended their process.
+    """
     # PyTorch's cache of traced graphs forgets which attention kernels are allowed (pytorch/pytorch#185449): `compile` undid
     # `compile+sdpa_math` after it
     variables = os.environ | environment.variables() | quickly() | {"TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
@@ -42,39 +44,50 @@ def built(environment: Environment, cases: list[Case]) -> dict[str, dict[str, An
         ids = [case.id for case in cases[start : start + AT_ONCE]]
         done = subprocess.run(
             [str(environment.python), "-m", "tests.suite.build_pairs", *ids],
-            env=variables | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}, cwd=ROOT, capture_output=True, text=True,
-        )  # fmt: skip
+            env=variables | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"case"')]
         found |= {line["case"]: line for line in lines}
         assert lines, done.stderr[-4000:]
     return found
 
 
-def fault(case: Case, found: dict[str, Any] | None) -> str:
-    """What is wrong with what became of a case; empty if nothing is."""
+def explain_fault(case: Case, found: dict[str, Any] | None) -> str | None:
+    """Return what is wrong with what became of a case; None if nothing is."""
     if found is None:
         return "its process ended"
-    if why := found.get("refused"):
+    if "refused" in found:
+        why = found["refused"]
         unnamed = [part.name for part in case.plan.parts if part.name not in why]
-        return f"refused without naming {', '.join(unnamed)}: {why}" if unnamed else ""
+        return f"refused without naming {', '.join(unnamed)}: {why}" if unnamed else None
     if "error" in found:
         return str(found["error"])
     if not found["right"]:
         return f"wrong: {found['verification']}"
     # where the catalog says that a CPU undoes it, a proof that says yes is as wrong as one that says no elsewhere
-    undone = bool(case.support.undone_on_cpu) and found["on_cpu"]
-    return f"proven: {found['proven']}, by {found['evidence']}" if found["proven"] == undone else ""
+    is_undone = bool(case.support.undone_on_cpu) and found["on_cpu"]
+    if found["proven"] == is_undone:
+        return f"proven: {found['proven']}, by {found['evidence']}"
+    return None
 
 
 def check(environment: Environment, cases: list[Case]) -> None:
-    found = built(environment, cases) if cases else {}
-    faults = {case.id: fault(case, found.get(case.id)) for case in cases}
-    assert {case_id: why for case_id, why in faults.items() if why} == {}
+    """Assert that each case is refused with a reason, or right and proven."""
+    found = build(environment, cases) if cases else {}
+    faults = {}
+    for case in cases:
+        fault = explain_fault(case, found.get(case.id))
+        if fault:
+            faults[case.id] = fault
+    assert faults == {}
 
 
-def sharing(framework: str) -> list[Case]:
-    """Those that one process can build after each other."""
-    return [c for c in pairs(framework) if not (c.support.gpu or c.support.env)]
+def list_sharing(framework: str) -> list[Case]:
+    """Return the pairs that one process can build after each other."""
+    return [case for case in list_pairs(framework) if shares_a_process(case)]
 
 
 def test_a_refusal_of_the_registry_names_both_and_says_why() -> None:
@@ -91,17 +104,21 @@ def test_a_refusal_of_the_registry_names_both_and_says_why() -> None:
 
 def test_the_registry_takes_most_pairs() -> None:
     """A rule that refuses more than it should would leave nothing to build."""
-    assert sum(len(pairs(framework)) for framework in FRAMEWORKS) > 2000
+    assert sum(len(list_pairs(framework)) for framework in FRAMEWORKS) > 2000
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_pair_needs_what_either_needs(framework: str) -> None:
     """A GPU, variables, an environment, and a batch that divides; `rewrite` once lost the other's."""
-    for case in pairs(framework):
-        cells = [replace(case, strategy=part.name).plan.cells[framework] for part in case.plan.parts]
+    for case in list_pairs(framework):
+        cells = [part.cells[framework] for part in case.plan.parts]
+        env: dict[str, str] = {}
+        for cell in cells:
+            env |= cell.env
+        assert case.support.env == env, case.id
         assert case.support.gpu == any(cell.gpu for cell in cells), case.id
-        assert case.support.env == {name: value for cell in cells for name, value in cell.env.items()}, case.id
-        assert case.support.package == next((cell.package for cell in cells if cell.package), ""), case.id
+        packages = [cell.package for cell in cells if cell.package]
+        assert [case.support.package] == (packages[:1] or [""]), case.id
         assert bool(case.support.undone_on_cpu) == any(cell.undone_on_cpu for cell in cells), case.id
     odd = Case("unet3d", framework, "train", "accumulate+rewrite", 2, "full")
     assert "does not divide" in odd.support.why
@@ -127,8 +144,8 @@ def test_cells_that_exclude_each_other_name_both(one: dict[str, Any], other: dic
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_some_pairs_are_refused_or_right_and_proven(framework: str, environment: dict[str, Environment]) -> None:
-    small = [case for case in sharing(framework) if case.size == "tiny" and not compiled(case)]
-    always = [case for case in small if once_broken(case)]
+    small = [case for case in list_sharing(framework) if case.size == "tiny" and not is_compiled(case)]
+    always = [case for case in small if was_broken(case)]
     check(environment[framework], list(dict.fromkeys(always + sample(small, SAMPLE[framework]))))
 
 
@@ -137,7 +154,7 @@ def test_some_pairs_are_refused_or_right_and_proven(framework: str, environment:
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_pairs_that_were_broken_once(framework: str, environment: dict[str, Environment]) -> None:
     """Those that are compiled, or of the next size, too."""
-    check(environment[framework], [case for case in pairs(framework) if once_broken(case)])
+    check(environment[framework], [case for case in list_pairs(framework) if was_broken(case)])
 
 
 @pytest.mark.all_cells
@@ -145,11 +162,11 @@ def test_pairs_that_were_broken_once(framework: str, environment: dict[str, Envi
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_pair_is_refused_or_right_and_proven(framework: str, part: int, environment: dict[str, Environment]) -> None:
-    check(environment[framework], sharing(framework)[part::PARTS])
+    check(environment[framework], list_sharing(framework)[part::PARTS])
 
 
-def by_variables(cases: Iterable[Case]) -> list[list[Case]]:
-    """Cases with the same variables together."""
+def group_by_variables(cases: Iterable[Case]) -> list[list[Case]]:
+    """Return the cases with the same variables together."""
     groups: dict[str, list[Case]] = {}
     for case in cases:
         groups.setdefault(str(sorted(case.support.env.items())), []).append(case)
@@ -160,7 +177,7 @@ def by_variables(cases: Iterable[Case]) -> list[list[Case]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_pairs_with_variables_of_their_own(framework: str, environment: dict[str, Environment]) -> None:
-    for cases in by_variables(c for c in pairs(framework) if c.support.env and not c.support.gpu):
+    for cases in group_by_variables(c for c in list_pairs(framework) if c.support.env and not c.support.gpu):
         check(environment[framework], cases)
 
 
@@ -170,5 +187,5 @@ def test_pairs_with_variables_of_their_own(framework: str, environment: dict[str
 @pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU")
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_pairs_that_need_a_gpu(framework: str, environment: dict[str, Environment]) -> None:
-    for cases in by_variables(c for c in pairs(framework) if c.support.gpu):
+    for cases in group_by_variables(c for c in list_pairs(framework) if c.support.gpu):
         check(environment[framework], cases)

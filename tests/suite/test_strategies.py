@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,7 @@ from _pytest.mark import ParameterSet
 from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.instruments import nvml
-from framebench.models.spec import list_workloads as workloads
-from framebench.models.spec import load_workload
+from framebench.models.spec import list_workloads, load_workload
 from framebench.strategies.registry import (
     BASELINES,
     COMBINATIONS,
@@ -29,37 +27,54 @@ from framebench.strategies.registry import (
 from framebench.strategies.strategy import FRAMEWORKS, Cell, Native, Strategy
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
-from framebench.suite.selectors import parse
 from framebench.worker.mathematics import QUANTIZED
 from tests.processes import ROOT, quickly, run_inside
-from tests.suite.cells import every, fewest, often, shares_a_process, usual
+from tests.suite.cells import choose_fewest, choose_often, list_supported, list_usual, shares_a_process
 
 PROGRAMS = Path(__file__).parent / "programs"
 MEASURE = PROGRAMS / "strategies_measure.py"
-WRITTEN = [(name, framework) for name in workloads() for framework in load_workload(name).frameworks]
+COVERAGE = (
+    "strategies",
+    "pairs",
+    "kinds of cells",
+    "switches",
+    "switches of a scenario",
+    "baselines",
+)
+WRITTEN = [(name, framework) for name in list_workloads() for framework in load_workload(name).frameworks]
 
 
-def measured(environment: Environment, cases: list[Case], **variables: str) -> dict[str, Any]:
+def measure(environment: Environment, cases: list[Case], **variables: str) -> dict[str, Any]:
+    """Run the cases' first steps, and return what became of each by its id."""
     rows = run_inside(environment, MEASURE, *(c.id for c in cases), variables=quickly() | variables)
     assert isinstance(rows, dict)
     return rows
 
 
 def check(rows: dict[str, Any], cases: list[Case]) -> None:
-    assert set(rows) == {c.id for c in cases}
-    assert {i: r["error"] for i, r in rows.items() if "error" in r} == {}
-    assert {i: r["verification"] for i, r in rows.items() if not r["verification"]["passed"]} == {}
-    assert {i: r["mathematics"] for i, r in rows.items() if not r["mathematics"]["passed"]} == {}
-    not_computed = [i for i, r in rows.items() if not r["mathematics"]["computed"] and not computed_otherwise(i)]
-    assert {i: rows[i]["mathematics"]["reason"] for i in not_computed} == {}
-    # where the catalog says that a CPU undoes it, a proof that says yes is as wrong as one that says no elsewhere
-    undone = {c.id: bool(c.support.undone_on_cpu) and rows[c.id]["on_cpu"] for c in cases}
-    assert {i: r["evidence"] for i, r in rows.items() if r["proven"] == undone[i]} == {}
+    """Assert that every case was right, in its precision and in float64, and proved its effect."""
+    assert set(rows) == {case.id for case in cases}
+    assert {case: row["error"] for case, row in rows.items() if "error" in row} == {}
+    for name in ("verification", "mathematics"):
+        assert {case: row[name] for case, row in rows.items() if not row[name]["passed"]} == {}
+    not_computed = {}
+    wrong_proofs = {}
+    for case in cases:
+        row = rows[case.id]
+        if not row["mathematics"]["computed"] and not is_quantized(case):
+            not_computed[case.id] = row["mathematics"]["reason"]
+        # where the catalog says that a CPU undoes it, a proof that says yes is as wrong as one that
+        # says no elsewhere
+        is_undone = bool(case.support.undone_on_cpu) and row["on_cpu"]
+        if row["proven"] == is_undone:
+            wrong_proofs[case.id] = row["evidence"]
+    assert not_computed == {}
+    assert wrong_proofs == {}
 
 
-def computed_otherwise(case_id: str) -> bool:
-    """Say whether a strategy's arithmetic is the strategy itself, so that nothing of it is left in float64."""
-    return any(part.precision in QUANTIZED for part in parse(case_id).plan.parts)
+def is_quantized(case: Case) -> bool:
+    """Say whether a strategy's arithmetic is the strategy itself: in float64 nothing of it is left."""
+    return any(part.precision in QUANTIZED for part in case.plan.parts)
 
 
 def test_a_missing_cell_stops_the_import() -> None:
@@ -90,59 +105,73 @@ def test_a_combination_with_a_part_only_for_claims_is_so_too(name: str, expected
 
 
 def test_every_strategy_has_a_case_somewhere_and_every_variant_is_declared() -> None:
-    cases = {(c.scenario, c.strategy) for c in list_cases()}
-    assert cases == {(scenario, name) for scenario in SCENARIOS for name in list_strategies(scenario)}
-    assert {v for w in workloads() for v in load_workload(w).variants} >= {s.variant for s in STRATEGIES.values() if s.variant}
+    cases = {(case.scenario, case.strategy) for case in list_cases()}
+    for scenario in SCENARIOS:
+        declared = {strategy for where, strategy in cases if where == scenario}
+        assert declared == set(list_strategies(scenario))
+    variants = set()
+    for name in list_workloads():
+        variants |= set(load_workload(name).variants)
+    assert variants >= {strategy.variant for strategy in STRATEGIES.values() if strategy.variant}
 
 
-def test_every_supported_cell_is_measured_below_or_needs_a_gpu() -> None:
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_every_supported_cell_is_measured_below_or_needs_a_gpu(framework: str) -> None:
     """No silent gap: a cell without a small case would be tested nowhere."""
-    for framework in FRAMEWORKS:
-        tested = {(c.scenario, c.strategy) for c in every(framework)}
-        gpu = {(c.scenario, c.strategy) for c in list_cases() if c.framework == framework and c.support.gpu}
-        for (scenario, name), strategy in STRATEGIES.items():
-            cases = [c for c in list_cases() if (c.framework, c.scenario, c.strategy) == (framework, scenario, name)]
-            if any(c.support.supported for c in cases):
-                assert (scenario, name) in tested | gpu, f"{framework}: {strategy.name}"
+    covered = {(case.scenario, case.strategy) for case in list_supported(framework)}
+    for case in list_cases():
+        if case.framework == framework and case.support.gpu:
+            covered.add((case.scenario, case.strategy))
+    for case in list_cases():
+        is_single = (case.scenario, case.strategy) in STRATEGIES
+        if case.framework == framework and is_single and case.support.supported:
+            assert (case.scenario, case.strategy) in covered, case.id
+
+
+def list_coverage(cases: list[Case], framework: str) -> dict[str, set[object]]:
+    """Return what the cases show: strategies, but for numbers in their names or options; pairs;
+    kinds of cells; switches; baselines."""
+    coverage: dict[str, set[object]] = {name: set() for name in COVERAGE}
+    for case in cases:
+        names = [part.name for part in case.plan.parts]
+        if len(names) == 1:
+            coverage["strategies"].add(case.strategy.rstrip("0123456789").rstrip("_"))
+        coverage["pairs"] |= {(case.scenario, *pair) for pair in combinations(names, 2)}
+        for part in case.parts:
+            options = re.sub(r"\b\d+\b", "a number", str(part.options))
+            coverage["kinds of cells"].add((part.how, part.cells[framework].kind))
+            coverage["switches"].add((part.how, options))
+            coverage["switches of a scenario"].add((case.scenario, part.how))
+        if case.scenario in ("train", "eval") and case.strategy == BASELINES[case.scenario]:
+            coverage["baselines"].add((case.workload, case.scenario))
+    return coverage
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_fewest_cells_leave_no_strategy_out(framework: str) -> None:
-    """Of what is usual: strategies, but for a number in their names or options; pairs; kinds of cells; switches."""
-    all_of_them, few = usual(framework), fewest(framework)
-
-    def seen(cases: Iterable[Case]) -> dict[str, set[object]]:
-        cases = list(cases)
-        return {
-            "strategies": {c.strategy.rstrip("0123456789").rstrip("_") for c in cases if len(c.plan.parts) == 1},
-            "pairs": {(c.scenario, *pair) for c in cases for pair in combinations([p.name for p in c.plan.parts], 2)},
-            "kinds of cells": {(p.how, p.cells[framework].kind) for c in cases for p in c.parts},
-            "switches": {(p.how, re.sub(r"\b\d+\b", "a number", str(p.options))) for c in cases for p in c.parts},
-            "switches of a scenario": {(c.scenario, p.how) for c in cases for p in c.parts},
-            "baselines": {
-                (c.workload, c.scenario)
-                for c in cases
-                if c.scenario in ("train", "eval") and c.strategy == BASELINES[c.scenario]
-            },
-        }
-
-    assert seen(few) == seen(all_of_them)
-    assert len(few) < 0.6 * len(every(framework))
+    few = choose_fewest(framework)
+    assert list_coverage(few, framework) == list_coverage(list_usual(framework), framework)
+    assert len(few) < 0.6 * len(list_supported(framework))
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_no_switch_of_a_framework_is_left_out(framework: str) -> None:
-    """Whatever its adapter enters as a switch is run, or a row says that it needs a GPU or a process of its own."""
-    ours = ROOT / "framebench"
-    sources = [file for file in (ours / "adapters" / framework).glob("*.py") if file.name != "ranks.py"]
-    switches = {name for file in sources for name in re.findall(r"^@switch\ndef (\w+)", file.read_text(), re.MULTILINE)}
-    run = {part.how for case in fewest(framework) for part in case.parts}
-    elsewhere = {p.how for c in list_cases() if c.framework == framework for p in c.plan.parts if special(p.cells[framework])}
+    """Whatever its adapter enters as a switch is run, or needs a GPU or a process of its own."""
+    switches = set()
+    for file in (ROOT / "framebench/adapters" / framework).glob("*.py"):
+        if file.name != "ranks.py":
+            switches |= set(re.findall(r"^@switch\ndef (\w+)", file.read_text(), re.MULTILINE))
+    covered = {part.how for case in choose_fewest(framework) for part in case.parts}
+    for case in list_cases():
+        for part in case.plan.parts:
+            if case.framework == framework and is_special(part.cells[framework]):
+                covered.add(part.how)
     assert switches
-    assert switches - run - elsewhere == set()
+    assert switches - covered == set()
 
 
-def special(cell: Cell) -> bool:
+def is_special(cell: Cell) -> bool:
+    """Say whether a cell needs a GPU, or a process of its own."""
     return cell.supported and (cell.gpu or bool(cell.env))
 
 
@@ -153,36 +182,49 @@ def test_a_batch_that_does_not_divide_is_unsupported() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "framework"), WRITTEN)
 def test_every_strategy_is_right_and_proven(name: str, framework: str, environment: dict[str, Environment]) -> None:
-    cases = [c for c in often(framework) if c.workload == name]
-    check(measured(environment[framework], cases), cases)
+    cases = [c for c in choose_often(framework) if c.workload == name]
+    check(measure(environment[framework], cases), cases)
 
 
 @pytest.mark.all_cells
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "framework"), WRITTEN)
 def test_the_other_cells_are_right_and_proven(name: str, framework: str, environment: dict[str, Environment]) -> None:
-    above = often(framework)
-    cases = [c for c in every(framework) if c.workload == name and shares_a_process(c) and c not in above]
-    check(measured(environment[framework], cases), cases)
+    above = choose_often(framework)
+    cases = [c for c in list_supported(framework) if c.workload == name and shares_a_process(c) and c not in above]
+    check(measure(environment[framework], cases), cases)
 
 
-def alone(case: Case) -> ParameterSet:
-    """A cell whose variables must precede the import, in one workload. Jittor's core is built anew for them, which takes
-    minutes: where that has not happened yet, it is for `make test-all`, too."""
-    home, name = environments.describe(case.framework).home, case.support.env.get("cache_name")
-    built = home and name and list(home.glob(f".cache/jittor/jt*/*/*/*/*/*/{name}"))
-    return pytest.param(case, id=case.id, marks=() if built and case.workload == "transformer" else pytest.mark.all_cells)
+def make_param(case: Case) -> ParameterSet:
+    """Return the parameter of a cell whose variables must precede the import.
+
+    It is tested in one workload. Jittor's core is built anew for them, which takes minutes: where
+    that has not happened yet, it is for `make test-all`, too.
+    """
+    home = environments.describe(case.framework).home
+    name = case.support.env.get("cache_name")
+    is_built = bool(home and name and list(home.glob(f".cache/jittor/jt*/*/*/*/*/*/{name}")))
+    is_quick = is_built and case.workload == "transformer"
+    return pytest.param(case, id=case.id, marks=() if is_quick else pytest.mark.all_cells)
+
+
+WITH_VARIABLES = [
+    make_param(case)
+    for framework in FRAMEWORKS
+    for case in list_supported(framework)
+    if case.support.env and not case.support.gpu
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [alone(c) for f in FRAMEWORKS for c in every(f) if c.support.env and not c.support.gpu])
+@pytest.mark.parametrize("case", WITH_VARIABLES)
 def test_cells_that_need_a_process_of_their_own(case: Case, environment: dict[str, Environment]) -> None:
-    check(measured(environment[case.framework], [case], **case.support.env), [case])
+    check(measure(environment[case.framework], [case], **case.support.env), [case])
 
 
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU")
-@pytest.mark.parametrize("case", [c for f in FRAMEWORKS for c in every(f) if c.support.gpu], ids=lambda c: c.id)
+@pytest.mark.parametrize("case", [c for f in FRAMEWORKS for c in list_supported(f) if c.support.gpu], ids=lambda c: c.id)
 def test_cells_that_need_a_gpu(case: Case, environment: dict[str, Environment]) -> None:
-    check(measured(environment[case.framework], [case], **case.support.env), [case])
+    check(measure(environment[case.framework], [case], **case.support.env), [case])

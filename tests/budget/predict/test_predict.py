@@ -26,7 +26,7 @@ from tests.conftest import Steady
 from tests.fake_records import RIGHT, provenance, record
 from tests.processes import framebench
 from tests.sample_records import MACHINE, RESULTS
-from tests.suite.cells import every, fewest
+from tests.suite.cells import choose_fewest, list_supported
 
 pytestmark = pytest.mark.usefixtures("imported_once")
 
@@ -107,11 +107,11 @@ def test_any_batch_has_a_name_and_nothing_else_is_made_up() -> None:
 
 def one_of_each(framework: str) -> list[Case]:
     """Of each scenario, its first case without an obstacle."""
-    return [*{c.scenario: c for c in reversed(fewest(framework)) if not find_obstacle(c)}.values()]
+    return [*{c.scenario: c for c in reversed(choose_fewest(framework)) if not find_obstacle(c)}.values()]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("choose", [one_of_each, pytest.param(every, marks=pytest.mark.all_cells)])
+@pytest.mark.parametrize("choose", [one_of_each, pytest.param(list_supported, marks=pytest.mark.all_cells)])
 def test_fake_tensors_take_every_case_that_has_no_obstacle(choose: Callable[[str], list[Case]], predicted: Predicted) -> None:
     cases = [c for c in choose("torch") if not find_obstacle(c)]
     assert {c.scenario for c in cases} >= {"train", "eval", "finetune", "varlen", "pair", "custom_op"}
