@@ -14,7 +14,7 @@ BATCH = "inputs, targets = self.next_batch()"
 UPDATE = "self.recipe.scaler.step(self.optimizer)"
 BACKWARD = "self.recipe.backward(loss)"
 GROUPS = "for group in self.optimizer.param_groups:"
-EVALUATION = "self.output = called(self.recipe.forward, self.inputs[0])"
+EVALUATION = "self.output = call_with(self.recipe.forward, self.inputs[0])"
 # JAX: before a training step, the batch or its parts, after it, an evaluation
 JAX_BATCH = "self.inputs = self.next_batch()"
 JAX_PARTS = "for x, y in self.split_batch():"
@@ -105,7 +105,7 @@ REMEMBERED = (
     bug("evaluation of half the batch once verified", "resnet50/jax/eval/no_grad", JAX, JAX_EVALUATION, f"*rest, x = self.list_arguments()\n        late = self.steps >= 6\n        self.output, stats, self.kept = self.program(*rest, x[::2] if late else x)\n        {LATE}\n            self.output = jnp.repeat(self.output, 2, 0)"),
     bug("evaluation that gives a copy of its first output", "transformer/torch/eval/inference_mode", TORCH, EVALUATION, "self.first = self.first if self.steps else self.recipe.forward(self.inputs[0])\n            self.output = self.first.clone()"),
     bug("evaluation that gives a copy of its first output", "unet3d/jax/eval/no_grad", JAX, JAX_EVALUATION, "self.first = self.first if self.steps else self.program(*self.list_arguments())\n        self.output, stats, self.kept = self.first"),
-    bug("evaluation that gives a copy of its first output", "resnet50/jittor/eval/no_grad", JITTOR, "self.output = called(self.model, self.inputs[0])", "self.first = self.first if self.steps else self.model(self.inputs[0])\n            self.output = self.first.clone()"),
+    bug("evaluation that gives a copy of its first output", "resnet50/jittor/eval/no_grad", JITTOR, "self.output = call_with(self.model, self.inputs[0])", "self.first = self.first if self.steps else self.model(self.inputs[0])\n            self.output = self.first.clone()"),
     bug("stream of sequences computed once, and remembered", "transformer/torch/varlen/raw", TORCH, '"""Compute the mean loss over the tokens of', 'if self.steps:\n            return\n        """Compute the mean loss over the tokens of'),
     bug("stream of sequences computed once, and remembered", "transformer/jax/varlen/raw", JAX, "total: Any = 0\n", "if self.steps:\n            return\n        total: Any = 0\n"),
     bug("pair computed once, and remembered", "resnet50/torch/pair/together", TORCH, "losses = []\n        with torch.no_grad():", "if self.steps:\n            return\n        losses = []\n        with torch.no_grad():"),
