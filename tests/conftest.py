@@ -41,8 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
 # the files of more than ten seconds, the longest first (as of November 2026)
 LONGEST = [  # files below tests/
     "suite/test_strategies.py", "asv/test_asv.py", "suite/test_new_workload.py", "ranks/test_measure.py",
-    "adapters/test_undone_jax.py", "adapters/test_undone.py", "user_model/test_try.py", "budget/max_batch/test_max_batch.py",
-    "user_model/test_protection.py", "user_model/test_opened.py",
+    "adapters/test_undone_jax.py", "adapters/test_undone_torch.py", "user_model/test_try.py",
+    "budget/max_batch/test_max_batch.py", "user_model/test_protection.py", "user_model/test_opened.py",
     "suite/test_pairs.py", "user_model/test_steps.py", "instruments/test_crosschecks.py",
     "user_model/test_repository.py", "engine/test_faults.py", "engine/test_runner.py", "cli/test_cli.py",
     "explain/test_explain.py", "mutants/test_mutants.py", "user_model/test_flax_steps.py",

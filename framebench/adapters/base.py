@@ -76,9 +76,9 @@ class Adapter(ABC):
     called between steps.
     """
 
-    float64 = False  # set before build() to compute reference values
+    float64 = False  # set it before build() to compute reference values
     unfreezes = True  # whether a new adapter undoes the `gc.freeze` of a case before it
-    biased_variance = False  # of batch norm's running statistics
+    biased_variance = False  # whether batch norm's running variance is the biased one
     # whether a step from the same seed may draw other random numbers under another strategy
     may_draw_other_numbers = False
     budget_s = math.inf  # seconds that all steps of the case may take
@@ -95,9 +95,11 @@ class Adapter(ABC):
         self.config = case.config
         self.model_module = case.spec.import_model(case.framework)
         self.micro_batches = case.plan.micro_batches
-        self.deterministic = case.is_deterministic
+        self.deterministic = (
+            case.is_deterministic
+        )  # whether steps are verified with randomness disabled
         self.ledger = Ledger()
-        self.after_step: list[Callable[[], None]] = []  # what a strategy does between two steps
+        self.after_step: list[Callable[[], None]] = []  # called between two steps
         self.before_first_step: Hooks[[]] = Hooks(self.ledger)  # run once everything is built
         self.loader: Loader | None = None
         self.steps = 0
@@ -128,18 +130,19 @@ class Adapter(ABC):
         self.make()
         self.before_first_step()
         if self.can_read_malloc():
-            unseen = self.unseen_bytes(self.named_untracked_bytes()) - self.reported_library_bytes()
-            self.unseen_before_steps = max(0, unseen)
+            unseen = self.unseen_bytes(self.named_untracked_bytes())
+            self.unseen_before_steps = max(0, unseen - self.reported_library_bytes())
 
     def switch_on(self) -> None:
         """Turn every part of the strategy on, and keep its proof. Raises IncompatibleStrategies."""
         self.proofs: dict[str, Proof] = {}
         for part in self.case.parts:
             with self.ledger.acting_as(part.name):
-                self.proofs[part.name] = self.switch(part.how)(self, **part.options)
+                switch = self.find_switch(part.how)
+                self.proofs[part.name] = switch(self, **part.options)
         self.ledger.finish()
 
-    def switch(self, how: str) -> Switch:
+    def find_switch(self, how: str) -> Switch:
         """Return the function that turns a part of a strategy on. Raises LookupError."""
         if how not in self.switches:
             folder = f"framebench/adapters/{self.case.framework}"
@@ -175,7 +178,7 @@ class Adapter(ABC):
         """Run one more step and return whether it draws random numbers."""
         return False
 
-    def narrow_results(self) -> str:
+    def find_narrow_result(self) -> str:
         """Run one more step in float64 and name its first operation whose result is narrower.
 
         Empty if there is none.

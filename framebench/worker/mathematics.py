@@ -82,7 +82,7 @@ class Baseline:
         adapter = load(self.case)
         adapter.deterministic = still
         adapter.build()
-        if narrow := adapter.narrow_results():
+        if narrow := adapter.find_narrow_result():
             raise NarrowResults(f"{narrow} has a result narrower than float64 whatever it is given")
         responses = [observe_perturbed(adapter, seed, PERTURBATION)[1] for seed in range(RUNS)]
         begin_again(adapter)

@@ -1,4 +1,4 @@
-"""Fixtures: a card that is not there."""
+"""Fixtures: a fake GPU."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import sys
 import pytest
 
 from framebench.instruments import nvml
-from tests.adapters.fake_card import FakeNvml, h200
+from tests.adapters.fake_gpu import FakeNvml, h200
 
 
 @pytest.fixture
-def card(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
-    found = h200()
-    monkeypatch.setitem(sys.modules, "pynvml", found)  # type: ignore[arg-type]
+def fake_nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    """Have NVML find one H200."""
+    library = h200()
+    monkeypatch.setitem(sys.modules, "pynvml", library)  # type: ignore[arg-type]
     monkeypatch.setattr(nvml, "list_gpus", lambda: ("NVIDIA H200",))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return found
+    return library

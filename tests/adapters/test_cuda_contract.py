@@ -24,7 +24,7 @@ from framebench.suite.protocol import Turn
 from framebench.suite.result import MemoryResult, Result, TimeResult
 from framebench.suite.selectors import parse
 from tests.adapters import recorded
-from tests.adapters.fake_card import GIB, FakeNvml, refuse
+from tests.adapters.fake_gpu import GIB, FakeNvml, refuse
 from tests.processes import run_inside
 
 
@@ -49,22 +49,22 @@ def test_torch_has_every_function_of_cuda_that_is_called(environment: dict[str, 
     assert not any(run_inside(environment["torch"], program, *found))
 
 
-def test_the_state_has_what_the_card_tells_and_nothing_else(card: FakeNvml) -> None:
+def test_the_state_has_what_the_card_tells_and_nothing_else(fake_nvml: FakeNvml) -> None:
     assert nvml.read_state() == {
         "name": "NVIDIA H200", "driver": "580.1", "cuda_of_the_driver": "13.0", "memory_bytes": 139 * GIB, "used_bytes": GIB,
         "sm_clock_mhz": 1980, "memory_clock_mhz": 3201, "power_limit_w": 700.0, "processes": 1,
     }  # fmt: skip
 
 
-def test_the_worker_s_card_is_the_first_visible(card: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worker_s_card_is_the_first_visible(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     assert nvml.find_gpu() == ("index", 0)
     for text, handle in (("3,1", ("index", 3)), ("GPU-5c8f", ("uuid", "GPU-5c8f")), ("", None)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", text)
         assert nvml.find_gpu() == handle
 
 
-def test_a_share_of_the_card_is_of_the_first_visible(card: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    card.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=(1 + h[1]) * GIB)
+def test_a_share_of_the_card_is_of_the_first_visible(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_nvml.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=(1 + h[1]) * GIB)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,0")
     assert limits.read_gpu_memory() == 4 * GIB
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -85,7 +85,7 @@ def after_one_turn(steps: int, queues: bool, orders: list[dict[str, int]]) -> Ti
 
 
 @pytest.mark.parametrize("queues", [False, True])
-def test_energy_is_that_of_the_turns(card: FakeNvml, queues: bool) -> None:
+def test_energy_is_that_of_the_turns(fake_nvml: FakeNvml, queues: bool) -> None:
     assert after_one_turn(8, queues, []).joules == 350.0
 
 
@@ -99,8 +99,8 @@ def test_on_a_device_a_few_steps_are_also_waited_for_one_by_one(steps: int, wait
     assert orders == [{"turn": steps}], "elsewhere every step is"
 
 
-def test_a_card_without_an_energy_counter_gives_none(card: FakeNvml) -> None:
-    card.nvmlDeviceGetTotalEnergyConsumption = refuse
+def test_a_card_without_an_energy_counter_gives_none(fake_nvml: FakeNvml) -> None:
+    fake_nvml.nvmlDeviceGetTotalEnergyConsumption = refuse
     assert after_one_turn(8, True, []).joules == 0.0
 
 
@@ -113,17 +113,17 @@ def test_a_card_without_an_energy_counter_gives_none(card: FakeNvml) -> None:
         ([], None, "a container that hides them"),
     ],
 )
-def test_why_a_process_was_not_seen(card: FakeNvml, running: list[Any], peak: int | None, said: str | None) -> None:
-    card.nvmlDeviceGetComputeRunningProcesses = lambda handle: running
+def test_why_a_process_was_not_seen(fake_nvml: FakeNvml, running: list[Any], peak: int | None, said: str | None) -> None:
+    fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: running
     seen = ProcessPeak(42)
     seen.look([("index", 0)])
     assert seen.peak == peak
     assert (seen.note is None) if said is None else (said in (seen.note or ""))
 
 
-def test_a_container_s_own_numbers(card: FakeNvml) -> None:
+def test_a_container_s_own_numbers(fake_nvml: FakeNvml) -> None:
     own, listed = recorded.NVML_IN_A_CONTAINER["own"], recorded.NVML_IN_A_CONTAINER["listed"]
-    card.nvmlDeviceGetComputeRunningProcesses = lambda handle: [SimpleNamespace(pid=p, usedGpuMemory=b) for p, b in listed]
+    fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: [SimpleNamespace(pid=p, usedGpuMemory=b) for p, b in listed]
     seen = ProcessPeak(own)
     seen.look([("index", 0)])
     assert seen.peak is None, "no other process's memory is taken for its own"
@@ -136,11 +136,11 @@ def test_a_container_s_own_numbers(card: FakeNvml) -> None:
     ids=["idle", "about idle", "others before", "others after", "others beside", "nothing ran there"],
 )
 def test_where_processes_are_hidden_the_card_tells(
-    card: FakeNvml, before: float | None, most: float, after: float, risen: float | None
+    fake_nvml: FakeNvml, before: float | None, most: float, after: float, risen: float | None
 ) -> None:
-    card.nvmlDeviceGetComputeRunningProcesses = lambda handle: []
+    fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: []
     held = most
-    card.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=139 * GIB, used=int(held * GIB))
+    fake_nvml.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=139 * GIB, used=int(held * GIB))
     seen = ProcessPeak(42, before and int(before * GIB))
     with seen:
         seen.look([("index", 0)])

@@ -21,43 +21,46 @@ CASE = Case("resnet50", "torch", "pipeline", "memmap", 2, "tiny")
 MODES = ("iterator", "whole", "whole_every_step", "memmap", "prefetch", "reused")
 
 
-def plain(x: np.ndarray, y: np.ndarray) -> Any:
+def copy_batch(x: np.ndarray, y: np.ndarray) -> Any:
     return x.copy(), y.copy()
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_loader_works_as_its_own_mode(mode: str) -> None:
-    loader = Loader(CASE, mode, plain)
+def test_a_loader_is_proven_for_its_own_mode_alone(mode: str) -> None:
+    loader = Loader(CASE, mode, copy_batch)
     for _ in range(3):
         loader.next()
     counted = loader.count()
     assert expect_loader(mode).judge(counted).proven
     assert counted["memory_mapped"] == (mode in MAPPED)
     assert counted["beside_the_step"] == (mode in THREADED)
-    others = [m for m in MODES if (m in MAPPED, m in THREADED) != (mode in MAPPED, mode in THREADED)]
-    assert not any(expect_loader(other).judge(counted).proven for other in others)
+    for other in MODES:
+        if (other in MAPPED, other in THREADED) != (mode in MAPPED, mode in THREADED):
+            assert not expect_loader(other).judge(counted).proven
 
 
 @pytest.mark.parametrize(
     ("mode", "made"), [("iterator", 3), ("whole", STREAM_BATCHES), ("whole_every_step", 3 * STREAM_BATCHES)]
 )
-def test_how_many_batches_three_steps_take(mode: str, made: int) -> None:
-    loader = Loader(CASE, mode, plain)
+def test_three_steps_prepare_as_many_batches_as_the_mode_says(mode: str, made: int) -> None:
+    loader = Loader(CASE, mode, copy_batch)
     for _ in range(3):
         loader.next()
     assert loader.made == made
 
 
-def test_every_mode_gives_the_same_batches() -> None:
-    loaders = [Loader(CASE, mode, plain) for mode in MODES]
+def test_all_modes_give_the_same_batches() -> None:
+    loaders = [Loader(CASE, mode, copy_batch) for mode in MODES]
     for _ in range(3):
-        first, *others = (loader.next() for loader in loaders)
-        assert all(np.array_equal(a, b) for other in others for a, b in zip(first, other))
+        (images, labels), *others = [loader.next() for loader in loaders]
+        for other_images, other_labels in others:
+            assert np.array_equal(images, other_images)
+            assert np.array_equal(labels, other_labels)
 
 
 def test_a_thread_that_waits_keeps_no_loader_alive() -> None:
     """Nor what the loader refers to: an adapter with its weights."""
-    loader = Loader(CASE, "prefetch", plain)
+    loader = Loader(CASE, "prefetch", copy_batch)
     loader.next()
     gone = weakref.ref(loader)
     del loader
@@ -68,7 +71,7 @@ def test_a_thread_that_waits_keeps_no_loader_alive() -> None:
     assert gone() is None
 
 
-def test_what_the_thread_raises_reaches_the_step() -> None:
+def test_an_error_in_the_thread_is_raised_by_the_step() -> None:
     """Else the step would wait until its time is up, and running out of memory would be called a timeout."""
 
     def prepared() -> Iterator[tuple[int]]:

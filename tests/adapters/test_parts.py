@@ -25,7 +25,7 @@ def eight_bits() -> str:
     return "8-bit"
 
 
-def test_two_setters_are_named_with_what_they_set() -> None:
+def test_two_strategies_that_set_one_part_are_refused_and_named() -> None:
     step = Step(ledger := Ledger())
     with ledger.acting_as("one"):
         step.loss_scale = 2.0
@@ -47,7 +47,7 @@ def test_the_same_setting_twice_is_no_conflict_but_a_third_one_is() -> None:
         step.optimizer = around(eight_bits)
 
 
-def test_what_is_set_to_its_default_is_set() -> None:
+def test_setting_a_part_to_its_default_counts() -> None:
     step = Step(ledger := Ledger())
     with ledger.acting_as("one"):
         step.loss_scale = step.loss_scale
@@ -70,7 +70,7 @@ def test_a_wrapper_is_kept_in_any_order(wrapper_first: bool) -> None:
 
 @pytest.mark.parametrize("wraps", [True, False])
 @pytest.mark.parametrize("claim_first", [True, False])
-def test_what_is_claimed_is_for_one_strategy_alone(claim_first: bool, wraps: bool) -> None:
+def test_a_claimed_part_is_for_one_strategy_alone(claim_first: bool, wraps: bool) -> None:
     step = Step(ledger := Ledger())
 
     def change() -> None:
@@ -79,15 +79,15 @@ def test_what_is_claimed_is_for_one_strategy_alone(claim_first: bool, wraps: boo
         else:
             step.optimizer = eight_bits
 
-    deeds = {"owner": lambda: step.claim("optimizer"), "other": change}
+    acts = {"owner": lambda: step.claim("optimizer"), "other": change}
     first, last = ("owner", "other") if claim_first else ("other", "owner")
     with ledger.acting_as(first):
-        deeds[first]()
+        acts[first]()
     with ledger.acting_as(last), pytest.raises(IncompatibleStrategies, match=f"{first} and {last} do not combine"):
-        deeds[last]()
+        acts[last]()
 
 
-def test_a_hook_sets_in_its_strategys_name_and_drops_no_wrapper() -> None:
+def test_a_hook_sets_parts_in_its_strategys_name_and_drops_no_wrapper() -> None:
     step = Step(ledger := Ledger())
     hooks: Hooks[[]] = Hooks(ledger)
     with ledger.acting_as("late"):
@@ -115,7 +115,7 @@ def test_options_conflict_by_their_key() -> None:
     assert options == {"attend": 11, "gelu": 2, "remat": ["as it is"]}
 
 
-def test_where_no_strategy_acts_everything_may_be_set() -> None:
+def test_every_part_may_be_set_while_no_strategy_acts() -> None:
     step = Step(ledger := Ledger())
     with ledger.acting_as("one"):
         step.loss_scale = 2.0

@@ -79,7 +79,7 @@ def test_reasons_are_sentences_with_the_values(proof: Proof, reason: str) -> Non
         (expect(n=above(0)), 1, None),
     ],
 )
-def test_relations_hold_for_what_they_say_alone(proof: Proof, right: object, wrong: object) -> None:
+def test_relations_hold_for_right_values_alone(proof: Proof, right: object, wrong: object) -> None:
     assert proof.judge({"n": right, "four": 4}).proven
     assert not proof.judge({"n": wrong, "four": 4}).proven
 
@@ -89,7 +89,7 @@ def test_a_count_that_nobody_made_is_an_error_and_proves_nothing() -> None:
         expect(kernels=0).judge({})
 
 
-def test_what_a_proof_counts_is_added_to_its_evidence_alone() -> None:
+def test_counts_of_a_proof_are_added_to_a_copy_of_the_evidence() -> None:
     observed = {"steps": 3}
 
     def count_twice(evidence: Evidence) -> Evidence:
@@ -100,7 +100,7 @@ def test_what_a_proof_counts_is_added_to_its_evidence_alone() -> None:
     assert observed == {"steps": 3}
 
 
-def test_parts_are_judged_each_and_see_what_those_before_them_counted() -> None:
+def test_each_part_is_judged_and_sees_the_counts_of_earlier_parts() -> None:
     first = expect(blocks=2).counting(lambda _: {"moved": 1})
     last = check(lambda e: e["moved"] == 2, "both have moved")
     effect = judge_parts({"first": first, "last": last}, {"blocks": 2})
@@ -108,28 +108,32 @@ def test_parts_are_judged_each_and_see_what_those_before_them_counted() -> None:
     assert (effect.proven, effect.reason) == (False, "last: it does not hold that both have moved")
 
 
-def records_of(framework: str) -> list[str]:
-    """Return a committed record of each strategy, scenario and workload that the pinned version measured on a CPU."""
+def list_records(framework: str) -> list[str]:
+    """Return a committed record of each strategy, scenario and workload.
+
+    The framework's pinned version has measured it on a CPU.
+    """
     pinned = environments.describe(framework).version
     paths = {}
     for path, record in store.read_files(ROOT / "results"):
-        if record.effect is None or "lost" in record.effect.evidence or not record.parsed.is_known:
-            continue
         case = record.parsed
-        is_of_cpu = record.provenance.hardware["device"] == "cpu"
-        if is_of_cpu and (case.framework, case.ranks, record.framework_version) == (framework, 1, pinned):
-            paths[case.strategy, case.scenario, case.workload, record.effect.proven] = path
+        effect = record.effect
+        if effect is None or "lost" in effect.evidence or not case.is_known:
+            continue
+        if record.provenance.hardware["device"] != "cpu" or case.ranks > 1:
+            continue
+        if case.framework == framework and record.framework_version == pinned:
+            paths[case.strategy, case.scenario, case.workload, effect.proven] = path
     return list(paths.values())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", ["torch", "jax", "jittor"])
-def test_proofs_say_of_recorded_evidence_what_the_record_says(
-    framework: str, environment: dict[str, Environment], tmp_path: Path
-) -> None:
+def test_proofs_agree_with_the_verdicts_of_records(framework: str, environment: dict[str, Environment], tmp_path: Path) -> None:
     listed = tmp_path / "records.json"
-    listed.write_text(json.dumps(records_of(framework)))
-    verdicts = run_inside(environment[framework], Path(__file__).parent / "programs/recorded_proofs.py", str(listed))
+    listed.write_text(json.dumps(list_records(framework)))
+    program = Path(__file__).parent / "programs/recorded_proofs.py"
+    verdicts = run_inside(environment[framework], program, str(listed))
     assert isinstance(verdicts, list)
     compared = [verdict for verdict in verdicts if verdict[-1] is not None]
     assert len(compared) > 10

@@ -471,7 +471,7 @@ class JaxAdapter(Adapter):
             traced = [self.program.trace(*self.list_arguments())]
         return [each.jaxpr for each in traced]
 
-    def narrow_results(self) -> str:
+    def find_narrow_result(self) -> str:
         for equation in walk_equations(*self.list_jaxprs()):
             for variable in equation.outvars:
                 if getattr(variable.aval, "dtype", None) in NARROW_TYPES:

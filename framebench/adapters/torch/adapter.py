@@ -243,7 +243,7 @@ class TorchAdapter(Adapter):
         finally:
             torch.set_default_dtype(before)
 
-    def narrow_results(self) -> str:
+    def find_narrow_result(self) -> str:
         with NarrowResults() as narrow:
             self.one_step()
         return narrow.first

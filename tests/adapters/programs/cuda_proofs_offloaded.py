@@ -1,3 +1,5 @@
+"""Print whether offloading computes the same, and is proven, on streams that do everything at once."""
+
 import contextlib
 import json
 from types import SimpleNamespace
@@ -10,9 +12,12 @@ from framebench import adapters
 from framebench.adapters.torch import SWITCHES, offload
 from framebench.suite.selectors import parse
 
+KERNEL = SimpleNamespace(name="ampere_sgemm", device_resource_id=7)
 
-class Stream:
-    # everything is done at once, in the order in which it was asked for
+
+class ImmediateStream:
+    """A stream and an event, which do everything at once, in the order of the requests."""
+
     def wait_stream(self, other):
         pass
 
@@ -26,58 +31,60 @@ class Stream:
         return self
 
 
-torch.cuda.Stream = torch.cuda.current_stream = Stream
-torch.cuda.stream = lambda stream: contextlib.nullcontext()
-torch.Tensor.record_stream = lambda tensor, stream: None
-empty_like = torch.empty_like
-torch.empty_like = lambda tensor, pin_memory=False, **options: empty_like(tensor, **options)
-library.get_available_devices = lambda: ["cpu", "cuda"]
+def replace_cuda():
+    empty_like = torch.empty_like
+    torch.cuda.Stream = torch.cuda.current_stream = ImmediateStream
+    torch.cuda.stream = lambda stream: contextlib.nullcontext()
+    torch.Tensor.record_stream = lambda tensor, stream: None
+    torch.empty_like = lambda tensor, pin_memory=False, **options: empty_like(tensor, **options)
+    library.get_available_devices = lambda: ["cpu", "cuda"]
 
 
-def stepped(strategy):
+def train(strategy):
+    """Return an adapter after some steps, and its weights and states."""
     adapter = adapters.load(parse(f"transformer/torch/train/{strategy}/b4/tiny"))
     adapter.build()
     adapter.step()
     adapter.step()
-    adapter.restore()  # and its optimizer knows
+    adapter.restore()  # an offloaded optimizer must take over the weights
     adapter.step()
-    values = dict(adapter.weights()) | {f"{s.kind} {s.name}": s.array for s in adapter.states()}
+    values = dict(adapter.weights())
+    for state in adapter.states():
+        values[f"{state.kind} {state.name}"] = state.array
     return adapter, values
 
 
-_, plain = stepped("fp32")
-found = {}
-for name in ("offload_streamed", "accumulate+offload_streamed", "optimizer_offload", "accumulate+optimizer_offload"):
-    adapter, values = stepped(name)
-    found[name] = sorted(values) == sorted(plain) and all(np.allclose(values[k], plain[k], rtol=1e-4, atol=1e-7) for k in plain)
-    if name == "offload_streamed":
-        streamed = adapter
+def is_close(values, expected):
+    if sorted(values) != sorted(expected):
+        return False
+    return all(np.allclose(values[k], expected[k], rtol=1e-4, atol=1e-7) for k in expected)
 
 
-def copies(stream):
-    return [
-        SimpleNamespace(name=name, device_resource_id=stream)
-        for name in ("Memcpy DtoH (Device -> Pinned)", "Memcpy HtoD (Pinned -> Device)")
-        for _ in range(1000)
-    ]
+def list_copies(stream):
+    """Return events of a thousand copies to the host and as many back on a stream."""
+    names = ("Memcpy DtoH (Device -> Pinned)", "Memcpy HtoD (Pinned -> Device)")
+    return [SimpleNamespace(name=name, device_resource_id=stream) for name in names * 1000]
 
 
-kernel = SimpleNamespace(name="ampere_sgemm", device_resource_id=7)
-for name, events in (("streams", [kernel, *copies(13)]), ("one stream", [kernel, *copies(7)]), ("no copies", [kernel])):
-    offload.record_device_events = lambda run, events=events: (run.one_step(), events)[1]
-    effect = streamed.judge_effect()
-    found[name] = effect.proven
-    counts = {k: effect.evidence[k] for k in ("tensors_sent", "tensors_returned")}
-found["all came back"] = counts["tensors_sent"] == counts["tensors_returned"] > 0
-streamed.recipe.contexts = []
-offload.record_device_events = lambda run: (run.one_step(), [kernel, *copies(13)])[1]
-found["no hooks"] = streamed.judge_effect().proven
+def judge_events(adapter, events):
+    """Judge a step in which the device did this."""
+
+    def record(run):
+        run.one_step()
+        return events
+
+    offload.record_device_events = record
+    return adapter.judge_effect()
 
 
-def moments(where):
+def judge_moments(device):
+    """Return whether offloading is proven where the moments of a large weight are on this device."""
     weight = torch.nn.Parameter(torch.empty(100, 100, device="meta"))
     small = torch.nn.Parameter(torch.empty(10, device="meta"))
-    state = {weight: {"exp_avg": torch.empty(100, 100, device=where)}, small: {"exp_avg": torch.empty(10, device="meta")}}
+    state = {
+        weight: {"exp_avg": torch.empty(100, 100, device=device)},
+        small: {"exp_avg": torch.empty(10, device="meta")},
+    }
     run = SimpleNamespace(
         packages={},
         torch_device=torch.device("meta"),
@@ -88,5 +95,27 @@ def moments(where):
     return SWITCHES["optimizer_offload"](run).judge({}).proven
 
 
-found["moments on the host"], found["moments on the device"] = moments("cpu"), moments("meta")
+replace_cuda()
+_, expected = train("fp32")
+streamed, values = train("offload_streamed")
+found = {"offload_streamed": is_close(values, expected)}
+for strategy in (
+    "accumulate+offload_streamed",
+    "optimizer_offload",
+    "accumulate+optimizer_offload",
+):
+    _, values = train(strategy)
+    found[strategy] = is_close(values, expected)
+
+effect = judge_events(streamed, [KERNEL, *list_copies(13)])
+found["streams"] = effect.proven
+sent, returned = effect.evidence["tensors_sent"], effect.evidence["tensors_returned"]
+found["all came back"] = sent == returned > 0
+found["one stream"] = judge_events(streamed, [KERNEL, *list_copies(7)]).proven
+found["no copies"] = judge_events(streamed, [KERNEL]).proven
+streamed.recipe.contexts = []
+found["no hooks"] = judge_events(streamed, [KERNEL, *list_copies(13)]).proven
+
+found["moments on the host"] = judge_moments("cpu")
+found["moments on the device"] = judge_moments("meta")
 print(json.dumps(found))

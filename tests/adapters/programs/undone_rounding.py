@@ -1,3 +1,5 @@
+"""Print whether fp32 and tf32 are proven where some operators round as a GPU does."""
+
 import json
 
 import torch
@@ -9,23 +11,32 @@ from framebench.adapters.torch import SWITCHES
 from framebench.suite.selectors import parse
 
 
-class Rounding(TorchDispatchMode):
-    # a card's way with TensorFloat-32: ten bits of mantissa
+def round_to_tf32(value):
+    """Round a tensor to the ten bits of TensorFloat-32's mantissa."""
+    if not isinstance(value, Tensor):
+        return value
+    bits = value.view(torch.int32) + 0x1000
+    return (bits & ~0x1FFF).view(torch.float32)
+
+
+class RoundedOperands(TorchDispatchMode):
     def __init__(self, names):
         super().__init__()
         self.names = names
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func._schema.name.removeprefix("aten::") in self.names:
-            args = [(a.view(torch.int32) + 0x1000 & ~0x1FFF).view(torch.float32) if isinstance(a, Tensor) else a for a in args]
+            args = [round_to_tf32(arg) for arg in args]
         return func(*args, **(kwargs or {}))
 
 
 adapter = adapters.load(parse("transformer/torch/train/fp32/b4/tiny"))
 adapter.build()
 adapter.step()
-evidence, found = adapter.observe(), {}
+evidence = adapter.observe()
+proven = {}
 for names in ((), ("mm",), ("convolution",), ("mm", "convolution")):
-    with Rounding(names):
-        found[" ".join(names)] = [SWITCHES[name](adapter).judge(evidence).proven for name in ("fp32", "tf32")]
-print(json.dumps(found))
+    with RoundedOperands(names):
+        verdicts = [SWITCHES[name](adapter).judge(evidence).proven for name in ("fp32", "tf32")]
+    proven[" ".join(names)] = verdicts
+print(json.dumps(proven))

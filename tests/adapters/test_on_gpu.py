@@ -1,4 +1,4 @@
-"""Steps on a card that is not there: both clocks, and whose memory is whose."""
+"""Steps on a fake GPU: both clocks, and which instruments are read."""
 
 from __future__ import annotations
 
@@ -18,58 +18,58 @@ from framebench.worker import worker
 from framebench.worker.observe import Observed
 from framebench.worker.stepping import Timing
 from framebench.worker.tolerances import ObservedSteps, Tolerances
-from tests.adapters.fake_card import OnCard
+from tests.adapters.fake_gpu import FakeGpuAdapter
 from tests.single_case import alone
 
 
 def test_steps_are_timed_by_both_clocks() -> None:
-    timing = Timing(OnCard())
-    found = timing.turn(1)
-    assert found["device_s"] == 0.0015
-    assert found["wall_s"] > 0
+    timing = Timing(FakeGpuAdapter())
+    turn = timing.turn(1)
+    assert turn["device_s"] == 0.0015
+    assert turn["wall_s"] > 0
     assert timing.turn(3)["device_s"] == 0.0005, "three steps are queued, and waited for once"
     assert timing.summarize(TimeResult()).timed_steps == 4
 
 
-def test_queued_steps_and_those_that_are_waited_for_one_by_one() -> None:
-    """A device that works on while the host queues: 5 ms a step, and 20 ms for each time that it is waited for."""
-    card = OnCard()
-    card.synchronize = lambda: time.sleep(0.02)  # type: ignore[method-assign]
-    card.make_stopwatch = lambda: None  # type: ignore[method-assign]
-    card.one_step = lambda: time.sleep(0.005)  # type: ignore[method-assign]
-    timing = Timing(card)
+def test_steps_of_a_turn_are_waited_for_once_and_synced_steps_one_by_one() -> None:
+    """A step takes 5 ms, and to wait for the device takes 20 ms."""
+    adapter = FakeGpuAdapter()
+    adapter.synchronize = lambda: time.sleep(0.02)  # type: ignore[method-assign]
+    adapter.make_stopwatch = lambda: None  # type: ignore[method-assign]
+    adapter.one_step = lambda: time.sleep(0.005)  # type: ignore[method-assign]
+    timing = Timing(adapter)
     assert 0.010 <= timing.turn(4)["wall_s"] < 0.02 < 0.025 <= timing.synced(4)
     assert timing.summarize(TimeResult()).timed_steps == 4
 
 
-def test_shares_are_of_the_steps_of_turns_alone() -> None:
-    """Half of each step waits for data, also of those between the turns, which no share is of."""
-    card = OnCard()
-    timing = Timing(card)
+def test_shares_leave_out_steps_between_turns() -> None:
+    """Half of each step waits for data, also of those between the turns."""
+    adapter = FakeGpuAdapter()
+    timing = Timing(adapter)
 
     def one_step() -> None:
         time.sleep(0.004)
-        card.seconds_spent["wait"] += 0.002
+        adapter.seconds_spent["wait"] += 0.002
 
-    card.one_step = one_step  # type: ignore[method-assign]
+    adapter.one_step = one_step  # type: ignore[method-assign]
     for _ in range(4):
         timing.turn(4)
         timing.synced(4)
     assert 0 < timing.summarize(TimeResult()).shares["wait"] <= 0.5
 
 
-def test_host_memory_says_nothing_about_tensors_on_a_card() -> None:
-    found = worker.measure_memory(OnCard(), Task("", "memory"), lambda message: None)
-    assert found.peaks == {"allocator.in_use": 5, "compiler.plan": 4}
-    assert found.allocator == {"ooms": 0}
+def test_host_memory_is_no_instrument_on_a_gpu() -> None:
+    result = worker.measure_memory(FakeGpuAdapter(), Task("", "memory"), lambda message: None)
+    assert result.peaks == {"allocator.in_use": 5, "compiler.plan": 4}
+    assert result.allocator == {"ooms": 0}
 
 
-def test_the_first_step_that_compiles_has_the_cold_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cold_peaks_are_read_after_the_first_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     verified = ObservedSteps([0.1], Observed({}), Tolerances({}, {}, 0.0))
     monkeypatch.setattr(worker, "make_verified_steps", lambda *_: (verified, Verification(passed=True)))
     monkeypatch.setattr(worker, "verify_again", lambda *_: Again(passed=True))
     commands = map(json.loads, write_turns(3).splitlines())
-    result = worker.measure_time(OnCard(), Task("", "time"), Result(), lambda message: None, commands)
+    result = worker.measure_time(FakeGpuAdapter(), Task("", "time"), Result(), lambda message: None, commands)
     assert result.times is not None
     assert result.times.cold_peaks == {"allocator.in_use": 5}
 
@@ -77,7 +77,7 @@ def test_the_first_step_that_compiles_has_the_cold_peak(monkeypatch: pytest.Monk
 @pytest.mark.gpu
 @pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU: NVML finds none")
 @pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_a_whole_case_on_a_card(framework: str, environment: dict[str, Environment], results: Any) -> None:
+def test_a_case_is_measured_on_a_real_gpu(framework: str, environment: dict[str, Environment], results: Any) -> None:
     case = Case("transformer", framework, "train", "fp32", 4, "tiny")
     record = alone(case, "s", environment[framework], Options(), results)
     assert record.status == "ok", record.reason

@@ -1,4 +1,4 @@
-"""A card that is not there: what NVML would say of an H200, and a worker on it."""
+"""A fake GPU: what NVML says of an H200, and an adapter on it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ class NotSupported(Exception):
 
 
 def refuse(*_: Any) -> None:
+    """Fail as a function of NVML that the GPU does not support."""
     raise NotSupported("Not Supported")
 
 
 class FakeNvml(SimpleNamespace):
-    """One H200 by NVML's reference; functions that are not given are not supported."""
+    """NVML with the functions that are given; all others are not supported."""
 
     NVMLError = NotSupported
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
@@ -33,8 +34,9 @@ class FakeNvml(SimpleNamespace):
         return refuse
 
 
-def h200(**changes: Any) -> FakeNvml:
-    joules = iter([1_000_000, 1_350_000])
+def h200() -> FakeNvml:
+    """Return what NVML says of one H200, by NVIDIA's reference."""
+    millijoules = iter([1_000_000, 1_350_000])
     functions: dict[str, Any] = {
         "nvmlInit": lambda: None,
         "nvmlShutdown": lambda: None,
@@ -48,18 +50,23 @@ def h200(**changes: Any) -> FakeNvml:
         "nvmlDeviceGetClockInfo": lambda h, clock: {1: 1980, 2: 3201}[clock],
         "nvmlDeviceGetPowerManagementLimit": lambda h: 700_000,
         "nvmlDeviceGetComputeRunningProcesses": lambda h: [SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)],
-        "nvmlDeviceGetTotalEnergyConsumption": lambda h: next(joules),
+        "nvmlDeviceGetTotalEnergyConsumption": lambda h: next(millijoules),
     }
-    return FakeNvml(**(functions | changes))
+    return FakeNvml(**functions)
 
 
-class OnCard(Adapter):
-    """A framework with a card, whose events say 1.5 ms for every step; it has no model."""
+class FakeGpuAdapter(Adapter):
+    """An adapter without a model on a GPU whose stopwatch says 1.5 ms for every turn."""
 
     def __init__(self) -> None:
         self.case = parse("transformer/torch/eval/no_grad/b4/tiny")
-        self.proofs, self.after_step, self.seconds_spent, self.steps = {}, [], defaultdict(float), 0
-        self.outputs_per_step, self.outputs, self.restored_at = Counter(), 0, 0
+        self.proofs = {}
+        self.after_step = []
+        self.seconds_spent = defaultdict(float)
+        self.outputs_per_step = Counter()
+        self.steps = 0
+        self.outputs = 0
+        self.restored_at = 0
 
     def make(self) -> None: ...
     def put(self, x: np.ndarray, y: np.ndarray) -> Batch: ...  # type: ignore[empty-body]
