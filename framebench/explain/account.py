@@ -1,6 +1,7 @@
-"""Every value of one step as an account: from it follow the timeline, its peak, and who holds it.
+"""Every value of one step, from which follow the timeline of its memory, the peak, and what holds it.
 
-Written by the frameworks' own accounts of a step, inside their environments: standard library only.
+The frameworks' own accounts (`<framework>_account.py`) fill it inside their environments: standard
+library only.
 """
 
 from __future__ import annotations
@@ -8,60 +9,87 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from framebench.instruments.memory_timeline import Value
 
 
+class Moment(NamedTuple):
+    """The bytes in use from one event on, and the phase of the step."""
+
+    event: int
+    bytes: int
+    phase: str
+
+
 @dataclass
 class Account:
-    """Every value of one step, and the phases by the event at which each began."""
+    """Every value of one step, and the phases that the step went through.
+
+    Events are counted from 0. What one is, each framework's account says.
+    """
 
     values: list[Value] = field(default_factory=list)
-    phases: list[tuple[int, str]] = field(default_factory=list)
-    events: int = 0  # in all
+    phases: list[tuple[int, str]] = field(default_factory=list)  # each with its first event
+    events: int = 0  # so many have happened
 
     @property
     def phase(self) -> str:
+        """Return the present phase."""
         return self.phases[-1][1]
 
-    def turn(self, phase: str) -> None:
-        """From the present event on."""
+    def enter_phase(self, phase: str) -> None:
+        """Begin a phase at the present event, unless the step is in it already."""
         if not self.phases or self.phase != phase:
             self.phases.append((self.events, phase))
 
-    def timeline(self) -> list[tuple[int, int, str]]:
-        """(event, bytes in use from then on, phase) wherever one of them changes."""
-        change: Counter[int] = Counter()
+    def make_timeline(self) -> list[Moment]:
+        """Return the moments at which the bytes in use or the phase may change, in order."""
+        changes: Counter[int] = Counter()
         for value in self.values:
-            for event, size in ((value.born, value.size), (value.died, -value.size)):
-                if event < self.events:
-                    change[int(event)] += size
-        begins = dict(self.phases)
-        in_use, phase, line = 0, "", []
-        for event in sorted(change.keys() | begins.keys()):
-            in_use, phase = in_use + change[event], begins.get(event, phase)
-            line.append((event, in_use, phase))
-        return line
+            if value.born < self.events:
+                changes[int(value.born)] += value.size
+            if value.died < self.events:
+                changes[int(value.died)] -= value.size
+        phase_begins = dict(self.phases)  # where two begin at one event, the later one counts
+        timeline = []
+        in_use = 0
+        phase = ""
+        for event in sorted(changes.keys() | phase_begins.keys()):
+            in_use += changes[event]
+            phase = phase_begins.get(event, phase)
+            timeline.append(Moment(event, in_use, phase))
+        return timeline
 
     def as_dict(self) -> dict[str, Any]:
-        """The timeline, its highest point, and what is alive there by kind, layer and phase, largest first."""
-        line = self.timeline()
-        event, peak, phase = max(line, key=lambda moment: moment[1])
-        alive = (v for v in self.values if v.size and v.is_alive(event))
-        return {"timeline": line, "peak": {"event": event, "bytes": peak, "phase": phase}, "holders": holders(alive)}
+        """Return the timeline, its highest point and what is alive there, as fields of an `Explanation`."""
+        timeline = self.make_timeline()
+        peak = max(timeline, key=lambda moment: moment.bytes)
+        alive = [value for value in self.values if value.size and value.is_alive(peak.event)]
+        return {"timeline": timeline, "peak": peak._asdict(), "holders": group_holders(alive)}
 
 
-def holders(values: Iterable[Value]) -> list[dict[str, Any]]:
-    """Values of one kind, layer and phase as one line each; `by` names the operators, the one with most bytes first."""
+def group_holders(values: Iterable[Value]) -> list[dict[str, Any]]:
+    """Return one entry for all values of one kind, layer and phase, most bytes first.
+
+    The operators that made them (`by`) are in the order of their bytes, too.
+    """
     groups: dict[tuple[str, str, str], list[Value]] = defaultdict(list)
     for value in values:
         groups[value.kind, value.layer, value.phase].append(value)
-    lines = []
+    holders = []
     for (kind, layer, phase), members in groups.items():
-        by: Counter[str] = Counter()
+        bytes_by_operator: Counter[str] = Counter()
         for value in members:
-            by[value.by] += value.size
-        size, makers = sum(by.values()), [name for name, _ in by.most_common() if name]
-        lines.append({"kind": kind, "layer": layer, "phase": phase, "bytes": size, "tensors": len(members), "by": makers})
-    return sorted(lines, key=lambda h: (-h["bytes"], h["kind"], h["layer"]))
+            bytes_by_operator[value.by] += value.size
+        holder: dict[str, Any] = {
+            "kind": kind,
+            "layer": layer,
+            "phase": phase,
+            "bytes": bytes_by_operator.total(),
+            "tensors": len(members),
+            "by": [name for name, _ in bytes_by_operator.most_common() if name],
+        }
+        holders.append(holder)
+    holders.sort(key=lambda holder: (-holder["bytes"], holder["kind"], holder["layer"]))
+    return holders

@@ -1,23 +1,30 @@
-"""Two explained steps, one against the other: what the one holds more of at its fullest moment, to the byte."""
+"""Two explained steps against each other: what one holds more of at its fullest moment, to the byte."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from framebench.analysis.comparison import Comparison, mib
 from framebench.explain.record import Explanation
-from framebench.explain.table import FINE, LARGEST
+from framebench.explain.table import FINE, LARGEST, fold_numbers
 from framebench.records.record import INSTRUMENTS
 
 UNEXPLAINED = "unexplained"
-OF_ACCOUNT = "the account"  # where no instrument measured both
+OF_ACCOUNT = "the account"  # in place of an instrument, where none measured both
 
 
-class Row(NamedTuple):
-    """Bytes at the two peaks."""
+class PeakPair(NamedTuple):
+    """The peaks of two steps in bytes, by one instrument."""
+
+    instrument: str
+    base: int
+    change: int
+
+
+class PeakDifference(NamedTuple):
+    """Bytes of one layer and kind at the two peaks."""
 
     layer: str
     kind: str
@@ -26,72 +33,100 @@ class Row(NamedTuple):
 
     @property
     def difference(self) -> int:
+        """Return the bytes that the change has more."""
         return self.change - self.base
 
 
-def peaks(base: Explanation, change: Explanation) -> tuple[str, int, int]:
-    """What is explained: the peaks by the first instrument that measured both steps, in bytes."""
-    shared = next((i for i in INSTRUMENTS if i in base.measured and i in change.measured), None)
-    if shared is None:
-        return OF_ACCOUNT, base.peak.bytes, change.peak.bytes
-    return shared, base.measured[shared], change.measured[shared]
+def choose_peaks(base: Explanation, change: Explanation) -> PeakPair:
+    """Return the peaks by the first instrument that measured both steps; two instruments are never subtracted."""
+    for instrument in INSTRUMENTS:
+        if instrument in base.measured and instrument in change.measured:
+            return PeakPair(instrument, base.measured[instrument], change.measured[instrument])
+    return PeakPair(OF_ACCOUNT, base.peak.bytes, change.peak.bytes)
 
 
-def differences(base: Explanation, change: Explanation) -> list[Row]:
-    """By layer and kind, the largest difference first; the last row is what was measured and no category explains. Their
-    differences sum to that of the peaks."""
-    one, other = held(base), held(change)
-    rows = [Row(*key, one[key], other[key]) for key in one.keys() | other.keys()]
-    _, before, after = peaks(base, change)
-    left = Row("", UNEXPLAINED, before - base.peak.bytes, after - change.peak.bytes)
-    return [*sorted(rows, key=lambda r: (-abs(r.difference), r.layer, r.kind)), left]
+def list_differences(base: Explanation, change: Explanation) -> list[PeakDifference]:
+    """Return the differences by layer and kind, the largest first; they sum to that of the peaks.
+
+    The last row is what was measured and no layer explains.
+    """
+    base_sizes = sum_by_layer(base)
+    change_sizes = sum_by_layer(change)
+    rows = []
+    for layer, kind in base_sizes.keys() | change_sizes.keys():
+        rows.append(PeakDifference(layer, kind, base_sizes[layer, kind], change_sizes[layer, kind]))
+    rows.sort(key=lambda row: (-abs(row.difference), row.layer, row.kind))
+    peaks = choose_peaks(base, change)
+    unexplained = PeakDifference("", UNEXPLAINED, peaks.base - base.peak.bytes, peaks.change - change.peak.bytes)
+    return [*rows, unexplained]
 
 
-def held(explanation: Explanation) -> Counter[tuple[str, str]]:
-    """Bytes by layer and kind. Layers that differ in a number alone are one."""
+def sum_by_layer(explanation: Explanation) -> Counter[tuple[str, str]]:
+    """Return the bytes by layer and kind. Layers that differ in a number only are one."""
     sizes: Counter[tuple[str, str]] = Counter()
-    for h in explanation.holders:
-        sizes[re.sub(r"\d+", "*", h.layer), h.kind] += h.bytes
+    for holder in explanation.holders:
+        sizes[fold_numbers(holder.layer), holder.kind] += holder.bytes
     return sizes
 
 
-def named(explanation: Explanation) -> str:
-    """Case and version, such as `transformer/jax/train/fp32/b4/cpu in jax 0.10.2`."""
+def make_table(base: Explanation, change: Explanation) -> Comparison:
+    """Return the table of the largest differences, the rest, what is unexplained, and the sum, in bytes."""
+    *explained, unexplained = list_differences(base, change)
+    rows = explained[:LARGEST]
+    if len(explained) > LARGEST:
+        rows.append(sum_rows("the rest", explained[LARGEST:]))
+    rows += [unexplained, sum_rows("all", [*explained, unexplained])]
+    cells = [(r.layer, r.kind, f"{r.base:,}", f"{r.change:,}", f"{r.difference:+,}") for r in rows]
+    peaks = choose_peaks(base, change)
+    increase = f"{mib(peaks.change - peaks.base, f'+{FINE}')} MiB ({describe_ratio(peaks)})"
+    caption = (
+        f"{peaks.instrument}: {mib(peaks.base, FINE)} MiB and {mib(peaks.change, FINE)} MiB, "
+        f"{increase}. Bytes at the fullest moment of a step: the {LARGEST} largest differences; "
+        "the rows above the last sum to it. * stands for any number. Unexplained is what "
+        f"{peaks.instrument} has beyond the buffers that the account counts."
+    )
+    notes = [f"counted: {base.how}"]
+    if change.how != base.how:
+        notes.append(f"counted: {change.how}")
+    return Comparison.of_text(
+        f"The difference of two peaks: {describe_case(change)} against {describe_case(base)}",
+        caption,
+        ("layer", "kind", "against", "case", "difference"),
+        cells,
+        notes=tuple(notes),
+    )
+
+
+def sum_rows(name: str, rows: Sequence[PeakDifference]) -> PeakDifference:
+    """Return the sum of some rows as a row with this name."""
+    return PeakDifference(name, "", sum(row.base for row in rows), sum(row.change for row in rows))
+
+
+def describe_case(explanation: Explanation) -> str:
+    """Return case and version, such as `transformer/jax/train/fp32/b4/cpu in jax 0.10.2`."""
     framework = explanation.case.split("/")[1]
     return f"{explanation.case} in {framework} {explanation.versions[framework]}"
 
 
-def table(base: Explanation, change: Explanation) -> Comparison:
-    """The largest differences, what is left of them, what is unexplained, and the sum, in bytes."""
-    *rows, left = differences(base, change)
-    instrument, before, after = peaks(base, change)
-    shown, rest = rows[:LARGEST], rows[LARGEST:]
-    lines = [*shown, *([summed("the rest", rest)] if rest else []), left, summed("all", [*rows, left])]
-    grown = f"{mib(after - before, f'+{FINE}')} MiB ({_ratio(before, after)})"
-    return Comparison.of_text(
-        f"The difference of two peaks: {named(change)} against {named(base)}",
-        f"{instrument}: {mib(before, FINE)} MiB and {mib(after, FINE)} MiB, {grown}. Bytes at the fullest moment of a step: "
-        f"the {LARGEST} largest differences; the rows above the last sum to it. * stands for any number. Unexplained is what "
-        f"{instrument} has beyond the buffers that the account counts.",
-        ("layer", "kind", "against", "case", "difference"),
-        tuple((r.layer, r.kind, f"{r.base:,}", f"{r.change:,}", f"{r.difference:+,}") for r in lines),
-        notes=tuple(dict.fromkeys(f"counted: {explanation.how}" for explanation in (base, change))),
-    )  # fmt: skip
-
-
-def summed(name: str, rows: Sequence[Row]) -> Row:
-    return Row(name, "", sum(r.base for r in rows), sum(r.change for r in rows))
-
-
-def _ratio(before: int, after: int) -> str:
-    return f"{after / before - 1:+.1%}" if before else "from nothing"
+def describe_ratio(peaks: PeakPair) -> str:
+    """Return the relative difference of the peaks, such as `+29.5%`."""
+    if not peaks.base:
+        return "from nothing"
+    return f"{peaks.change / peaks.base - 1:+.1%}"
 
 
 def as_json(base: Explanation, change: Explanation) -> dict[str, Any]:
-    """For programs: bytes."""
-    instrument, before, after = peaks(base, change)
+    """Return both peaks and their differences in bytes."""
+    peaks = choose_peaks(base, change)
+    rows = [{**row._asdict(), "difference": row.difference} for row in list_differences(base, change)]
     return {
-        "case": change.case, "against": base.case, "versions": change.versions, "against_versions": base.versions,
-        "instrument": instrument, "peak": after, "against_peak": before, "difference": after - before,
-        "rows": [r._asdict() | {"difference": r.difference} for r in differences(base, change)],
-    }  # fmt: skip
+        "case": change.case,
+        "against": base.case,
+        "versions": change.versions,
+        "against_versions": base.versions,
+        "instrument": peaks.instrument,
+        "peak": peaks.change,
+        "against_peak": peaks.base,
+        "difference": peaks.change - peaks.base,
+        "rows": rows,
+    }

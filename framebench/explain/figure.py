@@ -1,4 +1,4 @@
-"""When in a step is memory full? The frameworks' explained steps of one case side by side."""
+"""When in a step is memory full? A figure of one step, and one of the steps of several frameworks side by side."""
 
 from __future__ import annotations
 
@@ -7,79 +7,164 @@ from itertools import groupby
 
 import matplotlib.pyplot as plt
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from framebench.analysis import rows
-from framebench.analysis.comparison import MIB
+from framebench.analysis.comparison import MIB, mib
 from framebench.analysis.figures import Asked, page
 from framebench.analysis.results import Results
 from framebench.explain.record import Explanation
-from framebench.explain.table import COLOURS, kept, newest, release
+from framebench.explain.table import FINE, find_release, load_explanations, select_newest
 from framebench.records.record import parse_case
 
+COLOURS = {
+    "forward": "#0173b2",
+    "backward": "#de8f05",
+    "optimizer": "#029e73",
+}  # seaborn's `colorblind`
+LEAST_SHARE = 0.001  # of the peak: a smaller kind has no bar
 NOTE = (
-    "Tensors and buffers in use over one steady step, by an account of every one of them. An event is another thing in each "
-    "framework, so widths are shares of the events and no times."
+    "Tensors and buffers in use over one steady step, by an account of every one of them. An event "
+    "is another thing in each framework, so widths are shares of the events and no times."
 )
 
 
+@page.styled
+def draw_step(explanation: Explanation) -> Figure:
+    """Draw the bytes in use over one step, coloured by phase, and next to it what they are at the peak."""
+    figure, (timeline_axes, kinds_axes) = plt.subplots(1, 2, figsize=(11, 3.6), width_ratios=(3, 1))
+    draw_timeline(explanation, timeline_axes)
+    draw_kinds(explanation, kinds_axes)
+    sns.despine(figure)
+    figure.tight_layout()
+    figure.legend(loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=6, frameon=False)
+    peak = explanation.peak
+    largest_kind, *_ = explanation.kinds
+    share = f"{explanation.kinds[largest_kind] / peak.bytes:.0%} {largest_kind}"
+    finding = f"{explanation.case}: peak {mib(peak.bytes, FINE)} MiB in {peak.phase}, {share}"
+    versions = ", ".join(f"{name} {version}" for name, version in explanation.versions.items())
+    return page.explained(figure, finding, [f"One steady step on {explanation.device}; {versions}."])
+
+
+def draw_timeline(explanation: Explanation, axes: Axes) -> None:
+    """Draw one curve in the colours of the phases, below lines for what was measured."""
+    timeline = explanation.timeline
+    moments = pd.DataFrame(timeline)
+    edges = [*moments["event"], timeline[-1].event + 1]
+    draw_phases(axes, edges, moments["bytes"] / MIB, moments["phase"])
+    axes.plot(explanation.peak.event, explanation.peak.bytes / MIB, "v", color="black", label="peak")
+    # what the allocator reserves is more than it gives out, and would flatten the curve
+    instruments = [name for name in explanation.measured if name != "allocator.reserved"]
+    for name, style in zip(instruments, ("--", ":")):
+        axes.axhline(
+            explanation.measured[name] / MIB,
+            color="0.3",
+            linestyle=style,
+            label=f"measured: {name}",
+        )
+    axes.set(xlim=(0, edges[-1]), ylim=(0, None), xlabel="event", ylabel="MiB in use")
+
+
+def draw_phases(axes: Axes, edges: list[float], heights: pd.Series, phases: pd.Series) -> None:
+    """Draw one curve in the colours of the phases. `edges` has the events, and the end of the step."""
+    for phase, colour in COLOURS.items():
+        in_phase = heights.where(phases == phase, 0)
+        if in_phase.any():
+            axes.stairs(in_phase, edges, fill=True, color=colour, label=phase)
+
+
+def draw_kinds(explanation: Explanation, axes: Axes) -> None:
+    """Draw a bar for what each kind has at the peak."""
+    least = LEAST_SHARE * explanation.peak.bytes
+    large = {kind: size / MIB for kind, size in explanation.kinds.items() if size >= least}
+    kinds = pd.Series(large, name="MiB")
+    sns.barplot(x=kinds, y=kinds.index, color="0.6", ax=axes)
+    axes.bar_label(axes.containers[0], fmt="{:,.2f}", padding=2, size=7)  # type: ignore[arg-type]
+    axes.set(title="at the peak", ylabel="", xlim=(0, 1.3 * kinds.max()))
+    axes.grid(False)
+
+
 def figures(results: Results, _machines: Iterable[str]) -> Iterator[Asked]:
-    """One for each workload, scenario, strategy and batch that several frameworks explain, by their newest releases."""
+    """Yield a figure for each workload, scenario, strategy and batch that several frameworks explain.
 
-    def place(explanation: Explanation) -> tuple[str, ...]:
-        case = parse_case(explanation.case)
-        return case.workload, case.scenario, case.strategy, str(case.batch), case.size
-
-    for (workload, scenario, *_, size), several in groupby(sorted(newest(kept(results.root)), key=place), place):
-        moments = pd.DataFrame([moment for explanation in several for moment in _moments(explanation)])
+    Of each framework it has the newest release.
+    """
+    explanations = sorted(select_newest(load_explanations(results.root)), key=find_question)
+    for (workload, scenario, *_, size), group in groupby(explanations, find_question):
+        moments = pd.concat([tabulate_moments(explanation) for explanation in group], ignore_index=True)
         if moments["framework"].nunique() > 1:
-            yield f"step-{workload}-{scenario}{rows.size_suffix(size)}", over_time, moments
+            yield f"step-{workload}-{scenario}{rows.size_suffix(size)}", draw_frameworks, moments
 
 
-def _moments(explanation: Explanation) -> Iterator[dict[str, object]]:
-    """A row for each event: where in the step it is, from 0 to 100, and what is in use from then on."""
-    case, last = parse_case(explanation.case), explanation.timeline[-1][0] + 1
-    about = {
-        "case": explanation.case, "workload": case.workload, "scenario": case.scenario, "strategy": case.strategy,
-        "batch": case.batch, "framework": rows.NAMES[case.framework], "version": release(explanation),
-    }  # fmt: skip
-    for event, size, phase in explanation.timeline:
-        yield about | {"at": 100 * event / last, "mib": size / MIB, "phase": phase}
+def find_question(explanation: Explanation) -> tuple[str, ...]:
+    """Return the parts of a case that frameworks are compared at."""
+    case = parse_case(explanation.case)
+    return case.workload, case.scenario, case.strategy, str(case.batch), case.size
+
+
+def tabulate_moments(explanation: Explanation) -> pd.DataFrame:
+    """Return a row for each moment: where in the step it is, in %, and the MiB in use from then on."""
+    case = parse_case(explanation.case)
+    moments = pd.DataFrame(explanation.timeline)
+    return pd.DataFrame(
+        {
+            "case": explanation.case,
+            "workload": case.workload,
+            "scenario": case.scenario,
+            "strategy": case.strategy,
+            "batch": case.batch,
+            "framework": rows.NAMES[case.framework],
+            "version": find_release(explanation),
+            "at": 100 * moments["event"] / (explanation.timeline[-1].event + 1),
+            "mib": moments["bytes"] / MIB,
+            "phase": moments["phase"],
+        }
+    )
 
 
 @page.styled
-def over_time(moments: pd.DataFrame) -> Figure | None:
-    """`moments`: the events of one case in several frameworks."""
+def draw_frameworks(moments: pd.DataFrame) -> Figure | None:
+    """Draw the step of one case in several frameworks. `moments` has the rows of `tabulate_moments`."""
     panels = rows.order_by_catalog(moments).groupby("framework", observed=True, sort=True)
-    figure, places = plt.subplots(1, panels.ngroups, figsize=(3.6 * panels.ngroups, 3.0), sharey=True, squeeze=False)
+    count = panels.ngroups
+    figure, grid = plt.subplots(1, count, figsize=(3.6 * count, 3.0), sharey=True, squeeze=False)
     peaks = []
-    for axes, (framework, mine) in zip(places.flat, panels):
-        peaks.append(_panel(axes, _thinned(mine.sort_values("at", kind="stable"))))
-        axes.set_title(f"{framework} {mine['version'].iloc[0].partition('==')[2]}", color=page.COLOURS[str(framework)])
-    places.flat[0].set(ylabel="MiB in use", ylim=(0, 1.18 * moments["mib"].max()))
-    handles, names = places.flat[0].get_legend_handles_labels()
+    for axes, (framework, of_framework) in zip(grid.flat, panels):
+        peaks.append(draw_panel(axes, thin_out(of_framework.sort_values("at", kind="stable"))))
+        version = of_framework["version"].iloc[0].partition("==")[2]
+        axes.set_title(f"{framework} {version}", color=page.COLOURS[str(framework)])
+    first_axes = grid.flat[0]
+    first_axes.set(ylabel="MiB in use", ylim=(0, 1.18 * moments["mib"].max()))
+    handles, names = first_axes.get_legend_handles_labels()
     figure.tight_layout()
-    figure.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=len(names), frameon=False)
+    figure.legend(
+        handles,
+        names,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.01),
+        ncols=len(names),
+        frameon=False,
+    )
     first = moments.iloc[0]
-    what = f"{first['workload']} {first['scenario']} {first['strategy']}, batch {first['batch']}"
-    return page.explained(figure, f"{what}: a step peaks at {rows.join_words(peaks)}", [NOTE])
+    question = f"{first['workload']} {first['scenario']} {first['strategy']}, batch {first['batch']}"
+    return page.explained(figure, f"{question}: a step peaks at {rows.join_words(peaks)}", [NOTE])
 
 
-def _thinned(mine: pd.DataFrame) -> pd.DataFrame:
-    """The fullest moment in each half per cent of the step: a picture has no room for thousands."""
-    return mine.loc[mine.groupby((2 * mine["at"]).astype(int))["mib"].idxmax()]
+def thin_out(moments: pd.DataFrame) -> pd.DataFrame:
+    """Return the fullest moment in each half per cent of the step: a picture has no room for thousands."""
+    fullest = moments.groupby((2 * moments["at"]).astype(int))["mib"].idxmax()
+    return moments.loc[fullest]
 
 
-def _panel(axes: Axes, mine: pd.DataFrame) -> str:
-    """One curve in the colours of the phases; returns its peak in words."""
-    edges = [*mine["at"], 100]
-    for phase, colour in COLOURS.items():
-        heights = mine["mib"].where(mine["phase"] == phase, 0)
-        if heights.any():
-            axes.stairs(heights, edges, fill=True, color=colour, label=phase)
-    top = mine.nlargest(1, "mib").iloc[0]
-    axes.plot(top["at"], top["mib"], "v", color="black", markersize=4)
-    axes.annotate(f"{top['mib']:,.0f} MiB", (top["at"], top["mib"]), (0, 5), textcoords="offset points", ha="center", size=8)
+def draw_panel(axes: Axes, moments: pd.DataFrame) -> str:
+    """Draw one curve in the colours of the phases, and return its peak in words."""
+    edges = [*moments["at"], 100]
+    draw_phases(axes, edges, moments["mib"], moments["phase"])
+    peak = moments.nlargest(1, "mib").iloc[0]
+    place = (peak["at"], peak["mib"])
+    axes.plot(*place, "v", color="black", markersize=4)
+    axes.annotate(f"{peak['mib']:,.0f} MiB", place, (0, 5), textcoords="offset points", ha="center", size=8)
     axes.set(xlim=(0, 100), xlabel="% of the step's events")
-    return f"{top['mib']:,.0f} MiB in {top['framework']} ({top['phase']})"
+    return f"{peak['mib']:,.0f} MiB in {peak['framework']} ({peak['phase']})"

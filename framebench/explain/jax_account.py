@@ -1,8 +1,8 @@
-"""JAX's account of one step, from the compiler's plan: every buffer of the executable, from the instruction that fills it to
-the last that reads it, in the order in which the executable runs.
+"""JAX's account of one step, from the compiler's plan: each buffer of the executable, when it is filled and last read.
 
-XLA reserves the whole plan (arguments, outputs, one block for all temporaries) before the first instruction. The account says
-what the plan is needed for. Read are the two texts that XLA dumps: the scheduled program, and which buffer lies where.
+XLA reserves the whole plan (arguments, outputs, one block for all temporaries) before the first
+instruction. The account says what the plan is needed for. It is read from two texts that XLA dumps:
+the program in the order in which it runs, and which buffer lies where.
 """
 
 from __future__ import annotations
@@ -19,112 +19,148 @@ from flax import nnx
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.hlo import HloBuffer, Positions, parse_assignment, parse_instructions
 from framebench.adapters.jax.program import StepProgram
-from framebench.explain.jax_buffers import MARK, Walk, module, share
+from framebench.explain.jax_buffers import MARK, ProgramWalk, end_overwritten, find_module
 from framebench.instruments.memory_timeline import NEVER, Value
 
 HOW = (
-    "buffers of the compiled step, from the instruction that fills one to the last that reads it; an event is an instruction. "
-    "The whole plan is reserved from the first event on. A fused operator is named by its last part"
+    "buffers of the compiled step, from the instruction that fills one to the last that reads it; "
+    "an event is an instruction. The whole plan is reserved from the first event on. A fused "
+    "operator is named by its last part"
 )
-ARGUMENTS = {  # how the names of arguments begin; a function of `*arguments` has numbers instead
-    "params": "parameter", "constants['frozen']": "parameter", "stats": "buffer", "state": "optimizer state",
-    "x": "input", "y": "input", "arguments[0]": "parameter", "arguments[1]": "buffer", "arguments[2]['frozen']": "parameter",
+# by how the names of arguments begin; a function of `*arguments` has numbers in place of names
+ARGUMENT_KINDS = {
+    "params": "parameter",
+    "constants['frozen']": "parameter",
+    "stats": "buffer",
+    "state": "optimizer state",
+    "x": "input",
+    "y": "input",
+    "arguments[0]": "parameter",
+    "arguments[1]": "buffer",
+    "arguments[2]['frozen']": "parameter",
     "arguments[3]": "input",
-}  # fmt: skip
-RESULTS = {
+}
+# by scenario, in the order in which a step returns them
+RESULT_KINDS = {
     "train": ("new parameter", "new buffer", "new optimizer state", "output"),
-    "eval": ("output", "new buffer", "saved for backward"),  # the last are the residuals of a graph that is kept
+    "eval": (
+        "output",
+        "new buffer",
+        "saved for backward",
+    ),  # the last are the residuals of a graph that is kept
+}
+# by name, the field of XLA's analysis; each ends in `_size_in_bytes`
+PLAN_PARTS = {
+    "arguments": "argument",
+    "outputs": "output",
+    "temporaries": "temp",
+    "aliased": "alias",
 }
 
 
-@contextmanager
-def _scoped(model: nnx.Module) -> Iterator[None]:
-    """The names of operations tell the path of the module that they are from."""
-    modules: list[tuple[str, Any]] = [(".".join(map(str, path)), module) for path, module in nnx.iter_modules(model)]
-    with ExitStack() as stack:
-        for kind in {type(module) for _, module in modules}:
-            if callable(getattr(kind, "__call__", None)):  # noqa: B004
-                stack.callback(setattr, kind, "__call__", kind.__call__)
-                kind.__call__ = _marked(kind.__call__)
-        for path, module in modules:
-            module.scope = MARK + path
-        yield
+def explain_step(adapter: JaxAdapter) -> dict[str, Any]:
+    """Return the account of the adapter's compiled step, as fields of an `Explanation`."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = compile_step(adapter, folder)
+        (hlo,) = Path(folder).glob("*after_optimizations.txt")
+        (plan,) = Path(folder).glob("*after_optimizations-buffer-assignment.txt")
+        computations, entry = parse_instructions(hlo.read_text())
+        positions, allocations = parse_assignment(plan.read_text())
+    walk = ProgramWalk(computations, positions, adapter.case.stage.trains)
+    result = walk.walk(entry, [])
+    walk.account.events += 1  # the end of the step, until which its results are alive
+    for instruction in computations[entry]:
+        if instruction.opcode == "parameter":
+            for buffer in positions[instruction.name].values():
+                label_argument(buffer, instruction.op_name)
+                _, purpose = allocations[buffer.place[0]]
+                if "maybe-live-out" not in purpose:
+                    buffer.died = NEVER  # not donated: no result lies in its place
+    buffers = [buffer for by_index in positions.values() for buffer in by_index.values()]
+    label_temporaries(buffers)
+    label_results(result, adapter, program)
+    end_overwritten(buffers)
+    next_to_step = Value("other", "(beside the step)", "before", size=adapter.count_unplanned_bytes())
+    walk.account.values = [*buffers, next_to_step]
+    return {**walk.account.as_dict(), "how": HOW, "plan": summarize_plan(program, allocations)}
 
 
-def _marked(call: Callable[..., Any]) -> Callable[..., Any]:
-    def inside(self: Any, *arguments: Any, **options: Any) -> Any:
-        with jax.named_scope(getattr(self, "scope", "")):
-            return call(self, *arguments, **options)
-
-    return inside
-
-
-def compiled(adapter: JaxAdapter, folder: str) -> StepProgram:
-    """The adapter's step once more, with modules' names in it and its texts in the folder."""
+def compile_step(adapter: JaxAdapter, folder: str) -> StepProgram:
+    """Compile the adapter's step again, with the names of modules in it, and let XLA dump its texts into the folder."""
     model = adapter.make_abstract(adapter.config, adapter.recipe.training)
-    with _scoped(model):
+    with modules_named(model):
         program = adapter.make_program(adapter.take_apart(model).graph)
-        program.options = program.options | {"xla_dump_to": folder}
+        program.options = {**program.options, "xla_dump_to": folder}
         program.prepare(*adapter.list_arguments())
     return program
 
 
-def _name_argument(buffer: HloBuffer, op_name: str) -> None:
-    """`state[0].mu['blocks'][0]['fc1']['bias']` is an optimizer state of blocks.0.fc1."""
-    buffer.kind = next((kind for begin, kind in ARGUMENTS.items() if op_name.startswith(begin)), "other")
-    buffer.layer, buffer.phase, buffer.by = module(op_name), "before", ""
+@contextmanager
+def modules_named(model: nnx.Module) -> Iterator[None]:
+    """Let the names of operations that are traced in here tell the path of their module."""
+    modules: list[tuple[Any, Any]] = list(nnx.iter_modules(model))
+    with ExitStack() as stack:
+        for kind in {type(module) for _, module in modules}:
+            stack.callback(setattr, kind, "__call__", kind.__call__)
+            kind.__call__ = add_scope(kind.__call__)
+        for path, module in modules:
+            module.scope = MARK + ".".join(map(str, path))
+        yield
 
 
-def _name_results(result: Positions, adapter: JaxAdapter, program: StepProgram) -> None:
-    """What the step returns: the updated trees, and the loss or the logits."""
+def add_scope(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a module's `__call__` that names the operations inside it."""
+
+    def call_in_scope(self: Any, *arguments: Any, **options: Any) -> Any:
+        with jax.named_scope(getattr(self, "scope", "")):
+            return call(self, *arguments, **options)
+
+    return call_in_scope
+
+
+def label_argument(buffer: HloBuffer, op_name: str) -> None:
+    """Label an argument's buffer by the argument's name.
+
+    `state[0].mu['blocks'][0]['fc1']['bias']` is an optimizer state of blocks.0.fc1.
+    """
+    buffer.kind = "other"
+    for begin, kind in ARGUMENT_KINDS.items():
+        if op_name.startswith(begin):
+            buffer.kind = kind
+            break
+    buffer.layer = find_module(op_name)
+    buffer.phase = "before"
+    buffer.by = ""
+
+
+def label_temporaries(buffers: list[HloBuffer]) -> None:
+    """Label what is neither argument nor result by the phase that makes it and those that read it."""
+    for buffer in buffers:
+        if buffer.kind == "temporary" and buffer.phase == "forward" and "backward" in buffer.read_in:
+            buffer.kind = "saved for backward"
+        elif buffer.kind == "temporary" and buffer.phase == "backward" and "optimizer" in buffer.read_in:
+            buffer.kind = "gradient"
+
+
+def label_results(result: Positions, adapter: JaxAdapter, program: StepProgram) -> None:
+    """Label what the step returns: the updated trees, and the loss or the logits."""
     (traced,) = program.traced.values()
-    leaves = jax.tree_util.tree_flatten_with_path(traced.out_info)[0]
+    leaves, _ = jax.tree_util.tree_flatten_with_path(traced.out_info)
     for index, buffers in result.items():
-        path = leaves[int(index or 0)][0]
-        inside = [str(key.key) for key in path[1:] if hasattr(key, "key")]
+        (first, *inside), _ = leaves[int(index or 0)]
+        names = [str(key.key) for key in inside if hasattr(key, "key")]
         for buffer in buffers:
             buffer.died = NEVER
-            if buffer.phase != "before":
-                buffer.kind = RESULTS[adapter.case.scenario][path[0].idx]
-                buffer.layer = ".".join(inside[:-1]) or buffer.layer
+            if buffer.phase != "before":  # else an argument that is returned as it is
+                buffer.kind = RESULT_KINDS[adapter.case.scenario][first.idx]
+                buffer.layer = ".".join(names[:-1]) or buffer.layer
 
 
-def _name_kinds(values: list[HloBuffer]) -> None:
-    """Of what is neither argument nor result: by the phase that makes it, and those that read it."""
-    for value in values:
-        if value.kind == "temporary" and value.phase == "forward" and "backward" in value.read_in:
-            value.kind = "saved for backward"
-        elif value.kind == "temporary" and value.phase == "backward" and "optimizer" in value.read_in:
-            value.kind = "gradient"
-
-
-def account(adapter: JaxAdapter) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        program = compiled(adapter, folder)
-        (hlo,), (plan,) = (Path(folder).glob(f"*after_optimizations{end}.txt") for end in ("", "-buffer-assignment"))
-        computations, entry = parse_instructions(hlo.read_text())
-        buffers, allocations = parse_assignment(plan.read_text())
-    walk = Walk(computations, buffers, adapter.case.stage.trains)
-    result = walk.run(entry, [])
-    walk.account.events += 1
-    for i in computations[entry]:
-        for buffer in buffers[i.name].values() if i.opcode == "parameter" else ():
-            _name_argument(buffer, i.op_name)
-            if "maybe-live-out" not in allocations[buffer.place[0]][1]:
-                buffer.died = NEVER  # not donated
-    values = [b for positions in buffers.values() for b in positions.values()]
-    _name_kinds(values)
-    _name_results(result, adapter, program)
-    share(values)
-    beside = Value("other", "(beside the step)", "before", size=adapter.count_unplanned_bytes())
-    walk.account.values = [*values, beside]
-    return walk.account.as_dict() | {"how": HOW, "plan": _sizes(program, allocations)}
-
-
-def _sizes(program: StepProgram, allocations: dict[int, tuple[int, str]]) -> dict[str, int]:
-    """What XLA reports of its plan, and the sum of what it assigned."""
+def summarize_plan(program: StepProgram, allocations: dict[int, tuple[int, str]]) -> dict[str, int]:
+    """Return the bytes that XLA reports of its plan, and the sum of what it assigned, which must be the same."""
     (executable,) = program.compiled.values()
-    reported = executable.memory_analysis()
-    parts = {"arguments": "argument", "outputs": "output", "temporaries": "temp", "aliased": "alias"}
-    bytes_by_part = {name: getattr(reported, f"{field}_size_in_bytes") for name, field in parts.items()}
-    return bytes_by_part | {"in all": program.plan, "by its allocations": sum(size for size, _ in allocations.values())}
+    analysis = executable.memory_analysis()
+    sizes = {name: getattr(analysis, f"{field}_size_in_bytes") for name, field in PLAN_PARTS.items()}
+    sizes["in all"] = program.plan
+    sizes["by its allocations"] = sum(size for size, _ in allocations.values())
+    return sizes

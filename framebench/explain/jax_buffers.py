@@ -10,79 +10,118 @@ from framebench.explain.account import Account
 
 MARK = "layer:"  # before a module's path among the names of an operation
 ALIASES = ("bitcast", "get-tuple-element", "optimization-barrier", "tuple")  # nothing runs
+CALLERS = ("while", "call", "conditional")  # what they read is read by the instructions inside them
 
 
-class Walk:
-    """Goes through the program once, in order, and notes for each buffer when it is filled and last read.
+class ProgramWalk:
+    """Goes through a program in the order in which it runs, and notes when each buffer is filled and last read.
 
     A loop's body is walked once; what the loop carries is alive until its end.
     """
 
-    def __init__(self, program: dict[str, list[Instruction]], buffers: dict[str, dict[str, HloBuffer]], trains: bool) -> None:
-        self.program, self.buffers, self.trains = program, buffers, trains
+    def __init__(
+        self,
+        program: dict[str, list[Instruction]],
+        buffers: dict[str, dict[str, HloBuffer]],
+        trains: bool,
+    ) -> None:
+        self.program = program  # instructions by computation
+        self.buffers = buffers  # by instruction, and by index of its result
+        self.trains = trains
         self.layers: dict[str, str] = {}  # by instruction
         self.account = Account()
-        self.account.turn("forward")
+        self.account.enter_phase("forward")
 
-    def run(self, computation: str, given: list[Positions]) -> Positions:
-        """The values of its result."""
-        values_by_name: dict[str, Positions] = {}
+    def walk(self, computation: str, arguments: list[Positions]) -> Positions:
+        """Walk through one computation, and return where its result may lie."""
+        results: dict[str, Positions] = {}  # by instruction
         result: Positions = {}
         for instruction in self.program[computation]:
-            values = self.execute(instruction, values_by_name, given)
-            values_by_name[instruction.name] = values
+            results[instruction.name] = self.execute(instruction, results, arguments)
             if instruction.root:
-                result = values
+                result = results[instruction.name]
         return result
 
-    def execute(self, i: Instruction, values_by_name: dict[str, Positions], given: list[Positions]) -> Positions:
-        if i.opcode == "parameter" and given:
-            return given[int(i.operands[0])]
-        operands = [values_by_name.get(name, {}) for name in i.operands] if i.opcode != "parameter" else []
-        inner = self.called(i, operands)
-        self.layers[i.name] = self.layer(i)
-        if i.opcode not in (*ALIASES, "parameter", "constant"):
-            self.account.events += 1
-            self.account.turn(self.phase_of(self.name(i)))
-            for buffer in (b for positions in (*operands, inner) for values in positions.values() for b in values):
-                buffer.died = self.account.events + 1
-                if i.opcode not in ("while", "call", "conditional"):
-                    buffer.read_in.add(self.account.phase)
-        return _passed_on(i, operands) | inner | {index: [self.fill(b, i)] for index, b in self.buffers.get(i.name, {}).items()}
+    def execute(self, instruction: Instruction, results: dict[str, Positions], arguments: list[Positions]) -> Positions:
+        """Note what one instruction reads and fills, and return where its result may lie.
 
-    def called(self, i: Instruction, operands: list[Positions]) -> Positions:
-        """What a loop, a call or a branch results in."""
-        if i.opcode == "while":
-            (body,), (condition,) = i.list_called("body"), i.list_called("condition")
-            self.run(condition, operands)
-            return merged(operands[0], self.run(body, operands))
-        if i.opcode == "call":
-            return self.run(i.list_called("to_apply")[0], operands)
-        if i.opcode == "conditional":
-            names = re.findall(r"%([\w.\-]+)", i.attributes.partition("branch_computations={")[2].partition("}")[0])
-            branches = names or i.list_called("true_computation", "false_computation")
-            return merged(*(self.run(name, [given]) for name, given in zip(branches, operands[1:])))
+        `results` has those of the instructions before it; `arguments` is empty for the entry of the
+        program.
+        """
+        operands = []
+        if instruction.opcode != "parameter":
+            operands = [results.get(name, {}) for name in instruction.operands]
+        elif arguments:
+            return arguments[int(instruction.operands[0])]
+        inner = self.walk_called(instruction, operands)
+        self.layers[instruction.name] = self.find_layer(instruction)
+        if instruction.opcode not in (*ALIASES, "parameter", "constant"):
+            self.account.events += 1
+            self.account.enter_phase(self.find_phase(instruction))
+            self.note_reads(instruction, [*operands, inner])
+        filled: Positions = {}
+        for index, buffer in self.buffers.get(instruction.name, {}).items():
+            self.fill(buffer, instruction)
+            filled[index] = [buffer]
+        return pass_on(instruction, operands) | inner | filled
+
+    def walk_called(self, instruction: Instruction, operands: list[Positions]) -> Positions:
+        """Walk through what a loop, a call or a branch runs, and return where its result may lie."""
+        if instruction.opcode == "while":
+            (body,) = instruction.list_called("body")
+            (condition,) = instruction.list_called("condition")
+            self.walk(condition, operands)
+            # a loop that never turns results in what it is given
+            return merge(operands[0], self.walk(body, operands))
+        if instruction.opcode == "call":
+            return self.walk(instruction.list_called("to_apply")[0], operands)
+        if instruction.opcode == "conditional":
+            _, _, rest = instruction.attributes.partition("branch_computations={")
+            branches = re.findall(r"%([\w.\-]+)", rest.partition("}")[0])
+            if not branches:
+                branches = instruction.list_called("true_computation", "false_computation")
+            # the first operand chooses the branch, and each branch has one of the others
+            return merge(*(self.walk(name, [operand]) for name, operand in zip(branches, operands[1:])))
         return {}
 
-    def name(self, i: Instruction) -> str:
-        """Its own, or that of the last of those which it fuses."""
-        fused = [
-            inner.op_name for called in i.list_called("calls") for inner in self.program[called] if inner.opcode != "parameter"
-        ]
-        return next(filter(None, [i.op_name, *reversed(fused)]), "")
+    def note_reads(self, instruction: Instruction, operands: list[Positions]) -> None:
+        """Note that this instruction reads its operands, which are alive until then."""
+        for positions in operands:
+            for buffers in positions.values():
+                for buffer in buffers:
+                    buffer.died = self.account.events + 1
+                    if instruction.opcode not in CALLERS:
+                        buffer.read_in.add(self.account.phase)
 
-    def layer(self, i: Instruction) -> str:
-        """What the compiler put in has no name: it belongs to where its operand comes from."""
-        name = self.name(i)
-        if marks := re.findall(MARK + r"([\w.]*)", name):
-            return marks[-1] or "(model)"
-        if name and i.opcode == "parameter":
-            return module(name)
+    def find_name(self, instruction: Instruction) -> str:
+        """Return the name of the operation; of several that are fused, that of the last one which has a name."""
+        if instruction.op_name:
+            return instruction.op_name
+        for computation in reversed(instruction.list_called("calls")):
+            for fused in reversed(self.program[computation]):
+                if fused.opcode != "parameter" and fused.op_name:
+                    return fused.op_name
+        return ""
+
+    def find_layer(self, instruction: Instruction) -> str:
+        """Return the path of the module that an instruction is from."""
+        name = self.find_name(instruction)
+        marks = re.findall(MARK + r"([\w.]*)", name)
+        if marks:
+            return marks[-1] or "(model)"  # the innermost module
+        if name and instruction.opcode == "parameter":
+            return find_module(name)
         if name:
             return "(optimizer)" if self.account.phase == "optimizer" else "(loss)"
-        return next((self.layers[operand] for operand in i.operands if operand in self.layers), "(compiler)")
+        # what the compiler put in has no name: it belongs to where its operand comes from
+        for operand in instruction.operands:
+            if operand in self.layers:
+                return self.layers[operand]
+        return "(compiler)"
 
-    def phase_of(self, name: str) -> str:
+    def find_phase(self, instruction: Instruction) -> str:
+        """Return the phase that an instruction belongs to, by the transformations that its name tells."""
+        name = self.find_name(instruction)
         if not name:
             return self.account.phase
         if "transpose(" in name or "rematted_computation" in name:
@@ -91,50 +130,74 @@ class Walk:
             return "forward"
         if "/while/" in name:
             return "backward"  # gradients of micro-batches being added
+        # the loss has no module either: what comes before any backward pass is not the optimizer's
         return "forward" if len(self.account.phases) == 1 else "optimizer"
 
-    def fill(self, buffer: HloBuffer, i: Instruction) -> HloBuffer:
-        buffer.born, buffer.died = self.account.events, self.account.events + 1
-        buffer.phase, buffer.layer = self.account.phase, self.layers[i.name]
-        buffer.by = self.name(i).rpartition("/")[2] or i.opcode
-        if "rematted_computation" in self.name(i):
+    def fill(self, buffer: HloBuffer, instruction: Instruction) -> None:
+        """Note that an instruction fills a buffer."""
+        name = self.find_name(instruction)
+        buffer.born = self.account.events
+        buffer.died = self.account.events + 1  # until an instruction reads it
+        buffer.phase = self.account.phase
+        buffer.layer = self.layers[instruction.name]
+        buffer.by = name.rpartition("/")[2] or instruction.opcode
+        if "rematted_computation" in name:
             buffer.kind = "recomputed"
-        return buffer
 
 
-def _passed_on(i: Instruction, operands: list[Positions]) -> Positions:
-    """What an instruction's result has in common with its operands."""
-    if i.opcode == "tuple":
-        return {f"{n},{index}".strip(","): values for n, one in enumerate(operands) for index, values in one.items()}
-    if i.opcode == "get-tuple-element":
-        wanted = re.search(r"index=(\d+)", i.attributes)
-        assert wanted
-        inside = [(index.partition(","), values) for index, values in operands[0].items()]
-        return {rest: values for (first, _, rest), values in inside if first == wanted[1]}
-    return dict(operands[0]) if i.opcode in ALIASES else {}
+def pass_on(instruction: Instruction, operands: list[Positions]) -> Positions:
+    """Return the buffers that the result of an alias has from its operands; nothing for other instructions."""
+    if instruction.opcode not in ALIASES:
+        return {}
+    passed: Positions = {}
+    if instruction.opcode == "tuple":
+        for number, positions in enumerate(operands):
+            for index, buffers in positions.items():
+                passed[f"{number},{index}".strip(",")] = buffers
+    elif instruction.opcode == "get-tuple-element":
+        element = re.search(r"index=(\d+)", instruction.attributes)
+        assert element
+        for index, buffers in operands[0].items():
+            first, _, rest = index.partition(",")
+            if first == element[1]:
+                passed[rest] = buffers
+    else:
+        passed.update(operands[0])
+    return passed
 
 
-def merged(*parts: Positions) -> Positions:
-    values_by_index: Positions = defaultdict(list)
+def merge(*parts: Positions) -> Positions:
+    """Return where a result may lie that is one of several."""
+    merged: Positions = defaultdict(list)
     for part in parts:
-        for index, values in part.items():
-            values_by_index[index] += [v for v in values if v not in values_by_index[index]]
-    return dict(values_by_index)
+        for index, buffers in part.items():
+            merged[index] += [buffer for buffer in buffers if buffer not in merged[index]]
+    return dict(merged)
 
 
-def share(values: list[HloBuffer]) -> None:
-    """Memory belongs to the last who wrote into it: an operator may work in place, a loop on what it carries."""
-    places: dict[int, list[HloBuffer]] = defaultdict(list)
-    for new in sorted(values, key=lambda v: v.born):
-        number, start = new.place
-        others = places[number] = [old for old in places[number] if old.died > new.born]
-        for old in others:
-            if old.place[1] < start + new.size and start < old.place[1] + old.size:
+def end_overwritten(buffers: list[HloBuffer]) -> None:
+    """End the life of each buffer where another is filled in the same place.
+
+    An operator may work in place, and a loop on what it carries: memory belongs to whoever wrote
+    into it last.
+    """
+    alive_by_allocation: dict[int, list[HloBuffer]] = defaultdict(list)
+    for new in sorted(buffers, key=lambda buffer: buffer.born):
+        allocation, start = new.place
+        end = start + new.size
+        alive = [old for old in alive_by_allocation[allocation] if old.died > new.born]
+        for old in alive:
+            old_start = old.place[1]
+            if old_start < end and start < old_start + old.size:
                 old.died = new.born
-        others.append(new)
+        alive_by_allocation[allocation] = [*alive, new]
 
 
-def module(argument: str) -> str:
-    """The path in an argument's name, without the parameter's own."""
-    path = re.findall(r"\w+", "".join(argument.replace("['frozen']", "").partition("['")[1:]))
-    return ".".join(path[:-1])
+def find_module(argument: str) -> str:
+    """Return the module's path in an argument's name.
+
+    That of `state[0].mu['blocks'][0]['fc1']['bias']` is `blocks.0.fc1`.
+    """
+    _, _, path = argument.replace("['frozen']", "").partition("['")
+    names = re.findall(r"\w+", path)
+    return ".".join(names[:-1])  # the last is the parameter's

@@ -1,4 +1,4 @@
-"""Where the peak of one steady step comes from: the parent's side of `worker.py`."""
+"""Explain the peak of a case in a process of its own: the parent's side of `worker.py`."""
 
 from __future__ import annotations
 
@@ -12,33 +12,35 @@ from framebench.suite.case import Case
 
 
 class Unexplained(Exception):
-    """No explanation of this case; the message says why."""
+    """A case cannot be explained; the message says why."""
 
 
-def obstacle(case: Case) -> str | None:
-    """Why there is no account of this case, if there is none."""
-    hows = {part.how for part in case.parts}
-    if why := runner.unsupported(case):
+def find_obstacle(case: Case) -> str | None:
+    """Return why this case cannot be explained; None if it can."""
+    why = runner.unsupported(case)
+    if why:
         return why
     if case.ranks > 1:
         return "explain follows a single process; framebench predict tells the parts of a rank's peak"
     if case.scenario not in ("train", "eval"):
         return f"explain covers train and eval, not {case.scenario}"
-    if {"compile", "compile_step"} & hows:
+    switches = {part.how for part in case.parts}
+    if {"compile", "compile_step"} & switches:
         return "explain follows PyTorch operator by operator, and torch.compile leaves no operators to follow"
-    if {"adamw_8bit", "int8"} & hows:
+    if {"adamw_8bit", "int8"} & switches:
         return "explain follows storages, and a tensor of torchao's is made of several"
-    if "no_jit" in hows:
+    if "no_jit" in switches:
         return "explain reads JAX's compiled plan, and the step under jax.disable_jit has none"
     return None
 
 
 def explain(case: Case, environment: Environment) -> Explanation:
-    """Run a few steps in a fresh process, one of them under the framework's own account. Raises Unexplained."""
-    if why := obstacle(case):
-        raise Unexplained(f"{case.id}: {why}")
+    """Run a few steps in a fresh process, one of them under the framework's account. Raises Unexplained."""
+    obstacle = find_obstacle(case)
+    if obstacle:
+        raise Unexplained(f"{case.id}: {obstacle}")
     variables = runner.worker_variables(environment, case, "memory", Options())
-    variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # what is taken from a cache tells nothing of its plan
+    variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # a program from the cache dumps no plan
     try:
         printed = run_module(environment, "framebench.explain.worker", case.id, **variables)
         return Explanation.model_validate_json(printed.splitlines()[-1])

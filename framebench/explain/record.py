@@ -1,4 +1,4 @@
-"""Where the peak of one steady step comes from, as `framebench explain CASE --json` says it."""
+"""Where the peak of one steady step comes from, as `framebench explain CASE --json` prints it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 
 from pydantic import Field, model_validator
 
+from framebench.explain.account import Moment
 from framebench.records.record import Part
 
 
@@ -34,24 +35,25 @@ class Explanation(Part):
     case: str
     how: str  # what was counted, and what an event is
     measured: dict[str, int]  # peak of a step without the account, in the same process, by instrument
-    plan: dict[str, int] = Field(default={})  # JAX: bytes that the executable reserves, by what for
-    timeline: tuple[tuple[int, int, str], ...]  # event, bytes in use from then on, phase
+    plan: dict[str, int] = Field(default={})  # JAX: bytes that the executable reserves, by purpose
+    timeline: tuple[Moment, ...]
     peak: Peak
     holders: tuple[Holder, ...]
     versions: dict[str, str]
     device: str
 
     @model_validator(mode="after")
-    def adds_up(self) -> Explanation:
-        highest = max(moment[1] for moment in self.timeline)
-        held = sum(h.bytes for h in self.holders)
+    def check_sums(self) -> Explanation:
+        """Raise ValueError unless the holders sum to the peak, and the timeline reaches it."""
+        highest = max(moment.bytes for moment in self.timeline)
+        held = sum(holder.bytes for holder in self.holders)
         if not highest == self.peak.bytes == held:
             raise ValueError(f"the holders sum to {held} bytes, the peak is {self.peak.bytes}, the timeline's {highest}")
         return self
 
     @property
     def kinds(self) -> dict[str, int]:
-        """Bytes at the peak by kind, most first."""
+        """Return the bytes at the peak by kind, most first."""
         bytes_by_kind: Counter[str] = Counter()
         for holder in self.holders:
             bytes_by_kind[holder.kind] += holder.bytes

@@ -1,4 +1,4 @@
-"""What `framebench explain` found, for people: tables of the peak, and the step as a figure."""
+"""Tables of explained steps: what the peak is made of, by kind and by layer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
@@ -14,156 +13,139 @@ from framebench.analysis.comparison import MIB, Comparison, mib
 from framebench.explain.record import Explanation, Holder
 from framebench.suite.case import Case
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-LARGEST = 12
+LARGEST = 12  # rows of a table; the others are summed
 SLIGHT = 0.01  # of the largest change: less is no cause
 FINE = ",.2f"  # a hundredth of a MiB
-COLOURS = {"forward": "#0173b2", "backward": "#de8f05", "optimizer": "#029e73"}  # seaborn's `colorblind`
 
 
-def kept(results: Path) -> list[Explanation]:
-    """What `framebench explain CASE --json` said and was put into the folder `explained`, by case and version."""
-    files = sorted((results / "explained").glob("*.json"))
-    explanations = [Explanation.model_validate_json(f.read_bytes()) for f in files]
-    return sorted(explanations, key=lambda e: (Case.from_id(e.case), Version(release(e).partition("==")[2])))
+def load_explanations(results: Path) -> list[Explanation]:
+    """Return the explanations in the folder `explained`, by case and version.
+
+    What `framebench explain CASE --json` printed is put there by hand.
+    """
+
+    def rank(explanation: Explanation) -> tuple[Case, Version]:
+        return Case.from_id(explanation.case), Version(find_release(explanation).partition("==")[2])
+
+    files = (results / "explained").glob("*.json")
+    return sorted((Explanation.model_validate_json(file.read_bytes()) for file in sorted(files)), key=rank)
 
 
-def causes(results: Path) -> Callable[[str, str, str], str | None]:
-    """Why the peak of a case changed from one version to another, such as `jax==0.9.2`, as far as steps were explained."""
-    explanations = kept(results)
-    return lambda case, base, change: cause(case, base, change, explanations)
-
-
-def newest(explanations: Sequence[Explanation]) -> list[Explanation]:
-    """Of each case the one of the newest version."""
-    return list({e.case: e for e in explanations}.values())
-
-
-def of_two_versions(explanations: Sequence[Explanation]) -> list[tuple[Explanation, Explanation]]:
-    """Of each case that is explained in several versions the two newest, the older first."""
-    of_case: dict[str, list[Explanation]] = {}
-    for e in explanations:
-        of_case.setdefault(e.case, []).append(e)
-    return [(several[-2], several[-1]) for several in of_case.values() if len(several) > 1]
-
-
-def release(explanation: Explanation) -> str:
-    """Such as `jax==0.10.2`."""
+def find_release(explanation: Explanation) -> str:
+    """Return the framework and its version, such as `jax==0.10.2`."""
     framework = Case.from_id(explanation.case).framework
     return f"{framework}=={explanation.versions[framework].partition('+')[0]}"
 
 
-def cause(case: str, base: str, change: str, explanations: Sequence[Explanation]) -> str | None:
-    """What the fullest moment of a step holds more or less of, most first; None unless the case is explained in both versions,
-    such as `jax==0.9.2`."""
-    by_release = {release(e): e for e in explanations if e.case == case}
+def select_newest(explanations: Sequence[Explanation]) -> list[Explanation]:
+    """Return each case's explanation in the newest version. `explanations` are in the order of versions."""
+    newest = {explanation.case: explanation for explanation in explanations}
+    return list(newest.values())
+
+
+def pair_versions(explanations: Sequence[Explanation]) -> list[tuple[Explanation, Explanation]]:
+    """Return the two newest explanations, older first, of each case that is explained in several versions.
+
+    `explanations` are in the order of versions.
+    """
+    by_case: dict[str, list[Explanation]] = defaultdict(list)
+    for explanation in explanations:
+        by_case[explanation.case].append(explanation)
+    return [(several[-2], several[-1]) for several in by_case.values() if len(several) > 1]
+
+
+def load_causes(results: Path) -> Callable[[str, str, str], str | None]:
+    """Return a function of a case and two releases that says why the peak changed: `describe_cause`."""
+    explanations = load_explanations(results)
+
+    def describe(case: str, base: str, change: str) -> str | None:
+        return describe_cause(case, base, change, explanations)
+
+    return describe
+
+
+def describe_cause(case: str, base: str, change: str, explanations: Sequence[Explanation]) -> str | None:
+    """Return what the peak holds more or less of in another release, most first: `saved for backward +10.0 MiB`.
+
+    Releases are such as `jax==0.9.2`. Return None unless the case is explained in both.
+    """
+    by_release = {find_release(explanation): explanation for explanation in explanations if explanation.case == case}
     if base not in by_release or change not in by_release:
         return None
-    grown = Counter(by_release[change].kinds)
-    grown.subtract(by_release[base].kinds)
-    most = max(map(abs, grown.values()))
-    told = sorted(((kind, size) for kind, size in grown.items() if abs(size) > SLIGHT * most), key=lambda one: -abs(one[1]))
-    return ", ".join(f"{kind} {size / MIB:+,.1f} MiB" for kind, size in told) or "the same of every kind"
+    increases = Counter(by_release[change].kinds)
+    increases.subtract(by_release[base].kinds)
+    largest = max(map(abs, increases.values()))
+    notable = [(kind, size) for kind, size in increases.items() if abs(size) > SLIGHT * largest]
+    notable.sort(key=lambda pair: -abs(pair[1]))
+    if not notable:
+        return "the same of every kind"
+    return ", ".join(f"{kind} {size / MIB:+,.1f} MiB" for kind, size in notable)
 
 
-def by_kind(explanation: Explanation) -> Comparison:
-    """Bytes at the peak by what they are."""
-    peak = explanation.peak.bytes
-    rows = tuple((kind, mib(size, FINE), f"{size / peak:.1%}") for kind, size in explanation.kinds.items())
+def tabulate_kinds(explanation: Explanation) -> Comparison:
+    """Return a table of the bytes at the peak by kind."""
+    peak = explanation.peak
+    rows = [(kind, mib(size, FINE), f"{size / peak.bytes:.1%}") for kind, size in explanation.kinds.items()]
+    last_event = explanation.timeline[-1].event
     measured = ", ".join(f"{mib(size, FINE)} MiB ({name})" for name, size in explanation.measured.items())
-    where = f"at event {explanation.peak.event} of {explanation.timeline[-1][0]}, in {explanation.peak.phase}"
-    notes = [f"{explanation.case}: peak {mib(peak, FINE)} MiB, {where}"]
-    notes.append(f"the same process without this account of its memory: {measured}")
+    notes = [
+        f"{explanation.case}: peak {mib(peak.bytes, FINE)} MiB, at event {peak.event} of {last_event}, in {peak.phase}",
+        f"the same process without this account of its memory: {measured}",
+    ]
     if explanation.plan:
-        notes.append(
-            "the executable's plan: " + ", ".join(f"{mib(size, FINE)} MiB {name}" for name, size in explanation.plan.items())
-        )
+        parts = ", ".join(f"{mib(size, FINE)} MiB {name}" for name, size in explanation.plan.items())
+        notes.append(f"the executable's plan: {parts}")
     notes.append(f"counted: {explanation.how}")
+    title = f"The peak by kind: {explanation.case}"
+    return Comparison.of_text(title, "", ("kind", "MiB", "share"), rows, left=1, notes=tuple(notes))
+
+
+def tabulate_layers(explanation: Explanation) -> Comparison:
+    """Return a table of the largest holders at the peak. Layers that differ in a number only share a row."""
+    groups: dict[tuple[str, str, str], list[Holder]] = defaultdict(list)
+    for holder in explanation.holders:
+        groups[fold_numbers(holder.layer), holder.kind, holder.phase].append(holder)
+    by_size = sorted(groups.items(), key=lambda group: -total_bytes(group[1]))
+    rows = []
+    for (layers, kind, phase), holders in by_size[:LARGEST]:
+        layer = holders[0].layer if len(holders) == 1 else f"{layers} ({len(holders)})"
+        operators: dict[str, None] = {}  # an ordered set
+        for holder in holders:
+            operators |= dict.fromkeys(holder.by[:3])
+        rows.append((layer, kind, phase, ", ".join(operators), *tensors_and_size(holders)))
+    rest = [holder for _, holders in by_size[LARGEST:] for holder in holders]
+    if rest:
+        rows.append(("the rest", "", "", "", *tensors_and_size(rest)))
     return Comparison.of_text(
-        f"The peak by kind: {explanation.case}", "", ("kind", "MiB", "share"), rows, left=1, notes=tuple(notes)
+        f"Who holds it: {explanation.case}",
+        f"The {LARGEST} largest, most first.",
+        ("layer", "kind", "made in", "made by", "tensors", "MiB"),
+        rows,
+        left=4,
     )
 
 
-def kept_for_nothing(explanation: Explanation) -> str:
-    """Of an evaluation that keeps what only a backward pass would need; empty if nothing is."""
+def fold_numbers(layer: str) -> str:
+    """Return the layer with `*` for each number, so that `blocks.0.fc1` and `blocks.1.fc1` are one."""
+    return re.sub(r"\d+", "*", layer)
+
+
+def tensors_and_size(holders: Sequence[Holder]) -> tuple[str, str]:
+    """Return the cells that holders have together: the number of tensors, and MiB."""
+    return str(sum(holder.tensors for holder in holders)), mib(total_bytes(holders), FINE)
+
+
+def total_bytes(holders: Sequence[Holder]) -> int:
+    """Return the bytes of some holders."""
+    return sum(holder.bytes for holder in holders)
+
+
+def advise_no_grad(explanation: Explanation) -> str:
+    """Return a hint for an evaluation that keeps what only a backward pass would need; empty if it keeps nothing."""
     saved = explanation.kinds.get("saved for backward", 0)
     if not saved or Case.from_id(explanation.case).scenario != "eval":
         return ""
     return (
-        f"Nothing in an evaluation calls backward: without gradients, as by no_grad, {mib(saved, FINE)} of "
-        f"{mib(explanation.peak.bytes, FINE)} MiB would not be kept"
+        "Nothing in an evaluation calls backward: without gradients, as by no_grad, "
+        f"{mib(saved, FINE)} of {mib(explanation.peak.bytes, FINE)} MiB would not be kept"
     )
-
-
-def by_layer(explanation: Explanation) -> Comparison:
-    """The largest holders at the peak. Layers that differ in a number alone share a line."""
-    alike: dict[tuple[str, str, str], list[Holder]] = defaultdict(list)
-    for h in explanation.holders:
-        alike[re.sub(r"\d+", "*", h.layer), h.kind, h.phase].append(h)
-    groups = sorted(alike.items(), key=lambda group: -total(group[1]))
-    rows = []
-    for (layers, kind, phase), members in groups[:LARGEST]:
-        layer = members[0].layer if len(members) == 1 else f"{layers} ({len(members)})"
-        by = ", ".join(dict.fromkeys(name for h in members for name in h.by[:3]))
-        rows.append((layer, kind, phase, by, str(sum(h.tensors for h in members)), mib(total(members), FINE)))
-    if rest := [h for _, members in groups[LARGEST:] for h in members]:
-        rows.append(("the rest", "", "", "", str(sum(h.tensors for h in rest)), mib(total(rest), FINE)))
-    head = ("layer", "kind", "made in", "made by", "tensors", "MiB")
-    return Comparison.of_text(
-        f"Who holds it: {explanation.case}", f"The {LARGEST} largest, most first.", head, tuple(rows), left=4
-    )
-
-
-def total(holders: list[Holder]) -> int:
-    return sum(h.bytes for h in holders)
-
-
-def figure(explanation: Explanation) -> Figure:
-    """Bytes in use over the step, coloured by phase; beside it what they are at the peak."""
-    from framebench.analysis.figures import page
-
-    return page.styled(drawn)(explanation)
-
-
-def drawn(explanation: Explanation) -> Figure:
-    import matplotlib.pyplot as plt
-    import pandas as pd
-    import seaborn as sns
-
-    from framebench.analysis.figures import page
-
-    made, (line, bars) = plt.subplots(1, 2, figsize=(11, 3.6), width_ratios=(3, 1))
-    _over_time(explanation, line)
-    kinds = pd.Series(
-        {kind: size / MIB for kind, size in explanation.kinds.items() if size >= 0.001 * explanation.peak.bytes}, name="MiB"
-    )
-    sns.barplot(x=kinds, y=kinds.index, color="0.6", ax=bars)
-    bars.bar_label(bars.containers[0], fmt="{:,.2f}", padding=2, size=7)  # type: ignore[arg-type]
-    bars.set(title="at the peak", ylabel="", xlim=(0, 1.3 * kinds.max()))
-    bars.grid(False)
-    sns.despine(made)
-    made.tight_layout()
-    made.legend(loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=6, frameon=False)
-    most, size = next(iter(explanation.kinds.items()))
-    peak = (
-        f"peak {mib(explanation.peak.bytes, FINE)} MiB in {explanation.peak.phase}, {size / explanation.peak.bytes:.0%} {most}"
-    )
-    versions = ", ".join(f"{name} {version}" for name, version in explanation.versions.items())
-    return page.explained(made, f"{explanation.case}: {peak}", [f"One steady step on {explanation.device}; {versions}."])
-
-
-def _over_time(explanation: Explanation, axes: Axes) -> None:
-    """One curve in the colours of the phases, below lines for what was measured."""
-    edges = [event for event, _, _ in explanation.timeline] + [explanation.timeline[-1][0] + 1]
-    for name, colour in COLOURS.items():
-        heights = [size / MIB * (phase == name) for _, size, phase in explanation.timeline]
-        if any(heights):
-            axes.stairs(heights, edges, fill=True, color=colour, label=name)
-    axes.plot(explanation.peak.event, explanation.peak.bytes / MIB, "v", color="black", label="peak")
-    shown = [name for name in explanation.measured if name != "allocator.reserved"]
-    for name, style in zip(shown, ("--", ":")):
-        axes.axhline(explanation.measured[name] / MIB, color="0.3", linestyle=style, label=f"measured: {name}")
-    axes.set(xlim=(0, edges[-1]), ylim=(0, None), xlabel="event", ylabel="MiB in use")

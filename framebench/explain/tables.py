@@ -1,4 +1,4 @@
-"""The tables that documents show of explained steps."""
+"""The tables of explained steps that documents show."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from framebench.analysis.results import Results
 from framebench.explain import against, table
 
 
-def documents(results: Results) -> list[Comparison]:
-    """Each case's newest step by kind and by layer, and how two versions of a case differ."""
-    explanations = table.kept(results.root)
-    steps = [make(explanation) for explanation in table.newest(explanations) for make in (table.by_kind, table.by_layer)]
-    return [*steps, *(against.table(*pair) for pair in table.of_two_versions(explanations))]
+def make_tables(results: Results) -> list[Comparison]:
+    """Return each case's newest step by kind and by layer, and how two versions of a case differ."""
+    explanations = table.load_explanations(results.root)
+    tables = []
+    for explanation in table.select_newest(explanations):
+        tables.append(table.tabulate_kinds(explanation))
+        tables.append(table.tabulate_layers(explanation))
+    for base, change in table.pair_versions(explanations):
+        tables.append(against.make_table(base, change))
+    return tables

@@ -1,8 +1,9 @@
-"""PyTorch's account of one step: every storage that an operator makes, from its birth to its death, with who made it.
+"""PyTorch's account of one step: every storage that an operator makes, from its birth to its death, and who made it.
 
-What kernels allocate inside themselves is not seen (oneDNN's reordered copies, unfolded volumes), nor what fusion by
-torch.compile leaves out. The layer of a backward operator is that of the forward operator whose node it belongs to: autograd
-numbers its nodes in the order of their making, and hooks note the number at which each module was entered and left.
+What kernels allocate inside themselves is not seen (oneDNN's reordered copies, unfolded volumes),
+nor what fusion by torch.compile leaves out. The layer of a backward operator is that of the forward
+operator whose node it belongs to: autograd numbers its nodes in the order in which they are made,
+and hooks note the number at which each module was entered and left.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import gc
 from bisect import bisect_right
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.torch.adapter import TorchAdapter
@@ -24,142 +28,198 @@ from framebench.explain.account import Account
 from framebench.instruments.memory_timeline import Value
 
 HOW = (
-    "every storage that an operator made, until it was dropped; an event is an operator or a storage dropped. What kernels "
-    "allocate inside themselves is not seen"
+    "every storage that an operator made, until it was dropped; an event is an operator or a "
+    "storage dropped. What kernels allocate inside themselves is not seen"
 )
+ACCUMULATE_GRAD = "torch::autograd::AccumulateGrad"  # the node that writes a parameter's gradient
 
 
-class Labelled(Storages):
-    """With phase, layer and kind. A value is called by what it became: a saved activation, even before it was saved."""
+class LabelledTensor(NamedTuple):
+    """A tensor that is there before the step, and what it is."""
+
+    kind: str
+    layer: str
+    tensor: Tensor
+
+
+class StorageAccount(Storages):
+    """A context in which the storages of one step go into an account, with phase, layer and kind.
+
+    A value has one kind for its whole life, which is what it became: a saved activation is one even
+    before it was saved.
+    """
 
     def __init__(self, adapter: TorchAdapter) -> None:
         super().__init__()
         self.account = Account()
         self.values: dict[int, Value] = {}  # those alive, by storage
         self.model = adapter.model
-        self.path: list[str] = []  # of the modules being run, the innermost last
+        self.path: list[str] = []  # the modules that run, the innermost last
         self.entered: list[tuple[int, str]] = [(0, "")]  # (number of the next autograd node, module from there on)
-        self.names = {p: name for name, p in self.model.named_parameters()}
-        self.updating = False
-        self.account.turn("forward")
-        for kind, layer, tensor in _present(adapter):
-            if self.value_of(tensor) is None:
-                self.begin(tensor, Value(kind, layer, "before"))
+        self.names = {parameter: name for name, parameter in self.model.named_parameters()}
+        self.is_updating = False
+        self.account.enter_phase("forward")
+        for kind, layer, tensor in list_tensors(adapter):
+            if self.find_value(tensor) is None:
+                self.add(tensor, Value(kind, layer, "before"))
+
+    def __enter__(self) -> StorageAccount:
+        self.stack = ExitStack()
+        for name, module in self.model.named_modules():
+            enter = module.register_forward_pre_hook(partial(self.enter_module, name or "(model)"))
+            # always: recomputation stops early, by an exception
+            leave = module.register_forward_hook(self.leave_module, always_call=True)
+            self.stack.callback(enter.remove)
+            self.stack.callback(leave.remove)
+        begin = register_optimizer_step_pre_hook(self.begin_update)
+        end = register_optimizer_step_post_hook(self.end_update)
+        self.stack.callback(begin.remove)
+        self.stack.callback(end.remove)
+        self.stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self.save, lambda saved: saved))
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self.stack.close()
+        for finalizer in self.known.values():
+            finalizer.detach()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.account.events += 1
         out = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(out):
             if isinstance(tensor, Tensor):
-                self.made(tensor, func._schema.name.removeprefix("aten::"))
+                self.note_result(tensor, func._schema.name.removeprefix("aten::"))
         return out
 
-    def value_of(self, tensor: Tensor) -> Value | None:
+    def find_value(self, tensor: Tensor) -> Value | None:
+        """Return the value that lies in a tensor's storage."""
         return self.values.get(tensor.untyped_storage()._cdata)
 
-    def begin(self, tensor: Tensor, value: Value) -> None:
+    def add(self, tensor: Tensor, value: Value) -> None:
+        """Begin the life of a value in a tensor's storage."""
         storage = tensor.untyped_storage()
-        value.size, value.born = storage.nbytes(), self.account.events
+        value.size = storage.nbytes()
+        value.born = self.account.events
         self.account.values.append(value)
         self.values[storage._cdata] = value
         self.born(storage)
 
     def died(self, key: int, size: int) -> None:
+        """End the life of the value in a storage that was dropped."""
         super().died(key, size)
         self.account.events += 1
         self.values.pop(key).died = self.account.events
 
-    def made(self, tensor: Tensor, by: str) -> None:
-        node: Any = torch._C._current_autograd_node()
-        if node is not None and not self.updating:
-            self.account.turn("backward")
-        value = self.value_of(tensor)
+    def note_result(self, tensor: Tensor, operator: str) -> None:
+        """Add a result of an operator, unless its storage has been there before; label it if it is a gradient."""
+        node: Any = torch._C._current_autograd_node()  # None outside of the backward pass
+        if node is not None and not self.is_updating:
+            self.account.enter_phase("backward")
+        value = self.find_value(tensor)
         if value is None:
-            again = self.account.phase == "backward" and self.path  # a module runs while the gradient is computed
-            value = Value("recomputed" if again else "temporary", self.layer(node), self.account.phase, by)
-            self.begin(tensor, value)
-        if node is not None and node.name() == "torch::autograd::AccumulateGrad" and value.kind == "temporary":
-            value.kind, value.layer = "gradient", _module_of(self.names.get(node.variable, ""))
+            # a module that runs while gradients are computed is one that is recomputed
+            is_recomputed = self.account.phase == "backward" and self.path
+            kind = "recomputed" if is_recomputed else "temporary"
+            value = Value(kind, self.find_layer(node), self.account.phase, operator)
+            self.add(tensor, value)
+        if node is not None and node.name() == ACCUMULATE_GRAD and value.kind == "temporary":
+            value.kind = "gradient"
+            value.layer = self.find_layer_of_parameter(node)
 
-    def layer(self, node: Any) -> str:
+    def find_layer(self, node: Any) -> str:
+        """Return the module that runs, or the one whose forward pass made this node of the backward pass."""
         if self.path:
             return self.path[-1]
         if node is None:
-            return "(optimizer)" if self.updating else "(loss)"
-        if node.name() == "torch::autograd::AccumulateGrad":
-            return _module_of(self.names.get(node.variable, ""))
-        return self.entered[bisect_right(self.entered, node._sequence_nr(), key=lambda e: e[0]) - 1][1]
+            return "(optimizer)" if self.is_updating else "(loss)"
+        if node.name() == ACCUMULATE_GRAD:
+            return self.find_layer_of_parameter(node)
+        place = bisect_right(self.entered, node._sequence_nr(), key=lambda note: note[0])
+        return self.entered[place - 1][1]
 
-    def __enter__(self) -> Labelled:
-        self.stack = ExitStack()
-        for name, module in self.model.named_modules():
-            enter = module.register_forward_pre_hook(partial(self.enter, name or "(model)"))
-            # also when recomputation stops early, by an exception
-            leave = module.register_forward_hook(self.leave, always_call=True)
-            self.stack.callback(enter.remove)
-            self.stack.callback(leave.remove)
-        for hook, begins in ((register_optimizer_step_pre_hook, True), (register_optimizer_step_post_hook, False)):
-            self.stack.callback(hook(partial(self.update, begins)).remove)
-        self.stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self.save, lambda t: t))
-        return super().__enter__()
+    def find_layer_of_parameter(self, node: Any) -> str:
+        """Return the module of the parameter whose gradient this node writes."""
+        return module_of(self.names.get(node.variable, ""))
 
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        self.stack.close()
-        for watch in self.known.values():
-            watch.detach()
-
-    def enter(self, name: str, *_: Any) -> None:
+    def enter_module(self, name: str, *_: Any) -> None:
+        """Note that a module begins to run."""
         if not self.path and torch._C._current_autograd_node() is None:
-            self.account.turn("forward")
+            self.account.enter_phase("forward")
         self.path.append(name)
-        self.note()
+        self.note_module()
 
-    def leave(self, *_: Any) -> None:
+    def leave_module(self, *_: Any) -> None:
+        """Note that the innermost module has ended."""
         self.path.pop()
-        self.note()
+        self.note_module()
 
-    def note(self) -> None:
-        self.entered.append((torch.autograd._get_sequence_nr(), self.path[-1] if self.path else "(loss)"))
+    def note_module(self) -> None:
+        """Note which module makes the autograd nodes from now on."""
+        module = self.path[-1] if self.path else "(loss)"
+        self.entered.append((torch.autograd._get_sequence_nr(), module))
 
-    def update(self, begins: bool, *_: Any) -> None:
-        self.updating = begins
-        self.account.turn("optimizer")
+    def begin_update(self, *_: Any) -> None:
+        """Note that the optimizer begins its step."""
+        self.is_updating = True
+        self.account.enter_phase("optimizer")
+
+    def end_update(self, *_: Any) -> None:
+        """Note that the optimizer has ended its step."""
+        self.is_updating = False
+        self.account.enter_phase("optimizer")
 
     def save(self, tensor: Tensor) -> Tensor:
-        value = self.value_of(tensor)
+        """Label a tensor that autograd saves, and return what it is to keep."""
+        value = self.find_value(tensor)
         if value and value.kind == "temporary":
             value.kind = "saved for backward"
         return tensor.detach()  # the tensor itself would hold the node that holds it
 
 
-def _present(adapter: TorchAdapter) -> list[tuple[str, str, Tensor]]:
-    """Every tensor there is between two steps: kind, layer, tensor. Those nobody named come last."""
-    parameters = list(adapter.model.named_parameters())
-    labelled_tensors: list[tuple[str, str, Tensor]] = [("parameter", _module_of(name), p) for name, p in parameters]
-    labelled_tensors += [("gradient", _module_of(name), p.grad) for name, p in parameters if p.grad is not None]
-    labelled_tensors += [("buffer", _module_of(name), b) for name, b in adapter.model.named_buffers()]
+def list_tensors(adapter: TorchAdapter) -> list[LabelledTensor]:
+    """Return every tensor that there is between two steps. Those that nobody named come last.
+
+    A tensor may be there more than once; its first label counts.
+    """
+    tensors = []
+    layers = {}  # by parameter
+    for name, parameter in adapter.model.named_parameters():
+        layers[parameter] = module_of(name)
+        tensors.append(LabelledTensor("parameter", layers[parameter], parameter))
+        if parameter.grad is not None:
+            tensors.append(LabelledTensor("gradient", layers[parameter], parameter.grad))
+    for name, buffer in adapter.model.named_buffers():
+        tensors.append(LabelledTensor("buffer", module_of(name), buffer))
     if adapter.case.stage.trains:
-        states = [(p, state) for p, state in adapter.optimizer.state.items()]
-        names = {p: name for name, p in parameters}
-        labelled_tensors += [
-            ("optimizer state", _module_of(names.get(p, "")), t) for p, s in states for t in s.values() if isinstance(t, Tensor)
-        ]
-    labelled_tensors += [("input", "", t) for t in adapter.input_tensors()]
-    return labelled_tensors + [("other", "", t) for t in gc.get_objects() if type(t) in (Tensor, nn.Parameter)]
+        for parameter, state in adapter.optimizer.state.items():
+            layer = layers.get(parameter, "(model)")
+            for tensor in state.values():
+                if isinstance(tensor, Tensor):
+                    tensors.append(LabelledTensor("optimizer state", layer, tensor))
+    for tensor in adapter.input_tensors():
+        tensors.append(LabelledTensor("input", "", tensor))
+    for thing in gc.get_objects():
+        if type(thing) in (Tensor, nn.Parameter):
+            tensors.append(LabelledTensor("other", "", thing))
+    return tensors
 
 
-def _module_of(parameter: str) -> str:
+def module_of(parameter: str) -> str:
+    """Return the path of the module that has this parameter."""
     return parameter.rpartition(".")[0] or "(model)"
 
 
-def account(adapter: TorchAdapter) -> dict[str, Any]:
-    """Of one more step; the steps before have made the optimizer's states."""
+def explain_step(adapter: TorchAdapter) -> dict[str, Any]:
+    """Make one more step and return its account, as fields of an `Explanation`.
+
+    The steps before have made the optimizer's states.
+    """
     adapter.release()
     gc.collect()
-    with Labelled(adapter) as storages:
+    with StorageAccount(adapter) as storages:
         adapter.step()
-        output = storages.value_of(adapter.output)
+        output = storages.find_value(adapter.output)
         if output and output.kind == "temporary":
             output.kind = "output"
-    return storages.account.as_dict() | {"how": HOW}
+    return {**storages.account.as_dict(), "how": HOW}

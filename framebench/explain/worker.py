@@ -1,5 +1,8 @@
-"""Where the peak of one steady step of a case comes from: `python -m framebench.explain.worker CASE`, in its
-framework's environment. Prints one JSON object; `records.explanation.Explanation` says what is in it."""
+"""Explain where the peak of one steady step comes from: `python -m framebench.explain.worker CASE`.
+
+It runs in the framework's environment and prints one JSON object, the fields of
+`framebench.explain.record.Explanation`.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,21 @@ from framebench.worker.worker import own_stdout, peaks
 
 
 def explain(case_id: str) -> dict[str, Any]:
-    """The framework's account of a step, after two steps without it, of which the second one's peak is measured."""
+    """Return the framework's account of the third step, and the peak of the second, which ran without the account."""
     case = parse_any_batch(case_id)
     module = importlib.import_module(f"framebench.explain.{case.framework}_account")
     adapter = adapters.load(case)
     adapter.build()
-    peaks(adapter)
+    peaks(adapter)  # the first step makes the optimizer's states, and is no steady one
     measured = peaks(adapter)
-    step_account = module.account(adapter)
-    return {"case": case.id, "measured": measured, **step_account, "versions": adapter.versions(), "device": adapter.device()}
+    account = module.explain_step(adapter)
+    return {
+        "case": case.id,
+        "measured": measured,
+        **account,
+        "versions": adapter.versions(),
+        "device": adapter.device(),
+    }
 
 
 if __name__ == "__main__":

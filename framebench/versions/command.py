@@ -151,7 +151,7 @@ def compare_(
 
 def judge(records: list[Record], base: str, change: str, threshold: str | None, results: Path, as_json: bool) -> None:
     """Print a verdict on each quantity; ends the command with the answer's exit code."""
-    from framebench.explain.table import causes
+    from framebench.explain.table import load_causes
     from framebench.versions import judge as rule
     from framebench.versions import table
     from framebench.versions.accepted import MalformedEntry, read_accepted, split_regressions
@@ -169,7 +169,7 @@ def judge(records: list[Record], base: str, change: str, threshold: str | None, 
         say(table.describe_changes(rows))
         is_one_case = len({row.case for row in rows}) == 1  # then all that was read is shown
         folded = () if is_one_case else table.FOLDED
-        table.make_table(rows, causes(results), folded).terminal(out)
+        table.make_table(rows, load_causes(results), folded).terminal(out)
     for row, reason in known:
         say(f"known regression: {row.case}, {row.quantity}: {reason}")
     for row in regressions:

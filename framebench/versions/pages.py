@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from framebench.analysis.reports.page import Page
-from framebench.explain.table import causes
+from framebench.explain.table import load_causes
 from framebench.versions.judge import compare_successive
 from framebench.versions.table import describe_changes, make_table
 
@@ -16,7 +16,7 @@ def pages(machine: Any) -> Iterator[Page]:
     pairs = list(compare_successive(machine.records))
     if not pairs:
         return
-    find_cause = causes(machine.results.root)
+    find_cause = load_causes(machine.results.root)
     context = {"comparisons": [make_table(rows, find_cause) for rows in pairs]}
 
     def make_context() -> dict[str, Any]:

@@ -216,7 +216,7 @@ def describe_conditions(rows: Iterable[QuantityComparison]) -> str:
 def make_report_tables(records: Iterable[Record], results: Path) -> list[Comparison]:
     """Return what a report shows of versions, from the records of single processes."""
     single = [record for record in records if record.parsed.ranks == 1]
-    return make_tables(single, explanations.causes(results))
+    return make_tables(single, explanations.load_causes(results))
 
 
 def make_tables(records: Iterable[Record], find_cause: Cause = find_no_cause) -> list[Comparison]:

@@ -6,27 +6,43 @@ from framebench.explain import against
 from framebench.explain.record import Explanation
 
 
-def explained(measured: dict[str, int], *holders: tuple[str, str, int], version: str = "0.10.2") -> Explanation:
-    held = [{"kind": kind, "layer": layer, "phase": "forward", "bytes": size, "tensors": 1} for layer, kind, size in holders]
-    peak = sum(size for *_, size in holders)
-    return Explanation(
-        case="unet3d/jax/train/fp32/b4/tiny", how="buffers", measured=measured, versions={"jax": version}, device="cpu",
-        timeline=[(0, peak, "forward")], peak={"event": 0, "bytes": peak, "phase": "forward"}, holders=held,
-    )  # fmt: skip
+def make_explanation(measured: dict[str, int], *holders: tuple[str, str, int], version: str = "0.10.2") -> Explanation:
+    """Return a step whose peak has these bytes by layer and kind."""
+    peak = sum(size for _, _, size in holders)
+    held = []
+    for layer, kind, size in holders:
+        held.append({"kind": kind, "layer": layer, "phase": "forward", "bytes": size, "tensors": 1})
+    return Explanation.model_validate(
+        {
+            "case": "unet3d/jax/train/fp32/b4/tiny",
+            "how": "buffers",
+            "measured": measured,
+            "versions": {"jax": version},
+            "device": "cpu",
+            "timeline": [(0, peak, "forward")],
+            "peak": {"event": 0, "bytes": peak, "phase": "forward"},
+            "holders": held,
+        }
+    )
 
 
-OLD = explained(
+OLD = make_explanation(
     {"compiler.plan": 120, "host.rss": 500},
     ("up.0", "saved", 70),
     ("up.1", "saved", 10),
     ("head", "input", 30),
     version="0.9.2",
 )
-NEW = explained({"compiler.plan": 215}, ("up.0", "saved", 70), ("up.1", "saved", 90), ("head", "temporary", 35))
+NEW = make_explanation(
+    {"compiler.plan": 215},
+    ("up.0", "saved", 70),
+    ("up.1", "saved", 90),
+    ("head", "temporary", 35),
+)
 
 
 def test_the_rows_sum_to_the_difference_of_the_measured_peaks() -> None:
-    rows = against.differences(OLD, NEW)
+    rows = against.list_differences(OLD, NEW)
     assert [(*row, row.difference) for row in rows] == [
         ("up.*", "saved", 80, 160, 80),
         ("head", "temporary", 0, 35, 35),
@@ -34,22 +50,32 @@ def test_the_rows_sum_to_the_difference_of_the_measured_peaks() -> None:
         ("", "unexplained", 10, 20, 10),
     ]
     assert sum(row.difference for row in rows) == 215 - 120
-    found = against.as_json(OLD, NEW)
-    assert found["difference"] == sum(row["difference"] for row in found["rows"]) == 95
+
+
+def test_the_json_sums_too() -> None:
+    printed = against.as_json(OLD, NEW)
+    assert printed["difference"] == 95
+    assert sum(row["difference"] for row in printed["rows"]) == 95
 
 
 def test_the_table_sums_too_when_small_rows_are_folded() -> None:
-    many = [(f"layer{chr(97 + i)}", "saved", i + 1) for i in range(20)]
-    table = against.table(explained({"compiler.plan": 1}, ("layera", "saved", 1)), explained({"compiler.plan": 300}, *many))
-    numbers = [int(text.replace(",", "")) for text in table.data["difference"]]
-    assert len(numbers) == against.LARGEST + 3
-    assert sum(numbers[:-1]) == numbers[-1] == 299
+    layers = [(f"layer{letter}", "saved", size) for size, letter in enumerate("abcdefghijklmnopqrst", 1)]
+    base = make_explanation({"compiler.plan": 1}, ("layera", "saved", 1))
+    change = make_explanation({"compiler.plan": 300}, *layers)
+    table = against.make_table(base, change)
+    differences = [int(text.replace(",", "")) for text in table.data["difference"]]
+    assert len(differences) == against.LARGEST + 3
+    assert sum(differences[:-1]) == differences[-1] == 299
     assert list(table.data["kind"])[-2] == "unexplained"
 
 
-def test_two_instruments_are_never_subtracted() -> None:
-    """Where none measured both, the accounts are compared, which explain themselves."""
-    assert against.peaks(OLD, explained({"host.rss": 9}, ("a", "saved", 5)))[0] == "host.rss"
-    apart = explained({"allocator.in_use": 9}, ("a", "saved", 5))
-    assert against.peaks(OLD, apart) == ("the account", 110, 5)
-    assert against.differences(OLD, apart)[-1].difference == 0
+def test_peaks_are_compared_by_an_instrument_that_measured_both() -> None:
+    change = make_explanation({"host.rss": 9}, ("a", "saved", 5))
+    assert against.choose_peaks(OLD, change) == ("host.rss", 500, 9)
+
+
+def test_without_a_shared_instrument_the_accounts_are_compared() -> None:
+    change = make_explanation({"allocator.in_use": 9}, ("a", "saved", 5))
+    assert against.choose_peaks(OLD, change) == ("the account", 110, 5)
+    unexplained = against.list_differences(OLD, change)[-1]
+    assert unexplained.difference == 0

@@ -1,4 +1,4 @@
-"""Where the peak comes from: the parts sum to the whole, the whole is what is measured, and strategies show where they act."""
+"""Where the peak comes from: parts sum to the whole, the whole is what is measured, strategies show where they act."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.explain import command
+from framebench.explain import measure
 from framebench.explain.account import Account
-from framebench.explain.measure import Unexplained, explain, obstacle
+from framebench.explain.measure import Unexplained, explain, find_obstacle
 from framebench.explain.record import Explanation
 from framebench.instruments.host import HostPeak
 from framebench.instruments.memory_timeline import Value
@@ -26,29 +26,44 @@ pytestmark = pytest.mark.usefixtures("imported_once")
 
 
 @cache
-def account(case: str) -> Explanation:
-    found = parse(case)
-    return explain(found, environments.ensure(found.framework))
-
-
-def made(layer: str, kind: str, size: int, born: int, died: float, by: str = "mul") -> Value:
-    return Value(kind, layer, "forward", by, size, born, died)
+def explain_case(case_id: str) -> Explanation:
+    """Explain a case once for all tests of this process."""
+    case = parse(case_id)
+    return explain(case, environments.ensure(case.framework))
 
 
 def test_the_timeline_and_the_peak_follow_from_births_and_deaths() -> None:
-    values = [made("a", "x", 10, 0, 3), made("b", "x", 5, 1, 9), made("a", "y", 7, 2, 3), made("a", "x", 1, 2, 9, "add")]
-    found = Account(values, [(0, "forward"), (3, "backward")], events=9).as_dict()
-    assert found["timeline"] == [(0, 10, "forward"), (1, 15, "forward"), (2, 23, "forward"), (3, 6, "backward")]
-    assert found["peak"] == {"event": 2, "bytes": 23, "phase": "forward"}
-    assert [(h["layer"], h["kind"], h["bytes"], h["tensors"], h["by"]) for h in found["holders"]] == [
-        ("a", "x", 11, 2, ["mul", "add"]), ("a", "y", 7, 1, ["mul"]), ("b", "x", 5, 1, ["mul"]),
-    ]  # fmt: skip
+    values = [
+        Value("x", "a", "forward", "mul", size=10, born=0, died=3),
+        Value("x", "b", "forward", "mul", size=5, born=1, died=9),
+        Value("y", "a", "forward", "mul", size=7, born=2, died=3),
+        Value("x", "a", "forward", "add", size=1, born=2, died=9),
+    ]
+    account = Account(values, [(0, "forward"), (3, "backward")], events=9).as_dict()
+    assert account["timeline"] == [
+        (0, 10, "forward"),
+        (1, 15, "forward"),
+        (2, 23, "forward"),
+        (3, 6, "backward"),
+    ]
+    assert account["peak"] == {"event": 2, "bytes": 23, "phase": "forward"}
+    holders = [(h["layer"], h["kind"], h["bytes"], h["tensors"], h["by"]) for h in account["holders"]]
+    assert holders == [
+        ("a", "x", 11, 2, ["mul", "add"]),
+        ("a", "y", 7, 1, ["mul"]),
+        ("b", "x", 5, 1, ["mul"]),
+    ]
 
 
 FIELDS = {
-    "case": "a", "how": "", "measured": {}, "versions": {}, "device": "cpu", "timeline": [(0, 5, "forward")],
+    "case": "a",
+    "how": "",
+    "measured": {},
+    "versions": {},
+    "device": "cpu",
+    "timeline": [(0, 5, "forward")],
     "peak": {"event": 0, "bytes": 5, "phase": "forward"},
-}  # fmt: skip
+}
 HOLDER = {"kind": "parameter", "layer": "blocks.0", "phase": "before", "tensors": 1}
 
 
@@ -68,18 +83,22 @@ def test_an_account_that_does_not_add_up_is_refused() -> None:
     ],
 )
 def test_unsupported_cases_have_a_reason(case: str, message: str) -> None:
-    assert message in (obstacle(parse(case)) or "")
+    assert message in (find_obstacle(parse(case)) or "")
     with pytest.raises(Unexplained, match=message):
         explain(parse(case), environments.describe("torch"))
 
 
 def test_a_dead_worker_is_reported() -> None:
     with pytest.raises(Unexplained, match=r"tiny in torch-0: .*explain.worker failed"):
-        explain(parse("transformer/torch/train/fp32/b4/tiny"), Environment("torch", "0", Path("/bin/false")))
+        explain(
+            parse("transformer/torch/train/fp32/b4/tiny"),
+            Environment("torch", "0", Path("/bin/false")),
+        )
 
 
-def phases(found: Explanation) -> list[str]:
-    return [phase for phase, _ in groupby(phase for _, _, phase in found.timeline)]
+def list_phases(explanation: Explanation) -> list[str]:
+    """Return the phases in the order in which they were entered."""
+    return [phase for phase, _ in groupby(moment.phase for moment in explanation.timeline)]
 
 
 @pytest.mark.parametrize(
@@ -91,50 +110,64 @@ def phases(found: Explanation) -> list[str]:
     ],
 )
 def test_phases_of_a_pytorch_step_in_order(strategy: str, expected: list[str]) -> None:
-    assert phases(account(f"transformer/torch/{strategy}/b4/tiny")) == expected
+    assert list_phases(explain_case(f"transformer/torch/{strategy}/b4/tiny")) == expected
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs")
 @pytest.mark.parametrize(
-    "strategy", ["train/checkpoint", *(pytest.param(s, marks=pytest.mark.all_cells) for s in ("train/fp32", "eval/no_grad"))]
+    "strategy",
+    [
+        "train/checkpoint",
+        pytest.param("train/fp32", marks=pytest.mark.all_cells),
+        pytest.param("eval/no_grad", marks=pytest.mark.all_cells),
+    ],
 )
 def test_pytorchs_account_is_what_is_measured(strategy: str) -> None:
-    found = account(f"transformer/torch/{strategy}/b4/cpu")
-    assert found.peak.bytes == pytest.approx(found.measured["host.rss"], rel=0.05)
+    explanation = explain_case(f"transformer/torch/{strategy}/b4/cpu")
+    assert explanation.peak.bytes == pytest.approx(explanation.measured["host.rss"], rel=0.05)
 
 
 PROGRAMS = Path(__file__).parent / "programs"
-COUNTED = PROGRAMS / "explain_counted.py"
 
 
 @pytest.mark.slow
-def test_what_a_record_says_was_saved_is_what_the_account_finds(environment: dict[str, Environment]) -> None:
-    cases = [f"transformer/torch/train/{s}/b4/tiny" for s in ("fp32", "checkpoint", "accumulate", "amp_bf16")]
-    found = run_inside(environment["torch"], COUNTED, *cases)
-    assert isinstance(found, dict)
-    assert all(counted == saved > 0 for counted, saved in found.values()), found
-    plain, checkpointed, in_four, _ = (found[case][0] for case in cases)
+def test_what_a_record_says_was_saved_is_what_the_account_finds(
+    environment: dict[str, Environment],
+) -> None:
+    strategies = ("fp32", "checkpoint", "accumulate", "amp_bf16")
+    cases = [f"transformer/torch/train/{strategy}/b4/tiny" for strategy in strategies]
+    sizes = run_inside(environment["torch"], PROGRAMS / "explain_counted.py", *cases)
+    assert isinstance(sizes, dict)
+    for observed, saved in sizes.values():
+        assert observed == saved > 0
+    plain, checkpointed, in_four, _ = (sizes[case][0] for case in cases)
     assert checkpointed < plain / 4
     assert in_four == pytest.approx(plain / 4, rel=0.01)
 
 
 @pytest.mark.slow
 def test_checkpointing_saves_block_inputs_only() -> None:
-    """Saved are the blocks' inputs alone; one block's activations are there again, the last one's that has its turn."""
-    plain, checkpointed = (account(f"transformer/torch/train/{s}/b4/cpu") for s in ("fp32", "checkpoint"))
+    """The activations of one block are there again: those of the last one, whose turn it is."""
+    plain = explain_case("transformer/torch/train/fp32/b4/cpu")
+    checkpointed = explain_case("transformer/torch/train/checkpoint/b4/cpu")
     assert checkpointed.kinds["saved for backward"] < 0.1 * plain.kinds["saved for backward"]
-    again = {h.layer.split(".")[1] for h in checkpointed.holders if h.kind == "recomputed" and "." in h.layer}
-    assert len(again) == 1
+    recomputed = [h.layer for h in checkpointed.holders if h.kind == "recomputed" and "." in h.layer]
+    assert len({layer.split(".")[1] for layer in recomputed}) == 1
     assert "recomputed" not in plain.kinds
-    layers = {h.layer for h in plain.holders if h.kind == "saved for backward"}
-    assert layers >= {f"blocks.{i}.fc1" for i in range(8)}
+    assert layers_saved(plain) >= {f"blocks.{i}.fc1" for i in range(8)}
+
+
+def layers_saved(explanation: Explanation) -> set[str]:
+    """Return the layers that hold something for the backward pass."""
+    return {holder.layer for holder in explanation.holders if holder.kind == "saved for backward"}
 
 
 def test_the_layer_of_a_backward_operator() -> None:
-    found = account("transformer/torch/train/fp32/b4/tiny")
-    gradients = {(h.layer, h.by) for h in found.holders if h.kind == "temporary" and h.phase == "backward"}
-    assert ("(loss)", ("nll_loss_backward", "_log_softmax_backward_data")) in gradients
+    explanation = explain_case("transformer/torch/train/fp32/b4/tiny")
+    made_in_backward = [h for h in explanation.holders if h.kind == "temporary" and h.phase == "backward"]
+    operators = ("nll_loss_backward", "_log_softmax_backward_data")
+    assert ("(loss)", operators) in {(holder.layer, holder.by) for holder in made_in_backward}
 
 
 TEXT = """
@@ -171,37 +204,54 @@ allocation 3: size 4, thread-local:
 """
 
 
-def test_a_program_of_xlas_is_followed_through_its_loop(environment: dict[str, Environment]) -> None:
-    """`a` is used only inside the loop, which carries it to its end; what the loop results in may be `x`, if it never turns."""
+def test_a_program_of_xlas_is_followed_through_its_loop(
+    environment: dict[str, Environment],
+) -> None:
+    """`a` is used only inside the loop, which carries it to its end; the loop results in `x` if it never turns."""
     lives, entry, allocations = run_inside(environment["jax"], PROGRAMS / "explain_loop.py", TEXT, PLAN)  # type: ignore[misc]
-    assert lives == {"x.1": [0, 5, ""], "a": [1, 4, "a"], "next": [2, 5, "b"], "copy": [4, 5, "(loss)"]}
+    assert lives == {
+        "x.1": [0, 5, ""],
+        "a": [1, 4, "a"],
+        "next": [2, 5, "b"],
+        "copy": [4, 5, "(loss)"],
+    }
     assert (entry, allocations) == ("main", 3)
 
 
 @pytest.mark.parametrize(
-    "strategy", ["train/fp32", *(pytest.param(s, marks=pytest.mark.all_cells) for s in ("train/checkpoint", "eval/no_grad"))]
+    "strategy",
+    [
+        "train/fp32",
+        pytest.param("train/checkpoint", marks=pytest.mark.all_cells),
+        pytest.param("eval/no_grad", marks=pytest.mark.all_cells),
+    ],
 )
 def test_xlas_plan_is_its_buffers(strategy: str) -> None:
-    """What is alive fills the plan, but for results that are reserved and not yet written; the names of modules in the program
-    have changed nothing."""
-    found = account(f"transformer/jax/{strategy}/b4/tiny")
-    assert found.plan["by its allocations"] == found.plan["in all"] == found.measured["compiler.plan"]
-    assert found.plan["in all"] - found.plan["outputs"] < found.peak.bytes <= found.plan["in all"]
-    assert found.peak.bytes > 0.85 * found.plan["in all"]
+    """What is alive fills the plan, but for results that are reserved and not yet written.
+
+    The names of modules in the program have changed nothing.
+    """
+    explanation = explain_case(f"transformer/jax/{strategy}/b4/tiny")
+    peak, plan = explanation.peak.bytes, explanation.plan
+    assert plan["by its allocations"] == plan["in all"] == explanation.measured["compiler.plan"]
+    assert plan["in all"] - plan["outputs"] < peak <= plan["in all"]
+    assert peak > 0.85 * plan["in all"]
 
 
 def test_layers_and_kinds_of_a_jax_step() -> None:
-    found = account("transformer/jax/train/fp32/b4/tiny")
-    assert {h.layer for h in found.holders if h.kind == "saved for backward"} >= {"blocks.0.fc1", "blocks.1.fc1", "wte"}
-    assert {phase for _, _, phase in found.timeline} == {"forward", "backward", "optimizer"}
+    explanation = explain_case("transformer/jax/train/fp32/b4/tiny")
+    assert layers_saved(explanation) >= {"blocks.0.fc1", "blocks.1.fc1", "wte"}
+    assert set(list_phases(explanation)) == {"forward", "backward", "optimizer"}
 
 
 @pytest.mark.all_cells
 def test_states_of_a_jax_optimizer() -> None:
-    found = account("transformer/jax/train/fp32/b4/tiny")
-    kept = account("transformer/jax/train/no_donate/b4/tiny")  # what is donated may be overwritten before the peak
-    state = sum(h.bytes for h in kept.holders if h.kind == "optimizer state" and h.layer)  # but for the count of steps
-    assert state == 2 * kept.kinds["parameter"] > 2 * found.kinds["parameter"]
+    donated = explain_case("transformer/jax/train/fp32/b4/tiny")
+    # what is donated may be overwritten before the peak
+    kept = explain_case("transformer/jax/train/no_donate/b4/tiny")
+    # the count of steps has no layer
+    states = sum(holder.bytes for holder in kept.holders if holder.kind == "optimizer state" and holder.layer)
+    assert states == 2 * kept.kinds["parameter"] > 2 * donated.kinds["parameter"]
 
 
 @pytest.mark.parametrize(
@@ -213,54 +263,61 @@ def test_states_of_a_jax_optimizer() -> None:
     ],
 )
 def test_jittors_account_is_the_measured_peak(case: str) -> None:
-    found = account(case)
-    assert found.peak.bytes == found.measured["allocator.in_use"]
+    explanation = explain_case(case)
+    assert explanation.peak.bytes == explanation.measured["allocator.in_use"]
 
 
 def test_layers_and_kinds_of_a_jittor_step() -> None:
-    found = account("transformer/jittor/train/fp32/b4/tiny")
-    assert {h.layer for h in found.holders if h.kind == "saved for backward"} >= {"blocks.0.fc1", "blocks.1.fc1", "ln_f"}
-    assert found.kinds["optimizer state"] == 2 * found.kinds["parameter"]
+    explanation = explain_case("transformer/jittor/train/fp32/b4/tiny")
+    assert layers_saved(explanation) >= {"blocks.0.fc1", "blocks.1.fc1", "ln_f"}
+    assert explanation.kinds["optimizer state"] == 2 * explanation.kinds["parameter"]
 
 
 @pytest.mark.all_cells
 def test_strategies_of_a_jittor_step() -> None:
-    found = account("transformer/jittor/train/fp32/b4/tiny")
-    checkpointed = account("transformer/jittor/train/checkpoint/b4/tiny")
-    assert checkpointed.kinds["saved for backward"] < 0.1 * found.kinds["saved for backward"] < checkpointed.kinds["recomputed"]
-    assert account("transformer/jittor/eval/grad/b4/tiny").kinds["saved for backward"] > 100_000
+    plain = explain_case("transformer/jittor/train/fp32/b4/tiny").kinds
+    checkpointed = explain_case("transformer/jittor/train/checkpoint/b4/tiny").kinds
+    assert checkpointed["saved for backward"] < 0.1 * plain["saved for backward"] < checkpointed["recomputed"]
+    evaluation = explain_case("transformer/jittor/eval/grad/b4/tiny").kinds
+    assert evaluation["saved for backward"] > 100_000
 
 
 def test_explain_writes_json_and_a_figure(tmp_path: Path) -> None:
-    drawn = tmp_path / "step.svg"
-    wanted = ("--json", "--to", str(drawn), "--results", str(tmp_path))
-    done = framebench("explain", "transformer/torch/train/fp32/b4/tiny", *wanted)
-    found = json.loads(done.stdout)
-    svg = ElementTree.parse(drawn).getroot()
+    figure = tmp_path / "step.svg"
+    options = ("--json", "--to", str(figure), "--results", str(tmp_path))
+    done = framebench("explain", "transformer/torch/train/fp32/b4/tiny", *options)
+    svg = ElementTree.parse(figure).getroot()
     assert svg.tag == "{http://www.w3.org/2000/svg}svg"
     assert 0 < len(list(svg.iter())) < 5000
-    assert set(found) == set(Explanation.model_fields)
-    assert found["peak"]["bytes"] == sum(h["bytes"] for h in found["holders"])
-    assert {"kind", "layer", "phase", "bytes", "tensors", "by"} == set(found["holders"][0])
+    printed = json.loads(done.stdout)
+    assert set(printed) == set(Explanation.model_fields)
+    assert printed["peak"]["bytes"] == sum(holder["bytes"] for holder in printed["holders"])
+    assert set(printed["holders"][0]) == {"kind", "layer", "phase", "bytes", "tensors", "by"}
 
 
 def test_two_cases_differ_by_the_sum_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the accounts that other tests have."""
-    monkeypatch.setattr(command, "account", lambda case, environment: account(case.id))
-    case, other = (f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("checkpoint", "fp32"))
-    done = framebench("explain", case, "--against", other, "--json", "--results", str(tmp_path))
-    found = json.loads(done.stdout)
-    assert found["difference"] == found["peak"] - found["against_peak"] == sum(row["difference"] for row in found["rows"])
-    kinds = {row["kind"]: 0 for row in found["rows"]}
-    for row in found["rows"]:
-        kinds[row["kind"]] += row["difference"]
-    assert kinds["saved for backward"] < 0 < kinds["recomputed"]
-    assert list(kinds)[-1] == "unexplained"
+    """The accounts are those that other tests have made."""
+    monkeypatch.setattr(measure, "explain", lambda case, environment: explain_case(case.id))
+    checkpointed = "transformer/torch/train/checkpoint/b4/tiny"
+    plain = "transformer/torch/train/fp32/b4/tiny"
+    done = framebench("explain", checkpointed, "--against", plain, "--json", "--results", str(tmp_path))
+    printed = json.loads(done.stdout)
+    assert printed["difference"] == printed["peak"] - printed["against_peak"]
+    assert printed["difference"] == sum(row["difference"] for row in printed["rows"])
+    by_kind: dict[str, int] = {}
+    for row in printed["rows"]:
+        by_kind[row["kind"]] = by_kind.get(row["kind"], 0) + row["difference"]
+    assert by_kind["saved for backward"] < 0 < by_kind["recomputed"]
+    assert list(by_kind)[-1] == "unexplained"
 
 
 @pytest.mark.parametrize(
     ("other", "message"),
-    [("@0.1", "there are: 2.12.1, 2.13.0"), ("transformer/torch/train/compile/b4/tiny", "no operators"), ("resnet50", "as in")],
+    [
+        ("@0.1", "there are: 2.12.1, 2.13.0"),
+        ("transformer/torch/train/compile/b4/tiny", "no operators"),
+        ("resnet50", "as in"),
+    ],
 )
 def test_an_invalid_other_case_is_refused_at_once(other: str, message: str) -> None:
     done = framebench("explain", "transformer/torch/train/fp32/b4/tiny", "--against", other)

@@ -262,7 +262,7 @@ def explained_in(version: str, **kinds: int) -> Explanation:
 
 
 def told(known: list[Explanation]) -> table.Cause:
-    return lambda case, base, change: explained.cause(case, base, change, known)
+    return lambda case, base, change: explained.describe_cause(case, base, change, known)
 
 
 def test_a_larger_peak_has_its_cause_where_both_versions_are_explained(equal: list[Record]) -> None:
