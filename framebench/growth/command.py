@@ -1,4 +1,4 @@
-"""Memory from step to step: `grow`."""
+"""The command that says whether memory grows from step to step: `grow`."""
 
 from __future__ import annotations
 
@@ -10,89 +10,98 @@ import typer
 
 from framebench.cli.shared import MEASURE, AsJson, Env, Results, app, err, fail, measuring, out, say
 from framebench.engine import installed, runner
-from framebench.growth.measure import NoReadings, followable, followed, obstacle, read
+from framebench.growth import measure
+from framebench.growth.measure import NoReadings
 from framebench.growth.record import Growth
 from framebench.suite import hypothetical
 from framebench.suite.user_file import Fault, list_definitions
 from framebench.user_file.opening import open_model
 
 LEAST_STEPS = 52  # framebench.growth.table has the reason, and is imported late
-OWN_STEP = "A Python file with `step(adapter)`, which is called in place of the case's own step."
+USER_MODEL_BATCH = 8
+EXIT_CODES = {"does not grow": 0, "grows": 1, "undecided": 3}
+CASE_HELP = "workload/framework/scenario/strategy/bN/size, with any batch; or your own model, or a training script"
+STEP_HELP = "A Python file with `step(adapter)`, which is called in place of the case's own step."
 
 
 @app.command(rich_help_panel=MEASURE)
 def grow(
-    case: Annotated[
-        str,
-        typer.Argument(
-            help="workload/framework/scenario/strategy/bN/size, with any batch; or your own model, or a training script"
-        ),
-    ],
+    case: Annotated[str, typer.Argument(help=CASE_HELP)],
     arguments: Annotated[list[str] | None, typer.Argument(help="After `--`: the arguments of your script.")] = None,
     steps: Annotated[int, typer.Option(min=LEAST_STEPS, help="Steps to read, after the warm-up.")] = 200,
-    step: Annotated[Path | None, typer.Option("--step", exists=True, dir_okay=False, help=OWN_STEP)] = None,
+    step: Annotated[Path | None, typer.Option("--step", exists=True, dir_okay=False, help=STEP_HELP)] = None,
     env: Env = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Does memory grow from step to step? Prints the bytes that a step adds, and what piles up: objects, storages or programs,
-    and where they are made. In a script of your own a step ends when the optimizer steps. Exit code 1: it
-    grows; 3: undecided."""
+    and where they are made. In a script of your own a step ends when the optimizer steps. Exit code
+    1: it grows; 3: undecided."""
     try:
         if case.endswith(".py") and is_model(Path(case)):
-            measured_growth = of_model(Path(case), steps, step, env, results)
+            growth = follow_model(Path(case), steps, step, env, results)
         elif case.endswith(".py"):
-            measured_growth = of_script(Path(case), arguments or [], steps, step, env, results)
+            growth = follow_script(Path(case), arguments or [], steps, step, env, results)
         elif arguments:
             fail(f"{case} is a case, which takes no arguments, such as {arguments[0]!r}", 2)
         else:
-            measured_growth = of_case(case, steps, step, env, results)
+            growth = follow_case(case, steps, step, env, results)
     except (Fault, NoReadings) as error:
         fail(str(error), 2)
-    from framebench.growth import table as growth
+    from framebench.growth import table
 
     if as_json:
-        typer.echo(json.dumps(growth.as_json(measured_growth)))
+        typer.echo(json.dumps(table.as_json(growth)))
     else:
-        growth.table(measured_growth).terminal(out)
-        if measured_growth.kept:
-            growth.kept(measured_growth).terminal(out)
-    raise typer.Exit({"does not grow": 0, "grows": 1, "undecided": 3}[growth.verdict(measured_growth)])
-
-
-def announce(steps: int) -> None:
-    say(f"{steps} steps are read after a warm-up, and some more are watched; whatever they keep stays in memory until the end")
-
-
-def of_case(case: str, steps: int, step: Path | None, env: str | None, results: Path) -> Growth:
-    """Raises NoReadings."""
-    asked = hypothetical.parse_any_batch(case)
-    if why := obstacle(asked):  # before an environment is built for nothing
-        raise NoReadings(f"{asked.id}: {why}")
-    with measuring(results), err.status(asked.id):
-        environment = installed.ready([asked.framework], env, say)[asked.framework]
-        announce(steps)
-        return read(asked, environment, steps, step)
+        table.tabulate_slopes(growth).terminal(out)
+        if growth.kept:
+            table.tabulate_kept(growth).terminal(out)
+    raise typer.Exit(EXIT_CODES[table.judge(growth)])
 
 
 def is_model(file: Path) -> bool:
-    """Whether it has what `framebench try` asks for; else it is a script."""
+    """Return whether a file has what `framebench try` asks for; else it is a script."""
     return file.is_file() and {"model", "batch"} <= list_definitions(str(file)).keys()
 
 
-def of_model(file: Path, steps: int, step: Path | None, env: str | None, results: Path) -> Growth:
-    """Its baseline in training. Raises NoReadings and Fault."""
-    with measuring(results), open_model(file, "train", [], 8, env, results) as (cases, environment, _):
+def announce(steps: int) -> None:
+    """Say what is about to run."""
+    say(f"{steps} steps are read after a warm-up, and some more are watched; whatever they keep stays in memory until the end")
+
+
+def follow_case(case_id: str, steps: int, step: Path | None, env: str | None, results: Path) -> Growth:
+    """Read the steps of a case. Raises UnknownCase and NoReadings."""
+    case = hypothetical.parse_any_batch(case_id)
+    obstacle = measure.find_obstacle(case)
+    if obstacle:  # before an environment is built for nothing
+        raise NoReadings(f"{case.id}: {obstacle}")
+    with measuring(results), err.status(case.id):
+        environment = installed.ready([case.framework], env, say)[case.framework]
         announce(steps)
-        return read(cases[0], environment, steps, step)
+        return measure.read_case(case, environment, steps, step)
 
 
-def of_script(script: Path, arguments: list[str], steps: int, step: Path | None, env: str | None, results: Path) -> Growth:
-    """Raises NoReadings."""
+def follow_model(file: Path, steps: int, step: Path | None, env: str | None, results: Path) -> Growth:
+    """Read the training steps of a user's model, in its baseline. Raises NoReadings and Fault."""
+    opened = open_model(file, "train", [], USER_MODEL_BATCH, env, results)
+    with measuring(results), opened as (cases, environment, _):
+        announce(steps)
+        return measure.read_case(cases[0], environment, steps, step)
+
+
+def follow_script(
+    script: Path,
+    arguments: list[str],
+    steps: int,
+    step: Path | None,
+    env: str | None,
+    results: Path,
+) -> Growth:
+    """Read the steps of a user's training script. Raises NoReadings."""
     if step:
         raise NoReadings(f"--step is called in place of a case's step, and {script} makes its own")
-    framework = followable(script)
+    framework = measure.find_framework(script)
     with measuring(results), err.status(script.name):
         environment = installed.ready([framework], env, say)[framework]
         announce(steps)
-        return followed(script, arguments, environment, steps)
+        return measure.read_script(script, arguments, environment, steps)

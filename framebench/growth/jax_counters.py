@@ -1,38 +1,48 @@
-"""What JAX counts while steps are made, for `growth/worker.py`."""
+"""What JAX counts while steps are made, for `worker.py`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.monitoring
 
 from framebench.adapters.jax.adapter import JaxAdapter
-from framebench.growth.leak_report import Program, Storages, caller
+from framebench.growth.leak_report import Program, StorageTracker, find_caller
+from framebench.growth.meters import Meter
 
 
-def live(adapter: JaxAdapter) -> dict[str, Callable[[], int]]:
+def make_allocator_meters(adapter: JaxAdapter) -> dict[str, Meter]:
+    """Return the meters of the arrays alive."""
     return {"allocator.live": adapter.live_bytes}
 
 
-def counters(adapter: JaxAdapter, programs: list[Program]) -> dict[str, Callable[[], int]]:
-    """What else can pile up, by name."""
-    return {"arrays": lambda: len(jax.live_arrays()), "compiled programs": lambda: len(programs)}
+def make_count_meters(adapter: JaxAdapter, programs: list[Program]) -> dict[str, Meter]:
+    """Return the meters of what else can pile up, by name."""
+
+    def count_arrays() -> int:
+        return len(jax.live_arrays())
+
+    def count_programs() -> int:
+        return len(programs)
+
+    return {"arrays": count_arrays, "compiled programs": count_programs}
 
 
 def watch_compilations() -> list[Program]:
-    """Grows by one whenever JAX compiles."""
+    """Return a list that grows by one program whenever JAX compiles."""
     programs: list[Program] = []
 
-    def listen(event: str, duration_secs: float, **more: Any) -> None:
+    def add_program(event: str, duration_secs: float, **details: Any) -> None:
         if event.endswith("/backend_compile_duration"):
-            programs.append((str(more.get("fun_name", "")), caller(sys._getframe(1))))
+            name = str(details.get("fun_name", ""))
+            programs.append(Program(name, find_caller(sys._getframe(1))))
 
-    jax.monitoring.register_event_duration_secs_listener(listen)
+    jax.monitoring.register_event_duration_secs_listener(add_program)
     return programs
 
 
-def storages() -> Storages:
-    return Storages()
+def make_tracker() -> StorageTracker:
+    """Return a tracker that knows nothing: arrays of JAX are objects of Python."""
+    return StorageTracker()

@@ -1,73 +1,94 @@
-"""What Jittor counts while steps are made, for `growth/worker.py`."""
+"""What Jittor counts while steps are made, for `worker.py`."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 
 import jittor as jt
 
 from framebench.adapters.jittor.adapter import JittorAdapter
-from framebench.growth.leak_report import Program, Storages
+from framebench.growth.leak_report import LiveStorage, Program, StorageTracker
+from framebench.growth.meters import Meter
 
-WIDTHS = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}  # bytes
+# bytes of a number; those that are not here have 4
+WIDTHS = {
+    "float64": 8,
+    "int64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
+# a variable and an operator as `jt.dump_all_graphs` prints them
+VARIABLE = re.compile(r"Var\([^,]*,(?P<dtype>[^,]*),[^,]*,(?P<address>[0-9a-f]+)\)\[(?P<shape>[\d,]*)\]")
+OPERATOR = re.compile(r"\w*Op\([^,]*,(?P<name>[\w.]+)")
 
 
-def live(adapter: JittorAdapter) -> dict[str, Callable[[], int]]:
+def make_allocator_meters(adapter: JittorAdapter) -> dict[str, Meter]:
+    """Return the meters of the variables alive."""
     return {"allocator.live": adapter.live_bytes}
 
 
-def counters(adapter: JittorAdapter, programs: list[Program]) -> dict[str, Callable[[], int]]:
-    """What else can pile up, by name."""
+def make_count_meters(adapter: JittorAdapter, programs: list[Program]) -> dict[str, Meter]:
+    """Return the meters of what else can pile up, by name."""
     return {"variables": jt.number_of_lived_vars, "operations": jt.number_of_lived_ops}
 
 
 def watch_compilations() -> list[Program]:
-    """Kernels are compiled by operator, and not counted."""
+    """Return no programs: kernels are compiled by operator, and not counted."""
     return []
 
 
-def storages() -> Storages:
+def make_tracker() -> StorageTracker:
+    """Return a tracker of the arrays that the graph of operations holds."""
     return GraphArrays()
 
 
-class GraphArrays(Storages):
-    """Arrays that have memory and that no object of Python holds, but the graph of operations does. On Python 3.11 Jittor tells
-    the operator that made one, or that waits for it, and no line."""
+class GraphArrays(StorageTracker):
+    """Arrays that have memory and that no object of Python holds, but the graph of operations does.
 
-    def alive(self) -> list[tuple[str, str, int]]:
-        """In the order in which they were made. Nothing is waited for: that would end what is kept."""
+    On Python 3.11 Jittor tells the operator that made one, or that waits for it, and no line.
+    """
+
+    def list_alive(self) -> list[LiveStorage]:
+        """Return each array once. Nothing is waited for: that would end what is kept."""
         graph = jt.dump_all_graphs()
-        nodes, held = list(map(str, graph.nodes_info)), {number_of(node) for node in graph.hold_vars}
-        arrays = dict[str, tuple[str, str, int]]()
+        nodes = [str(node) for node in graph.nodes_info]
+        held_by_python = {node_number(node) for node in graph.hold_vars}
+        arrays: dict[str, LiveStorage] = {}  # by address: views share an array
         for node, makers, users in zip(nodes, graph.inputs, graph.outputs):
-            found = VAR.match(node)
-            if found and number_of(node) not in held and int(found["place"], 16):
-                around = [
-                    f"{word} {name}" for word, others in (("of", makers), ("for", users)) for name in names(nodes, others)
-                ]
-                arrays.setdefault(found["place"], described(found, around[:1]))
+            variable = VARIABLE.match(node)
+            if variable is None or node_number(node) in held_by_python:
+                continue
+            address = variable["address"]
+            if int(address, 16) and address not in arrays:
+                operators = [f"of {name}" for name in name_operators(nodes, makers)]
+                operators += [f"for {name}" for name in name_operators(nodes, users)]
+                arrays[address] = describe_array(variable, operators)
         return list(arrays.values())
 
 
-VAR = re.compile(r"Var\([^,]*,(?P<dtype>[^,]*),[^,]*,(?P<place>[0-9a-f]+)\)\[(?P<shape>[\d,]*)\]")
-OPERATOR = re.compile(r"\w*Op\([^,]*,(?P<name>[\w.]+)")
-
-
-def number_of(node: str) -> str:
-    """`Var(12:1:1` has the number 12."""
+def node_number(node: str) -> str:
+    """Return the number of a node: that of `Var(12:1:1` is 12."""
     return node.partition("(")[2].partition(":")[0]
 
 
-def names(nodes: list[str], places: list[int]) -> list[str]:
-    """Of the operators at these places of the graph."""
-    found = (OPERATOR.match(nodes[place]) for place in places)
-    return [operator["name"] for operator in found if operator]
+def name_operators(nodes: list[str], places: list[int]) -> list[str]:
+    """Return the names of the operators at these places of the graph."""
+    names = []
+    for place in places:
+        operator = OPERATOR.match(nodes[place])
+        if operator:
+            names.append(operator["name"])
+    return names
 
 
-def described(found: re.Match[str], around: list[str]) -> tuple[str, str, int]:
-    """`float32[4, 8] of matmul`, which made it, or `for matmul`, which waits for it; held by what, and its bytes."""
-    shape = [int(n) for n in found["shape"].split(",") if n]
-    size = math.prod(shape) * WIDTHS.get(found["dtype"], 4)
-    return " ".join([f"{found['dtype']}{shape}", *around]), "the graph of operations", size
+def describe_array(variable: re.Match[str], operators: list[str]) -> LiveStorage:
+    """Return an array and its bytes: `float32[4, 8] of matmul`, which made it, or `for matmul`, which waits for it."""
+    shape = [int(number) for number in variable["shape"].split(",") if number]
+    what = " ".join([f"{variable['dtype']}{shape}", *operators[:1]])
+    size = math.prod(shape) * WIDTHS.get(variable["dtype"], 4)
+    return LiveStorage(what, "the graph of operations", size)

@@ -1,4 +1,4 @@
-"""Does memory grow from step to step? The parent's side of `worker.py`."""
+"""Read memory from step to step in a process of its own: the parent's side of `worker.py` and `torch_script.py`."""
 
 from __future__ import annotations
 
@@ -16,55 +16,78 @@ from framebench.instruments import host
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault, list_imports
 
-SCRIPTS = ("torch",)  # frameworks whose optimizers say that a step was made
+SCRIPT_FRAMEWORKS = ("torch",)  # whose optimizers tell that a step was made
 
 
 class NoReadings(Exception):
     """Nothing was read; the message says why."""
 
 
-def obstacle(case: Case) -> str | None:
-    """Why this case cannot be followed, if it cannot."""
-    if why := runner.unsupported(case):
+def find_obstacle(case: Case) -> str | None:
+    """Return why this case cannot be followed; None if it can."""
+    why = runner.unsupported(case)
+    if why:
         return why
-    return "grow follows a single process, and not one of several ranks" if case.ranks > 1 else None
+    if case.ranks > 1:
+        return "grow follows a single process, and not one of several ranks"
+    return None
 
 
-def read(case: Case, environment: Environment, steps: int, file: Path | None = None) -> Growth:
-    """So many steps in a fresh process, whose malloc returns what it can. Raises NoReadings."""
-    if why := obstacle(case):
-        raise NoReadings(f"{case.id}: {why}")
+def read_case(case: Case, environment: Environment, steps: int, file: Path | None = None) -> Growth:
+    """Read memory after each step of a case, in a fresh process whose malloc returns what it can. Raises NoReadings.
+
+    Args:
+        case: What is run.
+        environment: Its framework's.
+        steps: How many are read.
+        file: The user's file whose `step` is called in place of the case's own.
+    """
+    obstacle = find_obstacle(case)
+    if obstacle:
+        raise NoReadings(f"{case.id}: {obstacle}")
     variables = runner.worker_variables(environment, case, "memory", Options())
-    arguments = [case.id, str(steps), *([str(file.absolute())] if file else [])]
-    return _answer(environment, "framebench.growth.worker", case.id, arguments, variables)
+    arguments = [case.id, str(steps)]
+    if file:
+        arguments.append(str(file.absolute()))
+    return run_worker(environment, "framebench.growth.worker", case.id, arguments, variables)
 
 
-def followable(script: Path) -> str:
-    """The framework whose optimizer's steps are counted. Raises NoReadings."""
+def find_framework(script: Path) -> str:
+    """Return the framework whose optimizer's steps are counted in a script. Raises NoReadings."""
     if not script.is_file():
         raise NoReadings(f"{script} does not exist: grow takes a case, or a training script")
     try:
         packages = list_imports(str(script.absolute()))
     except Fault as error:
         raise NoReadings(str(error)) from error
-    names = [name for name in SCRIPTS if name in packages]
-    if not names:
-        raise NoReadings(
-            f"{script} imports none of {', '.join(SCRIPTS)}, whose optimizers tell where a step ends; in JAX and Jittor a case "
-            f"with --step takes its place"
-        )
-    return names[0]
+    for framework in SCRIPT_FRAMEWORKS:
+        if framework in packages:
+            return framework
+    raise NoReadings(
+        f"{script} imports none of {', '.join(SCRIPT_FRAMEWORKS)}, whose optimizers tell where a "
+        "step ends; in JAX and Jittor a case with --step takes its place"
+    )
 
 
-def followed(script: Path, arguments: list[str], environment: Environment, steps: int) -> Growth:
-    """So many steps of a user's own script. Raises NoReadings."""
+def read_script(script: Path, arguments: list[str], environment: Environment, steps: int) -> Growth:
+    """Read memory after each step of a user's own script. Raises NoReadings."""
     worker = f"framebench.growth.{environment.framework}_script"
-    variables = host.MALLOC_ENV | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}  # what the script may import
-    return _answer(environment, worker, script.name, [str(script.absolute()), str(steps), *arguments], variables)
+    variables = {
+        **host.MALLOC_ENV,
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+    }  # what the script may import
+    worker_arguments = [str(script.absolute()), str(steps), *arguments]
+    return run_worker(environment, worker, script.name, worker_arguments, variables)
 
 
-def _answer(environment: Environment, worker: str, name: str, arguments: list[str], variables: dict[str, str]) -> Growth:
-    """Raises NoReadings."""
+def run_worker(
+    environment: Environment,
+    worker: str,
+    name: str,
+    arguments: list[str],
+    variables: dict[str, str],
+) -> Growth:
+    """Run a worker, and return what it has read. Raises NoReadings, with the `name` of what is followed."""
     try:
         reply = json.loads(run_module(environment, worker, *arguments, **variables).splitlines()[-1])
         if "fault" in reply:

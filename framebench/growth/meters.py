@@ -1,4 +1,4 @@
-"""What is read after each step, in the whole process and those it has started. Linux."""
+"""What is read after each step, of the whole process and those it has started. Linux."""
 
 from __future__ import annotations
 
@@ -15,68 +15,81 @@ Meter = Callable[[], int]
 PROC = Path("/proc")
 
 
-def bytes_meters(of_framework: dict[str, Meter]) -> dict[str, Meter]:
-    """By instrument; `of_framework`: of its allocators, as far as they keep count."""
-    meters = {"host.malloc": malloc} if read_mallinfo().arena else {}
-    return of_framework | meters | {"host.private": private, "host.shared": shared, "host.children": children}
+def make_host_meters() -> dict[str, Meter]:
+    """Return the meters of the process by instrument, those that exist here."""
+    meters: dict[str, Meter] = {}
+    if read_mallinfo().arena:  # needs glibc 2.33 or later
+        meters["host.malloc"] = read_malloc
+    meters["host.private"] = read_private
+    meters["host.shared"] = read_shared
+    meters["host.children"] = read_children
+    return meters
 
 
-def malloc() -> int:
-    """Bytes that malloc has given out and not taken back, in the whole process; 0 without glibc 2.33 or later."""
+def read_malloc() -> int:
+    """Return the bytes that malloc has given out and not taken back, in the whole process."""
     info = read_mallinfo()
     return int(info.uordblks + info.hblkhd)
 
 
-def private() -> int:
-    """Bytes of memory that is resident and no file's, once malloc has returned what it can: RssAnon of proc(5)."""
+def read_private() -> int:
+    """Return the resident bytes that are no file's, once malloc has returned what it can: RssAnon of proc(5)."""
     ctypes.CDLL(None).malloc_trim(0)
     return read_status("RssAnon")
 
 
-def shared() -> int:
-    """Bytes of shared memory that is resident: RssShmem of proc(5). Neither malloc's nor private."""
+def read_shared() -> int:
+    """Return the resident bytes of shared memory, which is neither malloc's nor private: RssShmem of proc(5)."""
     return read_status("RssShmem")
 
 
-def children() -> int:
-    """Bytes that the processes which this one started have for themselves alone, and theirs. Of a page that is copied when it
-    is written to, only the copy is a child's own."""
-    return sum(map(_own_bytes, _started_by("self")))
+def read_children() -> int:
+    """Return the bytes that all processes started by this one, and by those, have for themselves alone.
+
+    Of a page that is copied when it is written to, only the copy is a child's own.
+    """
+    return sum(read_own_bytes(process) for process in list_descendants("self"))
 
 
-def _started_by(process: str) -> Iterator[str]:
+def list_descendants(process: str) -> Iterator[str]:
+    """Yield the ids of the processes that a process has started, and of those that they have started."""
     for tasks in PROC.glob(f"{process}/task/*/children"):
         try:
-            found = tasks.read_text().split()
-        except OSError:  # it has ended
+            children = tasks.read_text().split()
+        except OSError:  # the process has ended
             continue
-        for child in found:
+        for child in children:
             yield child
-            yield from _started_by(child)
+            yield from list_descendants(child)
 
 
-def _own_bytes(process: str) -> int:
-    """Private_Clean and Private_Dirty of proc(5)."""
+def read_own_bytes(process: str) -> int:
+    """Return Private_Clean and Private_Dirty of proc(5) in bytes; 0 for a process that has ended."""
     try:
         lines = (PROC / process / "smaps_rollup").read_text().splitlines()
     except OSError:
         return 0
-    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Private_") and "Huge" not in line)
+    kib = 0
+    for line in lines:
+        if line.startswith("Private_") and "Huge" not in line:
+            kib += int(line.split()[1])
+    return 1024 * kib
 
 
 class Readings:
-    """What each meter says after each of some steps; room for them is made before the first."""
+    """What each meter reads after each step. The memory for it is taken before the first, so that it is no growth."""
 
     def __init__(self, meters: dict[str, Meter], steps: int) -> None:
         self.meters = meters
-        self.lines = {name: np.zeros(steps, np.int64) for name in meters}
+        self.series = {name: np.zeros(steps, np.int64) for name in meters}
 
     def take(self, step: int) -> None:
-        """Garbage in cycles is no growth, unless the collector is kept off."""
+        """Read every meter after a step. Garbage in cycles is no growth, unless the strategy keeps the collector off."""
         if gc.isenabled():
             gc.collect()
         for name, meter in self.meters.items():
-            self.lines[name][step] = meter()
+            self.series[name][step] = meter()
 
-    def lists(self) -> dict[str, list[int]]:
-        return {name: line.tolist() for name, line in self.lines.items()}
+    def as_lists(self) -> dict[str, list[int]]:
+        """Return the readings by meter, one for each step."""
+        return {name: series.tolist() for name, series in self.series.items()}

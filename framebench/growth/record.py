@@ -1,4 +1,4 @@
-"""What memory did from step to step, as `framebench grow CASE --json` says it."""
+"""What memory did from step to step, as `framebench grow CASE --json` prints it."""
 
 from __future__ import annotations
 

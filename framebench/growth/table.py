@@ -1,10 +1,12 @@
 """Does memory grow from step to step? From readings after each step: bytes per step with an interval, and a verdict.
 
-The readings are cut into 13 segments of equal length, of each of which the median counts; between them lie 12 differences.
-Their median is the slope, and the third smallest and third largest are its interval, which holds the median of what the
-differences are drawn from with a probability of 96 % whatever their distribution (the sign test's interval: Conover 1999,
-"Practical nonparametric statistics", section 3.2). Allocators grow in jumps: a single one moves one or two differences of
-twelve, and neither the slope nor the interval. Memory grows if at least ten of twelve differences say so.
+The readings are cut into 13 segments of equal length, of each of which the median counts; between
+them lie 12 differences. Their median is the slope, and the third smallest and third largest are its
+interval, which holds the median of what the differences are drawn from with a probability of 96 %
+whatever their distribution (the sign test's interval: Conover 1999, "Practical nonparametric
+statistics", section 3.2). Allocators grow in jumps: a single one moves one or two differences of
+twelve, and neither the slope nor the interval. Memory grows if at least ten of twelve differences
+say so.
 """
 
 from __future__ import annotations
@@ -20,139 +22,189 @@ from framebench.analysis.comparison import ESSENTIAL, Comparison, Shown
 from framebench.growth.record import Growth
 
 SEGMENTS = 13
+DIFFERENCES = SEGMENTS - 1
 STRAYS = 2  # differences that may stray on either side
 LEAST_STEPS = 4 * SEGMENTS
-CONFIDENCE = 1 - 2 * sum(math.comb(SEGMENTS - 1, i) for i in range(STRAYS + 1)) / 2 ** (SEGMENTS - 1)
-# bytes per step that matter: twice as much is always found. 1 KiB is 1 GiB in a million steps; the kernel gives whole pages
+# by the sign test: the probability that more than STRAYS differences lie on each side of the median
+CONFIDENCE = 1 - 2 * sum(math.comb(DIFFERENCES, strays) for strays in range(STRAYS + 1)) / 2**DIFFERENCES
+# Bytes per step that matter: twice as much is always found. 1 KiB is 1 GiB in a million steps. What
+# the kernel counts is in whole pages.
 SENSITIVITY = {
-    "allocator.live": 2**10, "allocator.pinned": 2**10, "host.malloc": 2**10, "host.private": 2**13, "host.shared": 2**13,
+    "allocator.live": 2**10,
+    "allocator.pinned": 2**10,
+    "host.malloc": 2**10,
+    "host.private": 2**13,
+    "host.shared": 2**13,
     "host.children": 2**13,
-}  # fmt: skip
-PILES_UP = 0.1  # of what is counted, per step
+}
+LEAST_PILE = 0.1  # per step, of what is counted
 Verdict = Literal["grows", "does not grow", "undecided"]
-SAID = {"grows": "memory grows", "does not grow": "memory does not grow", "undecided": "undecided whether memory grows"}
-SEEN = {"grows": "grows", "does not grow": "no growth seen", "undecided": "undecided"}  # of one instrument
+TITLES = {
+    "grows": "memory grows",
+    "does not grow": "memory does not grow",
+    "undecided": "undecided whether memory grows",
+}
+INSTRUMENT_VERDICTS = {
+    "grows": "grows",
+    "does not grow": "no growth seen",
+    "undecided": "undecided",
+}
 TOO_LITTLE = "less than it can tell"
 
 
 class Slope(NamedTuple):
-    """Per step, with its interval."""
+    """What a step adds, with its interval."""
 
     value: float
     low: float
     high: float
 
-    def verdict(self, least: float) -> Verdict:
-        """Whether it is more than `least`."""
+    def judge(self, least: float) -> Verdict:
+        """Return whether a step adds `least` or more."""
         if self.low >= least:
             return "grows"
         return "does not grow" if self.high < least else "undecided"
 
 
-def slope(readings: Sequence[int]) -> Slope:
-    """Raises ValueError for fewer readings than four a segment."""
+def estimate_slope(readings: Sequence[int]) -> Slope:
+    """Return what a step adds to the readings. Raises ValueError for fewer than four readings a segment."""
     if len(readings) < LEAST_STEPS:
         raise ValueError(f"{len(readings)} readings are too few for {SEGMENTS} segments; at least {LEAST_STEPS}")
     length = len(readings) // SEGMENTS
-    last = np.asarray(readings[-length * SEGMENTS :], dtype=float).reshape(SEGMENTS, length)
-    differences = np.sort(np.diff(np.median(last, axis=1))) / length
-    return Slope(float(np.median(differences)), float(differences[STRAYS]), float(differences[-1 - STRAYS]))
+    newest = np.asarray(readings[-length * SEGMENTS :], dtype=float)  # those before are no whole segment
+    medians = np.median(newest.reshape(SEGMENTS, length), axis=1)
+    slopes = np.sort(np.diff(medians)) / length
+    return Slope(float(np.median(slopes)), float(slopes[STRAYS]), float(slopes[-1 - STRAYS]))
 
 
-def slopes(measured_growth: Growth) -> dict[str, Slope]:
-    """Bytes per step by instrument."""
-    return {name: slope(readings) for name, readings in measured_growth.bytes.items()}
+def estimate_slopes(growth: Growth) -> dict[str, Slope]:
+    """Return the bytes that a step adds by instrument."""
+    return {name: estimate_slope(readings) for name, readings in growth.bytes.items()}
 
 
-def verdict(measured_growth: Growth) -> Verdict:
-    """It grows if one instrument says so, and does not if all of them do: each sees what the ones before it do not. What steps
-    were seen to keep must be seen by one of them, or nothing is decided."""
-    verdicts = [line.verdict(SENSITIVITY[name]) for name, line in slopes(measured_growth).items()]
+def judge(growth: Growth) -> Verdict:
+    """Return whether memory grows, which it does if one instrument says so, and does not if all of them say so.
+
+    Each instrument sees what others do not. What steps were seen to leave behind must be seen by
+    one of them, or nothing is decided.
+    """
+    verdicts = [slope.judge(SENSITIVITY[name]) for name, slope in estimate_slopes(growth).items()]
     if "grows" in verdicts:
         return "grows"
-    return "undecided" if "undecided" in verdicts or _unseen(measured_growth) else "does not grow"
+    if "undecided" in verdicts or find_unseen(growth):
+        return "undecided"
+    return "does not grow"
 
 
-def _unseen(measured_growth: Growth) -> int:
-    """The bytes per step of the largest row of what was kept, where they are more than any instrument would call nothing."""
-    most = max((row.bytes_per_step or 0 for row in measured_growth.kept), default=0)
-    return most if most >= max(SENSITIVITY.values()) else 0
+def find_unseen(growth: Growth) -> int:
+    """Return the bytes per step of the largest leftover, or 0 if they are too few to be seen by every instrument."""
+    largest = max((row.bytes_per_step or 0 for row in growth.kept), default=0)
+    return largest if largest >= max(SENSITIVITY.values()) else 0
 
 
-def _piling_up(measured_growth: Growth) -> dict[str, Slope]:
-    """What is counted and becomes more, per step."""
-    lines = {name: slope(readings) for name, readings in measured_growth.counts.items()}
-    return {name: line for name, line in lines.items() if line.verdict(PILES_UP) == "grows"}
+def find_piles(growth: Growth) -> dict[str, Slope]:
+    """Return how many a step adds of what is counted and becomes more."""
+    piles = {}
+    for name, readings in growth.counts.items():
+        slope = estimate_slope(readings)
+        if slope.judge(LEAST_PILE) == "grows":
+            piles[name] = slope
+    return piles
 
 
-def size(count: float | None) -> str:
-    """`1,536 B`, `12.3 KiB`, `4.5 MiB`: memory per step is small."""
-    if count is None or math.isnan(count):
+def describe_size(size: float | None) -> str:
+    """Return bytes as `1,536 B`, `12.3 KiB` or `4.5 MiB`: what a step adds is small."""
+    if size is None or math.isnan(size):
         return "-"
-    for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
-        if abs(count) >= 10 * unit:
-            return f"{count / unit:,.1f} {name}"
-    return f"{count:,.0f} B"
+    if abs(size) >= 10 * 2**20:
+        return f"{size / 2**20:,.1f} MiB"
+    if abs(size) >= 10 * 2**10:
+        return f"{size / 2**10:,.1f} KiB"
+    return f"{size:,.0f} B"
 
 
-def table(measured_growth: Growth) -> Comparison:
-    """A row for each instrument."""
-    rows = [
-        {"instrument": name, "verdict": _seen(line, SENSITIVITY[name]), **line._asdict(), "least": SENSITIVITY[name]}
-        for name, line in slopes(measured_growth).items()
-    ]
-    shown = {
-        "instrument": Shown("instrument"), "verdict": Shown("verdict", priority=ESSENTIAL), "value": Shown("per step", size),
-        "low": Shown("from", size), "high": Shown("to", size), "least": Shown("can tell from", size),
-    }  # fmt: skip
-    steps = len(next(iter(measured_growth.bytes.values())))
-    own_step = measured_growth.file and not measured_growth.file.endswith(measured_growth.case)  # else a script, which has all
-    step_text = f" with the step of {measured_growth.file}" if own_step else ""
-    caption = (
-        f"{steps} steps after {measured_growth.warm_up} of warm-up; median of {SEGMENTS - 1} differences between segments, "
-        f"with its {CONFIDENCE:.0%} interval (sign test); an instrument tells growth from as much as the last column says"
-    )
-    notes = [f"{name}: {line.value:+,.1f} per step" for name, line in _piling_up(measured_growth).items()]
-    if verdict(measured_growth) == "undecided" and (most := _unseen(measured_growth)):
-        notes.append(f"watched steps kept {size(most)} each, which no instrument sees: the two do not agree")
-    if verdict(measured_growth) == "grows" and not measured_growth.kept:
-        notes.append(
-            f"{measured_growth.watched} more steps were watched, and most of them left nothing behind that could be named"
+def tabulate_slopes(growth: Growth) -> Comparison:
+    """Return a table with a row for each instrument; its title is the verdict."""
+    rows = []
+    for name, slope in estimate_slopes(growth).items():
+        least = SENSITIVITY[name]
+        rows.append(
+            {
+                "instrument": name,
+                "verdict": describe_verdict(slope, least),
+                "value": slope.value,
+                "low": slope.low,
+                "high": slope.high,
+                "least": least,
+            }
         )
-    return Comparison(
-        f"{measured_growth.case}{step_text}: {SAID[verdict(measured_growth)]}",
-        caption,
-        pd.DataFrame(rows),
-        shown,
-        notes=tuple(notes),
-    )
-
-
-def _seen(line: Slope, least: int) -> str:
-    verdict = line.verdict(least)
-    return TOO_LITTLE if verdict == "does not grow" and line.low > 0 else SEEN[verdict]
-
-
-def kept(measured_growth: Growth) -> Comparison:
-    """What the watched steps left behind."""
     shown = {
-        "what": Shown("what"), "made_at": Shown("made at"), "kind": Shown("kind"), "note": Shown("held"),
-        "per_step": Shown("per step", ",.1f"), "bytes_per_step": Shown("bytes per step", size, priority=ESSENTIAL),
-    }  # fmt: skip
-    data = pd.DataFrame([row.model_dump() for row in measured_growth.kept], columns=list(shown))
-    return Comparison(
-        f"{measured_growth.case}: what piles up",
-        f"in {measured_growth.watched} more steps, which were watched; the bytes of a tensor stand in the row of its storage, "
-        "and those of a graph that it keeps in the table above",
-        data,
-        shown,
-        left=4,
-    )
-
-
-def as_json(measured_growth: Growth) -> dict[str, Any]:
-    """The readings, and what follows from them."""
-    slopes_by_name = {
-        name: {**s._asdict(), "verdict": s.verdict(SENSITIVITY[name])} for name, s in slopes(measured_growth).items()
+        "instrument": Shown("instrument"),
+        "verdict": Shown("verdict", priority=ESSENTIAL),
+        "value": Shown("per step", describe_size),
+        "low": Shown("from", describe_size),
+        "high": Shown("to", describe_size),
+        "least": Shown("can tell from", describe_size),
     }
-    return {"verdict": verdict(measured_growth), "bytes_per_step": slopes_by_name, **measured_growth.model_dump(mode="json")}
+    steps = len(next(iter(growth.bytes.values())))
+    caption = (
+        f"{steps} steps after {growth.warm_up} of warm-up; median of {DIFFERENCES} differences "
+        f"between segments, with its {CONFIDENCE:.0%} interval (sign test); an instrument tells "
+        "growth from as much as the last column says"
+    )
+    title = f"{describe_subject(growth)}: {TITLES[judge(growth)]}"
+    return Comparison(title, caption, pd.DataFrame(rows), shown, notes=tuple(list_notes(growth)))
+
+
+def describe_verdict(slope: Slope, least: int) -> str:
+    """Return the verdict of one instrument, which can tell growth from `least` on."""
+    verdict = slope.judge(least)
+    if verdict == "does not grow" and slope.low > 0:
+        return TOO_LITTLE
+    return INSTRUMENT_VERDICTS[verdict]
+
+
+def describe_subject(growth: Growth) -> str:
+    """Return the case, or the script, whose steps were read, with the file of the step that took its place."""
+    is_script = growth.file is not None and growth.file.endswith(growth.case)
+    if growth.file and not is_script:
+        return f"{growth.case} with the step of {growth.file}"
+    return growth.case
+
+
+def list_notes(growth: Growth) -> list[str]:
+    """Return what the table of slopes does not show: what piles up, and where readings and leftovers disagree."""
+    notes = [f"{name}: {slope.value:+,.1f} per step" for name, slope in find_piles(growth).items()]
+    verdict = judge(growth)
+    unseen = find_unseen(growth)
+    if verdict == "undecided" and unseen:
+        notes.append(f"watched steps kept {describe_size(unseen)} each, which no instrument sees: the two do not agree")
+    if verdict == "grows" and not growth.kept:
+        notes.append(f"{growth.watched} more steps were watched, and most of them left nothing behind that could be named")
+    return notes
+
+
+def tabulate_kept(growth: Growth) -> Comparison:
+    """Return a table of what the watched steps left behind."""
+    shown = {
+        "what": Shown("what"),
+        "made_at": Shown("made at"),
+        "kind": Shown("kind"),
+        "note": Shown("held"),
+        "per_step": Shown("per step", ",.1f"),
+        "bytes_per_step": Shown("bytes per step", describe_size, priority=ESSENTIAL),
+    }
+    caption = (
+        f"in {growth.watched} more steps, which were watched; the bytes of a tensor stand in the "
+        "row of its storage, and those of a graph that it keeps in the table above"
+    )
+    data = pd.DataFrame([row.model_dump() for row in growth.kept], columns=list(shown))
+    return Comparison(f"{growth.case}: what piles up", caption, data, shown, left=4)
+
+
+def as_json(growth: Growth) -> dict[str, Any]:
+    """Return the readings, and what follows from them."""
+    slopes = {}
+    for name, slope in estimate_slopes(growth).items():
+        slopes[name] = {**slope._asdict(), "verdict": slope.judge(SENSITIVITY[name])}
+    return {"verdict": judge(growth), "bytes_per_step": slopes, **growth.model_dump(mode="json")}

@@ -1,7 +1,8 @@
-"""A user's own training script: does its memory grow? `python -m framebench.growth.torch_script FILE STEPS [ARG ...]`.
+"""Read memory after each step of a user's own script: `python -m framebench.growth.torch_script FILE STEPS [ARG ...]`.
 
-The script runs as it is, and a step ends where its optimizer's does; where it has several optimizers, where that of the first
-does. Once enough steps were read and watched the script is ended. Prints what `growth/worker.py` does.
+The script runs as it is, and a step ends where its optimizer's does; where it has several
+optimizers, where that of the first does. Once enough steps were read and watched the script is
+ended. It prints what `worker.py` does.
 """
 
 from __future__ import annotations
@@ -15,77 +16,92 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from framebench.growth.leak_report import HALF, Kept, Watch
-from framebench.growth.meters import Readings, bytes_meters
-from framebench.growth.torch_counters import TorchStorages, gpu_meters
+from framebench.growth.leak_report import HALF, LeakWatch
+from framebench.growth.meters import Readings, make_host_meters
+from framebench.growth.torch_counters import TorchStorages, make_gpu_meters
 from framebench.growth.worker import WARM_UP
 from framebench.suite.user_file import Fault, describe_fault
 from framebench.worker.worker import own_stdout
 
 
-class Enough(BaseException):
+class EnoughSteps(BaseException):
     """All steps were made. No script catches it by `except Exception`."""
 
 
-class Followed:
-    """The steps of a script, as they are made."""
+class ScriptFollower:
+    """Reads and watches the steps of a script as they are made: warm-up, readings, then both halves of the watch."""
 
     def __init__(self, steps: int) -> None:
-        self.steps, self.made = steps, 0
-        self.first: Any = None  # the optimizer whose steps are counted
-        self.readings = Readings(bytes_meters(gpu_meters()), steps)
-        self.kept: list[Kept] = []
+        self.first_watched = WARM_UP + steps
+        self.made = 0
+        self.optimizer: Optimizer | None = None  # whose steps are counted
+        self.readings = Readings(make_gpu_meters() | make_host_meters(), steps)
+        self.kept: list[dict[str, Any]] = []
 
-    def after(self, optimizer: Any, *_: Any) -> None:
-        """Raises Enough."""
-        self.first = self.first or optimizer
-        if optimizer is not self.first:
+    @property
+    def needed(self) -> int:
+        """Return the number of steps that the script must make."""
+        return self.first_watched + 2 * HALF
+
+    def end_step(self, optimizer: Optimizer, *_: Any) -> None:
+        """Do what is due after this step of an optimizer. Raises EnoughSteps after the last one."""
+        if self.optimizer is None:
+            self.optimizer = optimizer
+        if optimizer is not self.optimizer:
             return
         self.made += 1
-        number = self.made - WARM_UP - 1
         if self.made == WARM_UP:
-            gc.freeze()
-        elif 0 <= number < self.steps:
-            self.readings.take(number)
-        if self.made == WARM_UP + self.steps:
+            gc.freeze()  # what is there already need not be looked through after every step
+        elif WARM_UP < self.made <= self.first_watched:
+            self.readings.take(self.made - WARM_UP - 1)
+        if self.made == self.first_watched:
             gc.unfreeze()
-            self.watch = Watch(TorchStorages(), [])
-        elif number == self.steps + HALF - 1:
-            self.watch.halfway()
-        elif number == self.steps + 2 * HALF - 1:
-            self.kept = self.watch.end()
-            raise Enough
+            self.watch = LeakWatch(TorchStorages(), [])
+        elif self.made == self.first_watched + HALF:
+            self.watch.begin_second_half()
+        elif self.made == self.needed:
+            self.kept = self.watch.finish()
+            raise EnoughSteps
 
 
-def followed(file: str, steps: int, arguments: list[str]) -> dict[str, Any]:
-    """Raises Fault."""
-    script = Followed(steps)
-    register_optimizer_step_post_hook(script.after)
+def follow_script(file: str, steps: int, arguments: list[str]) -> dict[str, Any]:
+    """Run the script, and return its readings and what its steps leave behind. Raises Fault."""
+    follower = ScriptFollower(steps)
+    register_optimizer_step_post_hook(follower.end_step)
     sys.argv = [file, *arguments]
     sys.path.insert(0, str(Path(file).parent))
     try:
         runpy.run_path(file, run_name="__main__")
-    except Enough:
-        device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    except EnoughSteps:
         return {
-            "case": Path(file).name, "file": file, "warm_up": WARM_UP, "bytes": script.readings.lists(), "counts": {},
-            "watched": HALF, "kept": script.kept, "versions": {"torch": torch.__version__}, "device": device,
-        }  # fmt: skip
+            "case": Path(file).name,
+            "file": file,
+            "warm_up": WARM_UP,
+            "bytes": follower.readings.as_lists(),
+            "counts": {},
+            "watched": HALF,
+            "kept": follower.kept,
+            "versions": {"torch": torch.__version__},
+            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        }
     except (Exception, SystemExit) as error:
+        # sys.exit() without a reason ends a script as its last line does
         if not isinstance(error, SystemExit) or error.code:
             raise Fault(describe_fault(error, file)) from error
-    wanted = WARM_UP + steps + 2 * HALF
     raise Fault(
-        f"{file} ended after {script.made} steps of its optimizer, and {wanted} are needed: --steps says how many are read"
+        f"{file} ended after {follower.made} steps of its optimizer, and {follower.needed} are "
+        "needed: --steps says how many are read"
     )
 
 
 if __name__ == "__main__":
     out = own_stdout()
+    file, steps, *arguments = sys.argv[1:]
     try:
-        answer = followed(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
+        answer = follow_script(file, int(steps), arguments)
     except Fault as fault:
         answer = {"fault": str(fault)}
     print(json.dumps(answer), file=out)

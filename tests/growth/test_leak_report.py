@@ -1,4 +1,4 @@
-"""What steps leave behind is named without a framework, too: what it is, which line made it, and what holds it."""
+"""What steps leave behind is named without a framework, too: what it is, what made it, what holds it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-from framebench.growth.leak_report import HALF, ROOT, place
+from framebench.growth.leak_report import HALF, ROOT, choose_line
 
 PROGRAM = Path(__file__).parent / "programs" / "leak_report_kept.py"
 
 
 def test_leaked_objects_are_named_with_size_line_and_holder() -> None:
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-P", str(PROGRAM)], env=variables, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", str(PROGRAM)],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     result = json.loads(done.stdout)
     (array,), (tensor,) = result["array"], result["tensor"]
     assert (array["kind"], array["what"]) == ("object", "numpy.ndarray float64[1250]")
@@ -28,8 +34,11 @@ def test_leaked_objects_are_named_with_size_line_and_holder() -> None:
 
 
 def test_the_line_of_a_leak_is_the_innermost_of_the_user() -> None:
-    library, ours, user = (json.__file__, 1), (str(ROOT / "framebench/worker/worker.py"), 2), (str(ROOT / "step.py"), 3)
-    assert place([library, ours, user, (user[0], 4)]) == "step.py:3"
-    assert place([library, ours, library]) == "framebench/worker/worker.py:2"
-    assert place([library, ("<frozen>", 5)]) == f"{json.__file__}:1"
-    assert place([]) == ""
+    library = (json.__file__, 1)
+    suite = (str(ROOT / "framebench/worker/worker.py"), 2)
+    user = (str(ROOT / "step.py"), 3)
+    outer_user = (str(ROOT / "step.py"), 4)
+    assert choose_line([library, suite, user, outer_user]) == "step.py:3"
+    assert choose_line([library, suite, library]) == "framebench/worker/worker.py:2"
+    assert choose_line([library, ("<frozen>", 5)]) == f"{json.__file__}:1"
+    assert choose_line([]) == ""

@@ -9,37 +9,36 @@ from multiprocessing import shared_memory
 import numpy as np
 import pytest
 
-from framebench.growth import meters
-from framebench.growth import table as growth
+from framebench.growth import meters, table
 from framebench.growth.record import Kept
-from tests.growth.test_table import FLAT, STEPS, found
+from tests.growth.test_table import FLAT, STEPS, make_growth
 
 MIB = 2**20
 HOLDS = "import sys; held = bytearray(b'x') * int(sys.argv[1]); print('there', flush=True); sys.stdin.read()"
 
 
 def test_shared_memory_is_counted() -> None:
-    before, private = meters.shared(), meters.private()
+    shared_before = meters.read_shared()
+    private_before = meters.read_private()
     block = shared_memory.SharedMemory(create=True, size=8 * MIB)
     try:
         block.buf[:] = b"x" * (8 * MIB)
-        assert 8 * MIB <= meters.shared() - before < 9 * MIB
-        assert meters.private() - private < 4 * MIB
+        assert 8 * MIB <= meters.read_shared() - shared_before < 9 * MIB
+        assert meters.read_private() - private_before < 4 * MIB
     finally:
         block.close()
         block.unlink()
 
 
 def test_memory_of_child_processes_is_counted() -> None:
-    before = meters.children()
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(32 * MIB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
+    before = meters.read_children()
+    command = [sys.executable, "-c", HOLDS, str(32 * MIB)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout
         assert child.stdout.readline() == "there\n"
-        assert 32 * MIB <= meters.children() - before < 64 * MIB
+        assert 32 * MIB <= meters.read_children() - before < 64 * MIB
         child.communicate("")
-    assert meters.children() < before + 16 * MIB, "others may have grown meanwhile"
+    assert meters.read_children() < before + 16 * MIB, "others may have grown meanwhile"
 
 
 @pytest.mark.parametrize(
@@ -53,6 +52,7 @@ def test_memory_of_child_processes_is_counted() -> None:
 )
 def test_leaked_objects_must_agree_with_the_readings(kept: int | None, shared: object, verdict: str) -> None:
     row = Kept(kind="storage", what="zeros", made_at="step.py:7", per_step=1.0, bytes_per_step=kept)
-    seen = found(host_malloc=FLAT, host_shared=shared).model_copy(update={"kept": (row,)})
-    assert growth.verdict(seen) == verdict
-    assert any("do not agree" in note for note in growth.table(seen).notes) == (verdict == "undecided")
+    growth = make_growth(host_malloc=FLAT, host_shared=shared).model_copy(update={"kept": (row,)})
+    assert table.judge(growth) == verdict
+    notes = table.tabulate_slopes(growth).notes
+    assert any("do not agree" in note for note in notes) == (verdict == "undecided")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.growth.measure import NoReadings, followable
+from framebench.growth.measure import NoReadings, find_framework
 from tests.processes import framebench
 
 TRAIN = """
@@ -43,14 +43,16 @@ def script(tmp_path: Path) -> Path:
 @pytest.mark.all_cells
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_script_is_followed_with_its_arguments(keep: bool, script: Path, tmp_path: Path) -> None:
-    arguments = ["--steps", "52", "--json", "--results", str(tmp_path / "results")]
-    done = framebench("grow", str(script), *arguments, *(["--", "--keep"] if keep else []))
+    options = ["--steps", "52", "--json", "--results", str(tmp_path / "results")]
+    arguments = ["--", "--keep"] if keep else []
+    done = framebench("grow", str(script), *options, *arguments)
     assert done.stdout, done.stderr
-    found = json.loads(done.stdout)
-    assert (done.returncode, found["verdict"]) == ((1, "grows") if keep else (0, "does not grow"))
-    assert any("held by `losses`" in row["note"] for row in found["kept"]) == keep
+    printed = json.loads(done.stdout)
+    expected = (1, "grows") if keep else (0, "does not grow")
+    assert (done.returncode, printed["verdict"]) == expected
+    assert any("held by `losses`" in row["note"] for row in printed["kept"]) == keep
     if keep:  # the nodes of its graph; what they saved was freed by the backward pass
-        assert found["bytes_per_step"]["host.malloc"]["low"] > 1024
+        assert printed["bytes_per_step"]["host.malloc"]["low"] > 1024
 
 
 @pytest.mark.slow
@@ -61,11 +63,12 @@ def test_a_script_with_too_few_steps_is_reported(script: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("code", "message"), [("import jax", "imports none of torch"), ("def (", "SyntaxError"), (None, "does not exist")]
+    ("code", "message"),
+    [("import jax", "imports none of torch"), ("def (", "SyntaxError"), (None, "does not exist")],
 )
 def test_scripts_that_cannot_be_followed_are_refused(code: str | None, message: str, tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     if code:
         file.write_text(code)
     with pytest.raises(NoReadings, match=message):
-        followable(file)
+        find_framework(file)

@@ -1,11 +1,11 @@
-"""What is told of steps that keep an array each, a tensor each, and nothing."""
+"""Print what is reported of steps that keep an array each, a tensor each, and nothing."""
 
 import json
 from collections.abc import Callable
 
 import numpy as np
 
-from framebench.growth.leak_report import Storages, leak_report
+from framebench.growth.leak_report import StorageTracker, report_leaks
 
 arrays: list[object] = []
 tensors: list[object] = []
@@ -17,14 +17,22 @@ class Tensor:
     def untyped_storage(self) -> None: ...
 
 
-def an_array() -> None:
+def keep_array() -> None:
     np.full(99, 0.5)  # nobody keeps it
     arrays.append(np.full(1250, 0.5))
 
 
-STEPS: dict[str, Callable[[], object]] = {
-    "array": an_array,
-    "tensor": lambda: tensors.append(Tensor()),
-    "nothing": lambda: np.full(1250, 0.5),
+def keep_tensor() -> None:
+    tensors.append(Tensor())
+
+
+def keep_nothing() -> None:
+    np.full(1250, 0.5)
+
+
+STEPS: dict[str, Callable[[], None]] = {
+    "array": keep_array,
+    "tensor": keep_tensor,
+    "nothing": keep_nothing,
 }
-print(json.dumps({name: leak_report(Storages(), step, []) for name, step in STEPS.items()}))
+print(json.dumps({name: report_leaks(StorageTracker(), step, []) for name, step in STEPS.items()}))
