@@ -52,7 +52,7 @@ def make_tables(records: Sequence[Record], results: Path) -> list[Comparison]:
     return [
         *make_tables_in_use(table),
         *tables.make_claim_tables(table),
-        *ranks.comparisons(records),
+        *ranks.make_tables(records),
         *versions.make_report_tables(records, results),
     ]
 
@@ -82,8 +82,8 @@ def make_document_tables(
         *claims.make_tables(results),
         *blocks.make_tables(results.records),
         *devices.documents(results),
-        *explain.documents(results),
-        *sharding_tables.comparisons(results.root),
+        *explain.make_tables(results),
+        *sharding_tables.make_tables(results.root),
         *bisections.make_documents(results),
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, mib
 from framebench.analysis.peaks import MARGIN
@@ -23,76 +23,111 @@ HEAD = (
     Shown("peak MiB", priority=ESSENTIAL),
 )
 CAPTION = (
-    f"MiB = 2^20 bytes, of the fullest rank. needs = {MARGIN:.2f} x the peak that `framebench predict` computes without "
-    "running; it knows of no kernel's workspace. Speed is not predicted."
+    f"MiB = 2^20 bytes, of the fullest rank. needs = {MARGIN:.2f} x the peak that `framebench "
+    "predict` computes without running; it knows of no kernel's workspace. Speed is not predicted."
 )
 
 
 @dataclass(frozen=True)
 class RankOffer:
-    """One strategy over ranks; without a prediction `why` there is none."""
+    """One strategy over ranks that is predicted."""
 
     case: Case
-    prediction: Prediction | None = None
-    why: str = ""
+    prediction: Prediction
 
     @property
-    def needs(self) -> float:
-        """Bytes that a budget must have; infinite where nothing is known."""
-        return math.ceil(self.prediction.peak_bytes * MARGIN) if self.prediction else math.inf
+    def needs(self) -> int:
+        """Return the bytes that a budget must have."""
+        return math.ceil(self.prediction.peak_bytes * MARGIN)
 
 
-def fitting(offers: Sequence[RankOffer], budget: int) -> list[RankOffer]:
-    """The leanest first."""
-    return sorted((o for o in offers if o.needs <= budget), key=lambda o: o.needs)
+class UnpredictedCase(NamedTuple):
+    """One strategy over ranks that is not predicted."""
+
+    case: Case
+    why: str
 
 
-def beyond(offers: Sequence[RankOffer], budget: int) -> list[RankOffer]:
-    """What was predicted and is too large, the closest first."""
-    return sorted((o for o in offers if budget < o.needs < math.inf), key=lambda o: o.needs)
+@dataclass(frozen=True)
+class RankAdvice:
+    """Which strategies over ranks fit into a budget of bytes for each rank. There is at least one case."""
+
+    budget: int
+    fitting: list[RankOffer]  # the one that needs least first
+    too_large: list[RankOffer]  # likewise
+    unpredicted: list[UnpredictedCase]
+
+    @property
+    def question(self) -> Case:
+        """Return a case that has what all have in common: all but framework and strategy."""
+        cases = [offer.case for offer in (*self.fitting, *self.too_large)]
+        cases += [unpredicted.case for unpredicted in self.unpredicted]
+        return cases[0]
 
 
-def answer(offers: Sequence[RankOffer], budget: int) -> str:
-    predicted_offers, fit = [o for o in offers if o.prediction], fitting(offers, budget)
-    if fit:
-        best = fit[0]
+def judge(offers: Sequence[RankOffer], unpredicted: Sequence[UnpredictedCase], budget: int) -> RankAdvice:
+    """Return what fits into a budget of bytes, and what does not."""
+    by_needs = sorted(offers, key=lambda offer: offer.needs)
+    fitting = [offer for offer in by_needs if offer.needs <= budget]
+    return RankAdvice(budget, fitting, by_needs[len(fitting) :], list(unpredicted))
+
+
+def summarize(advice: RankAdvice) -> str:
+    """Return the answer in a sentence."""
+    budget = f"{mib(advice.budget)} MiB of each rank"
+    count = len(advice.fitting) + len(advice.too_large)
+    if advice.fitting:
+        best = advice.fitting[0]
         return (
-            f"{len(fit)} of {len(predicted_offers)} strategies fit into {mib(budget)} MiB of each rank, as predicted; "
+            f"{len(advice.fitting)} of {count} strategies fit into {budget}, as predicted; "
             f"{best.case.framework} {best.case.strategy} needs least, {mib(best.needs)} MiB."
         )
-    least = min(predicted_offers, key=lambda o: o.needs, default=None)
-    closest = f"; {least.case.framework} {least.case.strategy} needs {mib(least.needs)} MiB" if least else ""
-    return (
-        f"Of the {len(predicted_offers)} strategies that are predicted none fits into {mib(budget)} MiB of each rank{closest}."
-    )
+    closest = ""
+    if advice.too_large:
+        offer = advice.too_large[0]
+        closest = f"; {offer.case.framework} {offer.case.strategy} needs {mib(offer.needs)} MiB"
+    return f"Of the {count} strategies that are predicted none fits into {budget}{closest}."
 
 
-def table(offers: Sequence[RankOffer], budget: int) -> Comparison:
-    """What fits, then what does not; notes say what is not predicted, and why. At least one offer."""
-    case = offers[0].case
-    unknown = [o for o in offers if not o.prediction]
-    rows = [_cells(o, o.prediction, budget) for o in (*fitting(offers, budget), *beyond(offers, budget)) if o.prediction]
-    what = f"{case.workload} {case.scenario}, batch {case.batch} over {case.ranks} ranks, size {case.size}"
-    notes = tuple(f"{o.case.strategy}: not predicted, {o.why}" for o in unknown)
-    return Comparison.of_text(f"{what}, within {mib(budget)} MiB", CAPTION, HEAD, rows, left=2, notes=notes)
+def make_table(advice: RankAdvice) -> Comparison:
+    """Return a table of what fits, then what does not; notes say what is not predicted, and why."""
+    rows = []
+    for offer in (*advice.fitting, *advice.too_large):
+        case = offer.case
+        rows.append(
+            (
+                case.framework,
+                case.strategy,
+                str(case.ranks),
+                str(case.batch // case.ranks),
+                mib(offer.needs),
+                f"{offer.needs / advice.budget:.0%}",
+                offer.prediction.instrument,
+                mib(offer.prediction.peak_bytes),
+            )
+        )
+    case = advice.question
+    subject = f"{case.workload} {case.scenario}, batch {case.batch} over {case.ranks} ranks, size {case.size}"
+    notes = tuple(f"{case.strategy}: not predicted, {why}" for case, why in advice.unpredicted)
+    return Comparison.of_text(f"{subject}, within {mib(advice.budget)} MiB", CAPTION, HEAD, rows, left=2, notes=notes)
 
 
-def _cells(o: RankOffer, prediction: Prediction, budget: int) -> tuple[str, ...]:
-    case_cells = o.case.framework, o.case.strategy, str(o.case.ranks), str(o.case.batch // o.case.ranks)
-    return *case_cells, mib(o.needs), f"{o.needs / budget:.0%}", prediction.instrument, mib(prediction.peak_bytes)
-
-
-def as_json(offers: Sequence[RankOffer], budget: int) -> dict[str, Any]:
-    offers_by_fit = {"fitting": fitting(offers, budget), "too_large": beyond(offers, budget)}
-    entries_by_fit = {
-        name: [
-            {"case": o.case.id, "peak_bytes": o.prediction.peak_bytes, "needs_bytes": o.needs, "judged_by": "predicted"}
-            for o in some
-            if o.prediction
-        ]
-        for name, some in offers_by_fit.items()
-    }
+def as_json(advice: RankAdvice) -> dict[str, Any]:
+    """Return the answer for programs, in bytes."""
     return {
-        "budget_bytes": budget, "ranks": offers[0].case.ranks, **entries_by_fit,
-        "not_predicted": [{"case": o.case.id, "why": o.why} for o in offers if not o.prediction],
-    }  # fmt: skip
+        "budget_bytes": advice.budget,
+        "ranks": advice.question.ranks,
+        "fitting": [offer_as_json(offer) for offer in advice.fitting],
+        "too_large": [offer_as_json(offer) for offer in advice.too_large],
+        "not_predicted": [{"case": case.id, "why": why} for case, why in advice.unpredicted],
+    }
+
+
+def offer_as_json(offer: RankOffer) -> dict[str, Any]:
+    """Return one predicted strategy for programs."""
+    return {
+        "case": offer.case.id,
+        "peak_bytes": offer.prediction.peak_bytes,
+        "needs_bytes": offer.needs,
+        "judged_by": offer.prediction.instrument,
+    }

@@ -12,59 +12,70 @@ MOST_RANKS = 1024
 
 
 def over_ranks(case_id: str, ranks: int | None = None) -> Case:
-    """The case with this id, whose size may be left out, over so many ranks: those of the id (`b4x2`), or `ranks`.
+    """Return the case with this id, whose size may be left out, over the ranks of its batch (`b4x2`), or over `ranks`.
 
-    Every rank has as many samples as the others, and at least one: a batch that does not divide becomes the next that does.
-    Raises UnknownCase.
+    Every rank has as many samples as the others, and at least one: a batch that does not divide
+    becomes the next that does. Raises UnknownCase.
     """
     parts = hypothetical.add_default_size(case_id).strip("/").split("/")
     if len(parts) != 6:
-        raise UnknownCase(
-            f"{case_id!r} has {len(parts)} parts; write for instance transformer/torch/train/fsdp/b4x2/{DEFAULT_SIZE}"
-        )
-    workload, framework, scenario, strategy, batch, size = parts
-    if not (batch_match := BATCH.fullmatch(batch)):
+        example = f"transformer/torch/train/fsdp/b4x2/{DEFAULT_SIZE}"
+        raise UnknownCase(f"{case_id!r} has {len(parts)} parts; write for instance {example}")
+    workload, framework, scenario, name, batch, size = parts
+    matched = BATCH.fullmatch(batch)
+    if matched is None:
         raise UnknownCase(f"{batch!r} is no batch: write for instance b4 with --ranks 2, or b4x2 for a batch of 4 over 2 ranks")
     # all but the strategy is valid if it is for the baseline
-    hypothetical.parse_any_batch(
-        f"{workload}/{framework}/{scenario}/{BASELINES.get(scenario, '*')}/b{batch_match['batch']}/{size}"
-    )
-    count = _number_of_ranks(batch, int(batch_match["ranks"] or 0), ranks, strategy)
-    plan = _strategy_over_ranks(scenario, strategy)
-    if not plan.suits(spec.load_workload(workload)):
-        raise UnknownCase(f"{plan.name} is for {', '.join(plan.workloads or ())}, not for {workload}")
-    samples = -(-int(batch_match["batch"]) // count) * count
-    return Case(workload, framework, scenario, plan.name, samples, size, count)
+    baseline = BASELINES.get(scenario, "*")
+    hypothetical.parse_any_batch(f"{workload}/{framework}/{scenario}/{baseline}/b{matched['batch']}/{size}")
+    count = choose_ranks(batch, int(matched["ranks"] or 0), ranks, name)
+    strategy = find_rank_strategy(scenario, name)
+    if not strategy.suits(spec.load_workload(workload)):
+        workloads = ", ".join(strategy.workloads or ())
+        raise UnknownCase(f"{strategy.name} is for {workloads}, not for {workload}")
+    samples_of_rank = -(-int(matched["batch"]) // count)  # rounded up
+    return Case(workload, framework, scenario, strategy.name, samples_of_rank * count, size, count)
 
 
-def _number_of_ranks(batch: str, written: int, asked: int | None, strategy: str) -> int:
-    if written and asked and written != asked:
-        raise UnknownCase(f"{batch} says {written} ranks, and --ranks {asked}: leave one of them out")
-    if not (count := asked or written):
+def choose_ranks(batch: str, written: int, requested: int | None, strategy: str) -> int:
+    """Return the number of ranks: what the batch says, or --ranks. Raises UnknownCase.
+
+    Args:
+        batch: The batch as it was written, such as `b4x2`.
+        written: Its number of ranks, or 0.
+        requested: The number that --ranks says.
+        strategy: The name of the strategy, for the message.
+    """
+    if written and requested and written != requested:
+        raise UnknownCase(f"{batch} says {written} ranks, and --ranks {requested}: leave one of them out")
+    count = requested or written
+    if not count:
         raise UnknownCase(f"{strategy} needs a number of ranks: --ranks 2, or {batch}x2 for the batch over 2 ranks")
     if not 2 <= count <= MOST_RANKS:
         raise UnknownCase(f"{count} ranks: choose from 2 to {MOST_RANKS}")
     return count
 
 
-def _strategy_over_ranks(scenario: str, name: str) -> Strategy:
-    choices = [strategy_name for where, strategy_name in OVER_RANKS if where == scenario]
+def find_rank_strategy(scenario: str, name: str) -> Strategy:
+    """Return a strategy over ranks, or a combination with one. Raises UnknownCase."""
+    choices = [choice for of_scenario, choice in OVER_RANKS if of_scenario == scenario]
     if not choices:
-        able = dict.fromkeys(where for where, _ in OVER_RANKS)
-        raise UnknownCase(f"{scenario} has no strategy over ranks; choose from: {', '.join(able)}")
+        scenarios = dict.fromkeys(of_scenario for of_scenario, _ in OVER_RANKS)  # an ordered set
+        raise UnknownCase(f"{scenario} has no strategy over ranks; choose from: {', '.join(scenarios)}")
     try:
-        plan = find_strategy(scenario, name)
+        strategy = find_strategy(scenario, name)
     except KeyError as error:
-        raise UnknownCase(f"no strategy {error.args[0][1]!r} over ranks; choose from: {', '.join(choices)}") from None
+        _, unknown = error.args[0]
+        raise UnknownCase(f"no strategy {unknown!r} over ranks; choose from: {', '.join(choices)}") from None
     except IncompatibleStrategies as error:
         raise UnknownCase(str(error)) from None
-    if not plan.over_ranks:
+    if not strategy.over_ranks:
         raise UnknownCase(f"{name} runs in a single process; strategies over ranks: {', '.join(choices)}")
-    return plan
+    return strategy
 
 
-def obstacle(case: Case) -> str | None:
-    """Why one rank of this case cannot be predicted, if it cannot."""
+def find_obstacle(case: Case) -> str | None:
+    """Return why one rank of this case cannot be predicted; None if it can."""
     if case.support.supported and not case.support.gpu:
         if case.plan.micro_batches > 1 and any(part.how == "fsdp" for part in case.parts):
             return "PyTorch's tracker of a rank's memory follows one forward pass of a step, not those of micro-batches"

@@ -1,5 +1,8 @@
-"""The peak of one device, however many there are, without running: XLA's plan of the step, divided over devices that are only
-declared. Every device runs the same program, and has the same plan."""
+"""Predict the peak of one device, however many there are, without running: JAX.
+
+XLA plans the step for devices that are only declared. Every device runs the same program, and has
+the same plan.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,15 @@ from framebench.adapters.jax.program import count_plan_bytes
 from framebench.adapters.jax.shaped import ShapedAdapter, count_bytes_of_one
 from framebench.suite.case import Case
 
+PACKAGES = ("jax", "jaxlib", "flax", "optax")
+
 
 class Gone(Exception):
     """This JAX lacks what a prediction over ranks needs; the message says what."""
 
 
 def predict(case: Case) -> dict[str, Any]:
-    """Of a steady step: bytes of one device by XLA's plan, and their parts."""
+    """Return the bytes that one device needs for a steady step by XLA's plan, and their parts. Raises Gone."""
     try:
         jax.config.update("jax_num_cpu_devices", case.ranks)
         jax.config.update("jax_platforms", "cpu")
@@ -29,25 +34,26 @@ def predict(case: Case) -> dict[str, Any]:
     adapter.compile()
     (compiled,) = adapter.program.compiled.values()
     return {
-        "rank": 0, "peak_bytes": count_plan_bytes(compiled), "parts": parts(adapter, compiled), "versions": versions(),
+        "rank": 0,
+        "peak_bytes": count_plan_bytes(compiled),
+        "parts": list_parts(adapter, compiled),
+        "versions": {name: version(name) for name in PACKAGES},
         "note": "the plan of XLA:CPU, which a GPU's need not resemble",
-    }  # fmt: skip
+    }
 
 
-def parts(adapter: ShapedAdapter, compiled: Any) -> dict[str, int]:
-    """What one device is given, and what the plan has besides."""
-    held = {
+def list_parts(adapter: ShapedAdapter, compiled: Any) -> dict[str, int]:
+    """Return the bytes that one device is given, and those that the plan has besides; parts without any are left out."""
+    parts = {
         "parameters": count_bytes_of_one(adapter.params),
         "optimizer states": count_bytes_of_one(adapter.optimizer_state or ()),
         "inputs": count_bytes_of_one(adapter.inputs),
         "other arguments": count_bytes_of_one((adapter.stats, adapter.constants)),
     }
     plan = compiled.memory_analysis()
-    made = {"temporaries": plan.temp_size_in_bytes, "new outputs": plan.output_size_in_bytes - plan.alias_size_in_bytes}
     # arguments that the step does not read are not passed, and each may be padded
-    made["padding"] = plan.argument_size_in_bytes - sum(held.values())
-    return {name: size for name, size in (held | made).items() if size}
-
-
-def versions() -> dict[str, str]:
-    return {name: version(name) for name in ("jax", "jaxlib", "flax", "optax")}
+    padding = plan.argument_size_in_bytes - sum(parts.values())
+    parts["temporaries"] = plan.temp_size_in_bytes
+    parts["new outputs"] = plan.output_size_in_bytes - plan.alias_size_in_bytes
+    parts["padding"] = padding
+    return {name: size for name, size in parts.items() if size}

@@ -1,5 +1,8 @@
-"""A case over several ranks: two processes, one after the other, each of which launches its ranks; the record has one entry for
-each rank. Ranks that share cores have no step times, and such a case is in no block."""
+"""Measure a case over several ranks: two processes, one after the other, each of which launches its ranks.
+
+The record has one entry for each rank. Ranks that share cores have no step times, and such a case
+is in no block.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.runner import CaseOutcome, case_outcome
 from framebench.engine.supervisor import Worker
 from framebench.engine.timed_process import Arm
-from framebench.ranks import predicted as predicted_rank
+from framebench.ranks import predicted
 from framebench.records.record import INSTRUMENTS, Rank, Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import Part
@@ -25,23 +28,50 @@ from framebench.suite.result import MemoryResult, RankMemory
 def measure(case: Case, environment: Environment, run: Run) -> Record:
     """Return the record of the case, measured unless the session has it. Raises OSError if it cannot be written."""
     arm = Arm(case, environment)
-    if earlier := run.records(arm):
+    earlier = run.records(arm)
+    if earlier:
         return earlier[-1]
     load = runner.load_average()
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
-        outcome = carry_out("time", arm, run, Path(scratch))
+        outcome = run_part("time", arm, run, Path(scratch))
         record = recording.make_record(run.context(arm, load), outcome)
         if outcome.is_right:
-            memory = carry_out("memory", arm, run, Path(scratch))
+            memory = run_part("memory", arm, run, Path(scratch))
             record = recording.add_memory(record, memory)
             if record.status == "ok":
-                ranks = [rank_of(number, each) for number, each in enumerate(memory.result.ranks)]
-                record = recording.change(record, ranks=ranks, predicted_bytes=predicted(arm))
+                ranks = [make_rank(number, measured) for number, measured in enumerate(memory.result.ranks)]
+                record = recording.change(record, ranks=ranks, predicted_bytes=predict(arm))
     run.write(record, arm)
     return record
 
 
-def rank_of(number: int, measured: RankMemory) -> Rank:
+def run_part(part: Part, arm: Arm, run: Run, scratch: Path) -> CaseOutcome:
+    """Measure one part of the case. Never raises for a worker's fault. No rank is pinned."""
+    started = time.monotonic()
+    variables = {
+        **runner.worker_variables(arm.environment, arm.case, part, run.options),
+        **arm.environment.scratch(scratch),
+        "TMPDIR": str(scratch),  # PyTorch's launcher leaves a folder there
+    }
+    task = replace(run.options.task(arm.case, part), core=None)
+    log = scratch / f"{part}.log"
+    worker = Worker(arm.environment, "framebench.ranks.worker", task.as_dict(), variables, log)
+    ended = worker.end(partial(run.listener.phase, arm.case), run.options.time_limit_s)
+    outcome = case_outcome(worker, ended)
+    outcome.seconds = time.monotonic() - started
+    if outcome.result.ranks:
+        outcome.result = replace(outcome.result, memory=find_fullest(outcome.result.ranks))
+    return outcome
+
+
+def find_fullest(ranks: list[RankMemory]) -> MemoryResult:
+    """Return the memory of the fullest rank, by the first instrument that all have."""
+    shared = [name for name in INSTRUMENTS if all(name in rank.memory.peaks for rank in ranks)]
+    instrument = shared[0]
+    return max((rank.memory for rank in ranks), key=lambda memory: memory.peaks[instrument])
+
+
+def make_rank(number: int, measured: RankMemory) -> Rank:
     """Return what a record has of one rank."""
     memory = measured.memory
     return Rank(
@@ -54,29 +84,9 @@ def rank_of(number: int, measured: RankMemory) -> Rank:
     )
 
 
-def predicted(arm: Arm) -> int | None:
-    """Beside what was measured, where there is a prediction."""
+def predict(arm: Arm) -> int | None:
+    """Return the predicted peak in bytes, which the record has next to the measured one; None without a prediction."""
     try:
-        return predicted_rank.predict(arm.case, arm.environment).peak_bytes
-    except predicted_rank.Unpredicted:
+        return predicted.predict(arm.case, arm.environment).peak_bytes
+    except predicted.Unpredicted:
         return None
-
-
-def fullest(ranks: list[RankMemory]) -> MemoryResult:
-    """Return the memory of the fullest rank, by the first instrument that all have."""
-    instrument = next(name for name in INSTRUMENTS if all(name in each.memory.peaks for each in ranks))
-    return max((each.memory for each in ranks), key=lambda memory: memory.peaks[instrument])
-
-
-def carry_out(part: Part, arm: Arm, run: Run, scratch: Path) -> CaseOutcome:
-    """Measure one part of the case. Never raises for a worker's fault. No rank is pinned."""
-    started = time.monotonic()
-    variables = runner.worker_variables(arm.environment, arm.case, part, run.options) | arm.environment.scratch(scratch)
-    variables |= {"TMPDIR": str(scratch)}  # PyTorch's launcher leaves a folder there
-    task = replace(run.options.task(arm.case, part), core=None)
-    worker = Worker(arm.environment, "framebench.ranks.worker", task.as_dict(), variables, scratch / f"{part}.log")
-    outcome = case_outcome(worker, worker.end(partial(run.listener.phase, arm.case), run.options.time_limit_s))
-    outcome.seconds = time.monotonic() - started
-    if outcome.result.ranks:
-        outcome.result = replace(outcome.result, memory=fullest(outcome.result.ranks))
-    return outcome

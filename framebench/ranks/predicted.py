@@ -1,4 +1,4 @@
-"""The peak of one rank without running: the parent's side of `predicted_worker.py`."""
+"""Predict the peak of one rank in a process of its own: the parent's side of `predicted_worker.py`."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ import json
 from pydantic import ValidationError
 
 from framebench.engine.environments import Environment, SetupError, run_module
-from framebench.ranks.cases import obstacle
+from framebench.ranks.cases import find_obstacle
 from framebench.ranks.prediction import Prediction
 from framebench.suite.case import Case
 
+WORKER = "framebench.ranks.predicted_worker"
+VARIABLES = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+
 
 class Unpredicted(Exception):
-    """No prediction of this case; the message says why."""
+    """A case cannot be predicted; the message says why."""
 
 
 def predict(case: Case, environment: Environment) -> Prediction:
-    """In a fresh process, on one core. Raises Unpredicted."""
-    if why := obstacle(case):
-        raise Unpredicted(f"{case.id}: {why}")
+    """Predict the peak of the fullest rank, in a fresh process on one core. Raises Unpredicted."""
+    obstacle = find_obstacle(case)
+    if obstacle:
+        raise Unpredicted(f"{case.id}: {obstacle}")
     try:
-        variables = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-        printed = json.loads(
-            run_module(environment, "framebench.ranks.predicted_worker", case.id, **variables).splitlines()[-1]
-        )
-        if "error" in printed:
-            raise Unpredicted(f"{case.id} in {environment.name}: {printed['error']}")
-        return Prediction.model_validate({"case": case.id, "ranks": case.ranks, **printed})
+        printed = run_module(environment, WORKER, case.id, **VARIABLES)
+        answer = json.loads(printed.splitlines()[-1])
+        if "error" in answer:
+            raise Unpredicted(f"{case.id} in {environment.name}: {answer['error']}")
+        return Prediction.model_validate({"case": case.id, "ranks": case.ranks, **answer})
     except SetupError as error:
         raise Unpredicted(f"{case.id} in {environment.name}: {str(error).splitlines()[-1]}") from error
     except (ValidationError, IndexError, ValueError) as error:

@@ -1,5 +1,8 @@
-"""The peak of one rank of a case, predicted: `python -m framebench.ranks.predicted_worker CASE`, in its framework's
-environment. Prints one JSON object: what the framework's `predicted_rank.predict` found, or `{"error": why}`."""
+"""Predict the peak of one rank of a case: `python -m framebench.ranks.predicted_worker CASE`.
+
+It runs in the framework's environment and prints one JSON object: what
+`<framework>_predicted.predict` returned, or `{"error": why}`.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,9 @@ if __name__ == "__main__":
     case = over_ranks(sys.argv[1])
     module = importlib.import_module(f"framebench.ranks.{case.framework}_predicted")
     try:
-        print(json.dumps(module.predict(case)), file=out)
+        answer = module.predict(case)
     except module.Gone as error:
-        print(json.dumps({"error": str(error)}), file=out)
+        answer = {"error": str(error)}
+    print(json.dumps(answer), file=out)
     out.flush()
     os._exit(0)

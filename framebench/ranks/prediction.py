@@ -1,4 +1,4 @@
-"""The peak of one rank that was not measured, as `framebench predict CASE --ranks N --json` says it."""
+"""The peak of one rank that was not measured, as `framebench predict CASE --ranks N --json` prints it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from framebench.records.record import Part
 
 
 class Prediction(Part):
-    """Of a steady step of the fullest rank, in bytes. The parts sum to the peak."""
+    """The peak of a steady step of the fullest rank, in bytes. The parts sum to it."""
 
     case: str  # with the batch of all ranks together
     ranks: int
@@ -22,7 +22,9 @@ class Prediction(Part):
     versions: dict[str, str]
 
     @model_validator(mode="after")
-    def adds_up(self) -> Prediction:
-        if (together := sum(self.parts.values())) != self.peak_bytes:
-            raise ValueError(f"the parts sum to {together} bytes, the peak is {self.peak_bytes}")
+    def check_sum(self) -> Prediction:
+        """Raise ValueError unless the parts sum to the peak."""
+        total = sum(self.parts.values())
+        if total != self.peak_bytes:
+            raise ValueError(f"the parts sum to {total} bytes, the peak is {self.peak_bytes}")
         return self

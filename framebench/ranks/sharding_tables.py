@@ -1,9 +1,9 @@
-"""Formulas of what one rank of several holds, beside what implementations count: docs/sharding.md."""
+"""Tables for docs/sharding.md: formulas of what one rank of several holds, next to what implementations count."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from framebench.analysis.comparison import Comparison, mib, number
 from framebench.analysis.lower_bound import adjusted_bytes
 from framebench.models import spec
+from framebench.models.spec import Param
 from framebench.ranks import sharding
 from framebench.ranks.prediction import Prediction
 from framebench.ranks.sharding import Shapes
@@ -18,147 +19,205 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 
 RANKS = (1, 2, 4)
-SIZES = ("cpu", "full", "full-1b")
-PARTS = ("parameters", "copy of the weights", "gradients", "gradient buckets", "optimizer states")  # by a record's names
+MANY_RANKS = (2, 4, 8, 64, 1024)
+COUNTED_SIZES = ("cpu", "full")
+SIZES = (*COUNTED_SIZES, "full-1b")
 NEAR = 0.005  # a formula that is off by less needs no reason
+DIVISIONS = {
+    "fully_shard": sharding.count_first_chunks,
+    "ZeroRedundancyOptimizer": sharding.count_whole_tensors,
+    "longest axis that divides (JAX)": sharding.count_longest_axis,
+}
 
 
-def _shapes_of(size: str) -> Shapes:
+def make_tables(root: Path) -> list[Comparison]:
+    """Return the formulas, and the predictions that are saved in this results folder."""
+    tables = [tabulate_formulas()]
+    tables += [tabulate_counts(size) for size in COUNTED_SIZES]
+    tables.append(tabulate_unevenness())
+    predictions = load_predictions(root)
+    if predictions:
+        tables.append(tabulate_predictions(predictions))
+    return tables
+
+
+def list_parameters(size: str) -> list[Param]:
+    """Return the Transformer's parameters."""
     workload = spec.load_workload("transformer")
-    return [p.shape for p in workload.params(workload.config(size)) if p.trainable]
+    return list(workload.params(workload.config(size)))
 
 
-def _formulas() -> Comparison:
-    """Bytes a parameter, with no largest layer: the sources and where they disagree."""
-    rows = tuple(
-        (f.name, *(number(f.at(1, ranks), ",.2f") for ranks in RANKS), f"{f.whole} + {f.shared} / N", f.source)
-        for f in sharding.FORMULAS
-    )
+def list_shapes(size: str) -> Shapes:
+    """Return the shapes of the Transformer's trainable parameters."""
+    return [parameter.shape for parameter in list_parameters(size) if parameter.trainable]
+
+
+def tabulate_formulas() -> Comparison:
+    """Return a table of the formulas: bytes for each parameter, with no largest layer."""
+    rows = []
+    for formula in sharding.FORMULAS:
+        sizes = [number(formula.at(1, ranks), ",.2f") for ranks in RANKS]
+        rows.append((formula.name, *sizes, f"{formula.whole} + {formula.shared} / N", formula.source))
     caption = (
-        "Bytes of model states (weights, gradients, Adam's moments) that one of N ranks holds for each parameter. The two of "
-        "DeepSpeed are its own estimators for a GPU without offloading."
+        "Bytes of model states (weights, gradients, Adam's moments) that one of N ranks holds for "
+        "each parameter. The two of DeepSpeed are its own estimators for a GPU without offloading."
     )
     head = ("formula", *(f"N = {ranks}" for ranks in RANKS), "bytes a parameter", "source")
     return Comparison.of_text("Formulas of what a rank holds", caption, head, rows, left=1)
 
 
-def counted(size: str) -> Comparison:
-    """Each strategy's states against the formula for it."""
-    shapes = _shapes_of(size)
-    parameters = sum(map(prod, shapes))
+def tabulate_counts(size: str) -> Comparison:
+    """Return a table of each strategy's states, and of the formula for it."""
+    shapes = list_shapes(size)
+    parameters = sharding.count_all(shapes, 1)
+    largest_module = find_largest_module(size)
     rows = []
     for name, held in sharding.STRATEGIES.items():
         for ranks in RANKS:
             parts = held.bytes(shapes, ranks)
-            formula = held.formula.at(parameters, ranks, _largest_module(size))
-            off = sum(parts.values()) / formula - 1
-            each = [mib(parts.get(part)) for part in PARTS]
-            rows.append(
-                (
-                    name,
-                    str(ranks),
-                    *each,
-                    mib(sum(parts.values())),
-                    mib(formula),
-                    f"{off:+.1%}",
-                    held.why if abs(off) > NEAR else "",
-                )
-            )
+            total = sum(parts.values())
+            formula = held.formula.at(parameters, ranks, largest_module)
+            difference = total / formula - 1
+            why = held.why if abs(difference) > NEAR else ""
+            part_cells = [mib(parts.get(part)) for part in sharding.PARTS]
+            rows.append((name, str(ranks), *part_cells, mib(total), mib(formula), f"{difference:+.1%}", why))
     caption = (
-        f"MiB (2^20 bytes) that the fullest rank holds between two steps, float32, Transformer of {parameters:,} parameters. "
-        "Counted by the rule of the implementation, which tests compare with the storages of real ranks. Formula: the ZeRO "
-        "paper's division in float32, for DeepSpeed's ZeRO-2 and ZeRO-3 its own estimate; JAX's gradients live inside the "
-        "compiled step, and are in neither. DeepSpeed drops gradients after the update: they are those that it starts from."
+        "MiB (2^20 bytes) that the fullest rank holds between two steps, float32, Transformer of "
+        f"{parameters:,} parameters. Counted by the rule of the implementation, which tests "
+        "compare with the storages of real ranks. Formula: the ZeRO paper's division in float32, "
+        "for DeepSpeed's ZeRO-2 and ZeRO-3 its own estimate; JAX's gradients live inside the "
+        "compiled step, and are in neither. DeepSpeed drops gradients after the update: they are "
+        "those that it starts from."
     )
-    head = ("strategy", "ranks", "parameters", "copy", "gradients", "buckets", "states", "in all", "formula", "off", "why")
-    return Comparison.of_text(f"What a rank holds, size {size}", caption, head, tuple(rows), left=1)
+    head = (
+        "strategy",
+        "ranks",
+        "parameters",
+        "copy",
+        "gradients",
+        "buckets",
+        "states",
+        "in all",
+        "formula",
+        "off",
+        "why",
+    )
+    return Comparison.of_text(f"What a rank holds, size {size}", caption, head, rows, left=1)
 
 
-def _largest_module(size: str) -> int:
-    """Parameters of the largest layer as DeepSpeed's estimate has it: of a module without those inside it."""
-    workload = spec.load_workload("transformer")
+def find_largest_module(size: str) -> int:
+    """Return the parameters of the largest module without those inside it: DeepSpeed's estimate calls it a layer."""
     modules: Counter[str] = Counter()
-    for p in workload.params(workload.config(size)):
-        modules[p.name.rpartition(".")[0]] += prod(p.shape)
+    for parameter in list_parameters(size):
+        modules[parameter.name.rpartition(".")[0]] += prod(parameter.shape)
     return max(modules.values())
 
 
-def _unevenness() -> Comparison:
-    """The fullest rank over an even share."""
-    rules = {"fully_shard": sharding.first_chunks, "ZeroRedundancyOptimizer": sharding.whole_tensors,
-             "longest axis that divides (JAX)": sharding.longest_axis}  # fmt: skip
-    many = (2, 4, 8, 64, 1024)
+def tabulate_unevenness() -> Comparison:
+    """Return a table of what the fullest rank holds over an even share."""
     rows = []
     for size in SIZES:
-        shapes = _shapes_of(size)
-        total = sum(map(prod, shapes))
-        for name, rule in rules.items():
-            rows.append((size, f"{total:,}", name, *(number(rule(shapes, n) * n / total, ",.2f") for n in many)))
+        shapes = list_shapes(size)
+        total = sharding.count_all(shapes, 1)
+        for name, rule in DIVISIONS.items():
+            ratios = [number(rule(shapes, ranks) * ranks / total, ",.2f") for ranks in MANY_RANKS]
+            rows.append((size, f"{total:,}", name, *ratios))
     caption = (
-        "What the fullest rank holds over an even share of the Transformer's parameters. fully_shard cuts each tensor's first "
-        "axis, ZeroRedundancyOptimizer hands out whole tensors, the largest first; the embedding is one of them."
+        "What the fullest rank holds over an even share of the Transformer's parameters. "
+        "fully_shard cuts each tensor's first axis, ZeroRedundancyOptimizer hands out whole "
+        "tensors, the largest first; the embedding is one of them."
     )
-    head = ("size", "parameters", "division", *(f"N = {n}" for n in many))
-    return Comparison.of_text("The fullest rank over an even share", caption, head, tuple(rows), left=3)
+    head = ("size", "parameters", "division", *(f"N = {ranks}" for ranks in MANY_RANKS))
+    return Comparison.of_text("The fullest rank over an even share", caption, head, rows, left=3)
 
 
-def predictions(root: Path) -> Iterator[Comparison]:
-    """Peaks of one rank that `framebench predict --json` said, kept in results/predicted."""
-    kept_predictions = [
-        Prediction.model_validate_json(path.read_bytes()) for path in sorted((root / "predicted").glob("*.json"))
-    ]
-    cases = sorted(((Case.from_id(one.case), one) for one in kept_predictions), key=lambda pair: order(pair[0]))
-    if not cases:
-        return
+def load_predictions(root: Path) -> list[Prediction]:
+    """Return what `framebench predict --json` printed and was put into results/predicted, in the order of the table."""
+    files = (root / "predicted").glob("*.json")
+    predictions = [Prediction.model_validate_json(file.read_bytes()) for file in files]
+    return sorted(predictions, key=rank_prediction)
+
+
+def rank_prediction(prediction: Prediction) -> tuple[int, bool, int, int]:
+    """Return the place of a prediction in the order of the table."""
+    case = Case.from_id(prediction.case)
+    framework = FRAMEWORKS.index(case.framework)
+    strategy = list(sharding.STRATEGIES).index(case.strategy)
+    return framework, case.size != "cpu", strategy, case.ranks
+
+
+def tabulate_predictions(predictions: Iterable[Prediction]) -> Comparison:
+    """Return a table of the predicted peaks of one rank, and what bounds their parts."""
+    predictions = list(predictions)
     caption = (
-        "MiB (2^20 bytes), predicted without running. states: what the rank holds between two steps, counted as "
-        "above. gathered: weights that are whole at the peak, and the buffers of a gather. largest unit: FSDP's bound "
-        "of them, the largest that is gathered at once (Zhao et al. 2023, PyTorch FSDP, section 3.2.1). activations: "
-        "as PyTorch's tracker calls them. formula: s b h (32 + 2 a s / h) x 2 bytes a layer for the rank's samples, "
-        "which is Korthikanti et al. 2022 without dropout and in float32: of the blocks alone, scores stored. "
-        f"PyTorch {_versions(kept_predictions, 'torch')}, JAX {_versions(kept_predictions, 'jax')}."
+        "MiB (2^20 bytes), predicted without running. states: what the rank holds between two "
+        "steps, counted as above. gathered: weights that are whole at the peak, and the buffers of "
+        "a gather. largest unit: FSDP's bound of them, the largest that is gathered at once (Zhao "
+        "et al. 2023, PyTorch FSDP, section 3.2.1). activations: as PyTorch's tracker calls them. "
+        "formula: s b h (32 + 2 a s / h) x 2 bytes a layer for the rank's samples, which is "
+        "Korthikanti et al. 2022 without dropout and in float32: of the blocks alone, scores "
+        f"stored. PyTorch {join_versions(predictions, 'torch')}, JAX "
+        f"{join_versions(predictions, 'jax')}."
     )
     head = (
-        "framework", "strategy", "size", "ranks", "batch of a rank", "peak", "states", "gathered", "largest unit",
-        "activations", "formula",
-    )  # fmt: skip
-    rows = tuple(predicted(*pair) for pair in cases)
-    yield Comparison.of_text("Peaks of one rank, predicted", caption, head, rows, left=3)
+        "framework",
+        "strategy",
+        "size",
+        "ranks",
+        "batch of a rank",
+        "peak",
+        "states",
+        "gathered",
+        "largest unit",
+        "activations",
+        "formula",
+    )
+    rows = [make_prediction_row(prediction) for prediction in predictions]
+    return Comparison.of_text("Peaks of one rank, predicted", caption, head, rows, left=3)
 
 
-def predicted(case: Case, one: Prediction) -> tuple[str, ...]:
-    shapes, fsdp = _shapes_of(case.size), "gathered parameters" in one.parts
-    states = sum(sharding.STRATEGIES[case.strategy].bytes(shapes, case.ranks).values())
-    whole = one.parts.get("gathered parameters", 0) + one.parts.get("all-gather buffers", 0)
-    activations = one.parts.get("activations")
+def make_prediction_row(prediction: Prediction) -> tuple[str, ...]:
+    """Return the cells of one prediction."""
+    case = Case.from_id(prediction.case)
+    parts = prediction.parts
+    states = sharding.STRATEGIES[case.strategy].bytes(list_shapes(case.size), case.ranks)
+    gathered = largest_unit = None
+    if "gathered parameters" in parts:  # FSDP's tracker names them
+        gathered = parts["gathered parameters"] + parts.get("all-gather buffers", 0)
+        largest_unit = find_largest_unit(case.size)
     rank_case = replace(case, batch=case.batch // case.ranks)
+    activations = parts.get("activations")
+    formula = adjusted_bytes(rank_case) if activations else None
     return (
-        case.framework, case.strategy, case.size, str(case.ranks), str(rank_case.batch), mib(one.peak_bytes), mib(states),
-        mib(whole if fsdp else None), mib(_largest_unit(case.size) if fsdp else None), mib(activations),
-        mib(adjusted_bytes(rank_case) if activations else None),
-    )  # fmt: skip
+        case.framework,
+        case.strategy,
+        case.size,
+        str(case.ranks),
+        str(rank_case.batch),
+        mib(prediction.peak_bytes),
+        mib(sum(states.values())),
+        mib(gathered),
+        mib(largest_unit),
+        mib(activations),
+        mib(formula),
+    )
 
 
-def _largest_unit(size: str) -> int:
-    """Bytes of a block's weights, or of all outside the blocks: what `fully_shard` gathers at once."""
-    workload = spec.load_workload("transformer")
+def find_largest_unit(size: str) -> int:
+    """Return the bytes of what `fully_shard` gathers at once: a block's weights, or all outside the blocks."""
     units: Counter[str] = Counter()
-    for p in workload.params(workload.config(size)):
-        units[".".join(p.name.split(".")[:2]) if p.name.startswith("blocks.") else ""] += sharding.WIDE * prod(p.shape)
+    for parameter in list_parameters(size):
+        unit = ""
+        if parameter.name.startswith("blocks."):
+            unit = ".".join(parameter.name.split(".")[:2])
+        units[unit] += sharding.WIDE * prod(parameter.shape)
     return max(units.values())
 
 
-def _versions(all_predictions: list[Prediction], framework: str) -> str:
-    return (
-        ", ".join(sorted({one.versions[framework].split("+")[0] for one in all_predictions if framework in one.versions}))
-        or "-"
-    )
-
-
-def order(case: Case) -> tuple[object, ...]:
-    return FRAMEWORKS.index(case.framework), case.size != "cpu", list(sharding.STRATEGIES).index(case.strategy), case.ranks
-
-
-def comparisons(root: Path) -> list[Comparison]:
-    """Return the formulas, and the predictions that are kept in this results folder."""
-    return [_formulas(), *(counted(size) for size in SIZES[:2]), _unevenness(), *predictions(root)]
+def join_versions(predictions: Iterable[Prediction], framework: str) -> str:
+    """Return the versions of a framework that made predictions, or a dash."""
+    versions = set()
+    for prediction in predictions:
+        if framework in prediction.versions:
+            versions.add(prediction.versions[framework].split("+")[0])
+    return ", ".join(sorted(versions)) or "-"

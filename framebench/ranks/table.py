@@ -5,71 +5,109 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
+from typing import NamedTuple
 
 import pandas as pd
 
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown
 from framebench.analysis.frames import rows
 from framebench.analysis.selection import counting, of_one_version, select_cases
+from framebench.ranks.sharding import PARTS
 from framebench.records.record import Record
 from framebench.strategies.registry import OVER_RANKS
 from framebench.strategies.strategy import FRAMEWORKS
 
-HELD = ("parameters", "copy of the weights", "gradients", "gradient buckets", "optimizer states")
+
+def say_yes(is_so: bool) -> str:
+    """Return a truth value as it is printed: what is not so stands out."""
+    return "yes" if is_so else "NO"
+
+
 SIZE = Shown("", ",.1f", 1 / MIB)
-YES = Shown("", lambda said: "yes" if said else "NO")
 SHOWN = {
     "workload": Shown("workload"),
     "framework": Shown("framework"),
     "strategy": Shown("strategy", priority=ESSENTIAL),
     "batch": Shown("batch"),
     "ranks": Shown("ranks"),
-    **{name: replace(SIZE, name=name) for name in HELD},
+    **{name: replace(SIZE, name=name) for name in PARTS},
     "fullest_rank_bytes": replace(SIZE, name="fullest peak"),
     "emptiest_rank_bytes": replace(SIZE, name="emptiest peak"),
     "predicted_bytes": replace(SIZE, name="predicted"),
     "off": Shown("predicted / measured - 1", "+.1%"),
-    "verified": replace(YES, name="verified", priority=DETAIL),
-    "effect_proven": replace(YES, name="effect", priority=DETAIL),
+    "verified": Shown("verified", say_yes, priority=DETAIL),
+    "effect_proven": Shown("effect", say_yes, priority=DETAIL),
     "peak_instrument": Shown("instrument"),
 }
 CAPTION = (
-    "MiB (2^20 bytes) of one rank: what it holds between two steps, counted from its storages (the most that any rank does); "
-    "its peak in a step. Predicted: by framebench predict, without running. JAX's is a device's plan: all "
-    "of them are in one process unless the strategy says otherwise; gradients live inside its step. DeepSpeed drops gradients "
-    "after the update: they are those that it starts from. "
+    "MiB (2^20 bytes) of one rank: what it holds between two steps, counted from its storages (the "
+    "most that any rank does); its peak in a step. Predicted: by framebench predict, without "
+    "running. JAX's is a device's plan: all of them are in one process unless the strategy says "
+    "otherwise; gradients live inside its step. DeepSpeed drops gradients after the update: they "
+    "are those that it starts from. "
 )
 
 
-def comparisons(records: Iterable[Record]) -> Iterator[Comparison]:
-    """A table for each machine, scenario and size that has any."""
-    kept = [r for r in of_one_version(counting(records)) if r.parsed.ranks > 1]
-    measured = {(m.newest.provenance.machine, m.newest.case): m.read for m in select_cases(kept)}
-    every = [vars(row) | held(measured[row.machine, row.case]) for row in rows(kept)]
-    for (machine, scenario, size), group in groupby(sorted(every, key=place), key=lambda row: place(row)[:3]):
+class TableKey(NamedTuple):
+    """What all rows of one table have in common."""
+
+    machine: str
+    scenario: str
+    size: str
+
+
+def make_tables(records: Iterable[Record]) -> Iterator[Comparison]:
+    """Yield a table for each machine, scenario and size that has cases over ranks."""
+    of_ranks = [record for record in of_one_version(counting(records)) if record.parsed.ranks > 1]
+    memory_records = {}
+    for measured in select_cases(of_ranks):
+        memory_records[measured.newest.provenance.machine, measured.newest.case] = measured.read
+    table_rows = []
+    for row in rows(of_ranks):
+        record = memory_records[row.machine, row.case]
+        table_rows.append({**vars(row), **find_largest_parts(record)})
+    table_rows.sort(key=rank_row)
+    for key, group in groupby(table_rows, find_table):
         table = pd.DataFrame(list(group))
         table["off"] = table["predicted_bytes"].astype(float) / table["fullest_rank_bytes"].astype(float) - 1
-        versions = ", ".join(sorted(set(table["framework"] + " " + table["framework_version"].fillna("-"))))
+        versions = sorted(set(table["framework"] + " " + table["framework_version"].fillna("-")))
         yield Comparison(
-            f"Over ranks: {scenario}, size {size}", f"{CAPTION}Machine {machine}; {versions}.", _with_status(table), SHOWN,
-            left=3, machine=str(machine), cases=tuple(table["case"]),
-        )  # fmt: skip
+            f"Over ranks: {key.scenario}, size {key.size}",
+            f"{CAPTION}Machine {key.machine}; {', '.join(versions)}.",
+            show_status(table),
+            SHOWN,
+            left=3,
+            machine=key.machine,
+            cases=tuple(table["case"]),
+        )
 
 
-def place(row: dict[str, object]) -> tuple[object, ...]:
-    names, strategy = [name for _, name in OVER_RANKS], str(row["strategy"])
-    order = max(names.index(part) for part in strategy.split("+") if part in names)
-    of_table = row["machine"], row["scenario"], row["size"]
-    return *of_table, row["workload"], FRAMEWORKS.index(str(row["framework"])), order, strategy, row["ranks"]
+def find_table(row: dict[str, object]) -> TableKey:
+    """Return the table that a row belongs to."""
+    return TableKey(str(row["machine"]), str(row["scenario"]), str(row["size"]))
 
 
-def held(record: Record) -> dict[str, int | None]:
-    """The most that any rank holds."""
-    return {name: max((rank.held[name] for rank in record.ranks if name in rank.held), default=None) for name in HELD}
+def rank_row(row: dict[str, object]) -> tuple[object, ...]:
+    """Return the place of a row: by table, then in the order of the catalog. Combinations follow their strategy."""
+    names = [name for _, name in OVER_RANKS]
+    strategy = str(row["strategy"])
+    # of a combination such as checkpoint+fsdp one part is over ranks
+    place = max(names.index(part) for part in strategy.split("+") if part in names)
+    framework = FRAMEWORKS.index(str(row["framework"]))
+    return find_table(row), row["workload"], framework, place, strategy, row["ranks"]
 
 
-def _with_status(table: pd.DataFrame) -> pd.DataFrame:
-    """A case without numbers has its status in the place of the first."""
-    shown_table = table.astype(object)
-    shown_table.loc[shown_table["status"] != "ok", "parameters"] = shown_table["status"]
-    return shown_table
+def find_largest_parts(record: Record) -> dict[str, int | None]:
+    """Return the most that any rank holds of each part, in bytes; None if none holds any."""
+    largest: dict[str, int | None] = {}
+    for name in PARTS:
+        sizes = [rank.held[name] for rank in record.ranks if name in rank.held]
+        largest[name] = max(sizes, default=None)
+    return largest
+
+
+def show_status(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with the status of a case without numbers in the place of the first one."""
+    shown = table.astype(object)  # a column of numbers takes no text
+    shown.loc[shown["status"] != "ok", "parameters"] = shown["status"]
+    return shown

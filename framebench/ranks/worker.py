@@ -1,8 +1,9 @@
-"""One case over several ranks, one part of it: `python -m framebench.ranks.worker '{"case": ..., "part": "time"}'`.
+"""Measure one part of one case over several ranks: `python -m framebench.ranks.worker '{"case": ..., "part": "time"}'`.
 
-As `worker.py`, but for the times: ranks that share cores tell nothing of them. Where a framework has a process for each rank,
-this one becomes the framework's launcher, which starts it once more in every rank; JAX has none, and its processes are started
-here. They go through the same steps together, and the first rank speaks for all of them; an error may come from any.
+As `framebench.worker.worker`, but for the times: ranks that share cores tell nothing of them. Where
+a framework has a process for each rank, this process becomes the framework's launcher, which starts
+it again in every rank; JAX has none, and its processes are started here. They go through the same
+steps together, and the first rank speaks for all of them; an error may come from any.
 """
 
 from __future__ import annotations
@@ -21,49 +22,113 @@ from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.instruments import limits
 from framebench.suite.case import Case
-from framebench.suite.protocol import Task
-from framebench.suite.result import MemoryResult, Origin, RankMemory, Result, StrategyEffect, TimeResult, to_json
+from framebench.suite.protocol import Message, Task
+from framebench.suite.result import (
+    MemoryResult,
+    Origin,
+    RankMemory,
+    Result,
+    StrategyEffect,
+    TimeResult,
+    to_json,
+)
 from framebench.suite.selectors import parse
 from framebench.worker.tolerances import observe_steps
 from framebench.worker.verification import verify
-from framebench.worker.worker import Emit, WorkerError, die_with_parent, largest_of_each, limit_memory, peaks, serve
+from framebench.worker.worker import (
+    Emit,
+    WorkerError,
+    die_with_parent,
+    largest_of_each,
+    limit_memory,
+    peaks,
+    serve,
+)
 
-LAUNCHED = {"torch": ("torch.distributed.run", "--standalone", "--nproc-per-node")}  # and so many ranks
+LAUNCHERS = {"torch": ("torch.distributed.run", "--standalone", "--nproc-per-node")}  # the number of ranks follows
+POLL_S = 0.05
 
 
-def _launch(case: Case) -> None:
-    """Become the framework's launcher, unless it has started this process, or needs none."""
+def launch_ranks(case: Case) -> None:
+    """Become the framework's launcher, or start the ranks and end with them; in a rank, or without processes, return."""
     if "RANK" in os.environ:
         return
-    again = ["-m", "framebench.ranks.worker", *sys.argv[1:]]
-    if case.framework in LAUNCHED:
+    arguments = ["-m", "framebench.ranks.worker", *sys.argv[1:]]
+    launcher = LAUNCHERS.get(case.framework)
+    if launcher:
         die_with_parent()
-        os.execv(sys.executable, [sys.executable, "-m", *LAUNCHED[case.framework], str(case.ranks), *again])
+        os.execv(sys.executable, [sys.executable, "-m", *launcher, str(case.ranks), *arguments])
     if any(part.options.get("processes") for part in case.parts):
         die_with_parent()
-        sys.exit(start(case.ranks, again))
+        sys.exit(run_processes(case.ranks, arguments))
 
 
-def start(ranks: int, arguments: list[str]) -> int:
-    """So many processes that meet at an address, until all have ended or one has failed; its exit status."""
+def run_processes(ranks: int, arguments: list[str]) -> int:
+    """Run a process of this Python for each rank until all have ended or one has failed, and return the exit status.
+
+    They meet at the address in JAX_COORDINATOR_ADDRESS.
+    """
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    variables = os.environ | {"JAX_COORDINATOR_ADDRESS": f"localhost:{port}"}
-    every = [subprocess.Popen([sys.executable, *arguments], env=variables | {"RANK": str(i)}) for i in range(ranks)]
-    while None in (codes := [process.poll() for process in every]) and not any(codes):
-        time.sleep(0.05)
-    for process in every:
+    processes = []
+    for rank in range(ranks):
+        variables = {
+            **os.environ,
+            "JAX_COORDINATOR_ADDRESS": f"localhost:{port}",
+            "RANK": str(rank),
+        }
+        processes.append(subprocess.Popen([sys.executable, *arguments], env=variables))
+    statuses = [process.poll() for process in processes]
+    while None in statuses and not any(statuses):
+        time.sleep(POLL_S)
+        statuses = [process.poll() for process in processes]
+    for process in processes:
         process.kill()
         process.wait()
-    return next(filter(None, codes), 0)
+    failed = [status for status in statuses if status]
+    return failed[0] if failed else 0
 
 
-def first() -> bool:
+def is_first() -> bool:
+    """Return whether this process is the rank that speaks for all, or the only process."""
     return os.environ.get("RANK", "0") == "0"
 
 
-def _verify(adapter: Adapter, emit: Emit) -> Result:
+def say_nothing(message: Message) -> None:
+    """Emit no message: lines of several ranks at once would run into each other."""
+
+
+def run(task: Task, emit: Emit) -> dict[str, Any]:
+    """Measure the task's part of the case, and return the `Result` as JSON. Raises WorkerError."""
+    case = parse(task.case)
+    ranks = importlib.import_module(f"framebench.adapters.{case.framework}.ranks")
+    if not is_first():
+        emit = say_nothing
+    emit({"phase": "import"})
+    ranks.begin(case.ranks)
+    adapter = adapters.load(case)
+    limit_memory(task)
+    adapter.budget_s = task.budget_s
+    emit({"phase": "build"})
+    try:
+        adapter.build()
+        adapter.synchronize()
+        if task.part == "time":
+            result = verify_first_steps(adapter, emit)
+            gathered = ranks.gathered(adapter, {"result": to_json(result), **make_verdict(result)})
+            joined = join_verified(gathered)
+        else:
+            memory = measure_memory(adapter, task, emit)
+            gathered = ranks.gathered(adapter, to_json(memory))
+            joined = to_json(Result(ranks=[make_rank(answer) for answer in gathered]))
+    except Exception as error:
+        raise WorkerError(error, limits.is_out_of_memory(error, limits.is_enforced())) from error
+    joined["origin"] = to_json(Origin(adapter.versions(), adapter.device(), platform.python_version()))
+    return joined
+
+
+def verify_first_steps(adapter: Adapter, emit: Emit) -> Result:
     """Verify the first steps: every rank has gathered the whole tensors, and compares them."""
     emit({"phase": "first step"})
     first_steps = observe_steps(adapter)
@@ -75,56 +140,32 @@ def _verify(adapter: Adapter, emit: Emit) -> Result:
     return Result(verification=verification, times=times, effect=adapter.judge_effect())
 
 
-def _measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
-    """Read the peaks of this rank. All ranks make as many steps, however long they take."""
+def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
+    """Read the peaks of this rank."""
     emit({"phase": "first step"})
     cold = peaks(adapter)
     emit({"phase": "memory"})
+    # however long they take: a rank that makes fewer leaves the others waiting for it
     steady = [peaks(adapter) for _ in range(task.memory_steps)]
     return MemoryResult(largest_of_each(steady), steady, cold, adapter.live_bytes())
 
 
-def run(task: Task, emit: Emit) -> dict[str, Any]:
-    """Measure the task's part of the case, and return the `Result` as JSON. Raises WorkerError."""
-    case = parse(task.case)
-    ours = importlib.import_module(f"framebench.adapters.{case.framework}.ranks")
-    speak: Emit = emit if first() else lambda message: None
-    speak({"phase": "import"})
-    ours.begin(case.ranks)
-    adapter = adapters.load(case)
-    limit_memory(task)
-    adapter.budget_s = task.budget_s
-    speak({"phase": "build"})
-    try:
-        adapter.build()
-        adapter.synchronize()
-        if task.part == "time":
-            result = _verify(adapter, speak)
-            gathered = ours.gathered(adapter, {"result": to_json(result), **_verdict_of(result)})
-            joined = _join_verified(gathered)
-        else:
-            memory = _measure_memory(adapter, task, speak)
-            gathered = ours.gathered(adapter, to_json(memory))
-            joined = to_json(Result(ranks=[_rank_of(each) for each in gathered]))
-    except Exception as error:
-        raise WorkerError(error, limits.is_out_of_memory(error, limits.is_enforced())) from error
-    joined["origin"] = to_json(Origin(adapter.versions(), adapter.device(), platform.python_version()))
-    return joined
-
-
-def _verdict_of(result: Result) -> dict[str, bool]:
+def make_verdict(result: Result) -> dict[str, bool]:
     """Say for the other ranks whether this one is right, and whether the strategy was on in it."""
     return {"passed": result.passed, "proven": result.effect is not None and result.effect.proven}
 
 
-def _join_verified(every: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the first rank's result, or that of one which came out wrong. It is proven only where it is in all ranks."""
-    wrong = [each["result"] for each in every if not each["passed"]]
-    if wrong:
-        return dict(wrong[0])
-    result = dict(every[0]["result"])
-    proven = [each["proven"] for each in every]
-    evidence = result["effect"]["evidence"] | {"proven_in_ranks": sum(proven)}
+def join_verified(answers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the first rank's result, or that of one which came out wrong.
+
+    The strategy's effect is proven only if it is in all ranks.
+    """
+    for answer in answers:
+        if not answer["passed"]:
+            return dict(answer["result"])
+    result = dict(answers[0]["result"])
+    proven = [answer["proven"] for answer in answers]
+    evidence = {**result["effect"]["evidence"], "proven_in_ranks": sum(proven)}
     reason = result["effect"]["reason"]
     if reason is None and not all(proven):
         reason = f"proven in {sum(proven)} of {len(proven)} ranks"
@@ -132,21 +173,21 @@ def _join_verified(every: list[dict[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _rank_of(gathered: dict[str, Any]) -> RankMemory:
+def make_rank(answer: dict[str, Any]) -> RankMemory:
     """Return what one rank has measured, and what it holds."""
-    held = gathered.pop("held")
-    return RankMemory(MemoryResult(**gathered), held)
+    held = answer.pop("held")
+    return RankMemory(MemoryResult(**answer), held)
 
 
 def carry_out(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
-    """Lines of several ranks at once would run into each other: only the first gives a result."""
+    """Measure what the orders say, and return the result in the first rank; the others end here."""
     answer = run(Task.from_dict(orders), emit)
-    if not first():
+    if not is_first():
         sys.stderr.flush()
         os._exit(0)
     return answer
 
 
 if __name__ == "__main__":
-    _launch(parse(json.loads(sys.argv[1])["case"]))
+    launch_ranks(parse(json.loads(sys.argv[1])["case"]))
     serve(carry_out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from framebench.ranks import sharding_tables as tables
+from framebench.ranks.sharding_tables import load_predictions, tabulate_predictions
 from tests.processes import ROOT
 
 
@@ -12,5 +12,5 @@ def test_committed_rank_predictions_are_all_in_the_table() -> None:
     files = sorted((ROOT / "results" / "predicted").glob("*.json"))
     for path in files:
         assert json.loads(path.read_text())["case"].replace("/", ".") == path.stem
-    (table,) = tables.predictions(ROOT / "results")
-    assert len(table.rows) == len(files)
+    predictions = load_predictions(ROOT / "results")
+    assert len(tabulate_predictions(predictions).rows) == len(files)

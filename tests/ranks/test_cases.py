@@ -21,7 +21,10 @@ def test_the_id_tells_the_ranks_and_parses_back() -> None:
     assert Case.from_id("transformer/torch/train/fp32/b4/tiny").ranks == 1
 
 
-@pytest.mark.parametrize(("batch", "ranks", "samples"), [(4, 2, 4), (4, 3, 6), (4, 64, 64), (1, 2, 2), (1024, 1024, 1024)])
+@pytest.mark.parametrize(
+    ("batch", "ranks", "samples"),
+    [(4, 2, 4), (4, 3, 6), (4, 64, 64), (1, 2, 2), (1024, 1024, 1024)],
+)
 def test_every_rank_has_as_many_samples_and_at_least_one(batch: int, ranks: int, samples: int) -> None:
     assert over_ranks(f"{FSDP}/b{batch}", ranks).id == f"{FSDP}/b{samples}x{ranks}/cpu"
 

@@ -16,7 +16,13 @@ from framebench.ranks import predicted
 from framebench.ranks.cases import over_ranks
 from framebench.ranks.predicted import Unpredicted, predict
 from framebench.ranks.prediction import Prediction
-from framebench.ranks.sharding import WIDE, first_chunks, longest_axis, whole_tensors
+from framebench.ranks.sharding import (
+    WIDE,
+    count_first_chunks,
+    count_longest_axis,
+    count_whole_tensors,
+)
+from framebench.suite.case import Case
 from tests.processes import framebench, run_inside
 
 pytestmark = pytest.mark.usefixtures("imported_once")
@@ -28,91 +34,101 @@ COUNTS = WIDE * len(SHAPES)  # PyTorch's optimizer counts the steps of each tens
 
 
 @cache
-def of(framework: str, strategy: str, batch: str, scenario: str = "train") -> Prediction:
+def predict_case(framework: str, strategy: str, batch: str, scenario: str = "train") -> Prediction:
+    """Predict a case once for all tests of this process."""
     case = over_ranks(f"transformer/{framework}/{scenario}/{strategy}/{batch}/tiny")
     return predict(case, environments.ensure(framework))
 
 
-def chunk(ranks: int) -> int:
-    return WIDE * first_chunks(SHAPES, ranks)
+def chunk_bytes(ranks: int) -> int:
+    """Return the bytes of a rank's weights as FSDP divides them."""
+    return WIDE * count_first_chunks(SHAPES, ranks)
 
 
-def even(ranks: int) -> int:
-    return WIDE * longest_axis(SHAPES, ranks)
+def even_bytes(ranks: int) -> int:
+    """Return the bytes of a device's weights as JAX divides them."""
+    return WIDE * count_longest_axis(SHAPES, ranks)
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.all_cells), 64])
 def test_fsdp_holds_its_chunk_of_everything(ranks: int) -> None:
-    found = of("torch", "fsdp", f"b{64}x{ranks}")
-    assert found.parts["parameters"] == chunk(ranks)
-    assert found.parts["optimizer states"] == 2 * chunk(ranks) + COUNTS
-    assert found.ranks == ranks
-    assert found.instrument == "predicted"
+    prediction = predict_case("torch", "fsdp", f"b64x{ranks}")
+    assert prediction.parts["parameters"] == chunk_bytes(ranks)
+    assert prediction.parts["optimizer states"] == 2 * chunk_bytes(ranks) + COUNTS
+    assert prediction.ranks == ranks
+    assert prediction.instrument == "predicted"
 
 
 @pytest.mark.all_cells
 def test_more_ranks_need_less_and_what_is_kept_gathered_needs_more() -> None:
-    two, many, kept = of("torch", "fsdp", "b64x2"), of("torch", "fsdp", "b64x64"), of("torch", "fsdp_keep", "b64x2")
+    two = predict_case("torch", "fsdp", "b64x2")
+    many = predict_case("torch", "fsdp", "b64x64")
+    kept = predict_case("torch", "fsdp_keep", "b64x2")
     assert many.peak_bytes < two.peak_bytes < kept.peak_bytes
     assert kept.parts["gathered parameters"] == WHOLE, "at the peak every block's weights are there"
 
 
 def test_without_sharding_each_rank_holds_everything_and_the_buckets() -> None:
-    found = of("torch", "ddp", "b4x2")
-    assert (found.parts["parameters"], found.parts["optimizer states"]) == (WHOLE, 2 * WHOLE + COUNTS)
-    assert WHOLE <= found.parts["gradient buckets"] <= 1.05 * WHOLE
+    prediction = predict_case("torch", "ddp", "b4x2")
+    assert (prediction.parts["parameters"], prediction.parts["optimizer states"]) == (
+        WHOLE,
+        2 * WHOLE + COUNTS,
+    )
+    assert WHOLE <= prediction.parts["gradient buckets"] <= 1.05 * WHOLE
 
 
 @pytest.mark.all_cells
 def test_zero_redundancy_hands_out_whole_tensors() -> None:
-    found = of("torch", "zero_optimizer", "b4x4")
-    assert found.parts["parameters"] == WHOLE
-    states = found.parts["optimizer states"]
-    assert 0 < states - 2 * WIDE * whole_tensors(SHAPES, 4) <= COUNTS, "and nobody is fuller than this rank"
+    prediction = predict_case("torch", "zero_optimizer", "b4x4")
+    assert prediction.parts["parameters"] == WHOLE
+    states = prediction.parts["optimizer states"]
+    assert 0 < states - 2 * WIDE * count_whole_tensors(SHAPES, 4) <= COUNTS, "and nobody is fuller than this rank"
 
 
 @pytest.mark.all_cells
 def test_an_evaluation_has_parameters_alone_and_those_of_a_block_at_a_time() -> None:
-    divided = of("torch", "fsdp", "b4x2", "eval")
-    assert divided.parts["parameters"] == chunk(2)
+    divided = predict_case("torch", "fsdp", "b4x2", "eval")
+    assert divided.parts["parameters"] == chunk_bytes(2)
     assert 0 < divided.parts["gathered parameters"] < WHOLE
     assert not {"optimizer states", "gradients", "gradient buckets"} & divided.parts.keys()
 
 
 @pytest.mark.all_cells
-@pytest.mark.parametrize(("strategy", "params"), [("replicated", WHOLE), ("fully_sharded", even(4))])
+@pytest.mark.parametrize(("strategy", "params"), [("replicated", WHOLE), ("fully_sharded", even_bytes(4))])
 def test_an_evaluation_in_jax(strategy: str, params: int) -> None:
-    found = of("jax", strategy, "b4x4", "eval")
-    assert found.parts["parameters"] == params
-    assert "optimizer states" not in found.parts
+    prediction = predict_case("jax", strategy, "b4x4", "eval")
+    assert prediction.parts["parameters"] == params
+    assert "optimizer states" not in prediction.parts
 
 
 @pytest.mark.parametrize(
     ("strategy", "params", "states"),
     [
         pytest.param("replicated", WHOLE, 2 * WHOLE, marks=pytest.mark.all_cells),
-        ("sharded_states", WHOLE, 2 * even(4)),
-        pytest.param("fully_sharded", even(4), 2 * even(4), marks=pytest.mark.all_cells),
+        ("sharded_states", WHOLE, 2 * even_bytes(4)),
+        pytest.param("fully_sharded", even_bytes(4), 2 * even_bytes(4), marks=pytest.mark.all_cells),
     ],
 )
 def test_jax_devices_hold_what_the_strategy_says(strategy: str, params: int, states: int) -> None:
-    found = of("jax", strategy, "b4x4")
-    assert found.parts["parameters"] == params
-    assert found.parts["optimizer states"] == states + 4, "the count of steps"
+    prediction = predict_case("jax", strategy, "b4x4")
+    assert prediction.parts["parameters"] == params
+    assert prediction.parts["optimizer states"] == states + 4, "the count of steps"
 
 
 @pytest.mark.all_cells
 def test_a_thousand_ranks() -> None:
-    """More than these tensors have rows: PyTorch leaves one to the first rank, and gathers as many as there are ranks; no axis
-    of JAX's divides."""
-    found = of("torch", "fsdp", "b1024x1024")
-    assert found.parts["parameters"] == chunk(1024)
-    assert found.parts["all-gather buffers"] > WHOLE
-    assert of("jax", "fully_sharded", "b1024x1024").parts["parameters"] == even(1024) == WHOLE
+    """These are more than the tensors have rows.
+
+    PyTorch leaves one row to the first rank, and gathers as many as there are ranks; no axis of JAX's divides.
+    """
+    prediction = predict_case("torch", "fsdp", "b1024x1024")
+    assert prediction.parts["parameters"] == chunk_bytes(1024)
+    assert prediction.parts["all-gather buffers"] > WHOLE
+    jax = predict_case("jax", "fully_sharded", "b1024x1024")
+    assert jax.parts["parameters"] == even_bytes(1024) == WHOLE
 
 
-PROGRAMS = Path(__file__).parent / "programs"
-GONE = PROGRAMS / "predicted_gone.py"
+GONE = Path(__file__).parent / "programs" / "predicted_gone.py"
 
 
 def test_a_missing_memory_tracker_is_reported() -> None:
@@ -144,12 +160,16 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
 
 
 def test_predict_prints_ranks_as_json_and_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the prediction from above, which is made once."""
-    monkeypatch.setattr(predicted, "predict", lambda case, _: of("torch", "fsdp", f"b{case.batch}x{case.ranks}"))
+    """The prediction is the one from above, which is made once."""
+
+    def predict_again(case: Case, environment: object) -> Prediction:
+        return predict_case("torch", "fsdp", f"b{case.batch}x{case.ranks}")
+
+    monkeypatch.setattr(predicted, "predict", predict_again)
     case = "transformer/torch/train/fsdp/b4/tiny"
-    found = json.loads(framebench("predict", case, "--ranks", "64", "--json").stdout)
-    assert found["case"] == "transformer/torch/train/fsdp/b64x64/tiny"
-    assert found["peak_bytes"] == sum(found["parts"].values()) > 0
+    printed = json.loads(framebench("predict", case, "--ranks", "64", "--json").stdout)
+    assert printed["case"] == "transformer/torch/train/fsdp/b64x64/tiny"
+    assert printed["peak_bytes"] == sum(printed["parts"].values()) > 0
     assert "predicted peak" in framebench("predict", case, "--ranks", "64").stdout
     wrong = framebench("predict", "transformer/jittor/train/fsdp/b4", "--ranks", "2")
     assert (wrong.returncode, wrong.stdout) == (2, "")

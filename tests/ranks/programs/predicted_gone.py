@@ -1,13 +1,15 @@
+"""Print what is said of a prediction where PyTorch has no tracker of FSDP's memory."""
+
 import json
 import sys
 
 import torch.distributed._tools.fsdp2_mem_tracker as tools
 
-from framebench.ranks import torch_predicted as predicted_rank
+from framebench.ranks import torch_predicted
 from framebench.ranks.cases import over_ranks
 
 del tools.FSDPMemTracker
 try:
-    predicted_rank.predict(over_ranks(sys.argv[1]))
-except predicted_rank.Gone as error:
+    torch_predicted.predict(over_ranks(sys.argv[1]))
+except torch_predicted.Gone as error:
     print(json.dumps(str(error)))
