@@ -21,8 +21,8 @@ def warn_of_tiny(case: Case) -> str:
     """Return a note for a case of the size for trying things out."""
     batch = case.spec.preset(DEFAULT_SIZE).base
     return (
-        f"note: size {TINY} tries the suite out: a step's memory is too small to tell apart in a process; "
-        f"for memory take b{batch}/{DEFAULT_SIZE} instead of b{case.batch}/{TINY}"
+        f"note: size {TINY} tries the suite out: a step's memory is too small to tell apart in a "
+        f"process; for memory take b{batch}/{DEFAULT_SIZE} instead of b{case.batch}/{TINY}"
     )
 
 

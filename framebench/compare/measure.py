@@ -52,7 +52,8 @@ def measure(
 ) -> list[Round]:
     """Measure the blocks that this session lacks, and return all of them; each record lies in the usual place.
 
-    Raises NotMeasured, and OSError if a record cannot be written; what was measured until then is kept.
+    Raises NotMeasured, and OSError if a record cannot be written; what was measured until then is
+    kept.
     """
     for case in pair:
         why = runner.unsupported(case)

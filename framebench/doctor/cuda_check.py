@@ -15,7 +15,8 @@ from framebench.instruments import nvml
 from framebench.strategies.strategy import FRAMEWORKS
 
 LOOK_S = 60.0
-# Prints what an interpreter has, by its packages' files: torch's build says its CUDA, jax gets it from a plug-in.
+# Prints what an interpreter has, by its packages' files: torch's build says its CUDA, jax gets it
+# from a plug-in.
 LOOK = """
 import importlib.metadata, importlib.util, json, pathlib, re
 
@@ -134,7 +135,8 @@ def check_jittor(packages: Packages) -> list[Need]:
 def check_compiler() -> Need:
     """Check the release of nvcc.
 
-    Jittor 1.3.11.0 is C++14; CUDA 13's headers need C++17, and it reads a device field that CUDA 13 no longer has.
+    Jittor 1.3.11.0 is C++14; CUDA 13's headers need C++17, and it reads a device field that CUDA 13
+    no longer has.
     """
     what = "CUDA: nvcc for jittor"
     path = environments.nvcc() or shutil.which("nvcc")

@@ -1,7 +1,8 @@
 """What the harness adds to a step: `framebench dev overhead`, which runs this module in torch's environment.
 
-The harness's timed step and a hand-written training loop run the same model on the same data, alternately, in one process; the
-result is the ratio of their medians with a bootstrap 95 % interval (percentile method, Efron 1979).
+The harness's timed step and a hand-written training loop run the same model on the same data,
+alternately, in one process; the result is the ratio of their medians with a bootstrap 95 % interval
+(percentile method, Efron 1979).
 """
 
 from __future__ import annotations

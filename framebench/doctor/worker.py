@@ -1,7 +1,8 @@
 """How wrong the instruments are in one framework's environment: `python -m framebench.doctor.worker FRAMEWORK`.
 
-Steps of known size and known length go through the same code as measured ones (`worker.peaks`, `worker.timed_step`): a tensor
-of KNOWN_BYTES that the framework allocates and frees again, and a wait for KNOWN_SECONDS by another clock than the timer's.
+Steps of known size and known length go through the same code as measured ones (`worker.peaks`,
+`worker.timed_step`): a tensor of KNOWN_BYTES that the framework allocates and frees again, and a
+wait for KNOWN_SECONDS by another clock than the timer's.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ def golden(
     workloads: Annotated[list[str] | None, typer.Argument()] = None,
     missing: Annotated[bool, typer.Option(help="Only keys without values, such as a new strategy's.")] = False,
     unconfirmed: Annotated[
-        bool, typer.Option(help="Allow a workload written for torch or JAX alone. Records then say so.")
+        bool,
+        typer.Option(help="Allow a workload written for torch or JAX alone. Records then say so."),
     ] = False,
 ) -> None:
     """Compute float64 reference values by torch, confirm them by JAX, and write golden.json. For those who change a model."""
@@ -59,7 +60,8 @@ def select_makers(workload: Workload, unconfirmed: bool) -> list[str]:
         fail(f"{workload.name}: references are made by PyTorch or JAX; write {lacking}", 1)
     if len(able) < len(MAKERS) and not unconfirmed:
         fail(
-            f"{workload.name}: references are written if PyTorch and JAX agree, and it is written for {TITLES[able[0]]} alone: "
+            f"{workload.name}: references are written if PyTorch and JAX agree, and it is written "
+            f"for {TITLES[able[0]]} alone: "
             f"write {lacking}, or take the values of one framework with --unconfirmed, which every record then says",
             1,
         )

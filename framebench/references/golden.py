@@ -1,12 +1,12 @@
-"""GoldenValues values in float64: torch makes them, JAX confirms them.
+"""Reference values in float64: PyTorch makes them, JAX confirms them.
 
-`framebench dev golden` writes them to golden.json and tensors.json.gz. If a workload is written for one of the two alone, its
-values are taken if that is asked for, and the file says so.
+`framebench dev golden` writes them to golden.json and tensors.json.gz. If a workload is written for
+one of the two alone, its values are taken if that is asked for, and the file says so.
 
-Each key holds the loss before any update, the loss after one, the gradient norm, and for evaluation the loss and the norm
-of the logits; and of every tensor its norm and projections (`suite/tensors.py`). Where micro-batches change the mathematics
-(batch norm), they have values of their own. What was computed is cached until the models change, so that an interrupted run
-resumes.
+Each key holds the loss before any update, the loss after one, the gradient norm, and for evaluation
+the loss and the norm of the logits; and of every tensor its norm and projections
+(`suite/tensors.py`). Where micro-batches change the mathematics (batch norm), they have values of
+their own. What was computed is cached until the models change, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,12 @@ class GoldenValues(TypedDict):
 References = dict[str, GoldenValues]  # by golden key
 
 
-def compute(name: str, environment: Environment, sizes: tuple[str, ...] | None = None, but: Collection[str] = ()) -> References:
+def compute(
+    name: str,
+    environment: Environment,
+    sizes: tuple[str, ...] | None = None,
+    but: Collection[str] = (),
+) -> References:
     """Compute all values of a workload `but` those of some keys, in the framework of `environment`.
 
     Raises SetupError if it fails there.
@@ -65,7 +70,10 @@ def compute(name: str, environment: Environment, sizes: tuple[str, ...] | None =
 
 def make_cache_path(name: str, environment: Environment, size: str) -> Path:
     """Return the file that grows by a line for each key. Its name changes with the models."""
-    sources = [*sorted(load_workload(name).folder.glob("*.py")), *sorted((PACKAGE / "models").glob("*.py"))]
+    sources = [
+        *sorted(load_workload(name).folder.glob("*.py")),
+        *sorted((PACKAGE / "models").glob("*.py")),
+    ]
     sources.append(PACKAGE / "suite/tensors.py")
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()[:12]
     file = environments.cache() / "golden" / f"{name}-{size}-{environment.name}-{digest}.jsonl"
@@ -109,7 +117,8 @@ def compare_references(key: str, one: GoldenValues, other: GoldenValues) -> floa
 def write_confirmed(name: str, made: References, confirmed: References, existing_keys: Collection[str] = ()) -> Path:
     """Write the values of all keys, or of new ones in addition to the existing keys.
 
-    Raises ValueError if the two implementations disagree: then one of them is wrong, and nothing is written.
+    Raises ValueError if the two implementations disagree: then one of them is wrong, and nothing is
+    written.
     """
     if made.keys() != confirmed.keys():
         keys = ", ".join(sorted(made.keys() ^ confirmed.keys()))
@@ -169,8 +178,8 @@ def write_files(name: str, head: Mapping[str, str | None], made: References, exi
     if undetermined:
         others = f" and {len(undetermined) - 1} more" if len(undetermined) > 1 else ""
         raise ValueError(
-            f"{name}: the loss does not depend on {undetermined[0]}{others}: its gradient is rounding, to which any result "
-            "is right; leave it out of the model"
+            f"{name}: the loss does not depend on {undetermined[0]}{others}: its gradient is "
+            "rounding, to which any result is right; leave it out of the model"
         )
     path = load_workload(name).folder / "golden.json"
     values = {key: load_workload(name).golden[key] for key in existing_keys}

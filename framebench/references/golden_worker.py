@@ -1,7 +1,8 @@
 """The part of `golden.py` that runs inside a framework.
 
-`python -m framebench.references.golden_worker WORKLOAD FRAMEWORK SIZE FILE KNOWN_KEY...` adds a line of JSON to the file for
-each key that is not known, but for no more than AT_ONCE of them, since what is compiled for one stays in memory.
+`python -m framebench.references.golden_worker WORKLOAD FRAMEWORK SIZE FILE KNOWN_KEY...` adds a
+line of JSON to the file for each key that is not known, but for no more than AT_ONCE of them, since
+what is compiled for one stays in memory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ AT_ONCE = 8
 def select_cases(workload: str, framework: str, size: str) -> dict[str, Case]:
     """Return one case for each golden key: the baseline of the scenario whose key it is.
 
-    Where there is none, it is the first in the table's order that needs neither a GPU nor another precision.
+    Where there is none, it is the first in the table's order that needs neither a GPU nor another
+    precision.
     """
     cases: dict[str, Case] = {}
     for case in list_cases():
