@@ -1,8 +1,9 @@
-"""Measure on a card what tools/gpu_cases.csv lists, in its order, as far as the minutes go: `python -m tools.gpu [MINUTES]`.
+"""Measure on a GPU what tools/gpu_cases.csv lists, in its order: `python -m tools.gpu [MINUTES]`.
 
-A block of the list is measured as a whole, since ratios need its cases alive at once; one that does not fit into the time or
-the memory left waits, and a smaller one goes before it. What has a record is not measured again, but for what crashed or took
-too long under another commit. tools/gpu.sh starts this, and docs/gpu.md tells how it is used.
+A block of the list is measured as a whole, since ratios need its cases alive at once; one that does
+not fit into the time or the memory left waits, and a smaller one goes before it. What has a record
+is not measured again, but for what crashed or took too long under another commit. tools/gpu.sh
+starts this, and docs/gpu.md tells how it is used.
 """
 
 from __future__ import annotations
@@ -43,8 +44,11 @@ GIB = 2**30
 
 
 @dataclass(frozen=True)
-class Planned:
-    """One line of the list. `seconds` and `gib` are what its two workers take, and the card's memory, as far as was known."""
+class ListedCase:
+    """One line of the list.
+
+    `seconds` and `gib` are what its two workers take, and of the GPU's memory, as far as was known.
+    """
 
     half: str  # the half hour that it was planned for
     block: str
@@ -54,61 +58,96 @@ class Planned:
     gib: float
 
 
-Blocks = dict[str, list[Planned]]
+Blocks = dict[str, list[ListedCase]]
 
 
-def planned(file: Path) -> Blocks:
-    """By block, in order. Raises UnknownCase."""
-    rows_by_block: Blocks = {}
+def read_list(file: Path) -> Blocks:
+    """Return the lines of a list by block, in order. Raises UnknownCase."""
+    blocks: Blocks = {}
     with file.open() as lines:
         for row in csv.DictReader(lines):
-            one = Planned(
-                row["half"], row["block"], int(row["rounds"]), parse(row["case"]), float(row["seconds"]), float(row["gib"])
+            listed = ListedCase(
+                half=row["half"],
+                block=row["block"],
+                rounds=int(row["rounds"]),
+                case=parse(row["case"]),
+                seconds=float(row["seconds"]),
+                gib=float(row["gib"]),
             )
-            rows_by_block.setdefault(one.block, []).append(one)
-    return rows_by_block
+            blocks.setdefault(listed.block, []).append(listed)
+    return blocks
 
 
-def rehearsed(blocks: Blocks) -> Blocks:
-    """The same at the smallest size, with three rounds for eight."""
-
-    def small(one: Planned) -> Planned:
-        base, tiny = one.case.spec.preset(one.case.size).base, one.case.spec.preset("tiny").batches
-        case = replace(one.case, size="tiny", batch=tiny[0] if one.case.batch <= base else tiny[-1])
-        return replace(one, case=case, rounds=min(one.rounds, ROUNDS))
-
-    return {name: list({small(one).case: small(one) for one in rows}.values()) for name, rows in blocks.items()}
-
-
-def answered(results: Path, timed: bool) -> dict[Case, Record]:
-    """What needs no other try, with times or without. Under another commit, what crashed or took too long may do better."""
-    every = (r for r in store.read_all(results) if r.provenance.machine == provenance.read_machine_name())
-    final = (
-        r for r in every if r.status not in BROKEN or r.status == "wrong" or r.provenance.commit == provenance.find_commit()
-    )
-    return {r.parsed: r for r in final if not timed or r.status != "ok" or r.step_s}
+def shrink_for_rehearsal(blocks: Blocks) -> Blocks:
+    """Return the same blocks at the smallest size and with few rounds, each case once."""
+    shrunk: Blocks = {}
+    for name, rows in blocks.items():
+        by_case = {}
+        for listed in rows:
+            case = shrink_case(listed.case)
+            by_case[case] = replace(listed, case=case, rounds=min(listed.rounds, ROUNDS))
+        shrunk[name] = list(by_case.values())
+    return shrunk
 
 
-def left_of(rows: list[Planned], results: Path, ready: dict[str, Environment]) -> list[Planned]:
-    answered_cases = answered(results, timed=rows[0].rounds > 0)
-    return [one for one in rows if one.case not in answered_cases and one.case.framework in ready]
+def shrink_case(case: Case) -> Case:
+    """Return the case at the size `tiny`, where it has a small and a large batch, too."""
+    batches = case.spec.preset("tiny").batches
+    is_small = case.batch <= case.spec.preset(case.size).base
+    return replace(case, size="tiny", batch=batches[0] if is_small else batches[-1])
 
 
-def pace(blocks: Blocks, results: Path) -> float:
-    """How many times as long as expected what is there took; 1 where nothing is."""
-    spent = {r.parsed: r.spent_s["total"] for r in answered(results, timed=True).values() if r.step_s and "total" in r.spent_s}
-    pairs = [(spent[one.case], one.seconds) for rows in blocks.values() for one in rows if one.rounds and one.case in spent]
-    return sum(took for took, _ in pairs) / sum(expected for _, expected in pairs) if pairs else 1.0
+def find_answers(results: Path, timed: bool) -> dict[Case, Record]:
+    """Return the records of cases that need no other try, with times or without.
+
+    Under another commit, what crashed or took too long may do better.
+    """
+    answers = {}
+    machine = provenance.read_machine_name()
+    commit = provenance.find_commit()
+    for record in store.read_all(results):
+        if record.provenance.machine != machine:
+            continue
+        has_failed = record.status in BROKEN and record.status != "wrong"
+        if has_failed and record.provenance.commit != commit:
+            continue
+        if timed and record.status == "ok" and not record.step_s:
+            continue
+        answers[record.parsed] = record
+    return answers
+
+
+def select_left(
+    rows: list[ListedCase],
+    results: Path,
+    ready: dict[str, Environment],
+) -> list[ListedCase]:
+    """Return the cases of a block that have no answer yet, of frameworks that are there."""
+    answers = find_answers(results, timed=rows[0].rounds > 0)
+    return [one for one in rows if one.case not in answers and one.case.framework in ready]
+
+
+def estimate_pace(blocks: Blocks, results: Path) -> float:
+    """Return how many times as long as expected the measured cases took; 1 where there are none."""
+    answers = find_answers(results, timed=True)
+    spent = expected = 0.0
+    for rows in blocks.values():
+        for listed in rows:
+            record = answers.get(listed.case)
+            if listed.rounds and record and record.step_s and "total" in record.spent_s:
+                spent += record.spent_s["total"]
+                expected += listed.seconds
+    return spent / expected if expected else 1.0
 
 
 @contextmanager
-def until(moment: float) -> Iterator[None]:
-    """Interrupted, as by Ctrl-C, when time.monotonic() comes to this moment."""
+def interrupt_at(moment: float) -> Iterator[None]:
+    """Interrupt the context, as Ctrl-C does, when time.monotonic() comes to this moment."""
 
-    def over(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGALRM, over)
+    before = signal.signal(signal.SIGALRM, interrupt)
     if moment < float("inf"):
         signal.setitimer(signal.ITIMER_REAL, max(0.1, moment - time.monotonic()))
     try:
@@ -118,125 +157,218 @@ def until(moment: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def measure(name: str, rows: list[Planned], ready: dict[str, Environment], results: Path, room: int | None) -> list[str]:
-    """Each case's status. Each part is a session, since the names of its blocks are counted among its own cases. The next call
-    goes on with an interrupted one."""
-    options, statuses = Options(rounds=rows[0].rounds, time_limit_s=LIMIT_S, first_alone=any(map(tunes, rows))), list[str]()
-    for part in [rows] if options.rounds else alive_at_once(rows, room):
-        opened = Session.open(results, provenance.name_code(), f"{name} of the list for a card")
-        statuses += measure_all([one.case for one in part], opened, ready, options, results)
-        opened.close(results)
+def measure(
+    name: str,
+    rows: list[ListedCase],
+    ready: dict[str, Environment],
+    results: Path,
+    free_bytes: int | None,
+) -> list[str]:
+    """Measure a block, and return the status of each case.
+
+    Without times it is measured in parts. Each part is a session, since the names of its blocks are
+    counted among its own cases. The next call goes on with an interrupted one.
+    """
+    must_be_alone = any(tunes_kernels(listed) for listed in rows)
+    options = Options(rounds=rows[0].rounds, time_limit_s=LIMIT_S, first_alone=must_be_alone)
+    parts = [rows] if options.rounds else split_by_memory(rows, free_bytes)
+    statuses: list[str] = []
+    for part in parts:
+        session = Session.open(results, provenance.name_code(), f"{name} of the list for a card")
+        cases = [listed.case for listed in part]
+        statuses += measure_all(cases, session, ready, options, results)
+        session.close(results)
     return statuses
 
 
-def tunes(one: Planned) -> bool:
-    """Whether it chooses kernels by their times, and takes what it finds of the card for that: it must be alone."""
-    return one.case.size != "tiny" and (one.case.framework == "jax" or "autotune" in one.case.strategy)
+def tunes_kernels(listed: ListedCase) -> bool:
+    """Return whether the case chooses kernels by their times, so that it must be alone.
+
+    For that it takes what it finds of the GPU's memory.
+    """
+    if listed.case.size == "tiny":
+        return False
+    return listed.case.framework == "jax" or "autotune" in listed.case.strategy
 
 
-def alive_at_once(rows: list[Planned], room: int | None) -> list[list[Planned]]:
-    """In as many parts as the card needs to have room for each, and calm for those that tune."""
-    parts: list[list[Planned]] = [[]]
-    for one in rows:
-        full = room is not None and sum(p.gib for p in [*parts[-1], one]) * GIB > OF_CARD * room
-        if parts[-1] and (full or any(map(tunes, [parts[-1][-1], one]))):
-            parts.append([])
-        parts[-1].append(one)
+def split_by_memory(rows: list[ListedCase], free_bytes: int | None) -> list[list[ListedCase]]:
+    """Return the rows in as many parts as the GPU needs to have room for each.
+
+    A case that tunes kernels is a part of its own.
+    """
+    parts: list[list[ListedCase]] = []
+    for listed in rows:
+        if parts and fits_into(parts[-1], listed, free_bytes):
+            parts[-1].append(listed)
+        else:
+            parts.append([listed])
     return parts
 
 
-def work(blocks: Blocks, ready: dict[str, Environment], results: Path, end: float) -> list[str]:
-    """Statuses of what was measured until the end."""
+def fits_into(part: list[ListedCase], listed: ListedCase, free_bytes: int | None) -> bool:
+    """Return whether another case can be alive next to those of a part."""
+    if tunes_kernels(part[-1]) or tunes_kernels(listed):
+        return False
+    needed_bytes = sum(one.gib for one in (*part, listed)) * GIB
+    return free_bytes is None or needed_bytes <= OF_CARD * free_bytes
+
+
+def measure_blocks(
+    blocks: Blocks,
+    ready: dict[str, Environment],
+    results: Path,
+    end: float,
+) -> list[str]:
+    """Measure the blocks that fit into the time and memory left, and return the statuses.
+
+    `end` is when time.monotonic() is at its end.
+    """
     statuses: list[str] = []
     for name, rows in blocks.items():
-        if not (rows := left_of(rows, results, ready)):
+        rows_left = select_left(rows, results, ready)
+        if not rows_left:
             continue
-        seconds = pace(blocks, results) * sum(one.seconds for one in rows)
-        left, room, gib = end - time.monotonic(), free_on_card(), max(one.gib for one in rows)
-        if seconds > left or (room is not None and gib * GIB > room):
-            say(f"-- {name} waits: it takes about {seconds:.0f} s and {gib:g} GiB; {left:.0f} s are left")
+        seconds = estimate_pace(blocks, results) * sum(one.seconds for one in rows_left)
+        seconds_left = end - time.monotonic()
+        free_bytes = free_on_card()
+        gib = max(one.gib for one in rows_left)
+        is_too_large = free_bytes is not None and gib * GIB > free_bytes
+        if seconds > seconds_left or is_too_large:
+            takes = f"it takes about {seconds:.0f} s and {gib:g} GiB"
+            say(f"-- {name} waits: {takes}; {seconds_left:.0f} s are left")
             continue
         began = time.monotonic()
-        say(f"== {name}: {len(rows)} cases, about {seconds:.0f} s of {left:.0f}")
-        statuses += measure(name, rows, ready, results, room)
+        say(f"== {name}: {len(rows_left)} cases, about {seconds:.0f} s of {seconds_left:.0f}")
+        statuses += measure(name, rows_left, ready, results, free_bytes)
         say(f"   {name} took {time.monotonic() - began:.0f} s")
     return statuses
 
 
-def tell(blocks: Blocks, ready: dict[str, Environment], results: Path) -> None:
-    """What is left of the list, and how long it would take."""
-    factor = pace(blocks, results)
+def report_left(blocks: Blocks, ready: dict[str, Environment], results: Path) -> None:
+    """Print what is left of the list, and how long it would take."""
+    pace = estimate_pace(blocks, results)
+    count = count_left = 0
+    absent = set()
     for name, rows in blocks.items():
-        if left := left_of(rows, results, ready):
-            seconds = factor * sum(one.seconds for one in left)
-            say(f"left, half hour {rows[0].half}: {name}, {len(left)} of {len(rows)} cases, about {seconds:.0f} s")
-    every = [one for rows in blocks.values() for one in rows if one.case.framework in ready]
-    count = len([one for rows in blocks.values() for one in left_of(rows, results, ready)])
-    if absent := {one.case.framework for rows in blocks.values() for one in rows} - ready.keys():
+        rows_left = select_left(rows, results, ready)
+        count += sum(one.case.framework in ready for one in rows)
+        count_left += len(rows_left)
+        absent |= {one.case.framework for one in rows} - ready.keys()
+        if rows_left:
+            seconds = pace * sum(one.seconds for one in rows_left)
+            cases = f"{len(rows_left)} of {len(rows)} cases"
+            say(f"left, half hour {rows[0].half}: {name}, {cases}, about {seconds:.0f} s")
+    if absent:
         say(f"not counted, since this Python does not have it: {', '.join(sorted(absent))}")
-    say(f"{len(every) - count} of {len(every)} cases need no more; steps took {factor:.2f} times as long as the list expects")
+    took = f"steps took {pace:.2f} times as long as the list expects"
+    say(f"{count - count_left} of {count} cases need no more; {took}")
 
 
-def frameworks(blocks: Blocks, rehearse: bool) -> dict[str, Environment]:
-    """Here the pinned ones, as if they could launch to a card; there what its Python has. Raises SetupError."""
-    named = [one.case.framework for rows in blocks.values() for one in rows]
-    ready = installed.ready(named, None if rehearse else installed.INSTALLED, say)
-    return {name: replace(e, installed=True) for name, e in ready.items()} if rehearse else ready
+def find_environments(blocks: Blocks, rehearse: bool) -> dict[str, Environment]:
+    """Return the environments by framework. Raises SetupError.
+
+    On a GPU they are what its Python has; in a rehearsal the pinned ones, as if they could launch
+    to a GPU.
+    """
+    frameworks = [one.case.framework for rows in blocks.values() for one in rows]
+    if not rehearse:
+        return installed.ready(frameworks, installed.INSTALLED, say)
+    pinned = installed.ready(frameworks, None, say)
+    return {name: replace(environment, installed=True) for name, environment in pinned.items()}
 
 
 def pack(results: Path) -> Path:
-    """What travels home: the records, and the sessions that go on."""
-    to = results.with_suffix(".tgz")
-    with tarfile.open(to, "w:gz") as archive:
+    """Write an archive of what travels home: the records, and the sessions that go on."""
+    target = results.with_suffix(".tgz")
+    with tarfile.open(target, "w:gz") as archive:
         archive.add(results, results.name)
-    return to
+    return target
 
 
-def show(results: Path) -> bool:
-    """Tables, figures and pages of a rehearsal's records, beside them; whether the records hold together, and all was made."""
-    framebench = [sys.executable, "-m", "framebench.cli"]
-    report = [*framebench, "report", "--results", str(results), "--machine", provenance.read_machine_name()]
-    figures, site = (["--to", str(results / name)] for name in ("figures", "site"))
-    ways = [report, [*report, "--figures", "all", *figures], [*report, "--html", *site]]
-    made = [subprocess.run(way, stdout=subprocess.DEVNULL).returncode == 0 for way in ways]
-    seen = [
-        [*framebench, "check-results", str(results)],
-        [sys.executable, "-m", "studies.gpu_session", str(results)],
+def try_reports(results: Path) -> bool:
+    """Make tables, figures and pages of a rehearsal's records, next to them.
+
+    Return whether all could be made, and the records hold together.
+    """
+    python = [sys.executable, "-m"]
+    framebench = [*python, "framebench.cli"]
+    machine = provenance.read_machine_name()
+    report = [*framebench, "report", "--results", str(results), "--machine", machine]
+    reports = [
+        report,
+        [*report, "--figures", "all", "--to", str(results / "figures")],
+        [*report, "--html", "--to", str(results / "site")],
     ]
-    return all([*made, *(subprocess.run(command).returncode == 0 for command in seen)])
+    checks = [
+        [*framebench, "check-results", str(results)],
+        [*python, "studies.gpu_session", str(results)],
+    ]
+    codes = []
+    for command in reports:
+        codes.append(subprocess.run(command, stdout=subprocess.DEVNULL).returncode)
+    for command in checks:
+        codes.append(subprocess.run(command).returncode)
+    return not any(codes)
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="tools/gpu.sh", description="docs/gpu.md tells how this is used")
-    parser.add_argument("minutes", nargs="?", type=float, default=float("inf"), help="after which it ends; by default none")
-    parser.add_argument("--rehearse", action="store_true", help="without a card, at the smallest size")
+def parse_arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="tools/gpu.sh",
+        description="docs/gpu.md tells how this is used",
+    )
+    parser.add_argument(
+        "minutes",
+        nargs="?",
+        type=float,
+        default=float("inf"),
+        help="after which it ends; by default none",
+    )
+    parser.add_argument(
+        "--rehearse",
+        action="store_true",
+        help="without a card, at the smallest size",
+    )
     parser.add_argument("--list", type=Path, default=LIST, help="of cases, as tools/gpu_cases.csv")
-    parser.add_argument("--results", type=Path, help="folder of the records; by default card/results, or card/rehearsal")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        help="folder of the records; by default card/results, or card/rehearsal",
+    )
     return parser.parse_args()
 
 
 def main() -> int:
-    asked = arguments()
-    end = time.monotonic() + 60 * asked.minutes - SLACK_S
-    if not nvml.list_gpus():
-        fail("NVML finds no card here; `framebench doctor --env installed` says what is missing, --rehearse needs none", 2)
-    if not asked.rehearse:  # a host's name says nothing about a card
-        os.environ.setdefault("FRAMEBENCH_MACHINE", re.sub(r"\W+", "-", nvml.list_gpus()[0]).strip("-").lower())
-    results = (asked.results or CARD / ("rehearsal" if asked.rehearse else "results")).absolute()
+    """Measure what fits into the minutes, and return the exit code."""
+    options = parse_arguments()
+    end = time.monotonic() + 60 * options.minutes - SLACK_S
+    gpus = nvml.list_gpus()
+    if not gpus:
+        fail(
+            "NVML finds no card here; `framebench doctor --env installed` says what is missing, --rehearse needs none",
+            2,
+        )
+    if not options.rehearse:  # a host's name says nothing about its GPU
+        machine = re.sub(r"\W+", "-", gpus[0]).strip("-").lower()
+        os.environ.setdefault("FRAMEBENCH_MACHINE", machine)
+    folder = options.results or CARD / ("rehearsal" if options.rehearse else "results")
+    results: Path = folder.absolute()
     results.mkdir(parents=True, exist_ok=True)
-    blocks = rehearsed(planned(asked.list)) if asked.rehearse else planned(asked.list)
+    blocks = read_list(options.list)
+    if options.rehearse:
+        blocks = shrink_for_rehearsal(blocks)
     statuses: list[str] = []
     ready: dict[str, Environment] = {}
     try:
-        with alone(results), until(end):
-            ready = frameworks(blocks, asked.rehearse)
-            statuses = work(blocks, ready, results, end)
+        with alone(results), interrupt_at(end):
+            ready = find_environments(blocks, options.rehearse)
+            statuses = measure_blocks(blocks, ready, results, end)
     except KeyboardInterrupt:
         say("out of time, or interrupted: the same command goes on from there")
-    tell(blocks, ready, results)
+    report_left(blocks, ready, results)
     say(f"to take home: {pack(results)}")
-    shown = not asked.rehearse or show(results)
-    return int(report_failures(statuses) or not shown)
+    are_reported = not options.rehearse or try_reports(results)
+    return int(report_failures(statuses) or not are_reported)
 
 
 if __name__ == "__main__":

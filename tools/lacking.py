@@ -1,7 +1,7 @@
-"""Which cases a machine lacks of another's, one a line: `python -m tools.lacking zen4-2core --of xeon-2core`.
+"""List which cases a machine lacks of another's: `python -m tools.lacking zen4-2core --of xeon-2core`.
 
-With `--times`, also those that the other has timed and this one has not. Without, a peak is enough, which
-`framebench run --rounds 0` reads on a busy machine, too.
+With `--times`, also those that the other has timed and this one has not. Without, a peak is enough,
+which `framebench run --rounds 0` reads on a busy machine, too.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ def main(
     of: Annotated[str, typer.Option(help="the machine that has them")],
     times: Annotated[bool, typer.Option(help="of step times too")] = False,
 ) -> None:
+    """Print the cases, one a line."""
     column = "step_time_s" if times else "host_rss_bytes"
-    mine, theirs = (numbers(name, column) for name in (machine, of))
+    mine = list_measured(machine, column)
+    theirs = list_measured(of, column)
     for case in theirs[~theirs.isin(mine)]:
         typer.echo(case)
 
 
-def numbers(machine: str, column: str) -> pd.Series[str]:
-    """The cases whose verified records have this number."""
+def list_measured(machine: str, column: str) -> pd.Series[str]:
+    """Return the cases of a machine whose verified records have this number."""
     df = framebench.load(machine=machine)
     return df.loc[df["verified"].eq(True) & df[column].notna(), "case"]
 

@@ -1,4 +1,7 @@
-"""mypy over what imports a framework, by that framework's own environment, which is built if there is none yet."""
+"""Run mypy over what imports a framework, by that framework's own environment.
+
+An environment is built if there is none yet.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,38 @@ import sys
 from framebench.engine import environments
 from framebench.records.provenance import ROOT
 
-OURS = "framebench/**/"
 FILES = {  # what mypy's `exclude` in pyproject.toml keeps from the control environment
     "torch": (
-        "framebench/adapters/torch/*.py", "framebench/models/*/torch_*.py", f"{OURS}torch_*.py",
-        "framebench/budget/predict/worker.py", "studies/*/torch_*.py",
+        "framebench/adapters/torch/*.py",
+        "framebench/models/*/torch_*.py",
+        "framebench/**/torch_*.py",
+        "framebench/budget/predict/worker.py",
+        "studies/*/torch_*.py",
     ),
     "jax": (
-        "framebench/adapters/jax/*.py", "framebench/models/*/flax_*.py", "framebench/models/flax_*.py",
-        f"{OURS}jax_*.py", f"{OURS}flax_*.py", "studies/foreign_models/models/flax_*.py",
+        "framebench/adapters/jax/*.py",
+        "framebench/models/*/flax_*.py",
+        "framebench/models/flax_*.py",
+        "framebench/**/jax_*.py",
+        "framebench/**/flax_*.py",
+        "studies/foreign_models/models/flax_*.py",
     ),
-    "jittor": ("framebench/adapters/jittor/*.py", "framebench/models/*/jittor_*.py", f"{OURS}jittor_*.py"),
-}  # fmt: skip
+    "jittor": (
+        "framebench/adapters/jittor/*.py",
+        "framebench/models/*/jittor_*.py",
+        "framebench/**/jittor_*.py",
+    ),
+}
 
 
 def check(framework: str) -> int:
-    """mypy's exit status. Raises SetupError."""
+    """Check a framework's files, and return mypy's exit status. Raises SetupError."""
     python = environments.ensure(framework, say=print).python
-    files = [str(file.relative_to(ROOT)) for pattern in FILES[framework] for file in ROOT.glob(pattern)]
-    mypy = [sys.executable, "-m", "mypy", "--python-executable", str(python), "--cache-dir", f".mypy_cache/{framework}"]
+    files = []
+    for pattern in FILES[framework]:
+        files += [str(file.relative_to(ROOT)) for file in ROOT.glob(pattern)]
+    cache = f".mypy_cache/{framework}"
+    mypy = [sys.executable, "-m", "mypy", "--python-executable", str(python), "--cache-dir", cache]
     print(f"{framework}: ", end="", flush=True)
     return subprocess.run([*mypy, *files], cwd=ROOT).returncode
 

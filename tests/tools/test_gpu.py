@@ -22,7 +22,7 @@ from framebench.suite.case import is_declared
 from framebench.suite.selectors import parse
 from tests.processes import ROOT
 from tools import gpu
-from tools.gpu import LIST, Planned, planned, rehearsed
+from tools.gpu import LIST, ListedCase, read_list, shrink_for_rehearsal
 
 SHORT = (  # block, case as in the list, GiB
     ("verification", "transformer/torch/train/fp32/b4/tiny", 1),
@@ -91,37 +91,37 @@ def test_a_packed_session_resumes_elsewhere(made: tuple[Path, str], tmp_path: Pa
     asked: list[str] = []
     monkeypatch.setattr(gpu, "measure", lambda name, rows, *_: asked.extend(one.case.id for one in rows) or [])
     monkeypatch.setattr(gpu, "free_on_card", lambda: 80 * 2**30)
-    blocks = rehearsed(planned(made[0].parent / "list.csv"))
+    blocks = shrink_for_rehearsal(read_list(made[0].parent / "list.csv"))
     ready = {name: describe(name) for name in ("torch", "jax")}
     results = tmp_path / "results"
-    assert gpu.work(blocks, ready, results, time.monotonic() + 3600) == []
+    assert gpu.measure_blocks(blocks, ready, results, time.monotonic() + 3600) == []
     assert asked == []
     ok = next(r for r in store.read_all(results) if r.parsed.framework == "jax")
     for file in (results / "records").rglob("*jax*/*.json"):
         file.unlink()
     crashed = ok.model_copy(update={"status": "crashed", "reason": "planted"})
     store.write(crashed, store.find_folder(results, "made-up-card", "jax-0", ok.parsed))
-    gpu.work(blocks, ready, results, time.monotonic() + 3600)
+    gpu.measure_blocks(blocks, ready, results, time.monotonic() + 3600)
     assert asked == []
     monkeypatch.setattr(provenance, "find_commit", lambda: "another")
-    gpu.work(blocks, ready, results, time.monotonic() + 3600)
+    gpu.measure_blocks(blocks, ready, results, time.monotonic() + 3600)
     assert asked == [ok.case]
 
 
 def test_a_smaller_block_runs_if_the_next_does_not_fit_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = [one.case for rows in planned(LIST).values() for one in rows][:3]
-    slow, late, small = (Planned("1", name, 8, case, s, 1) for name, case, s in zip("abc", cases, (500.0, 50.0, 5.0)))
+    cases = [one.case for rows in read_list(LIST).values() for one in rows][:3]
+    slow, late, small = (ListedCase("1", name, 8, case, s, 1) for name, case, s in zip("abc", cases, (500.0, 50.0, 5.0)))
     began: list[str] = []
     monkeypatch.setattr(gpu, "measure", lambda name, *_: began.append(name) or [])
     monkeypatch.setattr(gpu, "free_on_card", lambda: None)
     ready = {case.framework: describe(case.framework) for case in cases}
-    gpu.work({"a": [slow], "b": [late], "c": [small]}, ready, tmp_path, time.monotonic() + 20)
+    gpu.measure_blocks({"a": [slow], "b": [late], "c": [small]}, ready, tmp_path, time.monotonic() + 20)
     assert began == ["c"]
 
 
 def test_the_time_limit_interrupts() -> None:
     started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), gpu.until(started + 0.2):
+    with pytest.raises(KeyboardInterrupt), gpu.interrupt_at(started + 0.2):
         time.sleep(60)
     assert time.monotonic() - started < 10
 
@@ -145,7 +145,7 @@ def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.Monk
 
 def test_the_list_can_be_measured() -> None:
     """Known cases that a card can do; each half in half an hour; together alive in a block on a card of 80 GiB."""
-    blocks = planned(LIST)
+    blocks = read_list(LIST)
     every = [one for rows in blocks.values() for one in rows]
     assert [one.case.id for one in every if not is_declared(one.case) or not one.case.support.supported] == []
     assert len({(one.case, one.rounds > 0) for one in every}) == len(every), "twice alone for memory first and times later"
@@ -158,22 +158,22 @@ def test_the_list_can_be_measured() -> None:
         assert rows[0].rounds == 0 or alive + largest < 80 * room.OF_CARD, rows[0].block
 
 
-def one(case: str, gib: float, rounds: int = 0) -> Planned:
-    return Planned("1", "a block", rounds, parse(case), 10.0, gib)
+def one(case: str, gib: float, rounds: int = 0) -> ListedCase:
+    return ListedCase("1", "a block", rounds, parse(case), 10.0, gib)
 
 
 def test_cases_alive_at_once_fit_the_gpu() -> None:
     torch = [one(f"transformer/torch/train/{name}/b8/full", 30) for name in ("fp32", "amp_bf16", "checkpoint")]
     jax = one("transformer/jax/train/fp32/b8/full", 5)
     tiny = one("transformer/jax/train/fp32/b4/tiny", 1)
-    assert gpu.alive_at_once([*torch, tiny], 80 * gpu.GIB) == [torch[:2], [torch[2], tiny]]
-    assert gpu.alive_at_once([tiny, torch[0], jax, torch[1]], 80 * gpu.GIB) == [[tiny, torch[0]], [jax], [torch[1]]]
-    assert gpu.alive_at_once(torch, None) == [torch], "where the card does not tell"
+    assert gpu.split_by_memory([*torch, tiny], 80 * gpu.GIB) == [torch[:2], [torch[2], tiny]]
+    assert gpu.split_by_memory([tiny, torch[0], jax, torch[1]], 80 * gpu.GIB) == [[tiny, torch[0]], [jax], [torch[1]]]
+    assert gpu.split_by_memory(torch, None) == [torch], "where the card does not tell"
 
 
 def test_parts_of_a_large_block_have_their_own_sessions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without times a session's blocks are counted among the cases of a call: two parts would give two blocks one name."""
-    rows = planned(LIST)["claims about what a card holds"]
+    rows = read_list(LIST)["claims about what a card holds"]
     parts: list[tuple[str, int]] = []
     monkeypatch.setattr(
         gpu, "measure_all", lambda cases, opened, *_: parts.append((opened.id, len(cases))) or ["ok"] * len(cases)
