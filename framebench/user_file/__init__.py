@@ -1,1 +1,1 @@
-"""A file of the user's own with a model: looked into, its cases and references, for the commands that take one."""
+"""A user's model file: what is in it, its cases and references, for the commands that take one."""

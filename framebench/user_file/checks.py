@@ -1,5 +1,8 @@
-"""What is asked of a user's model before anything is compared with it: is it random, do micro-batches add up to the batch,
-and which weights get a gradient. Gradients answer: a loss says nothing while a head is zero."""
+"""Check a user's model before anything is compared with it.
+
+Is it random, do micro-batches add up to the batch, and which weights get a gradient? Gradients
+answer: a loss says nothing while a head is zero.
+"""
 
 from __future__ import annotations
 
@@ -11,68 +14,142 @@ from typing import Any
 import numpy as np
 
 from framebench.adapters.base import Adapter
-from framebench.suite.tensors import Summaries, Summary, measure_errors, summarize_all
+from framebench.suite.tensors import PROJECTIONS, Summaries, Summary, measure_errors, summarize_all
 from framebench.suite.trees import split
 from framebench.worker.observe import Observed
 
-SAME = 1e-4  # relative: float32's rounding explains less, in the gradients of all weights together
-SAME_IN_BF16 = 2.0**-6  # where the file itself computes in a lower precision, as under an autocast of its own
-PROPORTIONAL = "momentum", "first moment"  # states that are the first step's gradient, but for a factor
+# Relative differences that count as none. Float32's rounding explains less, in the gradients of all
+# weights together; the second is for files that compute in a lower precision, as under an autocast.
+SAME = 1e-4
+SAME_IN_BF16 = 2.0**-6
+FULL_PRECISIONS = {"float32", "float64", "complex64", "complex128"}
+# states of an optimizer that are the first step's gradient, but for a factor
+PROPORTIONAL = "momentum", "first moment"
 HALVES = 2
 SUM = "the loss is a sum over the batch, and accumulation divides it by the number of micro-batches: return the mean"
 COUPLED = "samples look at each other, as with batch norm or in-batch negatives, so that micro-batches are other mathematics"
-
 DRAWN = "random numbers are drawn anew for each micro-batch, as by dropout, so that their gradients add up to another one"
 
 
-def largest_difference(one: Observed, other: Observed) -> tuple[str, float]:
+def find_largest_difference(one: Observed, other: Observed) -> tuple[str, float]:
     """Return the quantity in which two runs from the same weights differ most, and its relative difference.
 
-    Weights are skipped: an optimizer that divides by a second moment turns rounding in a gradient into a whole update.
+    Weights are skipped: an optimizer that divides by a second moment turns rounding in a gradient
+    into a whole update.
     """
-    off = {name: abs(one.values[name] / value - 1) for name, value in other.values.items() if name.startswith("loss") and value}
-    off |= {kind: _together(one.tensors[kind], other.tensors[kind]) for kind in other.tensors if kind != "weight"}
-    most = max(off, key=lambda what: off[what], default="loss")
-    return most.split("_")[0], off.get(most, 0.0)
+    differences = {"loss": 0.0}
+    for name, value in other.values.items():
+        if name.startswith("loss") and value:
+            differences[name] = abs(one.values[name] / value - 1)
+    for kind, tensors in other.tensors.items():
+        if kind != "weight":
+            differences[kind] = find_total_error(one.tensors[kind], tensors)
+    for name, difference in differences.items():
+        if math.isnan(difference):  # compares as neither larger nor smaller than any number
+            return name.split("_")[0], math.inf
+    largest = max(differences, key=lambda name: differences[name])
+    return largest.split("_")[0], differences[largest]
 
 
-def _together(one: dict[str, Summary], other: dict[str, Summary]) -> float:
-    """Return the error of all tensors of a kind together, relative to their norm."""
-    norms = {name: summary[0] for name, summary in other.items()}
-    square = sum((max(measure_errors(one[name], summary)) * norms[name]) ** 2 for name, summary in other.items() if norms[name])
-    stray = any(one[name][0] for name, norm in norms.items() if not norm)
-    return math.inf if stray else math.sqrt(square / (sum(norm**2 for norm in norms.values()) or 1.0))
+def find_total_error(observed: dict[str, Summary], reference: dict[str, Summary]) -> float:
+    """Return the error of all tensors of a kind together, relative to their norm.
+
+    It is infinite where a tensor that should be zero is not.
+    """
+    squared_error = squared_norm = 0.0
+    for name, summary in reference.items():
+        norm = summary[0]
+        if norm:
+            squared_error += (max(measure_errors(observed[name], summary)) * norm) ** 2
+            squared_norm += norm**2
+        elif observed[name][0]:
+            return math.inf
+    return math.sqrt(squared_error / (squared_norm or 1.0))
 
 
-def narrow(adapter: Adapter) -> bool:
-    """Whether the file computes products in less than float32 by itself."""
-    products = adapter.observe().get("products") if adapter.case.framework == "torch" else None
-    return isinstance(products, dict) and not products.keys() <= {"float32", "float64", "complex64", "complex128"}
+def uses_lower_precision(adapter: Adapter) -> bool:
+    """Return whether the file computes matmuls in less than float32 by itself; only PyTorch's tell."""
+    if adapter.case.framework != "torch":
+        return False
+    products = adapter.observe().get("products")
+    return isinstance(products, dict) and not products.keys() <= FULL_PRECISIONS
 
 
-def accumulation(adapter: Adapter, same: float = SAME) -> str:
-    """Why micro-batches are other mathematics for this model; empty where they are not. What is as close as `same` is alike.
+def check_accumulation(adapter: Adapter, same: float = SAME) -> str:
+    """Return why micro-batches are other mathematics for this model; empty where they are not.
 
-    The batch's gradient is fitted by those of its halves, as they are before an optimizer clips them. For a mean both count one
-    half; for a sum both count once; for a mean over unequal numbers of tokens by their share; and where samples look at each
-    other nothing fits. Projections are linear in the gradient, so that they are fitted in its place.
+    The batch's gradient is fitted by those of its halves, as they are before an optimizer clips
+    them. For a mean both count one half; for a sum both count once; for a mean over unequal numbers
+    of tokens by their share; and where samples look at each other nothing fits. Projections are
+    linear in the gradient, so that they are fitted in its place. What is as close as `same` is alike.
     """
     x, y = adapter.workload.make_batch(adapter.config, adapter.case.batch)
     if adapter.case.batch % HALVES:
         return ""
-    whole = _gradient(adapter, x, y)
+    whole = compute_gradient(adapter, x, y)
+    halves = []
     try:
-        halves = [_gradient(adapter, *part) for part in zip(split(x, HALVES), split(y, HALVES))]
+        for part in zip(split(x, HALVES), split(y, HALVES)):
+            halves.append(compute_gradient(adapter, *part))
     except Exception as error:  # the user's, whose targets may be places in the batch
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        return f"half of the batch ends in an error ({said}); targets that number the samples are better made in `loss`"
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return f"half of the batch ends in an error ({reason}); targets that number the samples are better made in `loss`"
+    loss = whole.values["loss_0"]
     mean = sum(half.values["loss_0"] for half in halves) / HALVES
-    alike = abs(mean - whole.values["loss_0"]) <= same * abs(whole.values["loss_0"])
-    return describe_coupling(*_fitted(whole, halves), alike, same)
+    is_mean = abs(mean - loss) <= same * abs(loss)
+    shares, rest = fit_shares(whole, halves)
+    return describe_coupling(shares, rest, is_mean, same)
+
+
+def describe_coupling(shares: np.ndarray, rest: float, is_mean: bool, same: float = SAME) -> str:
+    """Return why micro-batches change the mathematics; empty if they do not.
+
+    `shares`: what each half's gradient counts in the batch's, by least squares. `rest`: what they
+    leave of it, relative. `is_mean`: the batch's loss is the mean of the halves' losses.
+    """
+    if rest > same:
+        return COUPLED
+    if np.allclose(shares, 1 / HALVES, atol=10 * same) and is_mean:
+        return ""
+    if np.allclose(shares, 1, atol=10 * same):
+        return SUM
+    counted = " and ".join(f"{share:.0%}" for share in shares)
+    return f"tokens are unequal: in the batch's loss its halves count {counted}, so that accumulation is other mathematics"
+
+
+def fit_shares(whole: Observed, halves: list[Observed]) -> tuple[np.ndarray, float]:
+    """Return the share of each half in the batch's gradient, and what they leave of it, relative."""
+    gradient = whole.tensors["gradient"]
+    names = list(gradient)
+    columns = [join_projections(half.tensors["gradient"], names) for half in halves]
+    matrix = np.stack(columns, axis=1)
+    vector = join_projections(gradient, names)
+    shares = np.linalg.lstsq(matrix, vector, rcond=None)[0]
+    rest = np.linalg.norm(vector - matrix @ shares)
+    return shares, float(rest / (np.linalg.norm(vector) or 1.0))
+
+
+def join_projections(tensors: dict[str, Summary], names: list[str]) -> np.ndarray:
+    """Return the projections of these tensors as one vector; a tensor that is not there is zero."""
+    projections = []
+    for name in names:
+        summary = tensors.get(name, (0.0,) * (1 + PROJECTIONS))
+        projections.append(summary[1:])  # without the norm
+    return np.concatenate(projections)
+
+
+def compute_gradient(adapter: Adapter, x: Any, y: Any, restore: bool = True) -> Observed:
+    """Return loss and gradient of a batch without randomness, from the first weights by default."""
+    adapter.inputs = adapter.put(x, y)
+    if restore:
+        adapter.restore()
+    with adapter.disable_randomness():
+        loss, gradient = adapter.model_module.gradient_of(adapter)
+    return Observed({"loss_0": loss}, {"gradient": summarize_all(gradient)})
 
 
 def draws_in_python(adapter: Adapter) -> bool:
-    """Whether a step draws from Python's generator or NumPy's, which are not stilled."""
+    """Return whether a step draws from Python's generator or NumPy's, which are never disabled."""
     adapter.restore()
     adapter.seed()
     before = random.getstate(), pickle.dumps(np.random.get_state())
@@ -81,76 +158,60 @@ def draws_in_python(adapter: Adapter) -> bool:
 
 
 def find_stateful_buffer(adapter: Adapter) -> str:
-    """Return a buffer that a forward pass changes and the next one reads, as spectral norm's; empty if there is none.
+    """Return a buffer that a forward pass changes and the next one reads, as spectral norm's.
 
-    That is looked for after an update, since a moving average of weights that stay is what it was.
+    It is empty if there is none. That is looked for after an update, since a moving average of
+    weights that stay is what it was.
     """
     adapter.restore()
     with adapter.disable_randomness():
         adapter.step()
-    parts = adapter.workload.make_batch(adapter.config, adapter.case.batch)
-    one = _gradient(adapter, *parts, again=True)
-    before = _buffers(adapter)
-    other = _gradient(adapter, *parts, again=True)
-    changed = [name for name, array in _buffers(adapter).items() if not np.array_equal(array, before[name], equal_nan=True)]
+    x, y = adapter.workload.make_batch(adapter.config, adapter.case.batch)
+    one = compute_gradient(adapter, x, y, restore=False)
+    before = copy_buffers(adapter)
+    other = compute_gradient(adapter, x, y, restore=False)
+    changed = []
+    for name, array in copy_buffers(adapter).items():
+        if not np.array_equal(array, before[name], equal_nan=True):
+            changed.append(name)
     adapter.restore()
-    return changed[0] if changed and largest_difference(other, one)[1] > SAME else ""
+    if changed and find_largest_difference(other, one)[1] > SAME:
+        return changed[0]
+    return ""
 
 
-def _buffers(adapter: Adapter) -> dict[str, np.ndarray]:
-    names = {p.name for p in adapter.workload.params(adapter.config) if not p.trainable}
+def copy_buffers(adapter: Adapter) -> dict[str, np.ndarray]:
+    """Return a copy of each of the model's buffers, by name."""
+    params = adapter.workload.params(adapter.config)
+    names = {param.name for param in params if not param.trainable}
     return {name: array.copy() for name, array in adapter.weights() if name in names}
 
 
-def describe_coupling(shares: np.ndarray, left: float, alike: bool, same: float = SAME) -> str:
-    """Say why micro-batches change the mathematics; empty if they do not.
+def count_without_gradient(
+    params: list[tuple[str, list[int], bool]],
+    observed: Observed,
+) -> dict[str, Any]:
+    """Return how many weights get no gradient in the first step, and which get none later either.
 
-    `shares`: what each half's gradient counts in the batch's, by least squares. `left`: what they leave of it, relative.
+    `params` has name, shape and whether it is trained.
     """
-    if left > same:
-        return COUPLED
-    if np.allclose(shares, 1 / HALVES, atol=10 * same) and alike:
-        return ""
-    if np.allclose(shares, 1, atol=10 * same):
-        return SUM
-    counted = " and ".join(f"{share:.0%}" for share in shares)
-    return f"tokens are unequal: in the batch's loss its halves count {counted}, so that accumulation is other mathematics"
+    trained = [name for name, _, is_trained in params if is_trained]
+    gradient = observed.tensors["gradient"]
+    in_first = [name for name in trained if name not in gradient or not gradient[name][0]]
+    moved: set[str] = set()
+    for kind in observed.tensors:
+        moved.update(list_moved(observed.tensors, kind))
+    never = [name for name in in_first if name not in moved]
+    return {"weights": len(trained), "first": len(in_first), "ever": never}
 
 
-def _gradient(adapter: Adapter, x: Any, y: Any, again: bool = False) -> Observed:
-    """From the first weights, or as they are."""
-    adapter.inputs = adapter.put(x, y)
-    if not again:
-        adapter.restore()
-    with adapter.disable_randomness():
-        loss, gradient = adapter.model_module.gradient_of(adapter)
-    return Observed({"loss_0": loss}, {"gradient": summarize_all(gradient)})
+def list_moved(tensors: Summaries, kind: str) -> list[str]:
+    """Return the tensors of a kind that show that there was a gradient.
 
-
-def _fitted(whole: Observed, halves: list[Observed]) -> tuple[np.ndarray, float]:
-    """The share of each half in the batch's gradient, and what they leave of it."""
-    wanted = whole.tensors["gradient"]
-    matrix = np.stack([_projections(half.tensors["gradient"], wanted) for half in halves], 1)
-    vector = _projections(wanted, wanted)
-    solution = np.linalg.lstsq(matrix, vector, rcond=None)[0]
-    return solution, float(np.linalg.norm(vector - matrix @ solution) / (np.linalg.norm(vector) or 1.0))
-
-
-def _projections(tensors: dict[str, Summary], names: dict[str, Summary]) -> np.ndarray:
-    nothing = (0.0,) * len(next(iter(names.values())))
-    return np.concatenate([tensors.get(name, nothing)[1:] for name in names])
-
-
-def without_gradient(params: list[tuple[str, list[int], bool]], observed: Observed) -> dict[str, Any]:
-    """How many weights get no gradient in the first step, and which get none in the second either."""
-    trained = [name for name, _, trainable in params if trainable]
-    first = [name for name in trained if not observed.tensors["gradient"].get(name, (0.0,))[0]]
-    ever = {name for kind in observed.tensors if kind not in ("buffer",) for name in _moved(observed.tensors, kind)}
-    return {"weights": len(trained), "first": len(first), "ever": [name for name in first if name not in ever]}
-
-
-def _moved(tensors: Summaries, kind: str) -> list[str]:
-    """Weight decay moves a weight, too: where there are states these say whether there was a gradient."""
-    if kind == "weight" and any(name in tensors for name in PROPORTIONAL):
+    Weight decay moves a weight, too: where there are states these tell instead. Buffers move
+    without a gradient.
+    """
+    has_states = any(name in tensors for name in PROPORTIONAL)
+    if kind == "buffer" or (kind == "weight" and has_states):
         return []
     return [name for name, summary in tensors[kind].items() if summary[0]]

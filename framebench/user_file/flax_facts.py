@@ -1,4 +1,6 @@
-"""What is in a user's file in JAX, its weights made on the host: `python -m framebench.user_file.flax_facts BATCH`.
+"""Print what is in a user's file in JAX: `python -m framebench.user_file.flax_facts BATCH`.
+
+Its weights are made on the host.
 
 Prints `user_model.facts` as JSON, or `{"fault": ...}`.
 """

@@ -1,5 +1,8 @@
-"""A file of the user's own where a command asks about one case: its baseline comes out right first, then the case is known. Or
-it is known by its shapes alone, and nothing is run."""
+"""Open a user's model file where a command asks about one of its cases.
+
+Either its baseline is run first and must come out right, or it is known by its shapes alone and
+nothing is run.
+"""
 
 from __future__ import annotations
 
@@ -18,42 +21,59 @@ from framebench.user_file.shapes import look_into
 
 @contextmanager
 def open_model(
-    file: Path, scenario: str, strategies: list[str], batch: int, env: str | None, results: Path
+    file: Path,
+    scenario: str,
+    strategies: list[str],
+    batch: int,
+    env: str | None,
+    results: Path,
 ) -> Iterator[tuple[list[Case], Environment, Path]]:
-    """In here workers know the file: the cases of these strategies, or of its baseline, where they run, and where their records
-    go. Raises Fault."""
-    model = trial.look(file, batch, scenario=scenario)
+    """Run the baseline, and let workers know the file in this context.
+
+    Yields the cases of these strategies, or the baseline's without any, the environment where they
+    run, and the folder of their records. Raises Fault.
+    """
+    model = trial.inspect_file(file, batch, scenario=scenario)
     strategies = strategies or [model.baseline.strategy]
-    trial.cases(model, strategies)  # a strategy that does not exist is told before anything runs
-    environment = trial.environment(model, env, say)
-    with trial.known(model):
+    trial.list_cases(model, strategies)  # refuses an unknown strategy before anything runs
+    environment = trial.choose_environment(model, env, say)
+    with trial.use_model(model):
         with err.status(f"{file.name}: reference") as status:
-            seen = trial.reference(model, environment, runner.Options(), lambda phase: status.update(f"{file.name}: {phase}"))
-        say(trial.in_short(model, seen["facts"]))
-        found, left_out = trial.cases(model, strategies)
-        if wanted := [name for name in strategies if name in left_out]:
-            raise Fault(f"{file.name}: {wanted[0]}: {left_out[wanted[0]]}")
-        where = results if results != runner.RESULTS else results / "own" / model.folder
-        yield [case for case in found if case.strategy in strategies], environment, where
+
+            def show_phase(phase: str) -> None:
+                status.update(f"{file.name}: {phase}")
+
+            survey = trial.run_baseline(model, environment, runner.Options(), show_phase)
+        say(trial.describe_facts(model, survey["facts"]))
+        cases, left_out = trial.list_cases(model, strategies)
+        for name in strategies:
+            if name in left_out:
+                raise Fault(f"{file.name}: {name}: {left_out[name]}")
+        if results == runner.RESULTS:
+            results = results / "own" / model.folder
+        yield [case for case in cases if case.strategy in strategies], environment, results
 
 
 @contextmanager
 def open_shapes(
     file: Path, scenario: str, strategies: list[str], batch: int, env: str | None
 ) -> Iterator[tuple[list[Case], dict[str, str], Environment]]:
-    """In here workers know the file, of which nothing was run: its cases, why others are left out, and where they would run.
-    Raises Fault."""
-    model = trial.look(file, batch, scenario=scenario)
+    """Let workers know the file in this context, of which nothing is run.
+
+    Yields the cases of these strategies, or the baseline's without any, by strategy why others are
+    left out, and the environment where they would run. Raises Fault.
+    """
+    model = trial.inspect_file(file, batch, scenario=scenario)
     if model.framework != "torch":
         raise Fault(
-            f"{file.name} is in {model.framework}, and only PyTorch has tensors without numbers: `framebench explain {file}` "
-            f"and `max-batch {file} --budget 4GiB` run it"
+            f"{file.name} is in {model.framework}, and only PyTorch has tensors without numbers: "
+            f"`framebench explain {file}` and `max-batch {file} --budget 4GiB` run it"
         )
     strategies = strategies or [model.baseline.strategy]
-    trial.cases(model, strategies)  # a strategy that does not exist is told before anything runs
-    environment = trial.environment(model, env, say)
-    with trial.known(model) as folder:
+    trial.list_cases(model, strategies)  # refuses an unknown strategy before anything runs
+    environment = trial.choose_environment(model, env, say)
+    with trial.use_model(model) as folder:
         with err.status(f"{file.name}: shapes"):
             look_into(model, environment, folder)
-        cases, left_out = trial.cases(model, strategies)
+        cases, left_out = trial.list_cases(model, strategies)
         yield [case for case in cases if case.strategy in strategies], left_out, environment

@@ -1,8 +1,8 @@
-"""What is in a user's file, and what its float32 baseline computes: `python -m framebench.user_file.reference
-'{"case": ...}'`.
+"""Find out what is in a user's file, and what its float32 baseline computes.
 
-Writes into $FRAMEBENCH_OWN what a workload's folder has (`models/user_model.py`): what the harness must know
-of the model, and the baseline's values and tensors, which its strategies are compared with in their own precision.
+`python -m framebench.user_file.reference '{"case": ...}'` writes into $FRAMEBENCH_OWN what a
+workload's folder has (`models/user_model.py`): what the harness must know of the model, and the
+baseline's values and tensors, which its strategies are compared with in their own precision.
 """
 
 from __future__ import annotations
@@ -34,44 +34,93 @@ from framebench.worker.tolerances import RUNS, PerturbedCase
 from framebench.worker.verification import must_move
 from framebench.worker.worker import Emit, WorkerError, serve
 
-# Perturbations of the weights, relative: what sums of some hundred float32 terms differ by when they are added up in another
-# order, and what bfloat16 rounds by.
+# Perturbations of the weights, relative: what sums of some hundred float32 terms differ by when they
+# are added up in another order, and what bfloat16 rounds by.
 FINE, COARSE = 2.0**-21, 2.0**-8
 UNDETERMINED = 0.1  # a gradient that the fine one moves by more has no digit that could be compared
 GROWN = 10.0  # no other gradient grows tenfold when weights move by 0.4 %
-IMPORTS = 512 * 2**20  # bytes that packages and libraries take which a file imports, and which are no tensors
+IMPORTS = 512 * 2**20  # bytes that packages and libraries of a file take, and which are no tensors
+
+Facts = dict[str, Any]  # what is in a file, as `own.json` has it
 
 
 def survey(case: Case, emit: Emit) -> dict[str, Any]:
-    """Find out what is in the file, and run its baseline. Raises Fault where nothing can be compared with this model."""
+    """Find out what is in the file, and run its baseline.
+
+    Return the facts, the values, and as `held` the most memory that the process had in use.
+    Raises WorkerError, also where nothing can be compared with this model.
+    """
     user_workload = load_workload(USER_MODEL)
     assert isinstance(user_workload, UserWorkload)
+    folder = user_workload.folder
     emit({"phase": "import"})
     module = user_workload.import_model(case.framework)
-    own = user_workload.facts
+    facts = user_workload.facts
     try:
-        with within(own.get("budget"), own.get("limit"), emit):
-            facts = own | module.facts(case.batch)
-        _fits(facts, module.user())
-        write(user_workload.folder / "own.json", facts)
-        adapter, observed = _seen_twice(case, emit)
-        references = _observe_without_chance(adapter, case, observed, emit)
+        with limit_memory(facts.get("budget"), facts.get("limit"), emit):
+            facts = facts | module.facts(case.batch)
+        check_weights_fit(facts, module.user())
+        write_json(folder / "own.json", facts)
+        adapter, observed = observe_baseline(case, emit)
+        references = observe_references(adapter, case, observed, emit)
         facts["random"] = adapter.deterministic or len(references) > 1
-        facts["undetermined"] = _find_undetermined(adapter, case, list(references.values())[-1], emit)
-        facts["narrow"] = checks.narrow(reset_adapter(adapter, case))
+        newest = list(references.values())[-1]
+        facts["undetermined"] = find_undetermined(adapter, case, newest, emit)
+        facts["narrow"] = checks.uses_lower_precision(reset_adapter(adapter, case))
         if case.stage.trains:
-            facts |= _of_training(reset_adapter(adapter, case), facts, observed)  # weights may have been moved
+            adapter = reset_adapter(adapter, case)  # weights may have been moved
+            facts |= survey_training(adapter, facts, observed)
         adapter.deterministic = False
         facts["attention"] = adapter.count_batched_matmuls() > 0
     except Exception as error:
-        raise told(error, module.user()) from error
-    _write_references(user_workload.folder, references)
-    write(user_workload.folder / "own.json", facts | {"surveyed": True})
+        raise explain_error(error, module.user()) from error
+    write_references(folder, references)
+    write_json(folder / "own.json", facts | {"surveyed": True})
     return {"facts": facts, "values": observed.values, "held": read_status("VmHWM")}
 
 
-def _seen_twice(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
-    """The baseline, and what its first steps computed, the same twice. Raises Fault."""
+@contextmanager
+def limit_memory(budget: int | None, limit: int | None, emit: Emit) -> Iterator[None]:
+    """Hold what the file makes to the budget in this context, and emit what it makes as phases.
+
+    That is what it makes when it is imported, its weights and its batch. Afterwards the process may
+    take `limit`, what the machine has to spare. On a GPU the budget is the GPU's.
+    """
+    is_limited = limit is not None and limits.read_gpu_memory() is None
+    if limit is not None and is_limited:
+        limits.limit_growth(limit if budget is None else min(budget + IMPORTS, limit))
+    user_functions.LISTENERS.append(lambda part: emit({"phase": part}))
+    try:
+        yield
+    finally:
+        user_functions.LISTENERS.pop()
+        if limit is not None and is_limited:
+            limits.limit_growth(limit)
+
+
+def check_weights_fit(facts: Facts, user: UserFile) -> None:
+    """Raise Fault where the weights alone are larger than the budget."""
+    size = 0
+    for _, shape, _ in list_params(facts):
+        size += 4 * math.prod(shape)
+    budget = facts.get("budget")
+    if budget is not None and size > budget:
+        raise Fault(
+            f"{user.locate('model')}: the weights alone take {size / 2**20:,.1f} MiB, "
+            f"and exceed the budget of {budget / 2**20:,.1f} MiB"
+        )
+
+
+def list_params(facts: Facts) -> list[tuple[str, list[int], bool]]:
+    """Return name, shape and whether it is trained of each weight and buffer.
+
+    A tied weight has two names, and its gradient stands under one of them: it is listed once.
+    """
+    return [param for param in facts["params"] if param[0] not in facts.get("tied", ())]
+
+
+def observe_baseline(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
+    """Return the baseline, and what its first steps computed, the same twice. Raises Fault."""
     emit({"phase": "build"})
     adapter = adapters.load(case)
     adapter.build()
@@ -80,209 +129,243 @@ def _seen_twice(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
         adapter = reset_adapter(adapter, case)
     emit({"phase": "first steps"})
     if not case.stage.trains:
-        _one_array(adapter, adapter.model_module.user())
-    observed = _finite(adapter, first_steps(adapter)[1])
+        check_output(adapter, adapter.model_module.user())
+    _, observed = first_steps(adapter)
+    check_finite(adapter, observed)
     emit({"phase": "first steps, repeated"})
     return check_deterministic(adapter, observed), observed
 
 
-def _observe_without_chance(adapter: Adapter, case: Case, observed: Observed, emit: Emit) -> dict[str, Observed]:
-    """Return the baseline's observations by key: as the model draws, and without random numbers where it draws any.
-
-    The latter are for strategies that draw in another order. Afterwards the adapter of a model that draws is without chance:
-    whether micro-batches add up, for instance, is asked of it so.
-    """
-    references = {case.golden_key + WITHOUT_RANDOM * adapter.deterministic: observed}
-    if not adapter.deterministic and adapter.draws_random_numbers():
-        emit({"phase": "first steps, without random numbers"})
-        adapter.deterministic = True
-        references[case.golden_key + WITHOUT_RANDOM] = first_steps(reset_adapter(adapter, case))[1]
-    return references
-
-
-def _find_undetermined(adapter: Adapter, case: Case, observed: Observed, emit: Emit) -> list[str]:
-    """Return the tensors whose gradient is nothing but rounding, such as that of a bias before a norm.
-
-    `observed` is what the adapter gives as it is, with random numbers or without.
-    A perturbation of float32's size moves such a gradient by much of its size. Where a compiler rounds the same
-    way each time it may not; then it grows with the perturbation, as no other does.
-    """
-    emit({"phase": "first steps, perturbed"})
-    fine = [_observe_perturbed(adapter, case, seed, FINE) for seed in range(RUNS)]
-    coarse = [_observe_perturbed(adapter, case, seed, COARSE) for seed in range(RUNS)]
-    return sorted(_moved(fine, observed, UNDETERMINED) | _moved(coarse, observed, GROWN))
-
-
-def _of_training(adapter: Adapter, facts: dict[str, Any], observed: Observed) -> dict[str, Any]:
-    """Whether a step shows in the loss, which weights have no gradient, and whether micro-batches add up to the batch."""
-    same = checks.SAME_IN_BF16 if facts["narrow"] else checks.SAME
-    other = ""
-    if not facts["couples"]:
-        apart = _loaded(adapter.case, model_options(adapter))  # which half a batch may leave changed
-        apart.deterministic = adapter.deterministic
-        other = checks.DRAWN if checks.draws_in_python(adapter) else checks.accumulation(apart, same)
-    return {
-        "level": not must_move(adapter.case, Reference("", observed.values, {}), [*observed.values.values()]),
-        "without_gradient": checks.without_gradient(_each_once(facts), observed),
-        "accumulation": checks.DRAWN if other and facts.get("draws") else other,
-        "remembers": (name := checks.find_stateful_buffer(adapter)),
-        "blocks_change": bool(name) and getattr(adapter.model_module, "changed_by_blocks", lambda adapter: False)(adapter),
-    }
-
-
-def _write_references(folder: Path, references: dict[str, Observed]) -> None:
-    """Write the baseline's values and tensors as a workload's folder has its float64 ones."""
-    write(folder / "golden.json", {"values": {key: observed.values for key, observed in references.items()}})
-    tensors = {key: listed(observed) for key, observed in references.items()}
-    (folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps(tensors).encode()))
-
-
-@contextmanager
-def within(budget: int | None, limit: int | None, emit: Emit) -> Iterator[None]:
-    """What the file makes when it is imported, its weights and its batch, each told and held to the budget; what comes after
-    may take what the machine has to spare. On a card the budget is the card's."""
-    on_host = limits.read_gpu_memory() is None
-    if on_host and limit is not None:
-        limits.limit_growth(limit if budget is None else min(budget + IMPORTS, limit))
-    user_functions.LISTENERS.append(lambda part: emit({"phase": part}))
-    try:
-        yield
-    finally:
-        user_functions.LISTENERS.pop()
-        if on_host and limit is not None:
-            limits.limit_growth(limit)
-
-
-def _each_once(facts: dict[str, Any]) -> list[tuple[str, list[int], bool]]:
-    """Weights and buffers; a tied weight has two names, under one of which its gradient stands."""
-    return [param for param in facts["params"] if param[0] not in facts.get("tied", ())]
-
-
-def _fits(facts: dict[str, Any], user: UserFile) -> None:
-    """Raises Fault where the weights alone are too large."""
-    size = 4 * sum(math.prod(shape) for _, shape, _ in _each_once(facts))
-    if facts.get("budget") is not None and size > facts["budget"]:
-        told = [f"{number / 2**20:,.1f} MiB" for number in (size, facts["budget"])]
-        raise Fault(f"{user.locate('model')}: the weights alone take {told[0]}, and exceed the budget of {told[1]}")
-
-
-def listed(observed: Observed) -> dict[str, dict[str, list[float]]]:
-    return {kind: {name: list(one) for name, one in entries.items()} for kind, entries in observed.tensors.items()}
-
-
-def told(error: Exception, user: UserFile) -> WorkerError:
-    """Of the same error, or where no line of the file led to it (a layer called by another) one that names the model."""
-    oom = limits.is_out_of_memory(error, limits.is_enforced())
-    if not isinstance(error, Fault) and not find_line(error, user.file):
-        error = Fault(f"{user.locate('model')}: in a step of this model: {type(error).__name__}: {str(error)[:500]}")
-    return WorkerError(error, oom)
-
-
-def write(file: Path, content: dict[str, Any]) -> None:
-    file.write_text(json.dumps(content))
-
-
-def _one_array(adapter: Adapter, user: UserFile) -> None:
-    """Raises Fault where the model gives something else."""
+def check_output(adapter: Adapter, user: UserFile) -> None:
+    """Raise Fault where the model gives no tensors."""
     adapter.one_step()
-    if not [*iterate_arrays(adapter.output)]:
+    if not list(iterate_arrays(adapter.output)):
         raise Fault(
-            f"{user.locate('model')}: the model returns {describe_type(adapter.output)}; in evaluation its "
-            f"output is compared, and must "
-            f"be or have tensors or arrays: put a module around the model"
+            f"{user.locate('model')}: the model returns {describe_type(adapter.output)}; in evaluation "
+            "its output is compared, and must be or have tensors or arrays: put a module around the "
+            "model"
         )
 
 
-def _finite(adapter: Adapter, observed: Observed) -> Observed:
-    """Raises Fault where a number is none."""
+def check_finite(adapter: Adapter, observed: Observed) -> None:
+    """Raise Fault where a loss or a norm is no number, with the place in the model if it is found."""
     module = adapter.model_module
     for name, value in observed.values.items():
         if not math.isfinite(value):
-            where = module.first_infinite(reset_adapter(adapter, adapter.case))  # an update may have made it so
-            number = name.rpartition("_")[2]
-            step = "gradient" if "grad" in name else f"loss of step {int(number) + 1}" if number.isdigit() else name
-            raise Fault(f"{module.user().locate('loss')}: the {step} is {value}" + (f"; {where}" if where else ""))
-    return observed
+            # an update may have made it so: look for it from the first weights
+            where = module.first_infinite(reset_adapter(adapter, adapter.case))
+            place = f"; {where}" if where else ""
+            line = module.user().locate("loss")
+            raise Fault(f"{line}: the {describe_value(name)} is {value}{place}")
 
 
-def reset_adapter(adapter: Adapter, case: Case) -> Adapter:
-    """Put the case's weights in place: in training in the same adapter, in evaluation in one that is newly built."""
-    if case.stage.trains:
-        adapter.case = case
-        adapter.restore()
-        return adapter
-    other = _loaded(case, model_options(adapter))
-    other.deterministic = adapter.deterministic
-    return other
-
-
-def model_options(adapter: Adapter) -> dict[str, Any]:
-    """What the model is built by, where the framework's adapter has such options."""
-    options: dict[str, Any] = getattr(getattr(adapter, "recipe", adapter), "model_options", {})
-    return options
-
-
-def _loaded(case: Case, options: dict[str, Any]) -> Adapter:
-    """The case in another adapter, its model built by these options."""
-    other: Any = adapters.load(case)
-    if options:
-        model_options(other).update(options)
-    other.build()
-    return other
+def describe_value(name: str) -> str:
+    """Return `loss of step 1` for `loss_0`, and `gradient` for its norm."""
+    if "grad" in name:
+        return "gradient"
+    number = name.rpartition("_")[2]
+    return f"loss of step {int(number) + 1}" if number.isdigit() else name
 
 
 def check_deterministic(adapter: Adapter, observed: Observed) -> Adapter:
     """Repeat the first steps twice, and return the adapter.
 
-    The second time comes after one step more, so that what alternates from step to step shows. Raises Fault where the
-    same weights give another loss or gradient, with the tensor that differs most, and where that begins.
+    The second time comes after one step more, so that what alternates from step to step shows.
+    Raises Fault where the same weights give another loss or gradient, with the tensor that differs
+    most, and where that begins.
     """
-    for between in range(2):
-        for _ in range(between):
+    for steps_between in range(2):
+        for _ in range(steps_between):
             with adapter.disable_randomness():
                 adapter.step()
         adapter = reset_adapter(adapter, adapter.case)
-        again = first_steps(adapter)[1]
-        what, off = checks.largest_difference(again, observed)
-        if off > checks.SAME:
-            raise _differs(adapter, again, observed, what, off)
+        _, repeated = first_steps(adapter)
+        quantity, difference = checks.find_largest_difference(repeated, observed)
+        if difference > checks.SAME:
+            raise Fault(describe_difference(adapter, repeated, observed, quantity, difference))
     return adapter
 
 
-def _differs(adapter: Adapter, again: Observed, observed: Observed, what: str, off: float) -> Fault:
+def describe_difference(
+    adapter: Adapter,
+    repeated: Observed,
+    observed: Observed,
+    quantity: str,
+    difference: float,
+) -> str:
+    """Return how two runs from the same weights differ, and what to do about it."""
     module = adapter.model_module
-    each = _differences(again, observed)
-    kind, name = max(each, key=lambda pair: each[pair])
+    moved = compare_tensors(repeated, observed)
+    kind, name = max(moved, key=lambda tensor: moved[tensor])
     where = module.first_random(adapter)
-    return Fault(
-        f"{module.user().locate('model')}: two runs from the same weights differ, the {what} by {100 * off:.2g} %, most the "
-        f"{kind} of {name} by {100 * each[kind, name]:.2g} %{f', {where}' if where else ''}: something changes from one step "
-        f"to the next, as a counter, a cache or a schedule in Python does, or draws from a random generator of its own. "
-        f"Nothing can be verified then: put a constant in its place"
+    place = f", {where}" if where else ""
+    return (
+        f"{module.user().locate('model')}: two runs from the same weights differ, the {quantity} by "
+        f"{100 * difference:.2g} %, most the {kind} of {name} by {100 * moved[kind, name]:.2g} %{place}: "
+        "something changes from one step to the next, as a counter, a cache or a schedule in Python "
+        "does, or draws from a random generator of its own. Nothing can be verified then: put a "
+        "constant in its place"
     )
 
 
-def _differences(one: Observed, other: Observed) -> dict[tuple[str, str], float]:
-    return {
-        (kind, name): max(measure_errors(one.tensors[kind][name], summary))
-        for kind, summaries in other.tensors.items()
-        for name, summary in summaries.items()
-    }
+def compare_tensors(one: Observed, reference: Observed) -> dict[tuple[str, str], float]:
+    """Return the relative error of each tensor by kind and name."""
+    moved = {}
+    for kind, tensors in reference.tensors.items():
+        for name, summary in tensors.items():
+            moved[kind, name] = max(measure_errors(one.tensors[kind][name], summary))
+    return moved
 
 
-def _moved(perturbed: list[Observed], observed: Observed, limit: float) -> set[str]:
-    """Return the tensors whose gradient moved by more than this, relative to its norm."""
+def observe_references(
+    adapter: Adapter,
+    case: Case,
+    observed: Observed,
+    emit: Emit,
+) -> dict[str, Observed]:
+    """Return the baseline's observations by key: as the model draws, and without random numbers.
+
+    The latter are there where it draws any, for strategies that draw in another order. Afterwards
+    the adapter of a model that draws is deterministic: whether micro-batches add up, for instance,
+    is asked of it so.
+    """
+    if adapter.deterministic:
+        return {case.golden_key + WITHOUT_RANDOM: observed}
+    references = {case.golden_key: observed}
+    if adapter.draws_random_numbers():
+        emit({"phase": "first steps, without random numbers"})
+        adapter.deterministic = True
+        _, references[case.golden_key + WITHOUT_RANDOM] = first_steps(reset_adapter(adapter, case))
+    return references
+
+
+def find_undetermined(adapter: Adapter, case: Case, observed: Observed, emit: Emit) -> list[str]:
+    """Return the tensors whose gradient is nothing but rounding, such as that of a bias before a norm.
+
+    `observed` is what the adapter gives as it is, with random numbers or without. A perturbation of
+    float32's size moves such a gradient by much of its size. Where a compiler rounds the same way
+    each time it may not; then it grows with the perturbation, as no other does.
+    """
+    emit({"phase": "first steps, perturbed"})
+    fine = [observe_perturbed(adapter, case, seed, FINE) for seed in range(RUNS)]
+    coarse = [observe_perturbed(adapter, case, seed, COARSE) for seed in range(RUNS)]
+    undetermined = find_moved(fine, observed, UNDETERMINED) | find_moved(coarse, observed, GROWN)
+    return sorted(undetermined)
+
+
+def observe_perturbed(adapter: Adapter, case: Case, seed: int, perturbation: float) -> Observed:
+    """Return what the baseline's first steps give from perturbed weights."""
+    perturbed = PerturbedCase.of_case(case, seed, perturbation)
+    _, observed = first_steps(reset_adapter(adapter, perturbed))
+    return observed
+
+
+def find_moved(perturbed: list[Observed], observed: Observed, limit: float) -> set[str]:
+    """Return the tensors whose gradient moved by more than this in any run, relative to its norm."""
     names = set()
     for one in perturbed:
-        for (sort, name), moved in _differences(one, observed).items():
-            if sort == "gradient" and moved > limit:
+        for (kind, name), moved in compare_tensors(one, observed).items():
+            if kind == "gradient" and moved > limit:
                 names.add(name)
     return names
 
 
-def _observe_perturbed(adapter: Adapter, case: Case, seed: int, perturbation: float) -> Observed:
-    """Observe the baseline's first steps from perturbed weights."""
-    return first_steps(reset_adapter(adapter, PerturbedCase.of_case(case, seed, perturbation)))[1]
+def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts:
+    """Return what is asked of a model in training alone.
+
+    `level`: a step does not show in the loss. `without_gradient`: weights that have none.
+    `accumulation`: why micro-batches do not add up to the batch, or empty. `remembers`: a buffer
+    that one forward pass leaves to the next. `blocks_change`: such a buffer lies in a block.
+    """
+    reference = Reference("", observed.values, {})
+    level = not must_move(adapter.case, reference, list(observed.values.values()))
+    without_gradient = checks.count_without_gradient(list_params(facts), observed)
+    accumulation = check_accumulation(adapter, facts)
+    stateful = checks.find_stateful_buffer(adapter)
+    # only PyTorch's module has it
+    changed_by_blocks = getattr(adapter.model_module, "changed_by_blocks", None)
+    blocks_change = bool(stateful and changed_by_blocks and changed_by_blocks(adapter))
+    return {
+        "level": level,
+        "without_gradient": without_gradient,
+        "accumulation": accumulation,
+        "remembers": stateful,
+        "blocks_change": blocks_change,
+    }
+
+
+def check_accumulation(adapter: Adapter, facts: Facts) -> str:
+    """Return why micro-batches are other mathematics; empty where they are not.
+
+    It is empty, too, where samples are known to look at each other: then that is the reason.
+    """
+    if facts["couples"]:
+        return ""
+    other = load_adapter(adapter.case, model_options(adapter))  # half a batch may leave it changed
+    other.deterministic = adapter.deterministic
+    if checks.draws_in_python(adapter):
+        return checks.DRAWN
+    same = checks.SAME_IN_BF16 if facts["narrow"] else checks.SAME
+    reason = checks.check_accumulation(other, same)
+    return checks.DRAWN if reason and facts.get("draws") else reason
+
+
+def reset_adapter(adapter: Adapter, case: Case) -> Adapter:
+    """Return an adapter with the case's weights in place.
+
+    In training it is the same adapter, in evaluation one that is newly built.
+    """
+    if case.stage.trains:
+        adapter.case = case
+        adapter.restore()
+        return adapter
+    other = load_adapter(case, model_options(adapter))
+    other.deterministic = adapter.deterministic
+    return other
+
+
+def model_options(adapter: Adapter) -> dict[str, Any]:
+    """Return the options that the model is built by; a framework's adapter may have none."""
+    owner = getattr(adapter, "recipe", adapter)
+    options: dict[str, Any] = getattr(owner, "model_options", {})
+    return options
+
+
+def load_adapter(case: Case, options: dict[str, Any]) -> Adapter:
+    """Return another adapter of the case, its model built by these options."""
+    adapter: Adapter = adapters.load(case)
+    if options:
+        model_options(adapter).update(options)
+    adapter.build()
+    return adapter
+
+
+def explain_error(error: Exception, user: UserFile) -> WorkerError:
+    """Return what a worker prints of an error.
+
+    Where no line of the file led to it, as in a layer that another one calls, it names the model.
+    """
+    oom = limits.is_out_of_memory(error, limits.is_enforced())
+    if not isinstance(error, Fault) and not find_line(error, user.file):
+        cause = f"{type(error).__name__}: {str(error)[:500]}"
+        error = Fault(f"{user.locate('model')}: in a step of this model: {cause}")
+    return WorkerError(error, oom)
+
+
+def write_references(folder: Path, references: dict[str, Observed]) -> None:
+    """Write the baseline's values and tensors as a workload's folder has its float64 ones."""
+    values = {}
+    tensors = {}
+    for key, observed in references.items():
+        values[key] = observed.values
+        tensors[key] = observed.tensors
+    write_json(folder / "golden.json", {"values": values})
+    (folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps(tensors).encode()))
+
+
+def write_json(file: Path, content: dict[str, Any]) -> None:
+    """Write a file of JSON."""
+    file.write_text(json.dumps(content))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is in a user's model, by its shapes alone: nothing is run, measured or verified."""
+"""Find out what is in a user's model by its shapes alone: nothing is run, measured or verified."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ FACTS = {
 
 
 def look_into(model: UserModel, environment: Environment, folder: Path) -> None:
-    """Note and say what is in the file. Raises Fault."""
-    facts = json.loads((folder / "own.json").read_text()) | _facts(model, environment)
-    (folder / "own.json").write_text(json.dumps(facts))
-    say(trial.in_short(model, facts))
+    """Find out what is in the file, add it to `own.json` of the folder, and print it. Raises Fault."""
+    file = folder / "own.json"
+    facts = json.loads(file.read_text()) | read_facts(model, environment)
+    file.write_text(json.dumps(facts))
+    say(trial.describe_facts(model, facts))
 
 
-def _facts(model: UserModel, environment: Environment) -> dict[str, object]:
-    """Raises Fault."""
+def read_facts(model: UserModel, environment: Environment) -> dict[str, object]:
+    """Return what the framework's program says of the file. Raises Fault."""
     program = FACTS[model.framework]
     printed = environments.run_module(environment, program, str(model.batch), OMP_NUM_THREADS="1")
-    facts: dict[str, object] = json.loads(printed.splitlines()[-1])
+    facts: dict[str, object] = json.loads(printed.splitlines()[-1])  # a file may print, too
     if "fault" in facts:
         raise Fault(str(facts["fault"]))
     return facts

@@ -1,4 +1,4 @@
-"""Which strategies `try` runs on a model of the user's own."""
+"""Which strategies `try` runs on a user's model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SCENARIOS = ("train", "eval")
 assert {plan.how for plan in STRATEGIES.values()} >= GENERAL
 
 
-def strategies(scenario: str) -> list[str]:
-    """Return those that people use, and that compute what the baseline does."""
+def list_general_strategies(scenario: str) -> list[str]:
+    """Return the strategies that people use, and that compute what the baseline does."""
     plans = [find_strategy(scenario, name) for name in list_strategies(scenario)]
     return [plan.name for plan in plans if plan.same_loss and not plan.only_for_claims and is_general(plan)]

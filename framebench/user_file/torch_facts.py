@@ -1,4 +1,6 @@
-"""What is in a user's file, without a weight being made: `python -m framebench.user_file.torch_facts BATCH`.
+"""Print what is in a user's file in PyTorch: `python -m framebench.user_file.torch_facts BATCH`.
+
+No weight is made: all tensors are fake.
 
 Prints `user_model.facts` as JSON, or `{"fault": ...}`.
 """

@@ -1,4 +1,4 @@
-"""A model of the user's own: its file looked at, its cases, and references made of its baseline."""
+"""A user's model file: what is in it without running it, its cases, and the run of its baseline."""
 
 from __future__ import annotations
 
@@ -28,87 +28,120 @@ from framebench.suite.case import Case
 from framebench.suite.user_file import Fault, list_definitions, list_imports
 from framebench.user_file import strategies as applicable
 
+# by framework the packages that a file in it imports
 PACKAGES = {"torch": {"torch"}, "jax": {"jax", "flax"}, "jittor": {"jittor"}}
-FUNCTIONS = ("model", "batch")
+REQUIRED = ("model", "batch")  # functions of the file
 OPTIONAL = ("optimizer", "blocks", "loss")
-MOST = 0.8  # of the memory that is free, for each process that runs the file
+SHARE_OF_FREE_MEMORY = 0.8  # that each process which runs the file may take
 PHASE = re.compile(r"memory ran out during (import of the file|model\(\)|batch\(\))")
+# by the phase in which the memory of a budget ran out
 EXCEEDS = {
-    "import of the file": "what it makes when it is imported alone exceeds", "model()": "the weights alone exceed",
+    "import of the file": "what it makes when it is imported alone exceeds",
+    "model()": "the weights alone exceed",
     "batch()": "the batch alone exceeds",
-}  # fmt: skip
+}
 OTHERS = "name an interpreter that has it with --env, or --env installed for this one"
 
 
 @dataclass(frozen=True)
 class UserModel:
-    """A file that has what it needs, as far as that is seen without running it."""
+    """A file that has what it needs, as far as that can be seen without running it."""
 
     file: Path  # absolute
     framework: str
     batch: int
-    defined: tuple[str, ...]
+    defined: tuple[str, ...]  # those of OPTIONAL that it has
     package: str = ""  # that it imports, and that there is a pinned environment with
     scenario: str = applicable.SCENARIOS[0]
 
     @property
     def name(self) -> str:
-        """The place of the size in its cases' names."""
+        """Return what stands in its cases' names in the place of the size."""
         return re.sub(r"[^\w-]", "_", self.file.stem)
 
     @property
     def folder(self) -> str:
-        """Of its records: two files of one name in two folders share nothing."""
+        """Return the folder of its records: two files of one name in two folders share nothing."""
         return f"{self.name}-{hashlib.sha256(str(self.file).encode()).hexdigest()[:6]}"
 
-    def case(self, strategy: str) -> Case:
+    def make_case(self, strategy: str) -> Case:
+        """Return the case of a strategy."""
         return Case(USER_MODEL, self.framework, self.scenario, strategy, self.batch, self.name)
 
     @property
     def baseline(self) -> Case:
-        return self.case(BASELINES[self.scenario])
+        """Return the case that the strategies are compared with."""
+        return self.make_case(BASELINES[self.scenario])
 
 
-def look(file: Path, batch: int, framework: str | None = None, scenario: str = applicable.SCENARIOS[0]) -> UserModel:
-    """Without running it. Raises Fault."""
+def inspect_file(
+    file: Path,
+    batch: int,
+    framework: str | None = None,
+    scenario: str = applicable.SCENARIOS[0],
+) -> UserModel:
+    """Return what a file has, without running it. Raises Fault."""
     if scenario not in applicable.SCENARIOS:
-        raise Fault(f"--scenario {scenario}: a model of one's own is measured in {' or '.join(applicable.SCENARIOS)}")
+        choices = " or ".join(applicable.SCENARIOS)
+        raise Fault(f"--scenario {scenario}: a model of one's own is measured in {choices}")
     path = str(file.absolute())
     names = list_definitions(path)
-    framework = framework or _framework_of(path)
+    if not framework:
+        framework = find_framework(path)
     if framework not in FRAMEWORKS:
         raise Fault(f"--framework {framework}: choose from {', '.join(FRAMEWORKS)}")
-    if missing := [name for name in FUNCTIONS if name not in names]:
-        raise Fault(f"{file} has no {' and no '.join(f'`{name}`' for name in missing)}; it needs {', '.join(FUNCTIONS)}, loss")
-    package = next((name for name in sorted(list_imports(path) - {*FRAMEWORKS}) if (REQUIREMENTS / f"{name}.txt").exists()), "")
+    missing = [f"`{name}`" for name in REQUIRED if name not in names]
+    if missing:
+        required = ", ".join(REQUIRED)
+        raise Fault(f"{file} has no {' and no '.join(missing)}; it needs {required}, loss")
     optional = tuple(name for name in OPTIONAL if name in names)
-    return UserModel(file.absolute(), framework, batch, optional, package, scenario)
+    return UserModel(file.absolute(), framework, batch, optional, find_package(path), scenario)
 
 
-def _framework_of(path: str) -> str:
-    """The one that the file imports. Raises Fault."""
+def find_framework(path: str) -> str:
+    """Return the framework that the file imports. Raises Fault."""
     packages = list_imports(path)
-    frameworks = [name for name, own_packages in PACKAGES.items() if packages & own_packages]
-    if len(frameworks) != 1:
-        which = f"imports {' and '.join(frameworks)}" if frameworks else f"imports none of {', '.join(PACKAGES)}"
-        raise Fault(f"{path} {which}: say with --framework which it is written in")
-    return frameworks[0]
+    frameworks = [name for name, of_framework in PACKAGES.items() if packages & of_framework]
+    if len(frameworks) == 1:
+        return frameworks[0]
+    packages_found = " and ".join(frameworks) or f"none of {', '.join(PACKAGES)}"
+    raise Fault(f"{path} imports {packages_found}: say with --framework which it is written in")
 
 
-def environment(model: UserModel, env: str | None, say: Say) -> Environment:
-    """What `--env` names, or the pinned one that has what the file imports, if there is one. Raises SetupError."""
+def find_package(path: str) -> str:
+    """Return the first package that the file imports and a pinned environment is named after."""
+    for name in sorted(list_imports(path) - {*FRAMEWORKS}):
+        if (REQUIREMENTS / f"{name}.txt").exists():
+            return name
+    return ""
+
+
+def choose_environment(model: UserModel, env: str | None, say: Say) -> Environment:
+    """Return what `--env` names, or else the pinned environment. Raises SetupError.
+
+    Where there is a pinned one with a package that the file imports, that is taken.
+    """
     if env is None and model.package:
         return environments.ensure(model.framework, say=say, package=model.package)
     return installed.ready([model.framework], env, say)[model.framework]
 
 
 @contextmanager
-def known(model: UserModel, budget: int | None = None) -> Iterator[Path]:
-    """In here workers and this process know the model: a folder for what is found out about it, and what it may take."""
+def use_model(model: UserModel, budget: int | None = None) -> Iterator[Path]:
+    """Let workers and this process know the model in this context.
+
+    Yields a folder for what is found out about it. `budget`: the bytes that it may take.
+    """
     before = os.environ.get(FOLDER_VARIABLE)
     folder = Path(tempfile.mkdtemp(prefix="framebench-own-"))
-    facts = {"file": str(model.file), "framework": model.framework, "batch": model.batch, "defined": model.defined}
-    facts |= {"budget": budget, "limit": round(MOST * free_memory())}
+    facts = {
+        "file": str(model.file),
+        "framework": model.framework,
+        "batch": model.batch,
+        "defined": model.defined,
+        "budget": budget,
+        "limit": round(SHARE_OF_FREE_MEMORY * free_memory()),
+    }
     (folder / "own.json").write_text(json.dumps(facts))
     os.environ[FOLDER_VARIABLE] = str(folder)
     try:
@@ -120,45 +153,78 @@ def known(model: UserModel, budget: int | None = None) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def reference(model: UserModel, environment: Environment, options: Options, told: Callable[[str], None]) -> dict[str, Any]:
-    """Run the baseline, and return what is in the model: `facts` and `values`. Raises Fault where nothing can be measured."""
+def run_baseline(
+    model: UserModel,
+    environment: Environment,
+    options: Options,
+    on_phase: Callable[[str], None],
+) -> dict[str, Any]:
+    """Run the baseline in a worker, and return its answer (`reference.survey`).
+
+    Raises Fault where nothing can be measured.
+    """
     case = model.baseline
-    with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
-        variables = runner.worker_variables(environment, case, "time", options) | environment.scratch(Path(scratch))
+    with tempfile.TemporaryDirectory(prefix="framebench-") as folder:
+        scratch = Path(folder)
+        variables = runner.worker_variables(environment, case, "time", options)
+        variables |= environment.scratch(scratch)
         orders: dict[str, object] = {"case": case.id}
-        worker = Worker(environment, "framebench.user_file.reference", orders, variables, Path(scratch) / "log")
-        outcome = worker.end(told, options.time_limit_s)
+        program = "framebench.user_file.reference"
+        worker = Worker(environment, program, orders, variables, scratch / "log")
+        outcome = worker.end(on_phase, options.time_limit_s)
     if outcome.status != "ok":
-        raise Fault(in_words(model, outcome))
+        raise Fault(describe_failure(model, outcome))
     return dict(outcome.answer)
 
 
-def in_words(model: UserModel, outcome: Outcome) -> str:
-    budget, during = load_workload(USER_MODEL).facts.get("budget"), PHASE.search(outcome.reason or "")  # type: ignore[attr-defined]
-    if outcome.status == "oom" and budget and during and during[1] in EXCEEDS:
-        return f"{model.file}: {EXCEEDS[during[1]]} the budget of {budget / 2**20:,.1f} MiB"
-    if outcome.status == "oom":
-        return f"{model.file.name} with a batch of {model.batch} does not fit: {outcome.reason}; try a smaller --batch"
+def describe_failure(model: UserModel, outcome: Outcome) -> str:
+    """Return why the baseline could not be run, in a sentence that begins with the file."""
     reason = outcome.reason or "it ended without a word"
+    if outcome.status == "oom":
+        budget = load_workload(USER_MODEL).facts.get("budget")  # type: ignore[attr-defined]
+        phase = PHASE.search(reason)
+        if budget and phase:
+            return f"{model.file}: {EXCEEDS[phase[1]]} the budget of {budget / 2**20:,.1f} MiB"
+        name = f"{model.file.name} with a batch of {model.batch}"
+        return f"{name} does not fit: {outcome.reason}; try a smaller --batch"
     if "ModuleNotFoundError" in reason:
         reason += f"; the pinned environments have a framework and little beside it: {OTHERS}"
     return reason if reason.startswith(str(model.file)) else f"{model.file}: {reason}"
 
 
-def cases(
-    model: UserModel, strategies: list[str] | None, unsupported: Callable[[Case], str | None] = runner.unsupported
+def list_cases(
+    model: UserModel,
+    strategies: list[str] | None,
+    explain_unsupported: Callable[[Case], str | None] = runner.unsupported,
 ) -> tuple[list[Case], dict[str, str]]:
-    """Those that can be measured here, the baseline first, and why the others cannot. Raises Fault for an unknown strategy."""
-    every = applicable.strategies(model.scenario)
-    if unknown := [name for name in strategies or () if name not in every]:
-        raise Fault(f"no strategy {unknown[0]!r} for a model of one's own; choose from: {', '.join(every)}")
-    wanted = list(dict.fromkeys([model.baseline, *(model.case(name) for name in strategies or every)]))
-    reasons = {case.strategy: why for case in wanted if (why := unsupported(case))}
-    return [case for case in wanted if case.strategy not in reasons], reasons
+    """Return the cases that can be measured here, and by strategy why others cannot.
+
+    The baseline comes first; without `strategies` all are tried that apply. Raises Fault for an
+    unknown strategy.
+    """
+    applying = applicable.list_general_strategies(model.scenario)
+    for name in strategies or ():
+        if name not in applying:
+            choices = ", ".join(applying)
+            raise Fault(f"no strategy {name!r} for a model of one's own; choose from: {choices}")
+    cases = []
+    reasons = {}
+    names = [model.baseline.strategy, *(strategies or applying)]
+    for name in dict.fromkeys(names):  # each once, in their order
+        case = model.make_case(name)
+        reason = explain_unsupported(case)
+        if reason:
+            reasons[name] = reason
+        else:
+            cases.append(case)
+    return cases, reasons
 
 
-def in_short(model: UserModel, facts: dict[str, Any]) -> str:
-    """What was found in the file."""
-    blocks = f"{len(facts['blocks'])} blocks ({facts['block']})" if facts["blocks"] else "no blocks"
+def describe_facts(model: UserModel, facts: dict[str, Any]) -> str:
+    """Return what was found in the file, in a line."""
+    blocks = "no blocks"
+    if facts["blocks"]:
+        blocks = f"{len(facts['blocks'])} blocks ({facts['block']})"
     shape = " x ".join(map(str, facts["input"]))
-    return f"{model.file.name}: {facts['parameters']:,} parameters, {blocks}, input {shape}, optimizer {facts['optimizer']}"
+    parameters = f"{facts['parameters']:,} parameters"
+    return f"{model.file.name}: {parameters}, {blocks}, input {shape}, optimizer {facts['optimizer']}"

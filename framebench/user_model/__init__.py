@@ -1,1 +1,1 @@
-"""A model of the user's own under every strategy that applies."""
+"""A user's model under every strategy that applies."""

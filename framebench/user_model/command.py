@@ -1,15 +1,15 @@
-"""A model of the user's own: `try`."""
+"""The command `try`: a user's model under every strategy that applies."""
 
 from __future__ import annotations
 
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -43,36 +43,59 @@ from framebench.user_file.trial import UserModel
 from framebench.user_model import on_device
 from framebench.user_model.look import FirstLook, compiles
 from framebench.user_model.mathematics import Float64Checks
-from framebench.user_model.measure import measure_blocks, notes
+from framebench.user_model.measure import list_remarks, measure_blocks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+    from framebench.analysis.comparison import Comparison
 
 FOLDER = runner.RESULTS / "own"
 BLOCKS = 3  # the fewest that give an interval
 COMPILER_S = 80.0  # of a small model under torch.compile, and of the search for its kernels
+COMPILED = "what is not in this table yet follows; what compiles takes a minute or more each, and --strategies leaves it out"
+FOLLOWS = "step times follow; what is not in this table yet, too"
 
-File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="a Python file; docs/try.md says what it needs")]
+STRATEGIES_HELP = "some, such as amp_bf16,checkpoint; by default all that apply"
+BLOCKS_HELP = "fresh processes of each strategy; by default 3, and more as --minutes says"
+MINUTES_HELP = "without --blocks: add blocks until ratios of times are decided, as far as they end within so many minutes"
+ROUNDS_HELP = "turns of each process in a block; 0: memory alone, no times"
+FOLDER_HELP = "folder of the records; by default results/own/NAME"
+BUDGET_HELP = "such as 16GiB: which strategies fit, and which of them is fastest"
+MAX_BATCH_HELP = "the largest batch within the budget, for each strategy"
+DEVICE_HELP = "predict for a GPU that is not here, such as rtx4090-24gb, and run nothing; see framebench devices"
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        exists=True,
+        dir_okay=False,
+        help="a Python file; docs/try.md says what it needs",
+    ),
+]
 Batch = Annotated[int, typer.Option(min=1, help="samples of one step")]
 Scenario = Annotated[str, typer.Option(help="train, or eval: what inference takes")]
-Strategies = Annotated[str | None, typer.Option(help="some, such as amp_bf16,checkpoint; by default all that apply")]
-Blocks = Annotated[
-    int | None, typer.Option(min=1, help="fresh processes of each strategy; by default 3, and more as --minutes says")
+Strategies = Annotated[str | None, typer.Option(help=STRATEGIES_HELP)]
+Blocks = Annotated[int | None, typer.Option(min=1, help=BLOCKS_HELP)]
+Minutes = Annotated[float, typer.Option(min=0, help=MINUTES_HELP)]
+Rounds = Annotated[int, typer.Option(min=0, help=ROUNDS_HELP)]
+TimeLimit = Annotated[
+    float,
+    typer.Option(min=0.01, help="seconds for each of a strategy's processes"),
 ]
-Minutes = Annotated[
-    float, typer.Option(min=0, help="without --blocks: more, until ratios of times are decided, that end within so many")
-]
-Rounds = Annotated[int, typer.Option(min=0, help="turns of each process in a block; 0: memory alone, no times")]
-TimeLimit = Annotated[float, typer.Option(min=0.01, help="seconds for each of a strategy's processes")]
 Framework = Annotated[str | None, typer.Option(help="where the file imports several")]
-Folder = Annotated[Path | None, typer.Option(file_okay=False, help="folder of the records; by default results/own/NAME")]
-Budget = Annotated[str | None, typer.Option(help="such as 16GiB: which strategies fit, and which of them is fastest")]
-MaxBatch = Annotated[bool, typer.Option("--max-batch", help="the largest batch within the budget, for each strategy")]
-OnDevice = Annotated[
-    str | None, typer.Option(help="one that is not here, such as rtx4090-24gb: nothing runs; see framebench devices")
+Folder = Annotated[Path | None, typer.Option(file_okay=False, help=FOLDER_HELP)]
+Budget = Annotated[str | None, typer.Option(help=BUDGET_HELP)]
+MaxBatch = Annotated[bool, typer.Option("--max-batch", help=MAX_BATCH_HELP)]
+OnDevice = Annotated[str | None, typer.Option(help=DEVICE_HELP)]
+Figure = Annotated[
+    Path | None,
+    typer.Option(callback=file_to_write, help="an SVG of memory against speed"),
 ]
-Figure = Annotated[Path | None, typer.Option(callback=file_to_write, help="an SVG of memory against speed")]
-Html = Annotated[Path | None, typer.Option(callback=folder_to_fill, help="a folder for a page with all of it")]
-
-
-COMPILED = "what is not in this table yet follows; what compiles takes a minute or more each, and --strategies leaves it out"
+Html = Annotated[
+    Path | None,
+    typer.Option(callback=folder_to_fill, help="a folder for a page with all of it"),
+]
 
 
 @app.command("try", rich_help_panel=MEASURE)
@@ -98,161 +121,292 @@ def try_(
     """Your own model under every strategy that applies, verified against its own float32 baseline: the file has model(),
     batch(n) and loss(output, target), in PyTorch, Flax or Jittor."""
     budget_bytes = parse_bytes(budget) if budget else None
-    _refuse(rounds, max_batch and budget is None and device is None)
-    follows = "step times follow; what is not in this table yet, too" if rounds else COMPILED
-    looked = (lambda records: None) if as_json else partial(show_first, budget_bytes=budget_bytes, follows=follows)
+    check_options(rounds, max_batch and budget is None and device is None)
+    named = strategies.split(",") if strategies else None
+    seconds = 0 if blocks else minutes * 60
+    fits: list[Fit] = []
+
+    def show_first(records: list[Record]) -> None:
+        if not as_json:
+            show_first_look(records, budget_bytes, FOLLOWS if rounds else COMPILED)
+
+    def show_all(records: list[Record], left_out: dict[str, str]) -> None:
+        show(records, left_out, budget_bytes, fits, figure, html, as_json)
+
     try:
-        model = trial.look(file, batch, framework, scenario)
+        model = trial.inspect_file(file, batch, framework, scenario)
         where = results or FOLDER / model.folder
         if device is not None:
-            raise typer.Exit(on_device.fits(model, strategies, device, budget_bytes, where, env, as_json))
-        options, fits = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False), list[Fit]()
-        ended = partial(show, budget_bytes=budget_bytes, fits=fits, figure=figure, html=html, as_json=as_json)
-        with trial.known(model, budget_bytes), measuring(where, lambda: f"; what was measured is kept in {where}"):
-            seconds = 0 if blocks else minutes * 60
-            records, left_out = measure(model, strategies, options, blocks or BLOCKS, seconds, where, env, looked, ended)
+            fits_nothing = on_device.predict_on_device(
+                model,
+                named,
+                device,
+                budget_bytes,
+                where,
+                env,
+                as_json,
+            )
+            raise typer.Exit(fits_nothing)
+        options = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False)
+        with (
+            trial.use_model(model, budget_bytes),
+            measuring(where, lambda: f"; what was measured is kept in {where}"),
+        ):
+            records, left_out = measure(
+                model,
+                named,
+                options,
+                blocks or BLOCKS,
+                seconds,
+                where,
+                env,
+                show_first,
+                show_all,
+            )
             if budget_bytes and max_batch:
-                fits = largest(records, budget_bytes, trial.environment(model, env, say), options, where)
+                environment = trial.choose_environment(model, env, say)
+                fits += search_batches(records, budget_bytes, environment, options, where)
     except Fault as error:
         fail(str(error), 2)
-    show(records, left_out, budget_bytes, fits, figure, html, as_json)
+    show_all(records, left_out)
     raise typer.Exit(report_failures([record.status for record in records], "records"))
 
 
-def _refuse(rounds: int, without_budget: bool) -> None:
-    """What would give no answer, before anything runs."""
+def check_options(rounds: int, lacks_budget: bool) -> None:
+    """End the command, before anything runs, where its options give no answer."""
     if 0 < rounds < ROUNDS:
-        enough = f"choose {ROUNDS} or more, or 0: memory alone"
-        fail(f"--rounds {rounds}: times of fewer than {ROUNDS} rounds do not count; {enough}", 2)
-    if without_budget:
-        fail("--max-batch is the largest batch within a budget: say which, such as --budget 16GiB", 2)
+        fail(
+            f"--rounds {rounds}: times of fewer than {ROUNDS} rounds do not count; choose {ROUNDS} or more, or 0: memory alone",
+            2,
+        )
+    if lacks_budget:
+        fail(
+            "--max-batch is the largest batch within a budget: say which, such as --budget 16GiB",
+            2,
+        )
+
+
+def ignore_records(records: list[Record]) -> None:
+    """Show nothing of a first look."""
+
+
+def ignore_all(records: list[Record], left_out: dict[str, str]) -> None:
+    """Show nothing when all ends early."""
 
 
 def measure(
     model: UserModel,
-    strategies: str | None,
+    strategies: list[str] | None,
     options: runner.Options,
     blocks: int,
     seconds: float,
     where: Path,
     env: str | None,
-    looked: Callable[[list[Record]], None] = lambda records: None,
-    ended: Callable[[list[Record], dict[str, str]], None] = lambda records, left_out: None,
+    show_first: Callable[[list[Record]], None] = ignore_records,
+    show_interrupted: Callable[[list[Record], dict[str, str]], None] = ignore_all,
 ) -> tuple[list[Record], dict[str, str]]:
-    """The records of this session, and why strategies were left out. `looked` gets the first of them, without times, and
-    `ended` what there is when all ends early. Raises Fault."""
-    began, environment = time.monotonic(), trial.environment(model, env, say)
-    named = strategies.split(",") if strategies else None
-    trial.cases(model, named)  # a strategy that does not exist is told before anything runs
-    seen = surveyed(model, environment, options)
-    for line in (trial.in_short(model, seen["facts"]), *notes(seen["facts"])):
-        say(line)
-    cases, left_out = trial.cases(model, named)
-    if slow := {case.strategy: why for case in cases if blocks > 1 and (why := runner.too_slow(case))}:
-        say(f"in the first block alone: {', '.join(slow)}: {next(iter(slow.values()))}")
+    """Return the records of this session, and by strategy why others were left out.
+
+    At least `blocks` blocks are measured, and more until `seconds` have passed. `show_first` gets
+    the first records, without times, and `show_interrupted` what there is when all ends early.
+    Raises Fault.
+    """
+    began = time.monotonic()
+    environment = trial.choose_environment(model, env, say)
+    trial.list_cases(model, strategies)  # refuses an unknown strategy before anything runs
+    survey = run_survey(model, environment, options)
+    say(trial.describe_facts(model, survey["facts"]))
+    for remark in list_remarks(survey["facts"]):
+        say(remark)
+    cases, left_out = trial.list_cases(model, strategies)
+    if blocks > 1:
+        report_slow_cases(cases)
+    arms = [Arm(case, environment) for case in cases]
     run = measured.Run(secrets.token_hex(6), options, where)
-    records = lambda: [record for case in cases for record in run.records(Arm(case, environment))]  # noqa: E731
+
+    def list_records() -> list[Record]:
+        return [record for arm in arms for record in run.records(arm)]
+
     try:
-        with expected(cases, where, blocks, options, time.monotonic() - began) as run.listener, run:
-            run.check_mathematics = Float64Checks(model, [Arm(case, environment) for case in cases], seen["held"])
-            look = FirstLook(run, began, seen["held"], looked)
-            look.look_at([Arm(case, environment) for case in cases])
+        survey_s = time.monotonic() - began
+        with expect_durations(cases, where, blocks, options, survey_s) as run.listener, run:
+            run.check_mathematics = Float64Checks(model, arms, survey["held"])
+            FirstLook(run, began, survey["held"], show_first).look_at(arms)
             if options.rounds:
-                measure_blocks([Arm(case, environment) for case in cases], run, blocks, seconds, partial(decided, run))
+                measure_blocks(arms, run, blocks, seconds, partial(are_decided, run))
     except KeyboardInterrupt:
-        if done := records():
-            ended(done, left_out)
+        records = list_records()
+        if records:
+            show_interrupted(records, left_out)
         raise
-    return records(), left_out
+    return list_records(), left_out
 
 
-def expected(cases: list[Case], where: Path, blocks: int, options: runner.Options, survey_s: float) -> CaseProgress:
-    """Where it was never measured a process of a strategy takes about as long as the one that surveyed the baseline. What is
-    compiled has a second one. They are built beside each other, and what is built takes its turns in little time."""
-    guesses = {case: survey_s + (survey_s + COMPILER_S) * compiles(case) for case in cases}
-    return CaseProgress(cases, where, err, 1 + blocks * bool(options.rounds), guesses=guesses, at_once=len(options.cores()))
+def report_slow_cases(cases: list[Case]) -> None:
+    """Print which cases are in the first block alone, and why."""
+    reasons = {}
+    for case in cases:
+        reason = runner.too_slow(case)
+        if reason:
+            reasons[case.strategy] = reason
+    if reasons:
+        first_reason = next(iter(reasons.values()))
+        say(f"in the first block alone: {', '.join(reasons)}: {first_reason}")
 
 
-def surveyed(model: UserModel, environment: Environment, options: runner.Options) -> dict[str, Any]:
-    """Return what the reference's process found, and show its phases. Raises Fault."""
-    with err.status(f"{model.file.name}: reference") as status:
-        return trial.reference(model, environment, options, lambda phase: status.update(f"{model.file.name}: {phase}"))
+def expect_durations(
+    cases: list[Case],
+    where: Path,
+    blocks: int,
+    options: runner.Options,
+    survey_s: float,
+) -> CaseProgress:
+    """Return the progress bar, with a guess of what each case takes.
+
+    Where it was never measured a process of a strategy takes about as long as the one that surveyed
+    the baseline. What is compiled has a second one. They are built next to each other, and what is
+    built takes its turns in little time.
+    """
+    guesses = {}
+    for case in cases:
+        guesses[case] = survey_s
+        if compiles(case):
+            guesses[case] += survey_s + COMPILER_S
+    first_look = 1
+    turns = first_look + blocks if options.rounds else first_look
+    cores = len(options.cores())
+    return CaseProgress(cases, where, err, turns, guesses=guesses, at_once=cores)
 
 
-def decided(run: measured.Run, left: list[Arm]) -> bool:
-    """Whether the times of these arms need no more blocks."""
+def run_survey(
+    model: UserModel,
+    environment: Environment,
+    options: runner.Options,
+) -> dict[str, Any]:
+    """Run the baseline, show its phases, and return what was found. Raises Fault."""
+    name = model.file.name
+    with err.status(f"{name}: reference") as status:
+        return trial.run_baseline(
+            model,
+            environment,
+            options,
+            lambda phase: status.update(f"{name}: {phase}"),
+        )
+
+
+def are_decided(run: measured.Run, arms: list[Arm]) -> bool:
+    """Return whether the times of these arms need no more blocks."""
     from framebench.analysis import frames
 
-    rows = frames.frame([record for arm in left for record in run.records(arm)])
+    rows = frames.frame([record for arm in arms for record in run.records(arm)])
     return bool(frames.decided(rows).all())
 
 
-def largest(
-    records: list[Record], budget_bytes: int, environment: Environment, options: runner.Options, where: Path
+def search_batches(
+    records: list[Record],
+    budget_bytes: int,
+    environment: Environment,
+    options: runner.Options,
+    where: Path,
 ) -> list[Fit]:
-    """A search for each strategy that came out right."""
-    cases = dict.fromkeys(record.parsed for record in records if record.usable)
+    """Search the largest batch within a budget for each strategy that came out right."""
     searches = []
-    for case in cases:
+    for case in dict.fromkeys(record.parsed for record in records if record.usable):
+        smallest = replace(case, batch=case.plan.micro_batches)
         with err.status(case.id) as status:
-            told = lambda at, phase: status.update(f"{at.id}: {phase}")  # noqa: E731
-            smallest = replace(case, batch=case.plan.micro_batches)
-            found = search_largest_batch(smallest, budget_bytes, environment, options=options, results=where, progress=told)
-            searches.append(found)
-        say(f"{case.strategy}: {searches[-1].answer}")
+
+            def show_phase(at: Case, phase: str) -> None:
+                status.update(f"{at.id}: {phase}")
+
+            search = search_largest_batch(
+                smallest,
+                budget_bytes,
+                environment,
+                options=options,
+                results=where,
+                progress=show_phase,
+            )
+        say(f"{case.strategy}: {search.answer}")
+        searches.append(search)
     return searches
 
 
-def show_first(records: list[Record], budget_bytes: int | None, follows: str) -> None:
-    """Memory and verification, as soon as they are there."""
+def show_first_look(records: list[Record], budget_bytes: int | None, follows: str) -> None:
+    """Print memory and verification, as soon as they are there, and what follows."""
     from framebench.analysis import frames
     from framebench.user_model import table as report
 
-    told = report.beside(records)
-    rows = report.with_libraries(frames.frame(records), told)
-    report.first(rows, told).terminal(err)
-    for sentence in [*report.lowest(rows), *([report.within(rows, budget_bytes)] if budget_bytes else []), follows]:
+    remarks = report.collect_remarks(records)
+    rows = report.add_libraries(frames.frame(records), remarks)
+    report.make_first_table(rows, remarks).terminal(err)
+    sentences = report.describe_lowest(rows)
+    if budget_bytes:
+        sentences.append(report.describe_fitting(rows, budget_bytes))
+    for sentence in (*sentences, follows):
         say(sentence)
 
 
 def show(
-    records: list[Record], left_out: dict[str, str], budget_bytes: int | None, fits: list[Fit], figure: Path | None,
+    records: list[Record],
+    left_out: dict[str, str],
+    budget_bytes: int | None,
+    fits: list[Fit],
+    figure: Path | None,
     html: Path | None,
     as_json: bool,
-) -> None:  # fmt: skip
-    """One table, what fits, and what is not in it; as JSON the rows of `framebench show --json`."""
+) -> None:
+    """Print one table, what fits, and what is not in it; as JSON the rows of `show --json`."""
     from framebench.analysis import frames
     from framebench.user_model import table as report
 
-    beside = report.beside(records)
-    rows = report.with_libraries(frames.frame(records), beside)
-    if told := report.contradiction(rows):
-        fail(told, 1)
-    tables = [
-        report.table(rows, left_out, beside),
-        *([report.batches(fits)] if fits else []),
-    ]
-    fitting = [report.within(rows, budget_bytes)] if budget_bytes else []
-    checked = report.checked_in_float64(records)
-    sentences = [*report.lowest(rows), *fitting, report.verdicts(records), *checked, *report.unproven(records)]
+    remarks = report.collect_remarks(records)
+    rows = report.add_libraries(frames.frame(records), remarks)
+    contradiction = report.find_contradiction(rows)
+    if contradiction:
+        fail(contradiction, 1)
+    tables = [report.make_table(rows, left_out, remarks)]
+    if fits:
+        tables.append(report.make_batch_table(fits))
+    sentences = report.describe_lowest(rows)
+    if budget_bytes:
+        sentences.append(report.describe_fitting(rows, budget_bytes))
+    sentences.append(report.describe_verdicts(records))
+    sentences += report.describe_float64_checks(records)
+    sentences += report.list_unproven(records)
     if figure or html:
-        from framebench.analysis.figures import fronts, page
+        from framebench.analysis.figures import fronts
 
-        drawn = fronts.pareto(report.named(rows))
-        if drawn is None:
-            say("nothing to draw: a point needs a ratio of times with an interval, which takes 3 blocks or more")
-        elif figure:
-            figure.write_text(page.svg(drawn))
-        if html:
-            from framebench.publish.site.user_page import write_user_page
-
-            say(f"wrote {write_user_page(html, tables, sentences, drawn)}")
+        drawing = fronts.pareto(report.rename_for_figures(rows))
+        write_pictures(figure, html, drawing, tables, sentences)
     for sentence in sentences:
         say(sentence)
     if as_json:
-        for why, names in report.by_reason(left_out).items():
-            say(f"left out: {', '.join(names)}: {why}")
-        typer.echo(json.dumps([vars(row) for row in frames.rows(records)], indent=1, default=lambda moment: moment.isoformat()))
+        for reason, names in report.group_by_reason(left_out).items():
+            say(f"left out: {', '.join(names)}: {reason}")
+        values = [vars(row) for row in frames.rows(records)]
+        typer.echo(json.dumps(values, indent=1, default=lambda moment: moment.isoformat()))
         return
     for table in tables:
         table.terminal(out)
+
+
+def write_pictures(
+    figure: Path | None,
+    html: Path | None,
+    drawing: Drawing | None,
+    tables: Sequence[Comparison],
+    sentences: Sequence[str],
+) -> None:
+    """Write the figure and the page, as far as they are asked for; there may be nothing to draw."""
+    from framebench.analysis.figures import page
+
+    if drawing is None:
+        say(
+            "nothing to draw: a point needs a ratio of times with an interval, which takes 3 blocks or more",
+        )
+    elif figure:
+        figure.write_text(page.svg(drawing))
+    if html:
+        from framebench.publish.site.user_page import write_user_page
+
+        say(f"wrote {write_user_page(html, tables, sentences, drawing)}")

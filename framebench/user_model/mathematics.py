@@ -21,44 +21,68 @@ from framebench.user_file.trial import UserModel
 from framebench.user_model.look import compiles
 
 FLOAT64_BY_FLOAT32 = 2  # bytes of a number
-SMALLEST = 2  # samples, where the batch has as many: with one alone nothing shows that samples are mixed up
+# samples, where the batch has as many: with one alone nothing shows that samples are mixed up
+SMALLEST = 2
 
 
 class Float64Checks:
     """Checks arms of one session when a run asks for them.
 
-    All that compile nothing are checked when the first of them is asked for; what compiles for minutes is checked
-    when its turn comes. `held` is what a process of the baseline took, in bytes: it decides how many run at once.
+    All that compile nothing are checked when the first of them is asked for; what compiles for
+    minutes is checked when its turn comes. `held` is what a process of the baseline took, in bytes:
+    it decides how many run at once.
     """
 
     def __init__(self, model: UserModel, arms: list[Arm], held: int) -> None:
-        self.model, self.arms, self.held = model, arms, held
-        self.batch = small_batch([arm.case for arm in arms])
+        self.model = model
+        self.arms = arms
+        self.held = held
+        self.batch = choose_small_batch([arm.case for arm in arms])
 
-    def __call__(self, arms: list[Arm], options: Options, on_phase: Callable[[Case, str], None]) -> dict[Arm, Mathematics]:
+    def __call__(
+        self,
+        arms: list[Arm],
+        options: Options,
+        on_phase: Callable[[Case, str], None],
+    ) -> dict[Arm, Mathematics]:
         """Return what float64 says of these arms, and of all that are checked with them."""
-        wanted = list(arms)
-        if any(not compiles(arm.case) for arm in arms):
-            wanted += [arm for arm in self.arms if not compiles(arm.case) and arm not in arms]
+        by_environment: dict[Environment, list[Arm]] = defaultdict(list)
+        for arm in self.add_uncompiled(arms):
+            by_environment[arm.environment].append(arm)
         file = Path(load_workload("own").folder) / "mathematics.jsonl"
-        groups: dict[Environment, list[Arm]] = defaultdict(list)
-        for arm in wanted:
-            groups[arm.environment].append(arm)
+        baseline = replace(self.model.baseline, batch=self.batch)
         outcomes: dict[Arm, Mathematics] = {}
-        for environment, several in groups.items():
-            small = {arm: replace(arm.case, batch=self.batch) for arm in several}
-            baseline = replace(self.model.baseline, batch=self.batch)
-            told = partial(on_phase, several[0].case)
-            processes = 1 if nvml.list_gpus() else len(options.cores())
-            if not fits([FLOAT64_BY_FLOAT32 * self.held], free_memory(), processes - 1):
-                processes = 1
-            lines = mathematics.compute_missing(file, list(small.values()), environment, options, told, baseline, processes)
+        for environment, together in by_environment.items():
+            small = {arm: replace(arm.case, batch=self.batch) for arm in together}
+            outcome_by_case = mathematics.compute_missing(
+                file,
+                list(small.values()),
+                environment,
+                options,
+                partial(on_phase, together[0].case),
+                baseline,
+                self.count_processes(options),
+            )
             for arm, case in small.items():
-                outcomes[arm] = lines[case.id]
+                outcomes[arm] = outcome_by_case[case.id]
         return outcomes
 
+    def add_uncompiled(self, arms: list[Arm]) -> list[Arm]:
+        """Return the arms; if any of them compiles nothing, with all others that do not either."""
+        if all(compiles(arm.case) for arm in arms):
+            return arms
+        others = [arm for arm in self.arms if not compiles(arm.case) and arm not in arms]
+        return [*arms, *others]
 
-def small_batch(cases: list[Case]) -> int:
+    def count_processes(self, options: Options) -> int:
+        """Return how many processes may run at once: one on a GPU, or where memory is short."""
+        processes = 1 if nvml.list_gpus() else len(options.cores())
+        if not fits([FLOAT64_BY_FLOAT32 * self.held], free_memory(), processes - 1):
+            return 1
+        return processes
+
+
+def choose_small_batch(cases: list[Case]) -> int:
     """Return the smallest part of the batch that divides into the micro-batches of each of these cases."""
     batch = cases[0].batch
     for part in range(min(SMALLEST, batch), batch + 1):

@@ -1,4 +1,4 @@
-"""The cases of a model of the user's own, measured block by block until their ratios are decided."""
+"""Measure the cases of a user's model block by block, until their ratios are decided."""
 
 from __future__ import annotations
 
@@ -12,51 +12,70 @@ from framebench.engine.groups import Group
 from framebench.engine.timed_process import Arm
 from framebench.user_model.look import compiles
 
+# by the fact of `user_file.reference` that they are about
+REMARKS = {
+    "narrow": "the file computes in a lower precision by itself: its strategies are checked in that precision alone",
+    "compiled": "the file compiles its model: strategies run it uncompiled, but for those that compile",
+    "level": "a step moves the loss by less than float32 shows: that weights are updated is seen by the weights alone",
+}
 
-def _went_wrong(arm: Arm, run: blocks.Run) -> bool:
-    """Seen in a first look, if there was one."""
+
+def measure_blocks(
+    arms: list[Arm],
+    run: blocks.Run,
+    least: int,
+    seconds: float,
+    decided: Callable[[list[Arm]], bool],
+) -> None:
+    """Measure at least so many blocks of these arms, of which the first is the baseline.
+
+    More follow until their ratios are decided, as far as they end so many seconds after the
+    beginning. What did not come out right in the first block, or takes many times as long because
+    the processor has no units for it, is in no other: its interval is not worth the wait.
+    """
+    baseline, *others = arms
+    if has_failed(baseline, run):
+        return
+    others = [arm for arm in others if not has_failed(arm, run)]
+    # what torch.compile takes a minute for comes last, two at once: next to it, what is built in
+    # seconds would wait
+    others.sort(key=lambda arm: compiles(arm.case))
+    began = time.monotonic()
+    for number in count():
+        block_began = time.monotonic()
+        group = Group(baseline.case.id, (baseline,), tuple(others))
+        blocks.measure_group(group, run, number)
+        remaining = []
+        for arm in (baseline, *others):
+            if run.records(arm)[-1].usable and not runner.too_slow(arm.case):
+                remaining.append(arm)
+            else:
+                run.listener.skipped(arm.case)
+        if baseline not in remaining:
+            return
+        others = [arm for arm in remaining if arm != baseline]
+        now = time.monotonic()
+        is_late = now - began + (now - block_began) > seconds  # another block may take as long
+        if number + 1 >= least and (is_late or decided(remaining)):
+            return
+
+
+def has_failed(arm: Arm, run: blocks.Run) -> bool:
+    """Return whether an arm came out wrong or failed in a first look, if there was one."""
     records = run.records(arm)
     return bool(records) and records[-1].status != "ok"
 
 
-def measure_blocks(arms: list[Arm], run: blocks.Run, least: int, seconds: float, decided: Callable[[list[Arm]], bool]) -> None:
-    """At least so many blocks of these arms, of which the first is the baseline, and more until their ratios are decided, as
-    far as these end so many seconds after the beginning.
-
-    What did not come out right in the first block, or takes many times as long because the processor has no units for it, is in
-    no other: its interval is not worth the wait. What torch.compile takes a minute for comes last, two at once: beside one,
-    what is built in seconds would wait.
-    """
-    if _went_wrong(arms[0], run):
-        return
-    arms = [arms[0], *sorted((arm for arm in arms[1:] if not _went_wrong(arm, run)), key=lambda arm: compiles(arm.case))]
-    began = time.monotonic()
-    for number in count():
-        before = time.monotonic()
-        blocks.measure_group(Group(arms[0].case.id, tuple(arms[:1]), tuple(arms[1:])), run, number)
-        done = [arm for arm in arms if not run.records(arm)[-1].usable or runner.too_slow(arm.case)]
-        for arm in done:
-            run.listener.skipped(arm.case)
-        if arms[0] in done:
-            return
-        arms = [arm for arm in arms if arm not in done]
-        now = time.monotonic()
-        if number + 1 >= least and (now - began + (now - before) > seconds or decided(arms)):
-            return
-
-
-def notes(facts: dict[str, Any]) -> list[str]:
-    """What verification cannot see in this model."""
-    said, gets = [], facts.get("without_gradient", {"first": 0, "ever": [], "weights": 0})
-    none = f"of {gets['weights']} weights get no gradient, or one of zeros"
-    if gets["ever"]:
-        said.append(f"{len(gets['ever'])} {none}, such as {gets['ever'][0]}")
-    elif gets["first"]:
-        said.append(f"{gets['first']} {none}, in the first step: the second verifies them")
-    if facts.get("narrow"):
-        said.append("the file computes in a lower precision by itself: its strategies are checked in that precision alone")
-    if facts.get("compiled"):
-        said.append("the file compiles its model: strategies run it uncompiled, but for those that compile")
-    if facts.get("level"):
-        said.append("a step moves the loss by less than float32 shows: that weights are updated is seen by the weights alone")
-    return said
+def list_remarks(facts: dict[str, Any]) -> list[str]:
+    """Return what verification cannot see in this model."""
+    remarks = []
+    counts = facts.get("without_gradient", {"first": 0, "ever": [], "weights": 0})
+    none = f"of {counts['weights']} weights get no gradient, or one of zeros"
+    if counts["ever"]:
+        remarks.append(f"{len(counts['ever'])} {none}, such as {counts['ever'][0]}")
+    elif counts["first"]:
+        remarks.append(f"{counts['first']} {none}, in the first step: the second verifies them")
+    for name, remark in REMARKS.items():
+        if facts.get(name):
+            remarks.append(remark)
+    return remarks

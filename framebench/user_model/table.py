@@ -1,15 +1,23 @@
-"""What `framebench try` found out about a model of the user's own: one table, and what fits a budget."""
+"""Make the table of `framebench try`, and the sentences around it."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, mib, missing, number
+from framebench.analysis.comparison import (
+    DETAIL,
+    ESSENTIAL,
+    Comparison,
+    Shown,
+    mib,
+    missing,
+    number,
+)
 from framebench.analysis.frames import decided
 from framebench.analysis.peaks import MARGIN
 from framebench.analysis.tables import SHOWN, conditions, make_cells, timing
@@ -26,7 +34,7 @@ PEAKS = {
 SAVED = {"activation_bytes": Shown("saved MiB", ",.1f", 1 / 2**20)}
 MEANING = "; saved = what the forward pass keeps for the backward pass"
 GRAPH = "; Jittor's graph of the step, which holds no tensors, is part of both"
-ELSEWHERE = {"elsewhere_bytes": Shown("held elsewhere MiB", ",.1f", 1 / 2**20, priority=DETAIL)}
+UNTRACKED = {"elsewhere_bytes": Shown("held elsewhere MiB", ",.1f", 1 / 2**20, priority=DETAIL)}
 LIBRARIES = {"library_bytes": Shown("libraries MiB", ",.1f", 1 / 2**20, priority=DETAIL)}
 SHOWN_FROM = 2**20 / 20  # bytes: what is less is 0.0 MiB in a table
 TIMES = ("step_time_s", "range", "relative", "first_step_s")
@@ -34,112 +42,147 @@ NAMED = 5  # holders in a note
 INSTRUMENT = {"peak_instrument": Shown("instrument", priority=DETAIL)}
 
 
+TableRow = dict[Any, Any]  # a row of `framebench.analysis.frames.frame`, by column
+
+
 @dataclass(frozen=True)
-class Beside:
-    """What records tell beside their rows. `elsewhere`: what the baseline holds beside its tensors, by holder. `libraries`: by
-    strategy what libraries keep for their next calls. `still`: the strategies that were verified without random numbers."""
+class Remarks:
+    """What records tell that no column of their rows has."""
 
-    elsewhere: dict[str, int]
-    libraries: dict[str, int]
-    still: Sequence[str]
-
-
-def beside(records: list[Record]) -> Beside:
-    base = next((r.elsewhere for r in reversed(records) if r.elsewhere and r.parsed.strategy in BASELINES.values()), {})
-    shown = {holder: size for holder, size in base.items() if size >= SHOWN_FROM}
-    libraries = {r.parsed.strategy: r.library_bytes for r in records if r.library_bytes is not None}
-    still = [*dict.fromkeys(r.parsed.strategy for r in records if r.verification and r.verification.still)]
-    return Beside(shown, libraries, still)
+    untracked: dict[str, int]  # bytes that the baseline holds next to its tensors, by holder
+    libraries: dict[str, int]  # by strategy the bytes that libraries keep for their next calls
+    deterministic: list[str]  # strategies that were verified without random numbers
 
 
-def table(df: pd.DataFrame, left_out: dict[str, str], told: Beside) -> Comparison:
-    """`df`: the cases of one model. Those without numbers have their reason in the notes, with what does not apply."""
+def collect_remarks(records: list[Record]) -> Remarks:
+    """Return what the records of one model tell next to their rows."""
+    untracked: dict[str, int] = {}
+    libraries = {}
+    deterministic = []
+    for record in records:
+        strategy = record.parsed.strategy
+        if record.elsewhere and strategy in BASELINES.values():
+            untracked = record.elsewhere  # the newest counts
+        if record.library_bytes is not None:
+            libraries[strategy] = record.library_bytes
+        if record.verification and record.verification.still:
+            deterministic.append(strategy)
+    return Remarks(
+        {holder: size for holder, size in untracked.items() if size >= SHOWN_FROM},
+        libraries,
+        list(dict.fromkeys(deterministic)),  # each once, in their order
+    )
+
+
+def make_table(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> Comparison:
+    """Return the table of one model's cases.
+
+    Those without numbers have their reason in the notes, with what does not apply.
+    """
     first = df.iloc[0]
-    saved, meaning = (SAVED, MEANING) if df["activation_bytes"].any() else ({}, "")
+    meaning = MEANING if df["activation_bytes"].any() else ""
     graph = GRAPH if first["framework"] == "jittor" else ""
-    lost = [f"{r.strategy}: {r.status}: {r.reason}" for r in df[df["status"] != "ok"].itertuples()]
     return Comparison(
         f"{first['size']} in {first['framework']}, {first['scenario']}, batch {first['batch']}",
-        f"base = {BASELINES[first['scenario']]}; MiB = 2^20 bytes; peak = the most that a steady step has in use, cold = "
-        f"that of the first step, with compilation{graph}{meaning}. verified = largest relative error of the losses and the "
-        f"gradient's norm against your float32 baseline; every tensor was compared too. effect = whether the strategy was seen "
-        f"to be on. "
-        f"{timing(df)} "
-        f"{conditions(df)}",
-        _cells(df),
-        {"strategy": SHOWN["strategy"]}
-        | PEAKS
-        | {"cold_peak_bytes": SHOWN["cold_peak_bytes"]}
-        | (ELSEWHERE if told.elsewhere else {})
-        | (LIBRARIES if (df["library_bytes"] >= SHOWN_FROM).any() else {})
-        | saved
-        | {name: SHOWN[name] for name in TIMES if df["step_time_s"].any()}
-        | {name: SHOWN[name] for name in ("worst_error", "effect_proven")}
-        | INSTRUMENT,
+        f"base = {BASELINES[first['scenario']]}; MiB = 2^20 bytes; peak = the most that a steady step "
+        f"has in use, cold = that of the first step, with compilation{graph}{meaning}. verified = "
+        "largest relative error of the losses and the gradient's norm against your float32 baseline; "
+        "every tensor was compared too. effect = whether the strategy was seen to be on. "
+        f"{timing(df)} {conditions(df)}",
+        make_cells_with_status(df),
+        choose_columns(df, remarks),
         left=1,
-        notes=(
-            *holders(told.elsewhere),
-            *kept_by_libraries(df),
-            *stilled(told.still),
-            *lost,
-            *(f"left out: {', '.join(names)}: {why}" for why, names in by_reason(left_out).items()),
-        ),
+        notes=tuple(list_notes(df, left_out, remarks)),
         machine=first["machine"],
         cases=tuple(df["case"]),
     )
 
 
-def _cells(df: pd.DataFrame) -> pd.DataFrame:
-    """What has no numbers shows its status in the place of its peak."""
-    return make_cells(df).assign(peak_bytes=df["peak_bytes"].astype(object).where(df["status"] == "ok", df["status"]))
+def choose_columns(df: pd.DataFrame, remarks: Remarks) -> dict[str, Shown]:
+    """Return the columns that have something to show."""
+    columns = {"strategy": SHOWN["strategy"], **PEAKS}
+    columns["cold_peak_bytes"] = SHOWN["cold_peak_bytes"]
+    if remarks.untracked:
+        columns |= UNTRACKED
+    if has_libraries(df):
+        columns |= LIBRARIES
+    if df["activation_bytes"].any():
+        columns |= SAVED
+    if df["step_time_s"].any():
+        for name in TIMES:
+            columns[name] = SHOWN[name]
+    columns["worst_error"] = SHOWN["worst_error"]
+    columns["effect_proven"] = SHOWN["effect_proven"]
+    return columns | INSTRUMENT
 
 
-def with_libraries(df: pd.DataFrame, told: Beside) -> pd.DataFrame:
+def list_notes(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> Iterator[str]:
+    """Yield the notes below the table."""
+    if remarks.untracked:
+        yield describe_untracked(remarks.untracked)
+    if has_libraries(df):
+        yield LIBRARIES_NOTE
+    if remarks.deterministic:
+        yield describe_deterministic(remarks.deterministic)
+    for row in df[df["status"] != "ok"].itertuples():
+        yield f"{row.strategy}: {row.status}: {row.reason}"
+    for reason, names in group_by_reason(left_out).items():
+        yield f"left out: {', '.join(names)}: {reason}"
+
+
+def make_cells_with_status(df: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with their columns; one without numbers shows its status as its peak."""
+    peaks = df["peak_bytes"].astype(object).where(df["status"] == "ok", df["status"])
+    return make_cells(df).assign(peak_bytes=peaks)
+
+
+def add_libraries(df: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
     """Return the cases with a column of what libraries keep; 0 where nothing counts it."""
-    return df.assign(library_bytes=df["strategy"].map(told.libraries).fillna(0))
+    return df.assign(library_bytes=df["strategy"].map(remarks.libraries).fillna(0))
 
 
-def first(df: pd.DataFrame, told: Beside) -> Comparison:
-    """Of memory and verification, while there are no times yet."""
-    whole = table(df, {}, told)
-    shown = {name: column for name, column in whole.shown.items() if name not in TIMES}
-    return replace(whole, shown=shown, caption="Verified in a first look.")
+def has_libraries(df: pd.DataFrame) -> bool:
+    """Return whether libraries keep enough in any case to be shown."""
+    return bool((df["library_bytes"] >= SHOWN_FROM).any())
 
 
-def stilled(strategies: Sequence[str]) -> list[str]:
-    """Which strategies were verified without what they draw at random."""
-    if not strategies:
-        return []
-    drawn = "the model draws random numbers, as dropout does, and they stay on while memory and time are measured; "
+def make_first_table(df: pd.DataFrame, remarks: Remarks) -> Comparison:
+    """Return the table of memory and verification, while there are no times yet."""
+    table = make_table(df, {}, remarks)
+    shown = {name: column for name, column in table.shown.items() if name not in TIMES}
+    return replace(table, shown=shown, caption="Verified in a first look.")
+
+
+def describe_deterministic(strategies: list[str]) -> str:
+    """Return which strategies were verified without what they draw at random."""
+    note = "the model draws random numbers, as dropout does, and they stay on while memory and time are measured; "
     if {*strategies} & {*BASELINES.values()}:
-        return [drawn + "every strategy was verified without them, since Jittor's kernels draw as they are fused"]
-    return [drawn + f"{', '.join(strategies)}: draw in another order than the baseline, and were verified without them"]
+        return note + "every strategy was verified without them, since Jittor's kernels draw as they are fused"
+    names = ", ".join(strategies)
+    return f"{note}{names}: draw in another order than the baseline, and were verified without them"
 
 
-def holders(elsewhere: dict[str, int]) -> list[str]:
-    """What holds memory beside the model, largest first."""
-    if not elsewhere:
-        return []
-    each = sorted(elsewhere.items(), key=lambda pair: -pair[1])
-    named = ", ".join(f"{name} ({mib(size)} MiB)" for name, size in each[:NAMED])
-    more = f" and {len(each) - NAMED} more ({mib(sum(size for _, size in each[NAMED:]))} MiB)" if len(each) > NAMED else ""
-    return [f"held elsewhere, and part of every peak: {named}{more}"]
+def describe_untracked(untracked: dict[str, int]) -> str:
+    """Return what holds memory next to the model, largest first."""
+    holders = sorted(untracked.items(), key=lambda holder: -holder[1])
+    named = ", ".join(f"{name} ({mib(size)} MiB)" for name, size in holders[:NAMED])
+    others = holders[NAMED:]
+    if others:
+        size = sum(size for _, size in others)
+        named += f" and {len(others)} more ({mib(size)} MiB)"
+    return f"held elsewhere, and part of every peak: {named}"
 
 
-def kept_by_libraries(df: pd.DataFrame) -> list[str]:
-    """Return a note on what the column `libraries` is, where it has something to show."""
-    if not (df["library_bytes"] >= SHOWN_FROM).any():
-        return []
-    return [
-        "libraries: what MKL, oneDNN and their like keep for their next calls, once the first step is made: room to pack "
-        "matrices, generated code, reordered weights. It differs from processor to processor, grows with the number of "
-        "different products and hardly with the batch, and is not there on a GPU. So it is in no peak and in no ratio, but a "
-        "process must have room for it beside the peak."
-    ]
+LIBRARIES_NOTE = (
+    "libraries: what MKL, oneDNN and their like keep for their next calls, once the first step is made: room to pack "
+    "matrices, generated code, reordered weights. It differs from processor to processor, grows with the number of "
+    "different products and hardly with the batch, and is not there on a GPU. So it is in no peak and in no ratio, but a "
+    "process must have room for it beside the peak."
+)
 
 
-def contradiction(df: pd.DataFrame) -> str | None:
-    """Of two columns, where a forward pass saves more than the step ever had."""
+def find_contradiction(df: pd.DataFrame) -> str | None:
+    """Return where a forward pass saves more than the step ever had in use; None if nowhere."""
     worse = df[df["peak_bytes"] < df["activation_bytes"]]
     if worse.empty:
         return None
@@ -150,21 +193,34 @@ def contradiction(df: pd.DataFrame) -> str | None:
     )
 
 
-def verdicts(records: list[Record]) -> str:
-    """How many strategies compute what the baseline does, and how many were seen at work; narrow tables drop these columns."""
+def describe_verdicts(records: list[Record]) -> str:
+    """Return how many strategies compute what the baseline does, and how many were seen at work.
+
+    Narrow tables drop the columns that say so.
+    """
     newest = {record.case: record for record in records}
-    judged = [r for r in newest.values() if r.verification]
-    right = [r for r in judged if r.verification and r.verification.passed]
-    proven = [r for r in right if r.effect and r.effect.proven]
-    wrong = ", ".join(r.parsed.strategy for r in judged if r not in right)
-    return (
-        f"{len(right)} of {len(judged)} strategies compute the same, up to rounding; {len(proven)} of them were seen at work"
-        f"{f'; wrong: {wrong}' if wrong else ''}"
+    verified = [record for record in newest.values() if record.verification]
+    right = []
+    wrong = []
+    for record in verified:
+        if record.verification is not None and record.verification.passed:
+            right.append(record)
+        else:
+            wrong.append(record)
+    proven = [record for record in right if record.effect and record.effect.proven]
+    sentence = (
+        f"{len(right)} of {len(verified)} strategies compute the same, up to rounding; {len(proven)} of them were seen at work"
     )
+    if wrong:
+        sentence += f"; wrong: {', '.join(record.parsed.strategy for record in wrong)}"
+    return sentence
 
 
-def checked_in_float64(records: list[Record]) -> list[str]:
-    """Say how many strategies had their mathematics checked in float64, and why others had not, a line for each reason."""
+def describe_float64_checks(records: list[Record]) -> list[str]:
+    """Return how many strategies had their mathematics checked in float64, and why others had not.
+
+    There is a line for each reason.
+    """
     newest = {record.case: record for record in records}
     computed = 0
     names_by_reason: dict[str, list[str]] = defaultdict(list)
@@ -185,8 +241,8 @@ def checked_in_float64(records: list[Record]) -> list[str]:
     return lines
 
 
-def unproven(records: list[Record]) -> list[str]:
-    """Say why the effect of strategies is not proven, each in a sentence."""
+def list_unproven(records: list[Record]) -> list[str]:
+    """Return why the effect of strategies is not proven, a sentence for each."""
     effects = {}
     for record in records:
         if record.effect and not record.effect.proven:
@@ -200,103 +256,149 @@ def unproven(records: list[Record]) -> list[str]:
 
 
 def explain_effect(effect: StrategyEffect) -> str:
-    """Say why an effect is not proven: in words for what users often meet, else by the expectations that failed.
+    """Return why an effect is not proven; empty where an older record has no reason.
 
-    Empty where an older record has no reason.
+    What users often meet is explained in words, the rest by the expectations that failed.
     """
-    for explain in (not_compiled, other_products, widened):
+    for explain in (explain_compilation, explain_precision, explain_widening):
         reason = explain(effect.evidence)
         if reason:
             return reason
     return effect.reason or ""
 
 
-def not_compiled(evidence: dict[str, Any]) -> str:
-    """What an observed step tells of a strategy that compiles, where it was not seen at work; empty if nothing."""
+def explain_compilation(evidence: dict[str, Any]) -> str:
+    """Return what an observed step tells of a strategy that compiles and was not seen at work.
+
+    It is empty for other strategies.
+    """
     if "graph_breaks" not in evidence:
         return ""
     if not evidence.get("graphs_forward"):
         return "0 graphs were compiled: every frame fell back"
-    if breaks := evidence["graph_breaks"]:
-        return f"{len(breaks)} graph breaks: {next(iter(breaks))[:150]}"
-    return f"{evidence.get('products_outside_graphs', 0)} products were computed outside of the graphs"
+    breaks = evidence["graph_breaks"]
+    if breaks:
+        first = next(iter(breaks))
+        return f"{len(breaks)} graph breaks: {first[:150]}"
+    outside = evidence.get("products_outside_graphs", 0)
+    return f"{outside} products were computed outside of the graphs"
 
 
-def other_products(evidence: dict[str, Any]) -> str:
-    """How many products of an observed step a lower precision did not reach; empty if none, or if they are not counted."""
+def explain_precision(evidence: dict[str, Any]) -> str:
+    """Return how many matmuls of an observed step a lower precision did not reach.
+
+    It is empty if it reached all or none of them, or if they are not counted.
+    """
     products: Any = evidence.get("products")
-    if not isinstance(products, dict) or products.keys() <= {"float32"} or "float32" not in products:
+    if not isinstance(products, dict):
         return ""
-    full, every = products["float32"], sum(products.values())
+    if "float32" not in products or products.keys() <= {"float32"}:
+        return ""
+    in_full = f"{products['float32']} of {sum(products.values())} products"
+    return f"{in_full} are still computed in float32, as those of PyTorch's attention with dropout are on a CPU"
+
+
+def explain_widening(evidence: dict[str, Any]) -> str:
+    """Return that XLA computes in float32 most of what was asked for in 16 bits; empty if it does not."""
+    requested: dict[str, int] = evidence.get("operands") or {}
+    compiled: dict[str, int] = evidence.get("compiled_operands") or {}
+    narrow = requested.get("bfloat16", 0) + requested.get("float16", 0)
+    in_float32 = compiled.get("float32", 0)
+    total = sum(compiled.values())
+    if not narrow or 2 * in_float32 <= total:
+        return ""
     return (
-        f"{full} of {every} products are still computed in float32, as those of PyTorch's attention with dropout are on a CPU"
+        f"{narrow} of {sum(requested.values())} operands of products were asked for in 16 bits, and "
+        f"XLA computes {in_float32} of {total} in float32 on this device"
     )
 
 
-def widened(evidence: dict[str, Any]) -> str:
-    """What XLA made of products that were asked for in 16 bits, where it computes most of them in float32; else empty."""
-    asked: Any = evidence.get("operands") or {}
-    made: Any = evidence.get("compiled_operands") or {}
-    narrow = asked.get("bfloat16", 0) + asked.get("float16", 0)
-    if not narrow or 2 * made.get("float32", 0) <= sum(made.values()):
-        return ""
-    return (
-        f"{narrow} of {sum(asked.values())} operands of products were asked for in 16 bits, and XLA computes "
-        f"{made['float32']} of {sum(made.values())} in float32 on this device"
-    )
-
-
-def by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:
-    """The strategies that do not apply. What needs a GPU needs it for one reason."""
-    names_by_reason: dict[str, list[str]] = {}
-    for name, why in left_out.items():
-        names_by_reason.setdefault("they need a GPU" if why.startswith("needs a GPU") else why, []).append(name)
+def group_by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:
+    """Return the strategies that do not apply by reason; what needs a GPU has one in common."""
+    names_by_reason: dict[str, list[str]] = defaultdict(list)
+    for name, reason in left_out.items():
+        if reason.startswith("needs a GPU"):
+            reason = "they need a GPU"
+        names_by_reason[reason].append(name)
     return names_by_reason
 
 
-def named(df: pd.DataFrame) -> pd.DataFrame:
-    """For figures: the model by the name of its file, and peaks by the framework's own counter, as in the table."""
+def rename_for_figures(df: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows as figures take them.
+
+    The model has the name of its file, and peaks are by the framework's own counter, as in the
+    table.
+    """
     return df.assign(workload=df["size"], relative_peak=df["peak_ratio"])
 
 
-def within(df: pd.DataFrame, room: int) -> str:
-    """Which strategies fit a budget, by the peak and what a limit must have over it, and the fastest of them."""
-    usable = df.assign(decided=decided(df))[df["usable"] & df["peak_bytes"].notna()]
-    fine: list[dict[Any, Any]] = usable.to_dict("records")
-    fits = [row for row in fine if needs(row) <= room]
-    if not fits:
-        least = min(fine, key=needs, default=None)
-        told = f"; {least['strategy']} needs least, {mib(needs(least))} MiB" if least else ""
-        return f"Nothing fits within {mib(room)} MiB{told}."
-    timed = [row for row in fits if row["decided"] or (row["baseline"] and not missing(row["time_ratio"]))]
-    first = min(timed or fits, key=lambda row: row["time_ratio" if timed else "peak_bytes"])
-    fastest = "the fastest of them is" if len(timed) == len(fits) else "the fastest of those whose time is decided is"
-    how = fastest if timed else "without times the one that needs least is"
-    speed = f", {number(first['step_time_s'], ',.1f', 1e3)} ms a step" if timed else ""
+def describe_fitting(df: pd.DataFrame, budget: int) -> str:
+    """Return which strategies fit a budget in bytes, and the fastest of them.
+
+    Their peak counts, and what a limit must have over it.
+    """
+    has_peak = df["usable"] & df["peak_bytes"].notna()
+    rows: list[TableRow] = df.assign(decided=decided(df))[has_peak].to_dict("records")
+    fitting = [row for row in rows if estimate_budget(row) <= budget]
+    if not fitting:
+        return f"Nothing fits within {mib(budget)} MiB{describe_least(rows)}."
     return (
-        f"{len(fits)} of {len(fine)} strategies fit within {mib(room)} MiB, with {MARGIN - 1:.0%} to spare over the peak of "
-        f"every step, the first too; {how} {first['strategy']} ({mib(first['peak_bytes'])} MiB{speed})."
+        f"{len(fitting)} of {len(rows)} strategies fit within {mib(budget)} MiB, with "
+        f"{MARGIN - 1:.0%} to spare over the peak of every step, the first too; "
+        f"{describe_fastest(fitting)}."
     )
 
 
-def lowest(df: pd.DataFrame) -> list[str]:
-    """Which strategy has the lowest peak, of those that came out right and were seen at work."""
-    usable: list[dict[Any, Any]] = df[df["usable"] & df["peak_ratio"].notna()].to_dict("records")
+def describe_least(rows: list[TableRow]) -> str:
+    """Return which of the rows needs least; empty without rows."""
+    if not rows:
+        return ""
+    least = min(rows, key=estimate_budget)
+    return f"; {least['strategy']} needs least, {mib(estimate_budget(least))} MiB"
+
+
+def describe_fastest(fitting: list[TableRow]) -> str:
+    """Return which of these rows is the fastest, or which needs least where none was timed.
+
+    A time counts if its ratio is decided, and the baseline's where others have a ratio to it.
+    """
+    timed = []
+    for row in fitting:
+        if row["decided"] or (row["baseline"] and not missing(row["time_ratio"])):
+            timed.append(row)
+    if not timed:
+        least = min(fitting, key=lambda row: float(row["peak_bytes"]))
+        claim = "without times the one that needs least is"
+        return f"{claim} {least['strategy']} ({mib(least['peak_bytes'])} MiB)"
+    fastest = min(timed, key=lambda row: float(row["time_ratio"]))
+    claim = "the fastest of them is"
+    if len(timed) < len(fitting):
+        claim = "the fastest of those whose time is decided is"
+    step = f"{number(fastest['step_time_s'], ',.1f', 1e3)} ms a step"
+    return f"{claim} {fastest['strategy']} ({mib(fastest['peak_bytes'])} MiB, {step})"
+
+
+def describe_lowest(df: pd.DataFrame) -> list[str]:
+    """Return which strategy has the lowest peak, of those that came out right and were seen at work.
+
+    There is no sentence where only one did.
+    """
+    usable: list[TableRow] = df[df["usable"] & df["peak_ratio"].notna()].to_dict("records")
     if len(usable) < 2:
         return []
-    row = min(usable, key=lambda row: float(row["peak_bytes"]))
-    base = BASELINES[row["scenario"]]
-    if row["peak_ratio"] >= 1:
+    lowest = min(usable, key=lambda row: float(row["peak_bytes"]))
+    base = BASELINES[lowest["scenario"]]
+    if lowest["peak_ratio"] >= 1:
         return [f"No strategy has a lower peak than {base}."]
-    peak = f"{mib(row['peak_bytes'])} MiB, {row['peak_ratio']:.0%} of {base}'s"
-    return [f"{row['strategy']} has the lowest peak of a steady step: {peak}."]
+    peak = f"{mib(lowest['peak_bytes'])} MiB, {lowest['peak_ratio']:.0%} of {base}'s"
+    return [f"{lowest['strategy']} has the lowest peak of a steady step: {peak}."]
 
 
-def needs(row: dict[Any, Any]) -> float:
-    """Return the bytes that a budget must have.
+def estimate_budget(row: TableRow) -> float:
+    """Return the bytes that a budget must have for a row's strategy.
 
-    The first step's peak counts, since without it there is no second; it has in it what libraries take meanwhile. In later
-    steps they still have it, beside the peak.
+    The first step's peak counts, since without it there is no second; it has in it what libraries
+    take meanwhile. In later steps they still have it, next to the peak.
     """
     steady = row["peak_bytes"] + row.get("library_bytes", 0)
     cold = row["cold_peak_bytes"]
@@ -305,9 +407,12 @@ def needs(row: dict[Any, Any]) -> float:
     return float(max(steady, cold) * MARGIN)
 
 
-def batches(fits: list[Fit]) -> Comparison:
-    """The largest batch that each strategy was seen to fit at."""
-    rows = [(fit.case.split("/")[3], str(fit.largest or "-"), fit.answer) for fit in fits]
-    title = f"The largest batch within {mib(fits[0].budget_bytes)} MiB"
-    caption = "Tried under an enforced limit, each batch in a fresh process; the loss was only seen to be finite."
-    return Comparison.of_text(title, caption, ("strategy", "batch", "what was found"), rows, left=1)
+def make_batch_table(fits: list[Fit]) -> Comparison:
+    """Return the largest batch that each strategy was seen to fit at."""
+    return Comparison.of_text(
+        f"The largest batch within {mib(fits[0].budget_bytes)} MiB",
+        "Tried under an enforced limit, each batch in a fresh process; the loss was only seen to be finite.",
+        ("strategy", "batch", "what was found"),
+        [(fit.case.split("/")[3], str(fit.largest or "-"), fit.answer) for fit in fits],
+        left=1,
+    )

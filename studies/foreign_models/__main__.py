@@ -24,7 +24,7 @@ from framebench.records import provenance
 from framebench.records.record import Record
 from framebench.suite.user_file import Fault, list_imports
 from framebench.user_file import trial
-from framebench.user_file.strategies import strategies
+from framebench.user_file.strategies import list_general_strategies
 from framebench.user_model import command
 from framebench.user_model.look import compiles
 from studies.foreign_models import tables
@@ -105,8 +105,8 @@ def tried(file: Path, framework: str, scenario: str, python: str) -> Row:
 
 def by_try(file: Path, framework: str, scenario: str, python: str) -> dict[str, Any]:
     """The peak of the baseline, from the process by which `framebench try` reads it. Raises RuntimeError."""
-    model = trial.look(file, BATCH, framework, scenario)
-    with trial.known(model), tempfile.TemporaryDirectory() as scratch:
+    model = trial.inspect_file(file, BATCH, framework, scenario)
+    with trial.use_model(model), tempfile.TemporaryDirectory() as scratch:
         outcome = runner.MemoryProcess(model.baseline, interpreter(framework, python), runner.USUAL, Path(scratch)).end(
             lambda phase: None
         )
@@ -149,13 +149,13 @@ def lacks_compiled(row: Row, framework: str) -> bool:
 def judged(row: Row, file: Path, framework: str, scenario: str, python: str, compiled: bool) -> Row:
     """The row with what became of every default strategy that compiles, or of every one that does not; or with why nothing
     did."""
-    model = trial.look(file, BATCH, framework, scenario)
-    names = [name for name in strategies(scenario) if compiles(model.case(name)) == compiled]
+    model = trial.inspect_file(file, BATCH, framework, scenario)
+    names = [name for name in list_general_strategies(scenario) if compiles(model.make_case(name)) == compiled]
     about = {"commit": provenance.find_commit(), "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat()}
-    with trial.known(model), tempfile.TemporaryDirectory() as folder:
+    with trial.use_model(model), tempfile.TemporaryDirectory() as folder:
         try:
             options = runner.Options(rounds=0)
-            records, left_out = command.measure(model, ",".join(names), options, 1, 0.0, Path(folder), python)
+            records, left_out = command.measure(model, names, options, 1, 0.0, Path(folder), python)
         except Fault as error:
             return row | {"verdicts": {"fp32": f"fault: {str(error)[:200]}"}, "judged": about}
     found = {record.parsed.strategy: verdict(record) for record in records} | dict.fromkeys(left_out, UNSUPPORTED)

@@ -86,7 +86,7 @@ def case_of(strategy: str, file: Path) -> Case:
 
 def cases(file: Path, compiled: bool) -> list[Case]:
     """The default strategies of `framebench try` here."""
-    every = [case_of(name, file) for name in applicable.strategies("train")]
+    every = [case_of(name, file) for name in applicable.list_general_strategies("train")]
     here = [
         case for case in every if case.support.supported and not case.support.gpu and not case.spec.explain_refusal(case.plan)
     ]

@@ -12,7 +12,7 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
 from framebench.suite.tensors import summarize_all
 from framebench.user_file import checks
-from framebench.user_model.measure import notes
+from framebench.user_model.measure import list_remarks
 from framebench.worker.observe import Observed
 from framebench.worker.verification import must_move
 
@@ -24,10 +24,17 @@ def seen(loss: float = 1.0, **gradients: float) -> Observed:
 
 def test_gradients_differ_where_losses_do_not() -> None:
     """While a head is zero, whatever lies before it leaves the loss alone."""
-    what, off = checks.largest_difference(seen(head=1.01, body=0.0), seen(head=1.0, body=0.0))
+    what, off = checks.find_largest_difference(seen(head=1.01, body=0.0), seen(head=1.0, body=0.0))
     assert (what, off) == ("gradient", pytest.approx(0.01, rel=0.5))
-    assert checks.largest_difference(seen(head=1.0, body=1e-9), seen(head=1.0, body=2e-9))[1] < checks.SAME, "rounding alone"
-    assert math.isinf(checks.largest_difference(seen(head=1.0, body=1.0), seen(head=1.0, body=0.0))[1])
+    assert checks.find_largest_difference(seen(head=1.0, body=1e-9), seen(head=1.0, body=2e-9))[1] < checks.SAME, (
+        "rounding alone"
+    )
+    assert math.isinf(checks.find_largest_difference(seen(head=1.0, body=1.0), seen(head=1.0, body=0.0))[1])
+
+
+def test_a_repeated_run_that_gives_no_number_differs() -> None:
+    name, difference = checks.find_largest_difference(seen(loss=math.nan, head=1.0), seen(loss=1.0, head=1.0))
+    assert (name, difference) == ("loss", math.inf)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +47,7 @@ def test_gradients_differ_where_losses_do_not() -> None:
     ],
 )
 def test_micro_batches_of_another_loss_are_explained(shares: tuple[float, float], left: float, message: str) -> None:
-    found = checks.describe_coupling(np.array(shares), left, alike=True)
+    found = checks.describe_coupling(np.array(shares), left, is_mean=True)
     assert found.startswith(message) or message in found
     assert bool(found) == bool(message)
 
@@ -68,9 +75,9 @@ def test_weights_without_a_gradient_are_counted() -> None:
     params = [("head", [8], True), ("body", [8], True), ("frozen", [8], False)]
     observed = seen(head=1.0)
     observed.tensors["first moment"] = summarize_all([("head", np.ones(8)), ("body", np.ones(8))])
-    assert checks.without_gradient(params, observed) == {"weights": 2, "first": 1, "ever": []}
+    assert checks.count_without_gradient(params, observed) == {"weights": 2, "first": 1, "ever": []}
     observed.tensors["first moment"].pop("body")
-    found = checks.without_gradient(params, observed)
+    found = checks.count_without_gradient(params, observed)
     assert found["ever"] == ["body"]
-    assert notes({"level": True})[0].startswith("a step moves the loss by less than float32 shows")
-    assert notes({"without_gradient": found}) == ["1 of 2 weights get no gradient, or one of zeros, such as body"]
+    assert list_remarks({"level": True})[0].startswith("a step moves the loss by less than float32 shows")
+    assert list_remarks({"without_gradient": found}) == ["1 of 2 weights get no gradient, or one of zeros, such as body"]

@@ -138,7 +138,7 @@ def test_errors_in_a_file_are_reported_with_their_line(name: str, message: dict[
 )
 def test_errors_are_found_without_running_the_file(change: tuple[str, str], result: str, tmp_path: Path) -> None:
     with pytest.raises(Fault, match=re.escape(result)):
-        own.look(written(tmp_path, change), 4)
+        own.inspect_file(written(tmp_path, change), 4)
 
 
 def test_an_error_in_the_file_ends_the_command_without_traceback(tmp_path: Path, environment: dict[str, Environment]) -> None:

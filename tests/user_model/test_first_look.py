@@ -63,7 +63,7 @@ def test_compiled_strategies_are_measured_as_a_block(monkeypatch: pytest.MonkeyP
     def measured(group: Any, run: Any) -> None:
         groups.append((run.options.rounds, [arm.case.strategy for arm in group.always]))
 
-    monkeypatch.setattr(looks, "eager", lambda arm: arm.case.strategy == "fp32")
+    monkeypatch.setattr(looks, "runs_in_one_process", lambda arm: arm.case.strategy == "fp32")
     monkeypatch.setattr(looks.blocks, "measure_group", measured)
     result.look.run.records = lambda arm: [SimpleNamespace(case=arm.case.strategy)]  # type: ignore[method-assign,assignment,return-value]
     result.take()
@@ -99,14 +99,14 @@ def test_an_interrupted_first_look_is_shown(monkeypatch: pytest.MonkeyPatch, tmp
         raise KeyboardInterrupt
 
     monkeypatch.setattr(FirstLook, "look_at", interrupted)
-    monkeypatch.setattr(command.trial, "environment", lambda *_: CONTROL)
-    monkeypatch.setattr(command.trial, "cases", lambda *_: (cases, {"compile": "why"}))
-    monkeypatch.setattr(command.trial, "in_short", lambda *_: "")
-    monkeypatch.setattr(command, "surveyed", lambda *_, **__: {"facts": {}, "held": 0})
+    monkeypatch.setattr(command.trial, "choose_environment", lambda *_: CONTROL)
+    monkeypatch.setattr(command.trial, "list_cases", lambda *_: (cases, {"compile": "why"}))
+    monkeypatch.setattr(command.trial, "describe_facts", lambda *_: "")
+    monkeypatch.setattr(command, "run_survey", lambda *_, **__: {"facts": {}, "held": 0})
     while counts:
         with pytest.raises(KeyboardInterrupt):
             command.measure(
                 SimpleNamespace(), None, Options(rounds=0), 1, 0, tmp_path, None,  # type: ignore[arg-type]
-                ended=lambda records, left_out: shown.append([*(r.case for r in records), *left_out]),
+                show_interrupted=lambda records, left_out: shown.append([*(r.case for r in records), *left_out]),
             )  # fmt: skip
     assert shown == [[cases[0].id, "compile"]]

@@ -10,7 +10,7 @@ from framebench.analysis.peaks import MARGIN
 from framebench.engine.environments import Environment
 from framebench.user_file import trial as own
 from framebench.user_file.trial import UserModel
-from framebench.user_model.table import contradiction, needs
+from framebench.user_model.table import estimate_budget, find_contradiction
 from tests.processes import framebench
 
 MIB = 2**20
@@ -91,12 +91,12 @@ def test_a_peak_below_the_activations_stops_the_run() -> None:
     import pandas as pd
 
     table = pd.DataFrame({"strategy": ["fp32"], "peak_bytes": [330.0 * 2**20], "activation_bytes": [364.0 * 2**20]})
-    assert "fp32: a forward pass saves 364.0 MiB, and the peak was read as only 330.0 MiB" in str(contradiction(table))
-    assert contradiction(table.assign(peak_bytes=416.0 * 2**20)) is None
+    assert "fp32: a forward pass saves 364.0 MiB, and the peak was read as only 330.0 MiB" in str(find_contradiction(table))
+    assert find_contradiction(table.assign(peak_bytes=416.0 * 2**20)) is None
 
 
 def test_a_budget_includes_library_buffers() -> None:
     row = {"peak_bytes": 20.0 * MIB, "cold_peak_bytes": 21.0 * MIB}
 
-    assert needs(row | {"library_bytes": 0.0}) == pytest.approx(21 * MIB * MARGIN)
-    assert needs(row | {"library_bytes": 9.0 * MIB}) == pytest.approx(29 * MIB * MARGIN)
+    assert estimate_budget(row | {"library_bytes": 0.0}) == pytest.approx(21 * MIB * MARGIN)
+    assert estimate_budget(row | {"library_bytes": 9.0 * MIB}) == pytest.approx(29 * MIB * MARGIN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.result import Mathematics, StrategyEffect, Verification
-from framebench.user_model.table import checked_in_float64, unproven
+from framebench.user_model.table import describe_float64_checks, list_unproven
 from tests.fake_records import record
 
 
@@ -20,7 +20,7 @@ def test_strategies_that_float64_could_not_check_are_named_once_by_their_reason(
     casts = "it casts by itself"
     records = [checked("fp32"), checked("checkpoint", casts), checked("accumulate", casts), checked("compile", "no operator")]
 
-    assert checked_in_float64(records) == [
+    assert describe_float64_checks(records) == [
         "1 of 4 strategies were checked in float64",
         "not checked in float64: checkpoint, accumulate: it casts by itself",
         "not checked in float64: compile: no operator",
@@ -29,7 +29,7 @@ def test_strategies_that_float64_could_not_check_are_named_once_by_their_reason(
 
 def test_the_newest_record_of_a_strategy_counts() -> None:
     records = [checked("fp32", "no operator"), checked("fp32")]
-    assert checked_in_float64(records) == ["1 of 1 strategies were checked in float64"]
+    assert describe_float64_checks(records) == ["1 of 1 strategies were checked in float64"]
 
 
 def with_effect(strategy: str, effect: StrategyEffect) -> Record:
@@ -43,11 +43,11 @@ def test_an_effect_that_is_not_proven_is_explained_by_the_expectation_that_faile
         with_effect("checkpoint", StrategyEffect(False, {"block_runs": 4}, failed)),
         with_effect("accumulate", StrategyEffect(False, {})),  # as records were before they had reasons
     ]
-    assert unproven(records) == [f"checkpoint: effect not proven: {failed}"]
+    assert list_unproven(records) == [f"checkpoint: effect not proven: {failed}"]
 
 
 def test_what_users_often_meet_is_explained_in_words_of_its_own() -> None:
     evidence = {"products": {"float32": 2, "bfloat16": 6}}
     failed = "products: expected only bfloat16, observed {'float32': 2, 'bfloat16': 6}"
-    (line,) = unproven([with_effect("amp_bf16", StrategyEffect(False, evidence, failed))])
+    (line,) = list_unproven([with_effect("amp_bf16", StrategyEffect(False, evidence, failed))])
     assert line.startswith("amp_bf16: effect not proven: 2 of 8 products are still computed in float32")

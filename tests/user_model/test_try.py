@@ -82,7 +82,7 @@ def test_a_search_begins_at_the_smallest_batch(
     asked = []
     find = lambda case, *_, **__: asked.append(case.id) or SimpleNamespace(answer="")  # noqa: E731
     monkeypatch.setattr(cli, "search_largest_batch", find)
-    cli.largest([r for r in tried[1] if r.parsed.strategy == "checkpoint"], 1, environment["torch"], Options(), tmp_path)
+    cli.search_batches([r for r in tried[1] if r.parsed.strategy == "checkpoint"], 1, environment["torch"], Options(), tmp_path)
     assert asked == ["own/torch/train/checkpoint/b1/cnn"]
     done = framebench("try", str(ROOT / "examples/cnn.py"), "--max-batch")
     assert (done.returncode, "--budget 16GiB" in done.stderr) == (2, True)
@@ -261,8 +261,8 @@ def model"""),
 
 @pytest.fixture
 def model(tmp_path: Path) -> Iterator[own.UserModel]:
-    found = own.look(written(tmp_path), 4)
-    with own.known(found):
+    found = own.inspect_file(written(tmp_path), 4)
+    with own.use_model(found):
         yield found
 
 
@@ -275,11 +275,11 @@ def test_inapplicable_strategies_have_a_reason(model: own.UserModel) -> None:
     )
     assert "convolutions" in str(explain_refusal(find_strategy("train", "channels_last"), load_workload("own")))
     assert explain_refusal(find_strategy("train", "amp_bf16"), load_workload("own")) is None
-    cases, reasons = own.cases(model, ["checkpoint", "amp_bf16"])
+    cases, reasons = own.list_cases(model, ["checkpoint", "amp_bf16"])
     assert [case.strategy for case in cases] == ["fp32", "amp_bf16"]
     assert reasons.keys() == {"checkpoint"}
     load_workload("own").facts["blocks"] = ["one", "another"]  # type: ignore[attr-defined]
     assert "as attention has" in str(explain_refusal(find_strategy("train", "checkpoint_linear"), load_workload("own")))
     assert explain_refusal(find_strategy("train", "checkpoint_dots"), load_workload("own")) is None
     with pytest.raises(Fault, match=r"no strategy 'magic'.*choose from: fp32, "):
-        own.cases(model, ["magic"])
+        own.list_cases(model, ["magic"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -163,10 +162,8 @@ def list_versions(table: pd.DataFrame) -> list[str]:
     """Return each framework of the rows with each of its versions: `torch 2.13.0`."""
     versions = set()
     for framework, version in zip(table["framework"], table["framework_version"]):
-        if isinstance(
-            version,
-            str,
-        ):  # missing where a process died before it could name its version
+        # missing where a process died before it could name its version
+        if isinstance(version, str):
             versions.add(f"{framework} {version}")
     return sorted(versions)
 
@@ -177,10 +174,11 @@ def list_machines(records: list[Record], results: Results) -> list[Machine]:
     One that was not calibrated comes late, one whose calibration failed last; among equals the one
     with most records comes first, which the ledger of claims shows too.
     """
-    by_machine: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
+    by_machine: dict[str, dict[str, list[Record]]] = {}
     for record in sorted(records, key=measured_at, reverse=True):
-        by_machine[record.provenance.machine][record.case].append(record)
-    machines = [Machine(name, dict(by_case), results) for name, by_case in by_machine.items()]
+        by_case = by_machine.setdefault(record.provenance.machine, {})
+        by_case.setdefault(record.case, []).append(record)
+    machines = [Machine(name, by_case, results) for name, by_case in by_machine.items()]
     return sorted(machines, key=lambda machine: (machine.doubt, -len(machine.records)))
 
 
