@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from framebench.adapters.user_functions import UserFile
+from framebench.suite.trees import iterate_arrays
 from framebench.suite.user_file import Fault
 
 
@@ -74,3 +75,28 @@ def keep_outermost(modules: list[Any], access: ModuleAccess) -> list[Any]:
             if part is not module:
                 inside.add(id(part))
     return [module for module in modules if id(module) not in inside]
+
+
+def describe_model(
+    blocks: list[Any],
+    names: Mapping[int, str],
+    inputs: Any,
+    targets: Any,
+) -> dict[str, Any]:
+    """Return the facts of a user's model that are read the same way in every framework.
+
+    Args:
+        blocks: The model's blocks.
+        names: The name of each of its modules, by `id`.
+        inputs: Those of the file's batch.
+        targets: Likewise; there may be none.
+    """
+    classes = {type(block).__name__ for block in blocks}
+    first_input = next(iterate_arrays(inputs))
+    first_target = next(iterate_arrays(targets), None)
+    return {
+        "blocks": [names[id(block)] for block in blocks],
+        "block": ", ".join(sorted(classes)),
+        "input": list(first_input.shape),
+        "target": [] if first_target is None else list(first_target.shape),
+    }

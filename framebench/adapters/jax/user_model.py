@@ -7,6 +7,7 @@ a function that lists modules.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
@@ -26,7 +27,6 @@ from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, recompute_nothing
 from framebench.models.spec import SEED, USER_MODEL, load_workload
-from framebench.suite import trees
 from framebench.suite.trees import call_with, map_tree
 from framebench.suite.user_file import Fault
 
@@ -227,39 +227,38 @@ def facts(size: int) -> dict[str, Any]:
     """Return what the harness must know of the model without JAX. Raises Fault."""
     model = make_plain_model()
     inputs, targets = batch(size)
-    x = next(trees.iterate_arrays(inputs))
-    target_shapes = [list(array.shape) for array in trees.iterate_arrays(targets)]
-    named_leaves = list(read_leaves(model))
-    if len({name for name, _, _ in named_leaves}) < len(named_leaves):
+    params = list_params(model)
+    modules = [module for _, module in nnx.iter_modules(model)]
+    names = {id(module): ".".join(map(str, path)) for path, module in nnx.iter_modules(model)}
+    described = user_blocks.describe_model(find_blocks(model), names, inputs, targets)
+    batch_norms = [names[id(module)] for module in modules if isinstance(module, nnx.BatchNorm)]
+    has_convolutions = any(isinstance(module, nnx.Conv) for module in modules)
+    may_drop = any(isinstance(module, nnx.Dropout | LinenModel) for module in modules)
+    return {
+        **described,
+        "params": params,
+        "parameters": sum(math.prod(shape) for _, shape, is_trained in params if is_trained),
+        "couples": batch_norms[:1],
+        "images": len(described["input"]) == 4 and has_convolutions,
+        "draws": any(nnx.state(model, nnx.RngState)) and may_drop,
+        "linen": isinstance(model, LinenModel | FunctionModel),
+        "optimizer": "of the file" if has_optimizer() else "SGD",
+    }
+
+
+def list_params(model: nnx.Module) -> list[tuple[str, list[int], bool]]:
+    """Return canonical name, shape and whether it is trained of each weight and statistic.
+
+    Raises Fault where two have one name.
+    """
+    params = []
+    for name, variable, array in read_leaves(model):
+        params.append((name, list(array.shape), isinstance(variable, nnx.Param)))
+    if len({name for name, _, _ in params}) < len(params):
         where = user().locate("model")
         reason = "two weights of one layer would have one name; kernel, scale and embedding are one"
         raise Fault(f"{where}: {reason}")
-    params = []
-    parameter_count = 0
-    for name, variable, array in named_leaves:
-        is_trained = isinstance(variable, nnx.Param)
-        params.append((name, list(array.shape), is_trained))
-        if is_trained:
-            parameter_count += array.size
-    path_of = {id(module): ".".join(map(str, path)) for path, module in nnx.iter_modules(model)}
-    modules = [module for _, module in nnx.iter_modules(model)]
-    blocks = find_blocks(model)
-    batch_norms = [path_of[id(m)] for m in modules if isinstance(m, nnx.BatchNorm)]
-    has_convolutions = any(isinstance(m, nnx.Conv) for m in modules)
-    may_drop = any(isinstance(m, nnx.Dropout | LinenModel) for m in modules)
-    return {
-        "params": params,
-        "parameters": parameter_count,
-        "blocks": [path_of[id(block)] for block in blocks],
-        "block": ", ".join(sorted({type(block).__name__ for block in blocks})),
-        "couples": batch_norms[:1],
-        "images": x.ndim == 4 and has_convolutions,
-        "draws": any(nnx.state(model, nnx.RngState)) and may_drop,
-        "linen": isinstance(model, LinenModel | FunctionModel),
-        "input": list(x.shape),
-        "target": target_shapes[0] if target_shapes else [],
-        "optimizer": "of the file" if has_optimizer() else "SGD",
-    }
+    return params
 
 
 def has_optimizer() -> bool:

@@ -18,7 +18,7 @@ from framebench.adapters import user_blocks
 from framebench.adapters.jittor.adapter import JittorAdapter, copy_weights
 from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.models.spec import USER_MODEL, load_workload
-from framebench.suite.trees import iterate_arrays, map_tree
+from framebench.suite.trees import map_tree
 from framebench.suite.user_file import Fault
 
 
@@ -147,28 +147,23 @@ def facts(size: int) -> dict[str, Any]:
     """Return what the harness must know of the model without Jittor. Raises Fault."""
     model = make_plain_model()
     inputs, targets = batch(size)
-    x = next(iterate_arrays(inputs))
-    target_shapes = [list(array.shape) for array in iterate_arrays(targets)]
     named_params = [(name, p) for name, p in model.named_parameters() if p.dtype.is_float()]
     trained = [p for _, p in named_params if not p.is_stop_grad()]
     if not trained:
         raise Fault(f"{user().locate('model')}: no weight of the model asks for a gradient")
-    blocks = find_blocks(model)
     names = {id(module): name for name, module in model.named_modules()}
+    described = user_blocks.describe_model(find_blocks(model), names, inputs, targets)
     batch_norms = [name for name, m in model.named_modules() if isinstance(m, nn.BatchNorm)]
     has_convolutions = any(isinstance(m, nn.Conv) for m in model.modules())
     optimizer_name = "SGD"
     if "optimizer" in user():
         optimizer_name = type(optimizer(trained)).__name__
     return {
+        **described,
         "params": [(name, list(p.shape), not p.is_stop_grad()) for name, p in named_params],
         "parameters": sum(p.numel() for p in trained),
-        "blocks": [names[id(block)] for block in blocks],
-        "block": ", ".join(sorted({type(block).__name__ for block in blocks})),
         "couples": batch_norms[:1],
-        "images": x.ndim == 4 and has_convolutions,
-        "input": list(x.shape),
-        "target": target_shapes[0] if target_shapes else [],
+        "images": len(described["input"]) == 4 and has_convolutions,
         "optimizer": optimizer_name,
     }
 
@@ -178,7 +173,9 @@ def gradient_of(adapter: JittorAdapter) -> tuple[float, list[tuple[str, np.ndarr
     params = {name: p for name, p in adapter.model.named_parameters() if not p.is_stop_grad()}
     loss_var = adapter.recipe.loss(*adapter.inputs)
     grads = jt.grad(loss_var, list(params.values()))
-    return loss_var.item(), [(name, grad.numpy()) for name, grad in zip(params, grads)]
+    value = loss_var.item()
+    named_grads = [(name, grad.numpy()) for name, grad in zip(params, grads)]
+    return value, named_grads
 
 
 def explain_wrong_gradients(adapter: JittorAdapter, wrong: list[str]) -> str | None:

@@ -259,7 +259,6 @@ def facts(size: int) -> dict[str, Any]:
     """Return what the harness must know of the model without PyTorch. Raises Fault."""
     model = make_plain_model()
     inputs, targets = user().make_batch(size, Tensor, "tensor")
-    first_input = next(iterate_arrays(inputs))
     all_parameters = dict(model.named_parameters(remove_duplicate=False))
     trained = {name for name, p in all_parameters.items() if p.requires_grad}
     if not trained:
@@ -269,22 +268,19 @@ def facts(size: int) -> dict[str, Any]:
         if tensor.is_floating_point() or tensor.is_complex():
             numbers.append((name, list(tensor.shape), name in trained))
     modules = dict(model.named_modules())
-    names = {module: name for name, module in modules.items()}
-    blocks = find_blocks(model)
+    names = {id(module): name for name, module in modules.items()}
+    described = user_blocks.describe_model(find_blocks(model), names, inputs, targets)
     has_convolution = any(isinstance(m, nn.Conv2d) for m in modules.values())
     norms = [name for name, m in modules.items() if isinstance(m, NORMS)]
     complex_weights = [name for name, p in model.named_parameters() if p.is_complex()]
     sparse = [name for name, m in modules.items() if getattr(m, "sparse", False) is True]
     return {
+        **described,
         "params": numbers,
         "tied": sorted(all_parameters.keys() - dict(model.named_parameters()).keys()),
         "parameters": _count_weights(model),
-        "blocks": [names[block] for block in blocks],
-        "block": ", ".join(sorted({type(block).__name__ for block in blocks})),
         "couples": norms[:1],
-        "images": first_input.ndim == 4 and has_convolution,
-        "input": list(first_input.shape),
-        "target": next((list(target.shape) for target in iterate_arrays(targets)), []),
+        "images": len(described["input"]) == 4 and has_convolution,
         **_describe_optimizer(model),
         "complex": complex_weights[:1],
         "compiled": any(is_compiled(module) for module in modules.values()),
