@@ -119,8 +119,8 @@ class TorchAdapter(Adapter):
         """Import what a user's file needs, and keep it eager unless the strategy compiles."""
         import_packages(self.case.user_file)
         train_small_layer()
-        # A file may compile by itself, but compilation is a strategy of its own. The stance is that of the
-        # process, in which an eager case may precede one that compiles.
+        # A file may compile by itself, but compilation is a strategy of its own. The stance is the
+        # process's, in which an eager case may precede one that compiles.
         compiles = any(part.how.startswith("compile") for part in self.case.parts)
         torch.compiler.set_stance("default" if compiles else "force_eager")
 
