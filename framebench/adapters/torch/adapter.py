@@ -134,19 +134,37 @@ class TorchAdapter(Adapter):
         return Recipe(
             self.ledger,
             step=steps.get(self.case.scenario, self.train_step),
-            forward=lambda *xs, **named: self.model(*xs, **named),
-            objective=lambda x, y: self.model_module.loss(call_with(self.recipe.forward, x), y),
-            backward=lambda loss: self.recipe.scaler.scale(loss).backward(),
+            forward=self.call_model,
+            objective=self.compute_loss,
+            backward=self.scale_and_backward,
             optimizer=make_optimizer,
             # a disabled scaler passes everything through
             scaler=torch.amp.GradScaler(self.torch_device.type, enabled=False),
             evaluates=not self.case.stage.trains,
-            models=lambda: self.models_in_memory,
+            models=self.list_models,
             model_options=Options(self.ledger, "model option"),
             optimizer_options=Options(self.ledger, "optimizer option"),
             zero_grad_options=Options(self.ledger, "zero_grad option"),
             on_model=Hooks(self.ledger),
         )
+
+    def call_model(self, *xs: Any, **named: Any) -> Tensor:
+        """Make a forward pass of the model: `recipe.forward` unless a strategy replaces it."""
+        output: Tensor = self.model(*xs, **named)
+        return output
+
+    def compute_loss(self, x: Any, y: Any) -> Tensor:
+        """Return the loss of a batch: `recipe.objective` unless a strategy replaces it."""
+        loss: Tensor = self.model_module.loss(call_with(self.recipe.forward, x), y)
+        return loss
+
+    def scale_and_backward(self, loss: Tensor) -> None:
+        """Make a backward pass: `recipe.backward` unless a strategy replaces it."""
+        self.recipe.scaler.scale(loss).backward()
+
+    def list_models(self) -> list[nn.Module]:
+        """Return the models of `pair`: `recipe.models` unless a strategy replaces it."""
+        return self.models_in_memory
 
     def make(self) -> None:
         apply_settings(self.process)
@@ -447,11 +465,17 @@ class TorchAdapter(Adapter):
 
     def parameters(self) -> list[nn.Parameter]:
         """Return the parameters of all models in memory."""
-        return [p for model in self.models_in_memory for p in model.parameters()]
+        parameters: list[nn.Parameter] = []
+        for model in self.models_in_memory:
+            parameters += model.parameters()
+        return parameters
 
     def buffers(self) -> list[Tensor]:
         """Return the buffers of all models in memory."""
-        return [b for model in self.models_in_memory for b in model.buffers()]
+        buffers: list[Tensor] = []
+        for model in self.models_in_memory:
+            buffers += model.buffers()
+        return buffers
 
     def state_tensors(self) -> list[Tensor]:
         """Return the tensors of the optimizer's states, counts of steps included."""

@@ -181,7 +181,7 @@ class Observed(TorchDispatchMode):
             # pass needs.
             self.add_hook(block.register_forward_pre_hook(self.before_block))
             self.add_hook(block.register_forward_hook(self.after_block))
-        hooks = torch.autograd.graph.saved_tensors_hooks(self.on_save, lambda tensor: tensor)
+        hooks = torch.autograd.graph.saved_tensors_hooks(self.on_save, self.on_load)
         self.stack.enter_context(hooks)
         return super().__enter__()
 
@@ -222,6 +222,10 @@ class Observed(TorchDispatchMode):
             if address not in self.lasting_addresses:
                 self.activations[address] = storage.nbytes()
         self.activation_bytes = max(self.activation_bytes, sum(self.activations.values()))
+        return tensor
+
+    def on_load(self, tensor: Tensor) -> Tensor:
+        """Return a saved tensor as it is."""
         return tensor
 
     def evidence(self) -> Evidence:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +13,13 @@ from torch import Tensor, nn
 
 from framebench.adapters.base import State
 from framebench.adapters.parts import Hooks, Options, Parts
+
+T = TypeVar("T")
+
+
+def return_unchanged(value: T) -> T:
+    """Return what is given: the default of parts that strategies set."""
+    return value
 
 
 @dataclass
@@ -33,7 +40,7 @@ class Recipe(Parts):
     on_model: Hooks[[Any]]  # called with the workload's model once it has its weights
     block_runner: Callable[..., Any] | None = None  # the model's own if None
     dtype: torch.dtype = torch.float32  # of weights and inputs
-    on_input: Callable[[Tensor], Tensor] = lambda x: x
+    on_input: Callable[[Tensor], Tensor] = return_unchanged
     # entered anew around every forward pass
     contexts: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)
     share: slice = field(default_factory=lambda: slice(None))  # of the batch, for this rank
@@ -49,10 +56,10 @@ class Readings(Parts):
     # An observed step is counted by the profiler, since nothing compiles under a dispatch mode.
     uses_profiler: bool = False
     counts_passes: bool = True  # whether the profiler can tell forward passes apart
-    mean_of_ranks: Callable[[Tensor], Tensor] = lambda loss: loss
-    rows_of_ranks: Callable[[Tensor], Tensor] = lambda output: output
+    mean_of_ranks: Callable[[Tensor], Tensor] = return_unchanged
+    rows_of_ranks: Callable[[Tensor], Tensor] = return_unchanged
     # from the states of this process to those of the whole model
-    states: Callable[[Iterator[State]], Iterator[State]] = lambda local: local
+    states: Callable[[Iterator[State]], Iterator[State]] = return_unchanged
     extra_bytes: Callable[[], int] = lambda: 0  # that no tensor known to the adapter refers to
     # what a rank holds where no attribute of a weight has it
     bytes_by_part: Callable[[], dict[str, int]] = dict
