@@ -2,7 +2,7 @@
 
 Every block of the model, or every second one, runs under jax.checkpoint.
 
-The proofs rest on the equations that JAX traced (what was asked for) and on the executable's (what
+The proofs rest on the equations that JAX traced (what was requested) and on the executable's (what
 the compiler made of it).
 """
 
@@ -99,7 +99,7 @@ def trace_without_checkpoints(run: JaxAdapter) -> Any:
 def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
     """Recompute blocks, and prove it by products of the executable.
 
-    They are compared with those asked for, and with those of a step without checkpointing. The
+    They are compared with those requested, and with those of a step without checkpointing. The
     compiler may merge a recomputation with the original; the strategy is then off, whatever the
     program says. It also turns a few products into something else (outer ones of a single sample):
     then the executables are compared.
@@ -134,12 +134,12 @@ def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
 
 
 def count_missing_products(evidence: Evidence) -> int:
-    """Return how many products were asked for that are not in the executable."""
+    """Return how many products were requested that are not in the executable."""
     return int(evidence["products"] - sum(evidence["compiled_products"].values()))
 
 
 def count_traced_reductions(*jaxprs: ClosedJaxpr) -> int:
-    """Return how many reductions were asked for."""
+    """Return how many reductions were requested."""
     names = [equation.primitive.name for equation in walk_equations(*jaxprs)]
     return names.count("reduce_sum") + names.count("reduce_max")
 
@@ -160,7 +160,7 @@ def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
         batched_matmuls = count_batched_matmuls(*run.list_jaxprs())
         batched_without = count_batched_matmuls(without.jaxpr)
         counts: Evidence = {"batched_products_recomputed": batched_matmuls - batched_without}
-        if run.recipe.eager:  # what was asked for is what ran
+        if run.recipe.eager:  # what was requested is what ran
             counts["reductions"] = count_traced_reductions(*run.list_jaxprs())
             counts["reductions_without"] = count_traced_reductions(without.jaxpr)
             products = observed["products"]

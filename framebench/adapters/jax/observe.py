@@ -1,7 +1,7 @@
 """Count what one step of JAX does.
 
-That is what was asked of the compiler, what its executables contain, which arrays came and went,
-and what the device's allocator counts.
+That is what was requested of the compiler, what its executables contain, which arrays came and
+went, and what the device's allocator counts.
 """
 
 from __future__ import annotations
@@ -79,14 +79,16 @@ class StepArrays:
 
 
 def count_in_program(program: StepProgram, jaxprs: list[ClosedJaxpr]) -> Evidence:
-    """Count what was asked of the compiler, and what its executables contain."""
-    asked = find_products(*jaxprs)
-    operand_dtypes = [str(variable.aval.dtype) for product in asked for variable in product.invars]
+    """Count what was requested of the compiler, and what its executables contain."""
+    requested = find_products(*jaxprs)
+    operand_dtypes: Counter[str] = Counter()
+    for product in requested:
+        operand_dtypes.update(str(variable.aval.dtype) for variable in product.invars)
     executables = list(program.compiled.values())
     return {
-        "operands": dict(Counter(operand_dtypes)),
-        "precision": dict(Counter(str(product.params["precision"]) for product in asked)),
-        "products": len(asked),
+        "operands": dict(operand_dtypes),
+        "precision": dict(Counter(str(product.params["precision"]) for product in requested)),
+        "products": len(requested),
         "compiled_operands": add_counts(count_operand_types, executables),
         "compiled_products": add_counts(count_compiled_products, executables),
         "compilations": program.compilations,

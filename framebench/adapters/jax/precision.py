@@ -1,6 +1,6 @@
 """How JAX switches on the strategies of `framebench/strategies/precision.py`, and their proofs.
 
-The proofs rest on the equations that JAX traced (what was asked for) and on the executable's (what
+The proofs rest on the equations that JAX traced (what was requested) and on the executable's (what
 the compiler made of it).
 """
 
@@ -41,7 +41,7 @@ def measure_errors(run: JaxAdapter) -> Evidence:
 
 
 def is_float32(evidence: Evidence) -> bool:
-    """Return whether nothing but float32 was asked for, nor is in what the compiler made of it.
+    """Return whether nothing but float32 was requested, nor is in what the compiler made of it.
 
     The compiler leaves nothing of an eager step.
     """
@@ -62,29 +62,29 @@ def expect_float32(run: JaxAdapter, errors: Proof) -> Proof:
     return proof.counting(lambda _: measure_errors(run))
 
 
-def is_asked_in_highest(evidence: Evidence) -> bool:
-    """Return whether both operands of each product are asked for in the highest precision."""
+def is_requested_in_highest(evidence: Evidence) -> bool:
+    """Return whether both operands of each product are requested in the highest precision."""
     return all(precision.count("HIGHEST") == 2 for precision in evidence["precision"])
 
 
-def is_asked_in_high(evidence: Evidence) -> bool:
-    """Return whether both operands of each product are asked for in high precision, none higher."""
+def is_requested_in_high(evidence: Evidence) -> bool:
+    """Return whether both operands of each product are requested in high precision, not higher."""
     return all(p.count("HIGH") == 2 and "HIGHEST" not in p for p in evidence["precision"])
 
 
 @switch
 def fp32(run: JaxAdapter) -> Proof:
     """Compute in float32, without TensorFloat-32."""
-    asked = check(is_asked_in_highest, "products are asked for in the precision HIGHEST")
-    return expect_float32(run, asked & rounding.EXACT)
+    requested = check(is_requested_in_highest, "products are asked for in the precision HIGHEST")
+    return expect_float32(run, requested & rounding.EXACT)
 
 
 @switch
 def tf32(run: JaxAdapter) -> Proof:
     """Allow TensorFloat-32, which JAX calls HIGH. Products show whether the device rounds."""
     run.recipe.precision = "tensorfloat32"
-    asked = check(is_asked_in_high, "products are asked for in the precision HIGH")
-    return expect_float32(run, asked & rounding.ROUNDED)
+    requested = check(is_requested_in_high, "products are asked for in the precision HIGH")
+    return expect_float32(run, requested & rounding.ROUNDED)
 
 
 @switch

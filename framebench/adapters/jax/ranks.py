@@ -36,7 +36,7 @@ switch = Switches()
 
 
 def begin(ranks: int) -> None:
-    """Set the number of devices, before any is asked for.
+    """Set the number of devices, before any is used.
 
     Of several processes each has one, and waits for the others.
     """

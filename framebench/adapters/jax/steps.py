@@ -1,6 +1,6 @@
 """How JAX switches on the strategies of `framebench/strategies/steps.py`, and their proofs.
 
-The proofs rest on the equations that JAX traced (what was asked for) and on the executable's (what
+The proofs rest on the equations that JAX traced (what was requested) and on the executable's (what
 the compiler made of it).
 """
 

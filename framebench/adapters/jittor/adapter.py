@@ -161,7 +161,7 @@ class JittorAdapter(Adapter):
     def seed(self) -> None:
         if not self.workload.may_draw():
             return
-        # the losses of timed steps are compared with those of the same steps, made once more
+        # the losses of timed steps are compared with those of the same steps, repeated
         steps = self.steps - self.restored_at if self.case.stage.trains else 0
         jt.set_global_seed(SEED + steps)
 
@@ -186,7 +186,7 @@ class JittorAdapter(Adapter):
 
     def one_step(self) -> None:
         if self.float64 and self.steps == 0:
-            self.synchronize()  # the casts of weights, asked for before, are no part of the step
+            self.synchronize()  # runs casts of weights first, which are no part of the step
             with float64.refuse_float32():
                 self.recipe.step()
         else:
@@ -289,7 +289,7 @@ class JittorAdapter(Adapter):
             for values in self.find_state_lists().values():
                 for value in values:
                     value.update(jt.zeros_like(value))
-        weights = self.case.weights  # made anew each time
+        weights = self.case.weights  # a property that makes them each time
         for name, p in self.model.named_parameters():
             is_frozen = p.is_stop_grad()
             p.update(jt.array(weights[name]).cast(p.dtype))

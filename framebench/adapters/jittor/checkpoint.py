@@ -1,7 +1,7 @@
 """How Jittor switches on the strategies of `framebench/strategies/checkpoint.py`, and their proofs.
 
-Jittor has no checkpointing of its own (Chen et al. 2016): here a Function runs its block once more
-in the backward pass.
+Jittor has no checkpointing of its own (Chen et al. 2016): here a Function repeats its block in the
+backward pass.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def replace_random(draw: Callable[..., Var]) -> Iterator[None]:
 
 
 class Checkpoint(jt.Function):
-    """Runs a block without keeping what is inside it, and once more when the gradient arrives.
+    """Runs a block without keeping what is inside it, and again when the gradient arrives.
 
     To `jt.grad` a Function is one operator, so the block's parameters are arguments too, or they
     would get no gradient. Random numbers are drawn when the graph runs, in an order that nobody

@@ -9,8 +9,8 @@ force they are replaced:
 - The derivatives of `mean` and `erf` multiply by a constant that was rounded to float32
   (`make_number`, src/ops/op_utils.cc). A mean becomes a sum and a division, `erf` gets a derivative
   of its own.
-- Random numbers are float32 whatever is asked for (`jt.random`, __init__.py), and so is a new array
-  whose type nobody names, and what a library function makes of booleans.
+- Random numbers are float32 whatever type is requested (`jt.random`, __init__.py), and so is a new
+  array whose type nobody names, and what a library function makes of booleans.
 
 Nothing of Jittor is changed for a step in float32: `switch_off` puts back what was there.
 """
@@ -122,7 +122,7 @@ def widen_operands(operands: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def wrap_operator(function: Function) -> Function:
-    """Return the same function of operands among which numbers of Python's are float64."""
+    """Return the function with Python numbers among its operands widened to float64."""
 
     def call(*operands: Any, **options: Any) -> Any:
         return function(*widen_operands(operands), **options)
@@ -247,7 +247,7 @@ def refuse_erfinv(x: Any) -> Var:
 
 @contextmanager
 def refuse_float32() -> Iterator[None]:
-    """Look for float32 in the step that is asked for in here. Raises NoFloat64.
+    """Look for float32 in the step that is built in this context. Raises NoFloat64.
 
     What is waited for within the step is gone afterwards, so it is looked at before.
     """

@@ -47,10 +47,10 @@ class JittorGenerator(TokenGenerator):
         logits: Var = self.run.model(tokens, start)
         return logits
 
-    def wait_for(self, *asked: Var) -> None:
+    def wait_for(self, *variables: Var) -> None:
         """Compute these and the cache now: else the graphs of all tokens would be there at once."""
         arrays = self.cache.list_arrays() if self.cache else []
-        jt.sync([*asked, *arrays])
+        jt.sync([*variables, *arrays])
 
     def read_prompt(self) -> Var:
         """Fill the cache with the prompt, keep its loss, and return its logits."""

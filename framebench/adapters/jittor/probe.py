@@ -5,7 +5,7 @@ its own size where it keeps a whole block alive. So an allocator of ours, in C++
 pool; it is compiled against Jittor's headers once per installation, and the result stays in
 Jittor's own cache.
 
-Counted are the bytes that were asked for. The blocks of the pool are larger, by up to 1 MiB each
+Counted are the bytes that were requested. The blocks of the pool are larger, by up to 1 MiB each
 and differently after every step. What oneDNN allocates for itself (reordered weights and
 activations, workspaces) is in neither: only host.rss sees that.
 """
