@@ -86,7 +86,10 @@ def explain_step(adapter: JaxAdapter) -> dict[str, Any]:
 
 
 def compile_step(adapter: JaxAdapter, folder: str) -> StepProgram:
-    """Compile the adapter's step again, with the names of modules in it, and let XLA dump its texts into the folder."""
+    """Compile the adapter's step again, and let XLA dump its texts into the folder.
+
+    It has the names of modules in it, which change neither the program nor its plan.
+    """
     model = adapter.make_abstract(adapter.config, adapter.recipe.training)
     with modules_named(model):
         program = adapter.make_program(adapter.take_apart(model).graph)
@@ -100,6 +103,7 @@ def modules_named(model: nnx.Module) -> Iterator[None]:
     """Let the names of operations that are traced in here tell the path of their module."""
     modules: list[tuple[Any, Any]] = list(nnx.iter_modules(model))
     with ExitStack() as stack:
+        # Python looks `__call__` up in the class: each class is wrapped once, and each module has its scope
         for kind in {type(module) for _, module in modules}:
             stack.callback(setattr, kind, "__call__", kind.__call__)
             kind.__call__ = add_scope(kind.__call__)
@@ -157,7 +161,10 @@ def label_results(result: Positions, adapter: JaxAdapter, program: StepProgram) 
 
 
 def summarize_plan(program: StepProgram, allocations: dict[int, tuple[int, str]]) -> dict[str, int]:
-    """Return the bytes that XLA reports of its plan, and the sum of what it assigned, which must be the same."""
+    """Return the bytes that XLA reports of its plan, and the sum of what it assigned.
+
+    The latter is the same as all of the plan: a test compares them.
+    """
     (executable,) = program.compiled.values()
     analysis = executable.memory_analysis()
     sizes = {name: getattr(analysis, f"{field}_size_in_bytes") for name, field in PLAN_PARTS.items()}

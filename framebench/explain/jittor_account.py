@@ -56,7 +56,7 @@ class Origins:
     @contextmanager
     def watch(self) -> Iterator[None]:
         """Note in here what modules, the backward pass and the update make."""
-        original_call = jt.Module.__call__
+        original_call = jt.Module.__call__  # all modules of a model are called by it
 
         def call(module: Any, *arguments: Any, **options: Any) -> Any:
             with self.in_module(module):
@@ -65,6 +65,7 @@ class Origins:
         jt.Module.__call__ = call
         optimizer = getattr(self.adapter, "optimizer", None)
         if optimizer:
+            # set on the object, so that deleting them brings the methods of the class back
             optimizer.backward = self.wrap_backward(optimizer, optimizer.backward)
             optimizer.step = self.wrap_update(optimizer.step)
         yield

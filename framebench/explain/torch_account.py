@@ -81,6 +81,7 @@ class StorageAccount(Storages):
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
         self.stack.close()
+        # what is dropped after the step is none of its events
         for finalizer in self.known.values():
             finalizer.detach()
 

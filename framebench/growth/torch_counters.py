@@ -95,7 +95,10 @@ class TorchStorages(TorchDispatchMode, StorageTracker):  # type: ignore[misc]  #
         return out
 
     def add(self, storage: torch.UntypedStorage, operator: str) -> None:
-        """Note a storage, unless it has been there before. The address of one that was dropped is given out again."""
+        """Note a storage, unless it has been there before.
+
+        The address of one that was dropped is given out again: only a reference tells them apart.
+        """
         address = storage._cdata
         earlier = self.made.get(address)
         is_known = earlier is not None and earlier.reference() is not None

@@ -66,9 +66,10 @@ def run_part(part: Part, arm: Arm, run: Run, scratch: Path) -> CaseOutcome:
 
 def find_fullest(ranks: list[RankMemory]) -> MemoryResult:
     """Return the memory of the fullest rank, by the first instrument that all have."""
-    shared = [name for name in INSTRUMENTS if all(name in rank.memory.peaks for rank in ranks)]
+    memories = [rank.memory for rank in ranks]
+    shared = [name for name in INSTRUMENTS if all(name in memory.peaks for memory in memories)]
     instrument = shared[0]
-    return max((rank.memory for rank in ranks), key=lambda memory: memory.peaks[instrument])
+    return max(memories, key=lambda memory: memory.peaks[instrument])
 
 
 def make_rank(number: int, measured: RankMemory) -> Rank:

@@ -51,7 +51,7 @@ POLL_S = 0.05
 
 def launch_ranks(case: Case) -> None:
     """Become the framework's launcher, or start the ranks and end with them; in a rank, or without processes, return."""
-    if "RANK" in os.environ:
+    if "RANK" in os.environ:  # set for each rank by its launcher
         return
     arguments = ["-m", "framebench.ranks.worker", *sys.argv[1:]]
     launcher = LAUNCHERS.get(case.framework)
@@ -68,6 +68,7 @@ def run_processes(ranks: int, arguments: list[str]) -> int:
 
     They meet at the address in JAX_COORDINATOR_ADDRESS.
     """
+    # the port is free again when the socket is closed, and the first rank takes it
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
