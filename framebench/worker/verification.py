@@ -28,6 +28,7 @@ from framebench.worker.tolerances import (
     FACTOR,
     FLOAT32_ROUNDOFF,
     NO_SIZE,
+    RUNS,
     ObservedSteps,
     Tolerances,
     negligible,
@@ -59,6 +60,10 @@ def make_verified_steps(adapter: Adapter, other: Reference | None = None) -> tup
     """Make the first steps and compare them with the reference. `other` is as for `verify`."""
     first = observe_steps(adapter)
     verification = verify(adapter, first.observed, first.tolerances, other)
+    if adapter.can_restore and not verification.passed and first.repetitions < RUNS:
+        more = observe_steps(adapter, runs_if_slow=RUNS)
+        first = replace(more, seconds=[*first.seconds, *more.seconds])
+        verification = verify(adapter, first.observed, first.tolerances, other)
     if adapter.can_restore and number_is_off(verification):
         first = observe_numbers_again(adapter, first)
         verification = verify(adapter, first.observed, first.tolerances, other)

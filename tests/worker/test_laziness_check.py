@@ -100,7 +100,7 @@ def test_a_step_that_does_not_look_at_its_inputs_is_remembered(case_id: str, eve
 @pytest.mark.parametrize("shape", [(4, 1), (4, 9, 1), (4, 8, 8, 1)])
 def test_samples_whose_last_axis_has_one_place_are_moved_too(shape: tuple[int, ...]) -> None:
     x, y = np.arange(np.prod(shape), dtype=np.float32).reshape(shape), np.zeros(4)
-    spec = SimpleNamespace(batch=lambda config, size: (x, y))
+    spec = SimpleNamespace(make_batch=lambda config, size: (x, y))
     adapter = standing(
         case=parse("transformer/torch/eval/no_grad/b4/tiny"), workload=spec, config=None, put=lambda x, y: (x, y)
     )

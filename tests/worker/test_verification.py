@@ -21,7 +21,7 @@ from framebench.suite.tensors import measure_errors
 from framebench.worker import verification
 from framebench.worker.observe import Observed, corrected
 from framebench.worker.stepping import timed_step
-from framebench.worker.tolerances import ObservedSteps, Tolerances, tolerances_from
+from framebench.worker.tolerances import RUNS, ObservedSteps, Tolerances, tolerances_from
 from framebench.worker.verification import (
     compare,
     compare_tensors,
@@ -243,6 +243,26 @@ def test_biased_variances_are_compared_as_unbiased_ones() -> None:
 
 def test_relative_errors_are_of_the_norm_that_is_wanted() -> None:
     assert measure_errors((2.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))[0] == 1
+
+
+@pytest.mark.parametrize(("repetitions", "passes"), [(1, True), (RUNS, False)])
+def test_a_slow_step_is_repeated_as_often_as_a_fast_one_before_it_is_wrong(
+    repetitions: int, passes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a loaded machine a step may take long, which must not narrow the tolerances that decide."""
+    observed = right(TRAIN)
+    name, (norm, *projections) = next(iter(observed.tensors["gradient"].items()))
+    observed.tensors["gradient"][name] = (norm * (1 + 2 * ALLOWED), *projections)
+    narrow = ObservedSteps([9.0], observed, tolerances(TRAIN), repetitions)
+    wide = tolerances_from(right(TRAIN), [right(TRAIN)], 4 * ALLOWED)
+
+    def observe_steps(_: object, runs_if_slow: int = 1) -> ObservedSteps:
+        return narrow if runs_if_slow == 1 else ObservedSteps([3.0], observed, wide, runs_if_slow)
+
+    monkeypatch.setattr(verification, "observe_steps", observe_steps)
+    first, found = verification.make_verified_steps(adapter(TRAIN, can_restore=True))
+    assert found.passed is passes
+    assert first.seconds[0] == 9.0, "the first step of all is the one that compiles"
 
 
 @pytest.mark.parametrize(("off", "asked"), [("nothing", 0), ("loss_1", 1), ("weight", 0)])
