@@ -19,9 +19,8 @@ import psutil
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CHECKOUT = (PACKAGE.parent / "asv.conf.json").exists()  # else it was installed
-ROOT = (
-    PACKAGE.parent if CHECKOUT else Path.cwd()
-)  # below it lie results, and in a checkout the documents
+# below it lie results, and in a checkout the documents
+ROOT = PACKAGE.parent if CHECKOUT else Path.cwd()
 # letters of a machine's name, which becomes a folder's: so it has no strokes, and does not begin
 # with a dot
 LONGEST = 100

@@ -30,15 +30,10 @@ SCHEMA = 1
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
 # The first of these that a record has is its `peak`: exact counters of the framework come before
 # the kernel's view.
-OWN_COUNTERS = (
-    "allocator.in_use",
-    "compiler.plan",
-)  # of a framework: no two of them count the same
+OWN_COUNTERS = ("allocator.in_use", "compiler.plan")  # no two frameworks count the same
 INSTRUMENTS = (*OWN_COUNTERS, "host.rss")
-ON_CARD = (
-    "device.process",
-    "device.card",
-)  # NVML's: of the process, and of a card that nobody else used
+# NVML's: of the process, and of a GPU that nobody else used
+ON_CARD = ("device.process", "device.card")
 ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", *ON_CARD)
 # More than any machine has or anybody waits for is damage, as is less than nothing.
 Bytes = Annotated[int, Field(ge=0, le=2**60)]
@@ -83,9 +78,8 @@ class Turns(Part):
     steps: Count  # in one turn
     round: list[Count]
     at_s: list[Seconds]  # when each turn began, since the block's first one
-    reference_s: list[
-        Duration
-    ]  # of the same rounds: what a fixed float32 matmul by NumPy's BLAS took
+    # of the same rounds: what a fixed float32 matmul by NumPy's BLAS took
+    reference_s: list[Duration]
     reference_flop: float  # of that matmul
 
 
@@ -97,9 +91,8 @@ class Rank(Part):
     peak_samples: list[dict[str, Bytes]] = []
     cold_peaks: dict[str, Bytes] = {}
     live_bytes: Bytes | None = None
-    held: dict[
-        str, Bytes
-    ]  # between two steps, counted from the storages: parameters, gradients, optimizer states
+    # between two steps, counted from the storages: parameters, gradients, optimizer states
+    held: dict[str, Bytes]
 
 
 class Provenance(Part):
@@ -111,10 +104,8 @@ class Provenance(Part):
     commit: str | None
     dirty: bool | None
     machine: Annotated[str, AfterValidator(check_machine)]
-    node: str | None = (
-        # what the machine called itself, where `framebench collect` put equal ones under one name
-        None
-    )
+    # what the machine called itself, where `framebench collect` put equal ones under one name
+    node: str | None = None
     hardware: dict[str, Any]
     python: str | None = None
     versions: dict[str, str] = {}
@@ -124,16 +115,13 @@ class Provenance(Part):
     load_before: float | None = None  # one-minute load average
     load_after: float | None = None
     profile: str | None = None  # what the run was asked for, where it was no single case
-    memory_limit: Bytes | None = (
-        None  # bytes that the worker was allowed to map: a record under a limit is in no table
-    )
-    planted: dict[
-        str, float
-    ] = {}  # a known slowdown or more memory, for a study: no measurement of the case
+    # bytes that the worker was allowed to map: a record under a limit is in no table
+    memory_limit: Bytes | None = None
+    # a known slowdown or more memory, for a study: no measurement of the case
+    planted: dict[str, float] = {}
     calibration: Calibration | None = None
-    gpu: dict[
-        str, Any
-    ] = {}  # the card before and after: clocks, power limit, temperature, who else was on it
+    # the card before and after: clocks, power limit, temperature, who else was on it
+    gpu: dict[str, Any] = {}
     protocol: Count
 
     @field_validator("hardware")
@@ -186,40 +174,29 @@ class Record(Part):
     peak_samples: list[dict[str, Bytes]] = []
     cold_peaks: dict[str, Bytes] = {}  # of the first step: what compilation and autotuning add
     live_bytes: Bytes | None = None  # weights, gradients, optimizer states, inputs between steps
-    elsewhere: dict[
-        str, Bytes
-    ] = {}  # what a user's program holds beside these, by holder; part of the peak
-    library_bytes: Bytes | None = (
-        None  # what libraries keep for their next calls, of a user's program; in no steady peak
-    )
-    allocator: dict[
-        str, Bytes
-    ] = {}  # a GPU allocator's other counters at the end, and the process's bytes beyond its pool
+    # what a user's program holds beside these, by holder; part of the peak
+    elsewhere: dict[str, Bytes] = {}
+    # what libraries keep for their next calls, of a user's program; in no steady peak
+    library_bytes: Bytes | None = None
+    # a GPU allocator's other counters at the end, and the process's bytes beyond its pool
+    allocator: dict[str, Bytes] = {}
     first_step_s: Duration | None = None
     step_s: list[Duration] = []
-    device_step_s: list[
-        Seconds
-    ] = []  # of the last of these steps, by events on the device; where the framework has them
-    synced_step_s: list[
-        Duration
-    ] = []  # of steps waited for one by one, where those of `step_s` are queued: on a device
-    energy_j_per_step: Annotated[float, Field(ge=0)] | None = (
-        None  # of the whole card, idle power included
-    )
+    # of the last of these steps, by events on the device; where the framework has them
+    device_step_s: list[Seconds] = []
+    # of steps waited for one by one, where those of `step_s` are queued: on a device
+    synced_step_s: list[Duration] = []
+    # of the whole card, idle power included
+    energy_j_per_step: Annotated[float, Field(ge=0)] | None = None
     cpu_s_per_step: Seconds | None = None
-    instructions: list[
-        int
-    ] = []  # of each of `step_s`: in user space, of a step; where the processor counts them
+    # of each of `step_s`: in user space, of a step; where the processor counts them
+    instructions: list[int] = []
     turns: Turns | None = None  # of a case that was in a block
-    ranks: list[
-        Rank
-        # of a case over several, by their number; `peaks` and what goes with them are the fullest
-        # one's
-    ] = []
+    # of a case over several, by their number; `peaks` and what goes with them are the fullest one's
+    ranks: list[Rank] = []
     predicted_bytes: Bytes | None = None  # of the fullest rank, by `framebench predict`
-    shares: dict[
-        str, Annotated[float, Field(ge=0)]
-    ] = {}  # of the step time: `wait` for input, Python's `collector`
+    # of the step time: `wait` for input, Python's `collector`
+    shares: dict[str, Annotated[float, Field(ge=0)]] = {}
     spent_s: dict[str, float] = {}  # where the case's wall-clock time went
     verification: Verification | None = None
     effect: StrategyEffect | None = None

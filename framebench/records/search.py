@@ -21,13 +21,10 @@ class Probe(Part):
     limited: bool = False  # whether a limit was enforced, or only the measured peak decided
     peaks: dict[str, Bytes] = Field(default={})  # of a steady step, by instrument
     cold_peaks: dict[str, Bytes] = Field(default={})  # of the first step
-    kept_bytes: int | None = (
-        # what the steps took beside tensors and kept: workspaces, generated kernels; on the CPU
-        None
-    )
-    step_s: Duration | None = (
-        None  # with an allocator that returns memory at once: slower than in a record
-    )
+    # what the steps took beside tensors and kept: workspaces, generated kernels; on the CPU
+    kept_bytes: int | None = None
+    # with an allocator that returns memory at once: slower than in a record
+    step_s: Duration | None = None
 
     @property
     def instrument(self) -> str | None:
@@ -51,13 +48,11 @@ class Fit(Part):
     schema_version: Literal[1] = 1
     case: str  # at the smallest batch that is possible
     budget_bytes: Annotated[Bytes, Field(ge=1)]
-    status: Literal[
-        "found", "none", "open", "stopped", "unsupported"
-    ]  # open: the greatest batch that was allowed still fits
+    # open: the greatest batch that was allowed still fits
+    status: Literal["found", "none", "open", "stopped", "unsupported"]
     answer: str
     largest: Batch | None = None
     probes: list[Probe] = Field(default=[])
-    confirmation: Probe | None = (
-        None  # the smallest batch that does not fit, once more without a limit
-    )
+    # the smallest batch that does not fit, once more without a limit
+    confirmation: Probe | None = None
     provenance: Provenance

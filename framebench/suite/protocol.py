@@ -50,9 +50,8 @@ class Task:
     part: Part
     warmup: int = 3  # steps that do not count, of those that verification needs
     budget_s: float = 900.0  # a case whose steps would take longer altogether ends at once
-    memory_steps: int = (
-        3  # at most so many steady steps whose peak is taken, beginning with the second step of all
-    )
+    # at most so many steady steps whose peak is taken, beginning with the second step of all
+    memory_steps: int = 3
     memory_budget_s: float = 1.0  # after which one of them is enough
     core: int | None = None  # pin the process to this core
     built_on: int | None = None  # but until it is ready to this one

@@ -84,9 +84,8 @@ class Verification:
     relative_error: dict[str, float | None] = field(default_factory=dict)
     tolerance: dict[str, float] = field(default_factory=dict)
     tensors: dict[str, TensorComparison] = field(default_factory=dict)  # by kind
-    margin: float | None = (
-        None  # the largest error over its tolerance, of values and tensors: beyond 1 it is wrong
-    )
+    # the largest error over its tolerance, of values and tensors: beyond 1 it is wrong
+    margin: float | None = None
     state_bytes: int | None = None  # of the optimizer
     still: bool = False  # without random numbers, since the strategy draws others than the baseline
     again: Again | None = None
@@ -105,9 +104,8 @@ class StrategyEffect:
 
     proven: bool
     evidence: dict[str, Any]
-    reason: str | None = (
-        None  # which expectation failed, where it is not proven; older records have none
-    )
+    # which expectation failed, where it is not proven; older records have none
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -148,9 +146,8 @@ class MemoryResult:
     elsewhere: dict[str, int] = field(
         default_factory=dict
     )  # by holder, next to `live_bytes`; part of every peak on the host
-    library_bytes: int | None = (
-        None  # what a user's steps leave there and no object shows: in no steady peak
-    )
+    # what a user's steps leave there and no object shows: in no steady peak
+    library_bytes: int | None = None
     allocator: dict[str, int] = field(default_factory=dict)
 
 
@@ -159,9 +156,8 @@ class RankMemory:
     """The memory of one of the processes or devices that share a case."""
 
     memory: MemoryResult
-    held: dict[
-        str, int
-    ]  # bytes between two steps by what holds them: parameters, gradients, optimizer states
+    # bytes between two steps by what holds them: parameters, gradients, optimizer states
+    held: dict[str, int]
 
 
 @dataclass(frozen=True)
