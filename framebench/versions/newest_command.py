@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,8 +99,13 @@ def compare_plans(pairs: list[ReleasePair], device: str, results: Path, threshol
         elif pair.is_current:
             say(search.describe_current(pair).answer)
         else:
+            version = planned.find_installable(pair.framework, (pair.newest, *pair.older), device)
+            if version is None:
+                codes.append(search.EXIT_CODES["cannot be installed"])
+                continue
+            installable = replace(pair, newest=version)
             cases = [case.id for case in versions.select_planned(pair.framework)]
-            codes.append(planned.compare(*pair.releases, cases, device, results, threshold, as_json))
+            codes.append(planned.compare(*installable.releases, cases, device, results, threshold, as_json))
     return worst(codes)
 
 

@@ -13,9 +13,11 @@ import typer
 from framebench.analysis.comparison import ESSENTIAL, MIB, Comparison, Shown
 from framebench.analysis.statistics import PEAK
 from framebench.cli.shared import err, fail, out, say
+from framebench.devices import catalog
 from framebench.devices.plans.planned import Planned
-from framebench.devices.plans.planning import planned_for
+from framebench.devices.plans.planning import ensure_environment, planned_for
 from framebench.engine import releases
+from framebench.engine.environments import SetupError
 from framebench.versions.bisection_record import ReleaseResult
 
 REGRESSION, IMPROVEMENT, NONE, NO_PLAN = "regression", "improvement", "no difference", "no plan"
@@ -73,6 +75,18 @@ class PlanBench:
             reason=plan.reason,
             versions=plan.origin.versions,
         )
+
+
+def find_installable(framework: str, versions: Sequence[str], device: str) -> str | None:
+    """Return the first of the releases whose planner can be installed, or None. Raises UnknownDevice."""
+    for version in versions:
+        try:
+            ensure_environment(framework, catalog.find(device), version, say)
+        except SetupError as error:
+            say(f"{framework} {version} cannot be installed: {str(error).splitlines()[0]}")
+        else:
+            return version
+    return None
 
 
 def compare(

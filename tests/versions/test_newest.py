@@ -196,16 +196,19 @@ def test_the_next_lower_release_is_measured_where_the_newest_cannot_be_installed
     assert "99.0.2 cannot be installed: pip ended with exit code 1" in answer["answer"]
 
 
-def test_newest_plans_for_a_device_that_is_not_here(
-    index: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index |= NEXT
+def test_newest_plans_by_the_newest_release_that_can_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releases, "listed", lambda framework: [find_pinned_version(framework), NEXT["jax"], NEXT["jittor"]])
     asked = []
+
+    def ensure_environment(framework: str, device: object, version: str, say: object) -> None:
+        if version == NEXT["jittor"]:
+            raise SetupError("pip ended with exit code 1")
 
     def compare(base: str, change: str, selectors: list[str], device: str, *_: object) -> int:
         asked.append((base, change, device, {case.split("/")[1] for case in selectors}))
         return 1
 
+    monkeypatch.setattr(planned, "ensure_environment", ensure_environment)
     monkeypatch.setattr(planned, "compare", compare)
     done = framebench("versions", "newest", "jax", "jittor", "--device", "h100-80gb", "--results", str(tmp_path))
     assert done.returncode == 1
