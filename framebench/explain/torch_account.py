@@ -104,11 +104,11 @@ class StorageAccount(Storages):
         value.born = self.account.events
         self.account.values.append(value)
         self.values[storage._cdata] = value
-        self.born(storage)
+        self.add_storage(storage)
 
-    def died(self, key: int, size: int) -> None:
+    def remove_storage(self, key: int, size: int) -> None:
         """End the life of the value in a storage that was dropped."""
-        super().died(key, size)
+        super().remove_storage(key, size)
         self.account.events += 1
         self.values.pop(key).died = self.account.events
 

@@ -28,16 +28,23 @@ TORCH_STATS = {
 JAX_STATS_OF = "cabouman/mbirjax, mbirjax/memory_stats.py"
 JAX_STATS = [
     {
-        "num_allocs": 63, "bytes_in_use": in_use, "peak_bytes_in_use": peak, "largest_alloc_size": largest,
-        "bytes_limit": 12701761536, "bytes_reserved": 0, "peak_bytes_reserved": 0, "largest_free_block_bytes": 0,
-        "pool_bytes": pool, "peak_pool_bytes": pool,
+        "num_allocs": 63,
+        "bytes_in_use": in_use,
+        "peak_bytes_in_use": peak,
+        "largest_alloc_size": largest,
+        "bytes_limit": 12701761536,
+        "bytes_reserved": 0,
+        "peak_bytes_reserved": 0,
+        "largest_free_block_bytes": 0,
+        "pool_bytes": pool,
+        "peak_pool_bytes": pool,
     }
     for in_use, peak, largest, pool in (
         (14983168, 2431167744, 2415922432, 3228616192),
         (22846976, 4251233024, 4228123904, 12701761536),
         (42659328, 8297577216, 8254655744, 12701761536),
     )
-]  # fmt: skip
+]
 
 # NVML in a container with process numbers of its own: the process calls itself 19 there, NVML lists it by the host's number.
 NVML_IN_A_CONTAINER_OF = "NVIDIA/nvidia-docker, issue 1483"

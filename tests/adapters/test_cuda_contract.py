@@ -1,6 +1,9 @@
-"""The CUDA code without a card: fed with what others recorded on theirs (`recorded.py`), and with what NVML says that it
-returns: units and errors are those of NVIDIA's NVML API reference by way of nvidia-ml-py (bytes, MHz, milliwatts, millijoules,
-NVMLError_NotSupported). What the frameworks count there: `tests/adapters/test_cuda_counters.py`."""
+"""The code for CUDA without a GPU.
+
+It is fed with what others recorded on theirs (`recorded.py`), and with what NVML returns by NVIDIA's
+NVML API reference and nvidia-ml-py (bytes, MHz, milliwatts, millijoules, NVMLError_NotSupported). What
+the frameworks count there is tested in `test_cuda_counters.py`.
+"""
 
 from __future__ import annotations
 
@@ -28,42 +31,51 @@ from tests.adapters.fake_gpu import GIB, FakeNvml, refuse
 from tests.processes import run_inside
 
 
-def named_in(package: str) -> list[str]:
-    """Every attribute of the package that the harness names, such as `nvmlInit` or `cuda.memory_stats`."""
-    sources = (path.read_text() for path in (provenance.ROOT / "framebench").rglob("*.py"))
-    return sorted({name for text in sources for name in re.findall(rf"\b{package}\.((?:cuda\.)?\w+)", text)})
+def list_used_names(package: str) -> list[str]:
+    """Return the attributes of a package that the harness uses, such as `cuda.memory_stats`."""
+    names = set()
+    for path in (provenance.ROOT / "framebench").rglob("*.py"):
+        names.update(re.findall(rf"\b{package}\.((?:cuda\.)?\w+)", path.read_text()))
+    return sorted(names)
 
 
-def test_the_library_has_every_function_of_nvml_that_is_called() -> None:
+def test_pynvml_has_every_function_that_is_called() -> None:
     import pynvml
 
-    found = named_in("pynvml")
+    found = list_used_names("pynvml")
     assert "nvmlDeviceGetTotalEnergyConsumption" in found
     assert [name for name in found if not hasattr(pynvml, name)] == []
 
 
-def test_torch_has_every_function_of_cuda_that_is_called(environment: dict[str, Environment]) -> None:
-    found = [name for name in named_in("torch") if name.startswith("cuda.")]
+def test_torch_has_every_function_of_torch_cuda_that_is_called(environment: dict[str, Environment]) -> None:
+    found = [name for name in list_used_names("torch") if name.startswith("cuda.")]
     assert "cuda.memory_stats" in found
     program = Path(__file__).parent / "programs" / "cuda_contract_named.py"
     assert not any(run_inside(environment["torch"], program, *found))
 
 
-def test_the_state_has_what_the_card_tells_and_nothing_else(fake_nvml: FakeNvml) -> None:
+def test_the_state_has_what_nvml_supports_and_nothing_else(fake_nvml: FakeNvml) -> None:
     assert nvml.read_state() == {
-        "name": "NVIDIA H200", "driver": "580.1", "cuda_of_the_driver": "13.0", "memory_bytes": 139 * GIB, "used_bytes": GIB,
-        "sm_clock_mhz": 1980, "memory_clock_mhz": 3201, "power_limit_w": 700.0, "processes": 1,
-    }  # fmt: skip
+        "name": "NVIDIA H200",
+        "driver": "580.1",
+        "cuda_of_the_driver": "13.0",
+        "memory_bytes": 139 * GIB,
+        "used_bytes": GIB,
+        "sm_clock_mhz": 1980,
+        "memory_clock_mhz": 3201,
+        "power_limit_w": 700.0,
+        "processes": 1,
+    }
 
 
-def test_the_worker_s_card_is_the_first_visible(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_workers_gpu_is_the_first_visible_one(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     assert nvml.find_gpu() == ("index", 0)
     for text, handle in (("3,1", ("index", 3)), ("GPU-5c8f", ("uuid", "GPU-5c8f")), ("", None)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", text)
         assert nvml.find_gpu() == handle
 
 
-def test_a_share_of_the_card_is_of_the_first_visible(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_the_first_visible_gpu_is_read(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_nvml.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=(1 + h[1]) * GIB)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,0")
     assert limits.read_gpu_memory() == 4 * GIB
@@ -85,12 +97,12 @@ def after_one_turn(steps: int, queues: bool, orders: list[dict[str, int]]) -> Ti
 
 
 @pytest.mark.parametrize("queues", [False, True])
-def test_energy_is_that_of_the_turns(fake_nvml: FakeNvml, queues: bool) -> None:
+def test_energy_is_read_around_turns(fake_nvml: FakeNvml, queues: bool) -> None:
     assert after_one_turn(8, queues, []).joules == 350.0
 
 
 @pytest.mark.parametrize(("steps", "waited_for"), [(8, 4), (2, 2)])
-def test_on_a_device_a_few_steps_are_also_waited_for_one_by_one(steps: int, waited_for: int) -> None:
+def test_a_device_with_a_queue_also_makes_synced_steps(steps: int, waited_for: int) -> None:
     orders: list[dict[str, int]] = []
     assert after_one_turn(steps, True, orders).synced_s == [1.5]
     assert orders == [{"turn": steps}, {"synced": waited_for}]
@@ -99,7 +111,7 @@ def test_on_a_device_a_few_steps_are_also_waited_for_one_by_one(steps: int, wait
     assert orders == [{"turn": steps}], "elsewhere every step is"
 
 
-def test_a_card_without_an_energy_counter_gives_none(fake_nvml: FakeNvml) -> None:
+def test_energy_is_0_without_a_counter(fake_nvml: FakeNvml) -> None:
     fake_nvml.nvmlDeviceGetTotalEnergyConsumption = refuse
     assert after_one_turn(8, True, []).joules == 0.0
 
@@ -113,7 +125,9 @@ def test_a_card_without_an_energy_counter_gives_none(fake_nvml: FakeNvml) -> Non
         ([], None, "a container that hides them"),
     ],
 )
-def test_why_a_process_was_not_seen(fake_nvml: FakeNvml, running: list[Any], peak: int | None, said: str | None) -> None:
+def test_a_process_that_nvml_does_not_show_has_a_reason(
+    fake_nvml: FakeNvml, running: list[Any], peak: int | None, said: str | None
+) -> None:
     fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: running
     seen = ProcessPeak(42)
     seen.look([("index", 0)])
@@ -121,7 +135,7 @@ def test_why_a_process_was_not_seen(fake_nvml: FakeNvml, running: list[Any], pea
     assert (seen.note is None) if said is None else (said in (seen.note or ""))
 
 
-def test_a_container_s_own_numbers(fake_nvml: FakeNvml) -> None:
+def test_a_container_with_its_own_process_numbers_is_recognized(fake_nvml: FakeNvml) -> None:
     own, listed = recorded.NVML_IN_A_CONTAINER["own"], recorded.NVML_IN_A_CONTAINER["listed"]
     fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: [SimpleNamespace(pid=p, usedGpuMemory=b) for p, b in listed]
     seen = ProcessPeak(own)
@@ -135,7 +149,7 @@ def test_a_container_s_own_numbers(fake_nvml: FakeNvml) -> None:
     [(1, 5, 1, 4), (1, 5, 1.01, 4), (3, 5, 3, None), (1, 5, 2, None), (None, 5, 1, None), (1, 1, 1, None)],
     ids=["idle", "about idle", "others before", "others after", "others beside", "nothing ran there"],
 )
-def test_where_processes_are_hidden_the_card_tells(
+def test_the_gpus_memory_stands_for_hidden_processes(
     fake_nvml: FakeNvml, before: float | None, most: float, after: float, risen: float | None
 ) -> None:
     fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: []
@@ -168,7 +182,7 @@ def record_on_a_gpu(timed_s: float = 2.0) -> Record:
     return add_memory(timed, of_the_memory)
 
 
-def test_the_halves_of_a_gpu_case_joined() -> None:
+def test_a_record_joins_the_two_processes_of_a_gpu_case() -> None:
     record = record_on_a_gpu()
     assert record.status == "ok"
     assert record.energy_j_per_step == 70.0
@@ -178,5 +192,5 @@ def test_the_halves_of_a_gpu_case_joined() -> None:
     assert record.allocator == {"ooms": 0, "context_bytes": 86}, "beyond the pool at its largest"
 
 
-def test_too_short_a_time_has_no_energy() -> None:
+def test_energy_of_too_short_a_time_is_left_out() -> None:
     assert record_on_a_gpu(timed_s=0.4).energy_j_per_step is None

@@ -76,8 +76,12 @@ JAX_OFFLOADED = PROGRAMS / "cuda_proofs_jax_offloaded.py"
 def test_what_jax_keeps_on_the_host(environment: dict[str, Environment]) -> None:
     """XLA:CPU has one memory, whatever it is asked for: so it is not proven here."""
     assert run_inside(environment["jax"], JAX_OFFLOADED) == {
-        "same": True, "proven": False, "on host": True, "asked for": True, "live bytes": True,
-    }  # fmt: skip
+        "same": True,
+        "proven": False,
+        "on host": True,
+        "asked for": True,
+        "live bytes": True,
+    }
 
 
 JITTOR = PROGRAMS / "cuda_proofs_jittor.py"
@@ -86,9 +90,13 @@ JITTOR = PROGRAMS / "cuda_proofs_jittor.py"
 def test_jittor_s_proofs(environment: dict[str, Environment]) -> None:
     """By precision: whether fp32, whether tf32 is proven. By level: as it was set, and with another one in its place."""
     assert run_inside(environment["jittor"], JITTOR) == {
-        "rounding": [True, False], "rounding product convolution": [False, True], "rounding convolution": [False, False],
+        "rounding": [True, False],
+        "rounding product convolution": [False, True],
+        "rounding convolution": [False, False],
         "rounding product": [False, False],
-        "untried": True, "untried, ignored": False,
-        "cuda_managed": True, "cuda_device": False,
+        "untried": True,
+        "untried, ignored": False,
+        "cuda_managed": True,
+        "cuda_device": False,
         **{f"level {n}": [True, False, False] for n in (3, 4, 5, 6)},
-    }  # fmt: skip
+    }

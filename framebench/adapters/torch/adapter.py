@@ -370,8 +370,11 @@ class TorchAdapter(Adapter):
         if isinstance(self.output, Tensor):
             return self.output.detach()
         tensors = [t.detach() for t in iterate_arrays(self.output) if t.is_floating_point()]
-        rows = max(len(t) if t.ndim else 1 for t in tensors)
-        columns = [t.reshape(rows, -1).double() for t in tensors if t.ndim and len(t) == rows]
+        rows = max(len(tensor) if tensor.ndim else 1 for tensor in tensors)
+        columns = []
+        for tensor in tensors:
+            if tensor.ndim and len(tensor) == rows:
+                columns.append(tensor.reshape(rows, -1).double())
         return torch.cat(columns, 1)
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:

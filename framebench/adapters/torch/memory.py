@@ -293,7 +293,7 @@ def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
 
 
 def _free_a_segment() -> None:
-    """Leave a free segment for certain: a step may leave something in each of its own."""
+    """Make sure of a free segment: a step may leave something in each of its own."""
     torch.empty(SPARE, dtype=torch.uint8, device="cuda")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -33,16 +33,22 @@ BATCHED_MATMULS = ("bmm", *(f"_scaled_dot_product_{kernel}" for kernel in FUSED_
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}  # by the number of axes
 
 
-def count_graph_nodes(output: Tensor) -> int:
-    """Return the number of nodes in the autograd graph that an output keeps alive."""
+def iterate_graph(output: Tensor) -> Iterator[Any]:
+    """Yield the nodes of the autograd graph that an output keeps alive."""
     seen = set()
-    pending = [output.grad_fn]
+    pending: list[Any] = [output.grad_fn]
     while pending:
         node = pending.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            pending += [following for following, _ in node.next_functions]
-    return len(seen)
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        pending += [following for following, _ in node.next_functions]
+        yield node
+
+
+def count_graph_nodes(output: Tensor) -> int:
+    """Return the number of nodes in the autograd graph that an output keeps alive."""
+    return len(list(iterate_graph(output)))
 
 
 def needs_closure(optimizer: Any) -> bool:

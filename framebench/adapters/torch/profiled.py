@@ -109,16 +109,22 @@ class Profiled:
 
     def count_graphs(self) -> Evidence:
         """Count calls of compiled regions, and runs of compiled graphs."""
-        regions = [event for event in self.events if event.name.startswith(REGION)]
-        graphs = [event for event in self.events if event.name.startswith(GRAPH)]
-        backward = sum(is_within(graph, BACKWARD) for graph in graphs)
-        return {
-            "compiled_regions": len(regions),
-            "regions_of_the_update": sum(is_within(region, UPDATE) for region in regions),
-            "graphs_of_the_update": sum(is_within(graph, UPDATE) for graph in graphs),
-            "graphs_forward": len(graphs) - backward,
-            "graphs_backward": backward,
+        counts = {
+            "compiled_regions": 0,
+            "regions_of_the_update": 0,
+            "graphs_of_the_update": 0,
+            "graphs_forward": 0,
+            "graphs_backward": 0,
         }
+        for event in self.events:
+            if event.name.startswith(REGION):
+                counts["compiled_regions"] += 1
+                counts["regions_of_the_update"] += is_within(event, UPDATE)
+            elif event.name.startswith(GRAPH):
+                place = "graphs_backward" if is_within(event, BACKWARD) else "graphs_forward"
+                counts[place] += 1
+                counts["graphs_of_the_update"] += is_within(event, UPDATE)
+        return counts
 
     def count_matmuls(self) -> Evidence:
         """Count matmuls and convolutions by their type, place and memory format."""

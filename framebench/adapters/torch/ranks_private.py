@@ -82,11 +82,15 @@ class FsdpTracker:
     def read_peak(self) -> tuple[int, dict[str, int]]:
         """Return the peak in bytes, and its parts. Raises Gone."""
         (snapshot,) = self.tracker.get_tracker_snapshot("peak").values()  # one device
-        named = {str(getattr(key, "value", key)): size for key, size in snapshot.items()}
-        total = named.pop("Total", None)
-        if total is None or not named.keys() <= PARTS.keys() or sum(named.values()) != total:
+        bytes_by_name = {}
+        for key, size in snapshot.items():
+            name = getattr(key, "value", key)  # an enumeration, but for the total
+            bytes_by_name[str(name)] = size
+        total = bytes_by_name.pop("Total", None)
+        is_known = bytes_by_name.keys() <= PARTS.keys()
+        if total is None or not is_known or sum(bytes_by_name.values()) != total:
             raise Gone(f"FSDPMemTracker that counts {', '.join(PARTS)}")
-        return total, {PARTS[name]: size for name, size in named.items() if size}
+        return total, {PARTS[name]: size for name, size in bytes_by_name.items() if size}
 
 
 class _KeepsBuckets:

@@ -34,6 +34,7 @@ switch = Switches()
 @switch
 def accumulate(run: TorchAdapter) -> Proof:
     """Prove that a step makes a forward pass for each micro-batch, of a part of the batch."""
+    parts = run.micro_batches
 
     def is_divided(e: Evidence) -> bool:
         samples = e["samples_per_pass"]
@@ -44,7 +45,6 @@ def accumulate(run: TorchAdapter) -> Proof:
     def passes_in_parts(e: Evidence) -> bool:
         return bool(e["forward_passes"] == parts * e["evaluations_of_the_loss"])
 
-    parts = run.micro_batches
     proof = check(passes_in_parts, f"each evaluation of the loss takes {parts} forward passes")
     proof &= check(is_divided, f"a forward pass has {parts} times fewer samples than the batch")
     return proof.counting(lambda _: {"evaluations_of_the_loss": run.loss_evaluations})

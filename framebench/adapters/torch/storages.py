@@ -25,7 +25,7 @@ class Storages(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.known: dict[int, weakref.finalize] = {}
+        self.known: dict[int, weakref.finalize] = {}  # of storages alive, by their address
         self.alive = 0
         self.peak = 0
 
@@ -36,20 +36,20 @@ class Storages(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(out):
             if isinstance(tensor, Tensor):
-                self.born(tensor.untyped_storage())
+                self.add_storage(tensor.untyped_storage())
         return out
 
-    def born(self, storage: torch.UntypedStorage) -> None:
+    def add_storage(self, storage: torch.UntypedStorage) -> None:
         """Count a storage until it dies, unless it is counted already."""
         key = storage._cdata
         size = storage.nbytes()
         if key in self.known:
             return
-        self.known[key] = weakref.finalize(storage, self.died, key, size)
+        self.known[key] = weakref.finalize(storage, self.remove_storage, key, size)
         self.alive += size
         self.peak = max(self.peak, self.alive)
 
-    def died(self, key: int, size: int) -> None:
+    def remove_storage(self, key: int, size: int) -> None:
         """Stop counting a storage."""
         del self.known[key]
         self.alive -= size

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from framebench.adapters.holders import Root, StorageBytes, find_array_storage
-from framebench.adapters.torch.observe import plain_tensors
+from framebench.adapters.torch.observe import iterate_graph, plain_tensors
 
 # attributes of a module that registers what it has, or that the harness has set
 KNOWN = {"_parameters", "_buffers", "_modules", "forward", "remat", "bodies"}
@@ -37,9 +37,11 @@ def find_storages(one: Any) -> StorageBytes:
         return find_array_storage(one) if type(one).__module__ == "numpy" else {}
     if one.device.type != "cpu" or isinstance(one, FakeTensor):
         return {}
-    tensors = [one, *iterate_saved(one)]
+    tensors = [one]
     if one.is_leaf and one.grad is not None:
         tensors.append(one.grad)
+    for node in iterate_graph(one):
+        tensors += iterate_saved(node)
     storages = {}
     try:
         for tensor in tensors:
@@ -52,21 +54,8 @@ def find_storages(one: Any) -> StorageBytes:
     return storages
 
 
-def iterate_saved(tensor: Tensor) -> Iterator[Tensor]:
-    """Yield the tensors that the graph behind a tensor has saved."""
-    seen = set()
-    pending = [tensor.grad_fn]
-    while pending:
-        node = pending.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        pending += [following for following, _ in node.next_functions]
-        yield from _iterate_saved_by(node)
-
-
-def _iterate_saved_by(node: Any) -> Iterator[Tensor]:
-    """Yield what a node has saved, as it was packed.
+def iterate_saved(node: Any) -> Iterator[Tensor]:
+    """Yield what a node of an autograd graph has saved, as it was packed.
 
     To unpack it would compute a checkpointed block again.
     """
