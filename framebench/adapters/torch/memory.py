@@ -80,7 +80,8 @@ def _make_one_by_one(
         return {p: make(settings, [p], **options) for p in params}
     whole = make(settings, params, **options)
     by_weight = {}
-    for optimizer in getattr(whole, "optimizers", [whole]):
+    # a name that no user's class has: see CombinedOptimizer of user_model.py
+    for optimizer in getattr(whole, "combined_optimizers", [whole]):
         kind = type(optimizer)
         for group in optimizer.param_groups:
             for p in group["params"]:

@@ -49,9 +49,9 @@ def has_gru(model: nn.Module) -> bool:
 
 
 def find_gru_fault() -> str | None:
-    """Return whether a GRU changes a matmul's result in place that checkpointing has saved.
+    """Return a fault of GRUs under selective checkpointing, if this PyTorch has it.
 
-    The check in selective checkpointing does not notice.
+    A GRU changes a matmul's result in place that was saved, and the check does not notice.
     """
     error = measure_gru()
     if error < WRONG_GRADIENT:
@@ -98,9 +98,9 @@ def interpolates(step: Callable[[], object]) -> bool:
 
 
 def find_interpolation_fault() -> str | None:
-    """Return whether a compiled step loses the gradients below an interpolation in bfloat16.
+    """Return a fault of compiled steps in bfloat16, if this PyTorch has it.
 
-    See docs/try.md.
+    Such a step loses the gradients below an interpolation (docs/try.md).
     """
     right = measure_gradient_below(compiled=False)
     found = measure_gradient_below(compiled=True)
@@ -132,9 +132,9 @@ def measure_gradient_below(compiled: bool) -> float:
 
 
 def find_mask_fault() -> str | None:
-    """Return whether a compiled step under a memory budget draws random numbers twice.
+    """Return a fault of compiled steps under a memory budget, if this PyTorch has it.
 
-    It draws others where it computes activations again
+    Such a step draws other random numbers where it computes activations again
     (https://github.com/pytorch/pytorch/issues/190758).
     """
     error = measure_masks(BUDGET)

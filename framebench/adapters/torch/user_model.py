@@ -196,12 +196,12 @@ class CombinedOptimizer(torch.optim.Optimizer):
     def __init__(self, optimizers: list[torch.optim.Optimizer]) -> None:
         groups = [group for one in optimizers for group in one.param_groups]
         super().__init__(groups, {})
-        self.optimizers = optimizers
+        self.combined_optimizers = optimizers
 
     @property
     def state(self) -> defaultdict[Tensor, Any]:  # type: ignore[override]
         states: defaultdict[Tensor, Any] = defaultdict(dict)
-        for one in self.optimizers:
+        for one in self.combined_optimizers:
             states.update(one.state)
         return states
 
@@ -210,7 +210,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
         """Ignore the empty states that the base class begins with."""
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        for one in self.optimizers:
+        for one in self.combined_optimizers:
             one.step()
 
 
@@ -302,7 +302,7 @@ def _describe_optimizer(model: nn.Module) -> dict[str, Any]:
     if "optimizer" not in user():
         return {"optimizer": "SGD"}
     made = optimizer(model.parameters())
-    optimizers = getattr(made, "optimizers", [made])
+    optimizers = made.combined_optimizers if isinstance(made, CombinedOptimizer) else [made]
     description = " and ".join(type(one).__name__ for one in optimizers)
     if len(optimizers) > 1:
         description += ", which step together"
