@@ -129,19 +129,19 @@ def test_a_process_that_nvml_does_not_show_has_a_reason(
     fake_nvml: FakeNvml, running: list[Any], peak: int | None, said: str | None
 ) -> None:
     fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: running
-    seen = ProcessPeak(42)
-    seen.look([("index", 0)])
-    assert seen.peak == peak
-    assert (seen.note is None) if said is None else (said in (seen.note or ""))
+    process_peak = ProcessPeak(42)
+    process_peak.take_sample([("index", 0)])
+    assert process_peak.peak == peak
+    assert (process_peak.note is None) if said is None else (said in (process_peak.note or ""))
 
 
 def test_a_container_with_its_own_process_numbers_is_recognized(fake_nvml: FakeNvml) -> None:
     own, listed = recorded.NVML_IN_A_CONTAINER["own"], recorded.NVML_IN_A_CONTAINER["listed"]
     fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: [SimpleNamespace(pid=p, usedGpuMemory=b) for p, b in listed]
-    seen = ProcessPeak(own)
-    seen.look([("index", 0)])
-    assert seen.peak is None, "no other process's memory is taken for its own"
-    assert "process numbers of its own" in (seen.note or "")
+    process_peak = ProcessPeak(own)
+    process_peak.take_sample([("index", 0)])
+    assert process_peak.peak is None, "no other process's memory is taken for its own"
+    assert "process numbers of its own" in (process_peak.note or "")
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_the_gpus_memory_stands_for_hidden_processes(
     fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: []
     held = most
     fake_nvml.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=139 * GIB, used=int(held * GIB))
-    seen = ProcessPeak(42, before and int(before * GIB))
-    with seen:
-        seen.look([("index", 0)])
+    process_peak = ProcessPeak(42, before and int(before * GIB))
+    with process_peak:
+        process_peak.take_sample([("index", 0)])
         held = after
-    assert seen.peak is None
-    assert seen.risen == (risen and risen * GIB)
-    assert ("device.card" in (seen.note or "")) == (risen is not None)
+    assert process_peak.peak is None
+    assert process_peak.growth == (risen and risen * GIB)
+    assert ("device.card" in (process_peak.note or "")) == (risen is not None)
 
 
 def record_on_a_gpu(timed_s: float = 2.0) -> Record:
