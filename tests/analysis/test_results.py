@@ -105,10 +105,10 @@ def test_the_machine_is_this_one_if_it_has_records_or_else_the_one_with_most(
 def test_documents_are_of_the_machines_whose_records_are_committed(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was measured here since changes no tracked file."""
     planted(planted(results, "published", 1), "here", 2)
-    monkeypatch.setattr(origin, "git", lambda *_: "results/records/published/torch-1/a/b.json")
+    monkeypatch.setattr(origin, "query_git", lambda *_: "results/records/published/torch-1/a/b.json")
     kept = Results.committed(results)
     assert kept.machines == ["published"] == sorted({r.provenance.machine for r in kept.records})
-    monkeypatch.setattr(origin, "git", lambda *_: None)
+    monkeypatch.setattr(origin, "query_git", lambda *_: None)
     assert Results.committed(results).machines == ["here", "published"]
 
 

@@ -108,7 +108,7 @@ def test_show_includes_cases_of_any_size(real: Path) -> None:
 )
 def test_an_unknown_machine_lists_the_known_ones(command: list[str], real: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One way to say whose records are meant, wherever there is a choice."""
-    monkeypatch.setattr(command_of_predict.hypothetical, "obstacle", lambda _: "not asked here")
+    monkeypatch.setattr(command_of_predict.hypothetical, "find_obstacle", lambda _: "not asked here")
     done = CliRunner().invoke(app, [*command, "--machine", "nowhere", "--results", str(real)])
     (there,) = (real / "records").iterdir()
     assert done.exit_code == 2

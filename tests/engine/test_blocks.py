@@ -96,7 +96,7 @@ def test_failed_arm_leaves_the_others_running(
 
 
 def test_timeout_names_missing_bfloat16_units(fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("framebench.engine.runner.provenance.bfloat16_instructions", set)
+    monkeypatch.setattr("framebench.engine.runner.provenance.list_bfloat16_instructions", set)
     monkeypatch.setenv("FAKE_FAILURE", "amp_bf16: slow, checkpoint: slow")
     with run(results) as opened:
         measure([group(fake_worker)], opened)
@@ -109,10 +109,10 @@ def test_timeout_names_missing_bfloat16_units(fake_worker: Environment, results:
 def test_first_profile_shortens_the_limit_of_slow_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     bf16, fp32 = replace(CASE, strategy="amp_bf16"), CASE
     first, quick = Options(profile="first", time_limit_s=300), Options(profile="quick")
-    monkeypatch.setattr("framebench.engine.runner.provenance.bfloat16_instructions", set)
+    monkeypatch.setattr("framebench.engine.runner.provenance.list_bfloat16_instructions", set)
     assert runner.limited(bf16, first).time_limit_s == 20
     assert (runner.limited(fp32, first), runner.limited(bf16, quick)) == (first, quick)
-    monkeypatch.setattr("framebench.engine.runner.provenance.bfloat16_instructions", lambda: {"avx512_bf16"})
+    monkeypatch.setattr("framebench.engine.runner.provenance.list_bfloat16_instructions", lambda: {"avx512_bf16"})
     assert runner.limited(bf16, first) == first
 
 

@@ -83,7 +83,7 @@ def test_a_card_that_tells_what_a_process_holds_is_believed(monkeypatch: pytest.
     """Others may have taken more meanwhile."""
     free = iter((1000, 200))
     monkeypatch.setattr(room, "free_on_card", lambda: next(free))
-    monkeypatch.setattr(room.nvml, "used_by", {7: 300}.get)
+    monkeypatch.setattr(room.nvml, "read_used_by", {7: 300}.get)
     found = room.Capacity()
     found.enter(7)
     assert found.on_card == [300]

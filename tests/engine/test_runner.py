@@ -42,11 +42,11 @@ def fake_worker(tmp_path: Path) -> Environment:
 
 def test_known_limits_of_the_machine_are_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     bf16, fp32 = replace(CASE, strategy="amp_bf16"), CASE
-    monkeypatch.setattr(runner.provenance, "bfloat16_instructions", set)
+    monkeypatch.setattr(runner.provenance, "list_bfloat16_instructions", set)
     assert runner.expected(fake_records.record(bf16, status="timeout"))
     assert not runner.expected(fake_records.record(fp32, status="timeout"))
     assert not runner.expected(fake_records.record(bf16, status="crashed"))
-    monkeypatch.setattr(runner.provenance, "bfloat16_instructions", lambda: {"avx512_bf16"})
+    monkeypatch.setattr(runner.provenance, "list_bfloat16_instructions", lambda: {"avx512_bf16"})
     assert not runner.expected(fake_records.record(bf16, status="timeout")), "this processor has the units"
     for known in (True, False):
         wrong = Verification(passed=False, reason="a kernel leaves it unwritten", known_fault=known)
