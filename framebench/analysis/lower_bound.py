@@ -56,8 +56,8 @@ def lower_bound(case: Case) -> LowerBound:
     else:
         gradients, activations = 0, forward_bytes(case)
     return LowerBound(
-        parameters=held(case, trainable=True),
-        buffers=held(case, trainable=False),
+        parameters=count_stored_bytes(case, trainable=True),
+        buffers=count_stored_bytes(case, trainable=False),
         optimizer=optimizer,
         inputs=input_bytes(case, targets=case.scenario != "eval"),
         gradients=gradients,
@@ -99,7 +99,7 @@ def trained_params(case: Case) -> list[Param]:
     return [param for param in case.spec.params(case.config) if param.trainable and param.name.startswith(prefixes)]
 
 
-def held(case: Case, trainable: bool) -> int:
+def count_stored_bytes(case: Case, trainable: bool) -> int:
     """Return the bytes of parameters, or of buffers: of the model, the second of a pair, the teacher of a student."""
     switches = options(case)
     spec = case.spec

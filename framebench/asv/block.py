@@ -10,8 +10,8 @@ from framebench.asv.progress import send
 from framebench.engine import environments, runner
 from framebench.engine.blocks import Listener, Run, measure, not_measured
 from framebench.engine.environments import Environment
-from framebench.engine.groups import groups
-from framebench.engine.progress import line
+from framebench.engine.groups import make_groups
+from framebench.engine.progress import format_record
 from framebench.engine.timed_process import Arm
 from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
@@ -37,7 +37,7 @@ class ProgressSender(Listener):
         if record.parsed.framework != self.framework:
             return
         event = "none" if record.status == "unsupported" else "end"
-        send(self.environment, record.case, f"{event}: {line(record)}")
+        send(self.environment, record.case, f"{event}: {format_record(record)}")
 
 
 def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Record:
@@ -63,7 +63,7 @@ def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Re
             if not runner.unsupported(other) and differs_in_strategy_only(other, case):
                 compared.append(other)
         blocks = int(os.environ.get(BLOCKS, "1"))
-        measure(groups(compared, built_environments(requested, own)), run, blocks)
+        measure(make_groups(compared, built_environments(requested, own)), run, blocks)
         return run.records(arm)[0]
 
 

@@ -12,9 +12,9 @@ from framebench.cli.shared import err, parse_bytes, say
 from framebench.engine import blocks as measured
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
-from framebench.engine.groups import Group, groups, pair
+from framebench.engine.groups import Group, make_groups, make_pair
 from framebench.engine.progress import CaseProgress
-from framebench.engine.request import Asked
+from framebench.engine.request import RunRequest
 from framebench.engine.session import Session
 from framebench.engine.timed_process import Arm
 from framebench.ranks import measure as over_ranks
@@ -46,7 +46,7 @@ def make_request(
     time_limit: float,
     memory_limit: str | None,
     env: str | None,
-) -> Asked:
+) -> RunRequest:
     """Return what the options of `run` and `plan` ask for. Raises typer.BadParameter."""
     if not profile and not selectors:
         profile = profiles.read_profile_name()
@@ -57,7 +57,7 @@ def make_request(
         time_limit_s=time_limit,
         memory_limit=parse_bytes(memory_limit) if memory_limit else None,
     )
-    return Asked(tuple(selectors or ()), profile or None, options, env, blocks)
+    return RunRequest(tuple(selectors or ()), profile or None, options, env, blocks)
 
 
 def measure_all(
@@ -104,10 +104,10 @@ def list_groups(
     """
     paired = {case for both in pairs for case in both}
     alone = [case for case in cases if case not in paired and case.ranks == 1]
-    found = groups(alone, ready)
+    found = make_groups(alone, ready)
     for base, change in pairs:
         if base in cases and change in cases:
-            found.append(pair(base, change, ready))
+            found.append(make_pair(base, change, ready))
     return found
 
 

@@ -27,7 +27,7 @@ from framebench.cli.shared import (
     out,
 )
 from framebench.engine import runner
-from framebench.engine.progress import line
+from framebench.engine.progress import format_record
 from framebench.records.record import Record
 from framebench.strategies.registry import OVER_RANKS, SCENARIOS, list_strategies
 from framebench.suite import profiles
@@ -170,7 +170,7 @@ def print_records(records: list[Record], with_machine: bool) -> None:
     for record in current:
         machine, version = record.provenance.machine, record.framework_version
         origin = f"  {machine}, {version or '-'}" if with_origin else ""
-        typer.echo(f"{line(record, times[machine, version, record.case], width)}{origin}")
+        typer.echo(f"{format_record(record, times[machine, version, record.case], width)}{origin}")
 
 
 def match_machines(folder: Folder, selectors: list[str] | None) -> Callable[[str], bool]:

@@ -31,7 +31,7 @@ from framebench.cli.shared import (
     say,
 )
 from framebench.engine import environments, installed, runner
-from framebench.engine.request import Asked
+from framebench.engine.request import RunRequest
 from framebench.strategies.strategy import FRAMEWORKS
 
 BLOCK_HELP = "Measure only the block with this number, as `framebench plan` names it."
@@ -78,7 +78,7 @@ def run(
     raise typer.Exit(report_failures(statuses))
 
 
-def check_options(request: Asked, on: str | None, settings: list[str]) -> None:
+def check_options(request: RunRequest, on: str | None, settings: list[str]) -> None:
     """End the command with exit code 2 where its options contradict each other."""
     block = request.block
     if block is not None and request.blocks != 1:
@@ -100,7 +100,7 @@ def check_options(request: Asked, on: str | None, settings: list[str]) -> None:
         )
 
 
-def measure_here(request: Asked, results: Path) -> list[str]:
+def measure_here(request: RunRequest, results: Path) -> list[str]:
     """Measure the cases of a request on this machine, and return the status of each.
 
     With `--env`, a framework that is not installed there is left out with its cases.

@@ -261,7 +261,7 @@ def check_memory(record: Record) -> Iterator[str]:
 @cache
 def count_parameter_bytes(case: Case) -> int:
     """Return the bytes of all parameters of a case, trainable or not."""
-    return lower_bound.held(case, trainable=True) + lower_bound.held(case, trainable=False)
+    return lower_bound.count_stored_bytes(case, trainable=True) + lower_bound.count_stored_bytes(case, trainable=False)
 
 
 def check_times(record: Record) -> Iterator[str]:

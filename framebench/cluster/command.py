@@ -30,7 +30,7 @@ from framebench.cli.shared import (
 from framebench.cluster import units
 from framebench.cluster.collect import NODES, collect
 from framebench.engine import runner
-from framebench.engine.request import Asked
+from framebench.engine.request import RunRequest
 from framebench.records import provenance, store
 from framebench.suite.case import Case
 
@@ -111,7 +111,7 @@ def check_results(
     raise typer.Exit(bool(report.problems))
 
 
-def run_on_slurm(request: Asked, cases: list[Case], results: Path, settings: list[str]) -> list[str]:
+def run_on_slurm(request: RunRequest, cases: list[Case], results: Path, settings: list[str]) -> list[str]:
     """Measure on machines of Slurm, and add their records to the results folder in the end.
 
     Until then they lie below it. Returns the status of each record that was added, and `crashed` for what was not.

@@ -28,7 +28,7 @@ from framebench.cluster.collect import NODES
 from framebench.cluster.units import list_finished, select_unfinished
 from framebench.engine import environments, recording
 from framebench.engine.environments import SetupError
-from framebench.engine.request import Asked
+from framebench.engine.request import RunRequest
 from framebench.records import provenance
 
 Say = Callable[[str], None]
@@ -77,7 +77,7 @@ class Jobs:
         return executor
 
 
-def measure(units: Sequence[Asked], jobs: Jobs, frameworks: Sequence[str]) -> list[Asked]:
+def measure(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) -> list[RunRequest]:
     """Have all units measured, and wait for it. Return those that came to no end in so many attempts.
 
     Raises SetupError where Slurm is not there, or refuses.
@@ -105,7 +105,7 @@ def measure(units: Sequence[Asked], jobs: Jobs, frameworks: Sequence[str]) -> li
     return left
 
 
-def submit(units: Sequence[Asked], jobs: Jobs, after: Sequence[str], code: str | None) -> dict[str, str]:
+def submit(units: Sequence[RunRequest], jobs: Jobs, after: Sequence[str], code: str | None) -> dict[str, str]:
     """Submit units, to start after other jobs. Return the jobs' ids by the units' marks.
 
     Raises SetupError if Slurm refuses.
@@ -123,7 +123,7 @@ def submit(units: Sequence[Asked], jobs: Jobs, after: Sequence[str], code: str |
     return {mark: job.job_id for mark, job in submitted.items()}  # ids are known once the batch is sent
 
 
-def prepare(units: Sequence[Asked], jobs: Jobs, frameworks: Sequence[str]) -> list[str]:
+def prepare(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) -> list[str]:
     """Submit jobs that build the frameworks' environments, one on each kind of node, and return their ids."""
     partition = ["-p", jobs.settings["partition"]] if "partition" in jobs.settings else []
     listing = run_slurm("sinfo", "-h", "-N", "-o", "%N|%c|%m|%f|%G|%t", *partition) or ""
@@ -155,7 +155,7 @@ def select_nodes(listing: str, constraint: str | None = None) -> list[str]:
     return list(first_of_kind.values())
 
 
-def wait(ids: Sequence[str], units: Sequence[Asked], jobs: Jobs, code: str | None) -> None:
+def wait(ids: Sequence[str], units: Sequence[RunRequest], jobs: Jobs, code: str | None) -> None:
     """Wait until none of these jobs is queued or running, and say how many units are done."""
     last_message = ""
     while wait_for_queue(jobs).intersection(ids):

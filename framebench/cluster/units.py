@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from framebench.cluster.collect import NODES
-from framebench.engine.request import Asked
+from framebench.engine.request import RunRequest
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 
 
-def make_units(request: Asked, cases: Iterable[Case]) -> list[Asked]:
+def make_units(request: RunRequest, cases: Iterable[Case]) -> list[RunRequest]:
     """Return a request in units: the first block of every group, then the second.
 
     A case over ranks has no times, so that one block of it is enough.
@@ -58,7 +58,7 @@ def make_selector(group: list[Case]) -> str:
     return f"{workload}/{framework}/{scenario}/{strategy}/{batch}/{size}"
 
 
-def select_unfinished(units: Iterable[Asked], results: Path, code: str | None) -> list[Asked]:
+def select_unfinished(units: Iterable[RunRequest], results: Path, code: str | None) -> list[RunRequest]:
     """Return the units that came to an end neither in this results folder nor in one of its machines'."""
     finished = list_finished(results)
     return [unit for unit in units if unit.mark(code) not in finished]
@@ -70,7 +70,7 @@ def list_finished(results: Path) -> set[str]:
     return {file.name for file in files}
 
 
-def make_shell_line(unit: Asked, program: str, results: Path) -> str:
+def make_shell_line(unit: RunRequest, program: str, results: Path) -> str:
     """Return a line for any engine that starts commands on machines.
 
     The machines have the results folder in common, and each has a folder of its own in there.

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from framebench.analysis import rows
 from framebench.analysis.comparison import MIB
-from framebench.analysis.figures import Asked, page
+from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.results import Results
 from framebench.devices.catalog import find
 from framebench.devices.plans.planned import code_of
@@ -157,7 +157,7 @@ def plans(df: pd.DataFrame) -> Figure | None:
     return page.explained(figure, title, [RELEASES_NOTE, code_of(drawn["commit"].dropna())])
 
 
-def figures(results: Results, _: Iterable[str]) -> Iterator[Asked]:
+def figures(results: Results, _: Iterable[str]) -> Iterator[FigureRequest]:
     """Yield one for each workload and size in training, at its base batch; and releases of JAX."""
     df = frame.load(results.root)
     training = df[df["pinned"] & (df["scenario"] == "train") & (df["ranks"] == 1) & df["device"].isin(SHOWN)]

@@ -28,7 +28,7 @@ class Group:
     others: tuple[Arm, ...] = ()
 
 
-def groups(cases: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
+def make_groups(cases: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
     """Group cases that can be measured by workload, scenario, batch, size and framework.
 
     Each group has the framework's baseline, asked for or not, and where PyTorch is measured too, PyTorch's, by which
@@ -58,7 +58,7 @@ def make_group(cases: list[Case], ready: dict[str, Environment]) -> Group:
     )
 
 
-def pair(base: Case, change: Case, ready: dict[str, Environment]) -> Group:
+def make_pair(base: Case, change: Case, ready: dict[str, Environment]) -> Group:
     """Make a group of two cases of which none is the other's baseline."""
     arms = tuple(Arm(case, ready[case.framework]) for case in (base, change))
     return Group(f"pair/{base.id}/{change.id}", arms)

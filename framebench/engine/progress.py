@@ -103,10 +103,10 @@ class CaseProgress(Listener):
             self.left[record.parsed] -= 1
             self.bar.update(self.task, advance=1, left=self.remaining())
         version = f"  {record.parsed.framework} {record.framework_version}" if record.framework_version else ""
-        self.bar.console.print(f"{line(record)}{version}", markup=False, highlight=False, soft_wrap=True)
+        self.bar.console.print(f"{format_record(record)}{version}", markup=False, highlight=False, soft_wrap=True)
 
 
-def line(record: Record, step_s: float | None = None, width: int = 41) -> str:
+def format_record(record: Record, step_s: float | None = None, width: int = 41) -> str:
     """Return one finished case in one line, of 80 columns where its name has this width.
 
     `step_s`: the seconds of a step over all of its blocks; by default those of the record.

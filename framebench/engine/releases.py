@@ -73,7 +73,7 @@ def nearest(version: str, all_releases: list[str]) -> list[str]:
     return all_releases[start : start + 2]
 
 
-def described(framework: str, version: str, package: str = "") -> Environment:
+def describe_release(framework: str, version: str, package: str = "") -> Environment:
     """Return the environment of a release as it is or will be.
 
     Those with pinned requirements are the ones that every other command uses.
@@ -86,23 +86,23 @@ def described(framework: str, version: str, package: str = "") -> Environment:
     return Environment(framework, version, where / "bin" / "python", home, package=package)
 
 
-def known(framework: str, version: str | None) -> Environment:
+def find_environment(framework: str, version: str | None) -> Environment:
     """Return the pinned environment, or one that a bisection has kept. Raises SetupError, with those pinned."""
     if version:
-        environment = described(framework, version)
+        environment = describe_release(framework, version)
         if environments.built(environment):
             return environment
     return environments.describe(framework, version)
 
 
-def beside(framework: str, version: str, package: str, more: Sequence[str], say: Say) -> Environment:
+def ensure_release(framework: str, version: str, package: str, more: Sequence[str], say: Say) -> Environment:
     """Return an environment of a release with more packages, made now if it is not there, and kept. Raises SetupError.
 
     Where the release has pinned requirements, it is the environment of these.
     """
     if version == find_pinned_version(framework) or (version in find_pinned_versions(framework) and not package):
         return environments.ensure(framework, version, say, package)
-    environment = described(framework, version, package)
+    environment = describe_release(framework, version, package)
     where = environment.python.parent.parent
     where.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{where}.lock"):
@@ -113,7 +113,7 @@ def beside(framework: str, version: str, package: str, more: Sequence[str], say:
 
 
 @contextmanager
-def environment(framework: str, version: str, keep: bool, say: Say) -> Iterator[Environment]:
+def make_environment(framework: str, version: str, keep: bool, say: Say) -> Iterator[Environment]:
     """Make a release's environment for this context if it is not there. Raises SetupError.
 
     It is removed afterwards unless it is to be kept, or was there.
@@ -121,7 +121,7 @@ def environment(framework: str, version: str, keep: bool, say: Say) -> Iterator[
     if version in find_pinned_versions(framework):
         yield environments.ensure(framework, version, say)
         return
-    release_environment = described(framework, version)
+    release_environment = describe_release(framework, version)
     where = release_environment.python.parent.parent
     where.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{where}.lock"):

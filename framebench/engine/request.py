@@ -10,7 +10,7 @@ from framebench.engine.session import Session
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunRequest:
     """What `framebench run` is asked for, as its options say; results do not count."""
 
     selectors: tuple[str, ...]

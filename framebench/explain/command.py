@@ -121,7 +121,7 @@ def check_explainable(case: Case, version: str | None) -> None:
     obstacle = measure.find_obstacle(case)
     if obstacle:
         raise Unexplained(f"{case.id}: {obstacle}")
-    releases.known(case.framework, version)
+    releases.find_environment(case.framework, version)
 
 
 def explain_release(case: Case, version: str | None, results: Path) -> Explanation:
@@ -132,7 +132,7 @@ def explain_release(case: Case, version: str | None, results: Path) -> Explanati
 
 def prepare_environment(framework: str, version: str | None) -> Environment:
     """Return the environment of a version, built if it is not there. Raises SetupError."""
-    environment = releases.known(framework, version)
+    environment = releases.find_environment(framework, version)
     if environments.built(environment):
         return environment  # maybe of a version that is not pinned, which a bisection has left here
     return environments.ensure(framework, version, say)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from framebench.analysis import rows
 from framebench.analysis.comparison import MIB, mib
-from framebench.analysis.figures import Asked, page
+from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.results import Results
 from framebench.explain.record import Explanation
 from framebench.explain.table import FINE, find_release, load_explanations, select_newest
@@ -86,7 +86,7 @@ def draw_kinds(explanation: Explanation, axes: Axes) -> None:
     axes.grid(False)
 
 
-def figures(results: Results, _machines: Iterable[str]) -> Iterator[Asked]:
+def figures(results: Results, _machines: Iterable[str]) -> Iterator[FigureRequest]:
     """Yield a figure for each workload, scenario, strategy and batch that several frameworks explain.
 
     Of each framework it has the newest release.

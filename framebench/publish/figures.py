@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from framebench.analysis.figures import Asked, drawing_pool, render_all
+from framebench.analysis.figures import FigureRequest, drawing_pool, render_all
 from framebench.analysis.figures.questions import of_rows
 from framebench.analysis.results import Results
 from framebench.budget.max_batch import figure as max_batch
@@ -22,7 +22,7 @@ def list_figures(
     df: pd.DataFrame,
     results: Results | None,
     others: Iterable[str] = (),
-) -> Iterator[Asked]:
+) -> Iterator[FigureRequest]:
     """Yield the name of each figure that there may be, the function that draws it, and its rows.
 
     Releases that the machine has not measured are shown as the machines in `others` measured them.

@@ -190,7 +190,7 @@ class ReleaseBench:
 
     def measure(self, release: str) -> ReleaseResult:
         """Measure a release, and say what it gave."""
-        arm = Arm(self.case, releases.described(self.case.framework, release))
+        arm = Arm(self.case, releases.describe_release(self.case.framework, release))
         # peaks need verified steps and no times; instructions are counted in the steps that are timed
         options = Options(rounds=0 if self.quantity == "peak" else 2, peaks_each_block=True)
         with Run(self.session, options, self.results, self.progress) as run:
@@ -208,7 +208,7 @@ class ReleaseBench:
 
     def fill(self, arm: Arm, run: Run) -> None:
         """Measure in fresh processes until there are enough, or one fails. Raises SetupError."""
-        with releases.environment(self.case.framework, arm.environment.version, self.keep, self.say):
+        with releases.make_environment(self.case.framework, arm.environment.version, self.keep, self.say):
             group = Group(f"bisect/{arm.environment.name}/{arm.case.id}", (arm,))
             for number in range(self.processes):
                 measure_group(group, run, number)

@@ -84,7 +84,7 @@ def run(
         fail("none of these cases can run here; framebench list --strategies has the reasons", 2)
     title = " ".join(["versions run", framework, *matrix, str(blocks), *(selectors or []), profile or "", str(options)])
     with open_session(results, title) as opened:
-        ready = {version: releases.beside(framework, version, "", (), say) for version in matrix}
+        ready = {version: releases.ensure_release(framework, version, "", (), say) for version in matrix}
         for environment in ready.values():
             environments.warm(environment, profile or "quick", say)
         with CaseProgress(able, results, err, blocks * len(matrix), opened.id) as progress:

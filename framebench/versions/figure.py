@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from framebench.analysis import rows
-from framebench.analysis.figures import Asked, page
+from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.results import Results
 from framebench.versions.judge import IMPROVEMENT, NONE, QUANTITIES, REGRESSION, compare_successive
 from framebench.versions.table import describe_conditions, make_title
@@ -29,7 +29,7 @@ NOTE = (
 )
 
 
-def figures(results: Results, machines: Iterable[str]) -> Iterator[Asked]:
+def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest]:
     """Yield one for each version and the one before it, of the first of these machines that has both.
 
     The last line of the figure names the machine.

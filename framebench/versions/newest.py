@@ -149,7 +149,7 @@ class PairBench:
         problems = []
         for version in (pair.newest, *pair.older):
             try:
-                environment = stack.enter_context(releases.environment(pair.framework, version, self.keep, self.say))
+                environment = stack.enter_context(releases.make_environment(pair.framework, version, self.keep, self.say))
                 self.warm(environment)
             except SetupError as error:
                 problems.append(f"{pair.framework} {version} cannot be installed: {error}")

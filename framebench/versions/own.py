@@ -45,7 +45,7 @@ def measure(base: str, change: str, request: FileRequest, results: Path) -> list
     options = runner.Options(rounds=request.rounds, cold_blocks=versions.COLD_BLOCKS)
     try:
         with measuring(results):
-            ready = {version: releases.beside(framework, version, "", (), say) for version in (older, newer)}
+            ready = {version: releases.ensure_release(framework, version, "", (), say) for version in (older, newer)}
             reference = str(ready[older].python)
             opened = open_model(request.file, request.scenario, request.strategies, request.batch, reference, results)
             with (

@@ -114,8 +114,8 @@ def test_what_lives_between_two_steps_is_counted_exactly(states: dict[str, dict[
         found = states[case.id]
         trains = case.stage.trains
         expected = {
-            "parameters": lower_bound.held(case, trainable=True),
-            "buffers": lower_bound.held(case, trainable=False),
+            "parameters": lower_bound.count_stored_bytes(case, trainable=True),
+            "buffers": lower_bound.count_stored_bytes(case, trainable=False),
             "gradients": sum(lower_bound.gradient_bytes(case).values()) if trains else 0,
             "optimizer": lower_bound.optimizer_bytes(case) if trains else 0,
             "inputs": lower_bound.input_bytes(case),

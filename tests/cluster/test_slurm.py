@@ -17,7 +17,7 @@ import pytest
 
 from framebench.cluster import slurm
 from framebench.cluster.slurm import LOG, select_nodes
-from framebench.cluster.units import NODES, Asked, select_unfinished
+from framebench.cluster.units import NODES, RunRequest, select_unfinished
 from framebench.engine.runner import Options
 from framebench.records import provenance, store
 from tests.cluster.own_slurm import OwnSlurm
@@ -150,7 +150,7 @@ def test_what_is_done_is_not_measured_again_and_what_is_queued_not_submitted_aga
 
 @pytest.mark.slurm
 def test_units_wait_for_the_environments_of_each_kind_of_node(own: OwnSlurm, tmp_path: Path, results: Path) -> None:
-    unit = Asked(
+    unit = RunRequest(
         (CASES[0],), None, Options(rounds=2), str(fake_environment("engine/failing_worker.py", tmp_path).python), block=0
     )
     (results / NODES).mkdir(parents=True)
@@ -188,12 +188,12 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pat
 def test_a_refused_job_is_reported(played: Callable[..., Path]) -> None:
     results, message = played(sbatch="echo 'Invalid account' >&2; exit 1"), list[str]()
     with pytest.raises(slurm.SetupError, match="Slurm took no job"):
-        slurm.measure([Asked((CASES[0],), None, block=0)], slurm.Jobs(results, say=message.append), ["torch"])
+        slurm.measure([RunRequest((CASES[0],), None, block=0)], slurm.Jobs(results, say=message.append), ["torch"])
     assert any("nothing is prepared on n1" in sentence for sentence in message)
 
 
 def test_a_controller_that_is_away_has_not_lost_its_jobs(played: Callable[..., Path], tmp_path: Path) -> None:
-    unit, message = Asked((CASES[0],), None, block=0), list[str]()
+    unit, message = RunRequest((CASES[0],), None, block=0), list[str]()
     mark = unit.mark(provenance.name_code())
     script = f"echo >> calls; case $(wc -l < calls) in 1) exit 1;; [23]) echo '7|None';; *) touch results/{mark};; esac"
     results = played(squeue=script, sbatch="touch submitted; exit 1")

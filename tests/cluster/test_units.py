@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from framebench.cli import run
-from framebench.cluster.units import NODES, Asked, make_units
+from framebench.cluster.units import NODES, RunRequest, make_units
 from framebench.engine import environments
 from framebench.engine.groups import groups
 from framebench.engine.runner import Options, unsupported
@@ -19,7 +19,7 @@ from framebench.suite.profiles import list_profile_cases
 from framebench.suite.selectors import select
 from tests.processes import COMMAND, fake_environment, framebench
 
-EVERYTHING = Asked(
+EVERYTHING = RunRequest(
     ("transformer/*/eval/{grad,no_grad}/b4/tiny", "transformer/torch/train/fsdp/b4x2/tiny"), None,
     Options(threads=2, rounds=3, time_limit_s=7.0, memory_limit=2**30), "/some/python", blocks=2,
 )  # fmt: skip
@@ -35,7 +35,7 @@ def test_the_units_of_a_block_have_each_case_once_and_the_same_arms_as_the_whole
         [c for c in list_profile_cases("tiny") if c.workload == "transformer"],
         {name: environments.describe(name) for name in FRAMEWORKS},
     )
-    found = make_units(Asked((), "tiny", blocks=2), cases)
+    found = make_units(RunRequest((), "tiny", blocks=2), cases)
     named = [case for unit in found if unit.block == 1 for case in select(unit.selectors[0])]
     assert sorted(named) == sorted(cases)
     whole = {group.name: group for group in groups([c for c in cases if not unsupported(c)], ready)}
@@ -48,7 +48,7 @@ def test_the_units_of_a_block_have_each_case_once_and_the_same_arms_as_the_whole
 
 
 def test_a_unit_command_keeps_all_options(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
-    taken: list[Asked] = []
+    taken: list[RunRequest] = []
     monkeypatch.setattr(run, "measure_here", lambda wanted, _: taken.append(wanted) or [])
     found = make_units(EVERYTHING, [c for s in EVERYTHING.selectors for c in select(s, ranks=True)])
     for unit in found:

@@ -14,7 +14,7 @@ import pytest
 from framebench.engine import blocks, runner
 from framebench.engine.blocks import measure, measure_group
 from framebench.engine.environments import Environment, describe
-from framebench.engine.groups import Group, groups
+from framebench.engine.groups import Group, make_groups
 from framebench.engine.runner import USUAL, Options
 from framebench.engine.timed_process import Arm, ReferenceMatmul
 from framebench.records import store
@@ -207,11 +207,11 @@ def test_the_same_case_may_be_two_arms(fake_worker: Environment, results: Path, 
 def test_groups_have_their_baselines(fake_worker: Environment) -> None:
     jax = replace(fake_worker, framework="jax")
     asked = [replace(CASE, framework=f, strategy="checkpoint") for f in ("jax", "torch")]
-    torch, other = sorted(groups(asked, {"torch": fake_worker, "jax": jax}), key=lambda g: "jax" in g.name)
+    torch, other = sorted(make_groups(asked, {"torch": fake_worker, "jax": jax}), key=lambda g: "jax" in g.name)
     assert [a.case.id for a in torch.always] == [CASE.id]
     assert [a.case.strategy for a in torch.others] == ["checkpoint"]
     assert [a.case.framework for a in other.always] == ["torch", "jax"], "PyTorch's, by which frameworks are compared"
-    (alone,) = groups(asked[:1], {"jax": jax})
+    (alone,) = make_groups(asked[:1], {"jax": jax})
     assert [a.case.framework for a in alone.always] == ["jax"], "not where PyTorch is not measured"
 
 

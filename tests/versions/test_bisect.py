@@ -165,21 +165,21 @@ def test_an_environment_is_removed_unless_it_is_kept(
     monkeypatch.setattr(releases, "build", build)
     monkeypatch.setattr(releases.environments, "check_tools", lambda framework: None)
     try:
-        with releases.environment("jax", "0.1.0", keep, lambda _: None) as made_now:
+        with releases.make_environment("jax", "0.1.0", keep, lambda _: None) as made_now:
             assert releases.environments.built(made_now)
     except KeyboardInterrupt:
         assert interrupted
     there = [path for path in (tmp_path / "releases").iterdir() if path.is_dir()]
     assert bool(there) == (keep and not interrupted)
     if there:
-        assert releases.known("jax", "0.1.0").python.parent.parent == there[0]
+        assert releases.find_environment("jax", "0.1.0").python.parent.parent == there[0]
     else:
         with pytest.raises(SetupError, match=r"0\.1\.0; there are"):
-            releases.known("jax", "0.1.0")
+            releases.find_environment("jax", "0.1.0")
 
 
 def test_a_pinned_release_is_the_environment_of_every_other_command() -> None:
-    found = releases.described("jax", find_pinned_version("jax"))
+    found = releases.describe_release("jax", find_pinned_version("jax"))
     assert found == releases.environments.describe("jax")
 
 

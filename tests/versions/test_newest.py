@@ -112,7 +112,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]
         yield Environment(framework, version, tmp_path / "bin" / "python")
         log[framework] = "removed"
 
-    monkeypatch.setattr(releases, "environment", environment)
+    monkeypatch.setattr(releases, "make_environment", environment)
     monkeypatch.setattr(newest.environments, "ensure", lambda framework, version, say: newest.environments.describe(framework))
     monkeypatch.setattr(newest.environments, "warm", lambda *_: None)
     return log

@@ -119,7 +119,7 @@ def test_any_release_can_be_measured_next_to_a_pinned_one(project: Path, monkeyp
         if version == "0.10.2":
             raise SetupError("far enough")
 
-    monkeypatch.setattr(releases, "beside", build)
+    monkeypatch.setattr(releases, "ensure_release", build)
     monkeypatch.setattr(command.runner, "unsupported", lambda case: None)
     arguments = ["versions", "run", "--framework", "jax", "--version", "0.9.1", "--version", "0.10.2"]
     done = CliRunner().invoke(app, [*arguments, "--results", str(project / "results")])

@@ -20,7 +20,7 @@ from framebench.analysis.figures.page import COLOURS, MARKERS, finding_and_sourc
 __all__ = [
     "COLOURS",
     "MARKERS",
-    "Asked",
+    "FigureRequest",
     "Picture",
     "drawing_pool",
     "pareto",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 Question = Callable[[pd.DataFrame], Figure | None]
-Asked = tuple[str, Question, pd.DataFrame]  # name of the figure, the function that draws it, and its rows
+FigureRequest = tuple[str, Question, pd.DataFrame]  # name of the figure, the function that draws it, and its rows
 
 
 class Picture(NamedTuple):
@@ -46,7 +46,7 @@ def drawing_pool() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(len(os.sched_getaffinity(0)))
 
 
-def render_all(pool: ProcessPoolExecutor, asked: Iterable[Asked]) -> Iterator[Picture]:
+def render_all(pool: ProcessPoolExecutor, asked: Iterable[FigureRequest]) -> Iterator[Picture]:
     """Start drawing the figures now, and yield each that its rows can fill as soon as it is its turn."""
     return filter(None, pool.map(render, *zip(*asked)))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from framebench.analysis.figures import Asked, Question, pareto
+from framebench.analysis.figures import FigureRequest, Question, pareto
 from framebench.analysis.figures.absolute import memory_and_speed
 from framebench.analysis.figures.batches import curves, savings
 from framebench.analysis.figures.peaks import parts, train_eval
@@ -26,7 +26,7 @@ OF_A_SCENARIO: dict[str, Question] = {
 OF_A_MACHINE: dict[str, Question] = {"train-eval": train_eval, "shares": shares}
 
 
-def of_rows(df: pd.DataFrame) -> Iterator[Asked]:
+def of_rows(df: pd.DataFrame) -> Iterator[FigureRequest]:
     """Yield the name of each figure, such as `pareto-transformer-train`, what draws it, and its rows of one machine."""
     for (workload, scenario, size), group in df.groupby(["workload", "scenario", "size"]):
         for name, draw in OF_A_SCENARIO.items():

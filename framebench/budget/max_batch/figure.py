@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 
 from framebench.analysis import rows
 from framebench.analysis.comparison import MIB
-from framebench.analysis.figures import Asked, page
+from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.results import Results
 from framebench.analysis.searches import read
 from framebench.records.record import parse_case
 from framebench.records.search import Fit
 
 
-def figures(results: Results, machines: Iterable[str]) -> Iterator[Asked]:
+def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest]:
     """Yield one for each workload, scenario, size and budget that was searched on the first of these machines."""
     search_rows = read_searches(results.root, next(iter(machines)))
     if search_rows.empty:

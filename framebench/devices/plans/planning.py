@@ -65,13 +65,13 @@ def ensure_environment(framework: str, device: Device, version: str, say: Say) -
             say(f"cuDNN cannot be had, so convolutions are planned without workspaces: {reason}")
             return environments.ensure("torch", say=say)
     if framework == "torch":  # simulated on fake tensors, so any build of it will do
-        return releases.beside(framework, version, "", (), say)
+        return releases.ensure_release(framework, version, "", (), say)
     if device.kind != "gpu":
         raise SetupError(f"releases are planned for GPUs alone: not {framework} {version} for {device.name}")
     pinned = read_pins(REQUIREMENTS / f"{package}.txt")
     requirements = [f"{name}=={version}" for name in PLUGINS]
     requirements += [f"{name}=={pinned[name]}" for name in ASSEMBLER]
-    return releases.beside(framework, version, package, requirements, say)
+    return releases.ensure_release(framework, version, package, requirements, say)
 
 
 def plan_all(

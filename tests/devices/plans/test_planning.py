@@ -171,7 +171,7 @@ def test_two_releases_are_compared_to_the_byte(tmp_path: Path, playing: Playing,
     playing(f"print({json.dumps(ANSWER)!r})")
     plan(tmp_path)
     playing(f"print({json.dumps(less)!r})")
-    monkeypatch.setattr(releases, "beside", lambda framework, version, *_: environments.ensure(framework))
+    monkeypatch.setattr(releases, "ensure_release", lambda framework, version, *_: environments.ensure(framework))
     asked = ("versions", "compare", "jax==0.9.2", "jax==0.10.2", CASE, "--device", "h100-80gb", "--results", str(tmp_path))
     result = framebench(*asked, "--json")
     (row,) = json.loads(result.stdout)["rows"]
@@ -190,7 +190,7 @@ def test_a_release_with_cudnn_is_not_compared_with_one_without(
     for cudnn, verdict in (({}, "no difference"), ({"cudnn": "9.20.0"}, "no plan")):
         answer = {"outcome": "planned", "peak_bytes": MIB, "parts": {"allocated": MIB}, "versions": {"torch": "2"} | cudnn}
         playing(f"print({json.dumps(answer)!r})")
-        monkeypatch.setattr(releases, "beside", lambda framework, version, *_: environments.ensure(framework))
+        monkeypatch.setattr(releases, "ensure_release", lambda framework, version, *_: environments.ensure(framework))
         (row,) = json.loads(framebench("versions", "compare", f"torch==2.1{len(cudnn)}", *asked).stdout)["rows"]
         assert row["verdict"] == verdict
     assert "cuDNN, which tells the workspaces" in row["why"]
