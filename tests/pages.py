@@ -22,8 +22,14 @@ from tests.fake_records import provenance, record
 EVIL = """"'><script>window.harmed = 1</script><img src=x onerror="window.harmed = 1">{{ 7 * 7 }}"""
 EVIL_MACHINE = "evil-machine_1.x"  # no more than a name can be: the record refuses others
 RIGHT = Verification(passed=True, observed={"loss_0": 1.0}, golden={"loss_0": 1.0}, relative_error={"loss_0": 1e-8})
-FEATURES = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-            "--no-first-run")  # fmt: skip
+FEATURES = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
 
 
 def made(strategy: str, peak: int, seconds: list[float], day: int = 1, batch: int = 4, **changes: Any) -> Record:

@@ -25,10 +25,33 @@ from tests.sample_records import RESULTS
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 KEYS = {
-    "case", "workload", "framework", "scenario", "strategy", "batch", "size", "status", "reason", "verified", "effect_proven",
-    "peak_bytes", "peak_instrument", "step_time_s", "throughput", "first_step_s", "machine", "framework_version", "commit",
-    "peak_ratio", "cold_peak_bytes", "time_ratio", "time_ratio_low", "time_ratio_high", "blocks", "instructions_per_step",
-}  # fmt: skip
+    "case",
+    "workload",
+    "framework",
+    "scenario",
+    "strategy",
+    "batch",
+    "size",
+    "status",
+    "reason",
+    "verified",
+    "effect_proven",
+    "peak_bytes",
+    "peak_instrument",
+    "step_time_s",
+    "throughput",
+    "first_step_s",
+    "machine",
+    "framework_version",
+    "commit",
+    "peak_ratio",
+    "cold_peak_bytes",
+    "time_ratio",
+    "time_ratio_low",
+    "time_ratio_high",
+    "blocks",
+    "instructions_per_step",
+}
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +84,11 @@ def test_show_has_ratios_without_selecting_the_baseline(results: Path) -> None:
         store.write(r, store.find_folder(results, "m", "torch-1", r.parsed))
     (row,) = json.loads(framebench("show", checkpoint.id, "--json", "--results", str(results)).stdout)
     assert {name: row[name] for name in sorted(KEYS & row.keys()) if "ratio" in name} == {
-        "peak_ratio": 0.5, "time_ratio": pytest.approx(1.5), "time_ratio_low": pytest.approx(1.5),
+        "peak_ratio": 0.5,
+        "time_ratio": pytest.approx(1.5),
+        "time_ratio_low": pytest.approx(1.5),
         "time_ratio_high": pytest.approx(1.5),
-    }  # fmt: skip
+    }
     assert (row["cold_peak_bytes"], row["blocks"], row["instructions_per_step"]) == (200, 3, 7)
     result = framebench("show", checkpoint.id, "--results", str(results)).stdout
     assert "0.0 MiB (host.rss)" in result

@@ -109,14 +109,17 @@ def test_a_packed_session_resumes_elsewhere(made: tuple[Path, str], tmp_path: Pa
 
 
 def test_a_smaller_block_runs_if_the_next_does_not_fit_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = [one.case for rows in read_list(LIST).values() for one in rows][:3]
-    slow, late, small = (ListedCase("1", name, 8, case, s, 1) for name, case, s in zip("abc", cases, (500.0, 50.0, 5.0)))
+    case = parse("transformer/torch/train/fp32/b8/full")
+    blocks = {}
+    for name, seconds in {"slow": 500.0, "late": 50.0, "small": 5.0}.items():
+        blocks[name] = [ListedCase("1", name, 8, case, seconds, 1)]
     began: list[str] = []
     monkeypatch.setattr(gpu, "measure", lambda name, *_: began.append(name) or [])
     monkeypatch.setattr(gpu, "free_on_card", lambda: None)
-    ready = {case.framework: describe(case.framework) for case in cases}
-    gpu.measure_blocks({"a": [slow], "b": [late], "c": [small]}, ready, tmp_path, time.monotonic() + 20)
-    assert began == ["c"]
+
+    gpu.measure_blocks(blocks, {"torch": describe("torch")}, tmp_path, time.monotonic() + 20)
+
+    assert began == ["small"]
 
 
 def test_the_time_limit_interrupts() -> None:
@@ -144,18 +147,29 @@ def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.Monk
 
 
 def test_the_list_can_be_measured() -> None:
-    """Known cases that a card can do; each half in half an hour; together alive in a block on a card of 80 GiB."""
-    blocks = read_list(LIST)
-    every = [one for rows in blocks.values() for one in rows]
-    assert [one.case.id for one in every if not is_declared(one.case) or not one.case.support.supported] == []
-    assert len({(one.case, one.rounds > 0) for one in every}) == len(every), "twice alone for memory first and times later"
-    first = [one for one in every if one.half == "1"]
+    """All are known cases that a GPU can do, each once for memory alone and once for times at most."""
+    listed = [one for rows in read_list(LIST).values() for one in rows]
+    for one in listed:
+        assert is_declared(one.case), one.case.id
+        assert one.case.support.supported, one.case.id
+    different = {(one.case, one.rounds > 0) for one in listed}
+    assert len(different) == len(listed)
+
+
+def test_the_first_half_of_the_list_takes_half_an_hour() -> None:
+    listed = [one for rows in read_list(LIST).values() for one in rows]
+    first = [one for one in listed if one.half == "1"]
+    timed = [one for one in first if one.rounds]
+    assert len(timed) >= 20
     assert sum(one.seconds for one in first) < HALF_AN_HOUR - STARTS
-    assert len([one for one in first if one.rounds]) >= 20
-    for rows in blocks.values():
-        alive, largest = sum(one.gib for one in rows), max(one.gib for one in rows)
-        assert len({(one.rounds, one.half) for one in rows}) == 1
-        assert rows[0].rounds == 0 or alive + largest < 80 * room.OF_CARD, rows[0].block
+
+
+def test_the_cases_of_a_timed_block_are_alive_together_on_a_gpu_of_80_gib() -> None:
+    for name, rows in read_list(LIST).items():
+        assert len({(one.rounds, one.half) for one in rows}) == 1, name
+        sizes = [one.gib for one in rows]
+        if rows[0].rounds:
+            assert sum(sizes) + max(sizes) < 80 * room.OF_CARD, name
 
 
 def one(case: str, gib: float, rounds: int = 0) -> ListedCase:

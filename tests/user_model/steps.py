@@ -358,4 +358,4 @@ FILES = {
         USUAL,
         still=("accumulate",),
     ),
-}  # fmt: skip
+}

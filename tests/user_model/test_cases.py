@@ -97,16 +97,22 @@ def test_strategies_of_reported_models_have_the_expected_verdicts(name: str, fou
     ("case", "right", "wrong", "reason"),
     [
         pytest.param(
-            "masked", "compile", "memory_budget", "dropout has another mask in the backward pass (pytorch issue 190758)",
+            "masked",
+            "compile",
+            "memory_budget",
+            "dropout has another mask in the backward pass (pytorch issue 190758)",
             marks=pytest.mark.all_cells,
         ),
         pytest.param(
-            "interpolated", "compile", "amp_bf16+checkpoint+compile", "loses gradients below `interpolate` in a compiled step",
+            "interpolated",
+            "compile",
+            "amp_bf16+checkpoint+compile",
+            "loses gradients below `interpolate` in a compiled step",
             marks=pytest.mark.all_cells,
         ),
         ("gated", "checkpoint", "checkpoint_dots", "changes a product of its GRU in place, which selective checkpointing has"),
     ],
-)  # fmt: skip
+)
 def test_known_faults_of_pytorch_are_named(case: str, right: str, wrong: str, reason: str, tmp_path: Path) -> None:
     """As https://github.com/pytorch/pytorch/issues/190758 reports, and as docs/try.md does of the others."""
     asked = "--strategies", f"fp32,{right},{wrong}", "--rounds", "0", "--blocks", "1", "--results", str(tmp_path)

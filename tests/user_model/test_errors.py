@@ -34,7 +34,8 @@ BROKEN = {
         r"mine\.py:9: batch\(n\) must give tensors, and an input has numpy\.ndarray",
     ),
     "numbers in a list": (
-        ("torch.randn(n, 6)", "[[0.0] * 6] * n"), r"batch\(n\) must give tensors, and an input has none: it is list",
+        ("torch.randn(n, 6)", "[[0.0] * 6] * n"),
+        r"batch\(n\) must give tensors, and an input has none: it is list",
     ),
     "labels in a list": (("torch.randn(n, 3)", "['cat'] * n"), r"must give tensors, and a target has none: it is list"),
     "optimizers that share weights": (
@@ -53,49 +54,69 @@ BROKEN = {
     "every third step": (("mean()", "mean() * (0.9 if steps.append(0) or len(steps) % 3 else 0.1)"), CHANGES),
     "a schedule": (("mean()", "mean() * min(1.0, 0.1 + 1e-3 * (steps.append(0) or len(steps)))"), CHANGES),
     "a weight that is one number": (
-        ("nn.Linear(8, 3))", "nn.Linear(8, 3), Scale())\n\nclass Scale(nn.Module):\n    def __init__(self):\n"
-         "        super().__init__()\n        self.scale = nn.Parameter(torch.tensor(0.5))\n"
-         "    def forward(self, x):\n        return x * self.scale"),
+        (
+            "nn.Linear(8, 3))",
+            "nn.Linear(8, 3), Scale())\n\nclass Scale(nn.Module):\n    def __init__(self):\n"
+            "        super().__init__()\n        self.scale = nn.Parameter(torch.tensor(0.5))\n"
+            "    def forward(self, x):\n        return x * self.scale",
+        ),
         r"^nothing:  \|  \| 0 without a gradient",
     ),
     "targets that number the samples": (
-        ("torch.randn(n, 3)\n\ndef loss(output, target):\n    return ((output - target) ** 2).mean()",
-         "torch.arange(n)\n\ndef loss(output, target):\n    return nn.functional.cross_entropy(output @ output.T, target)"),
+        (
+            "torch.randn(n, 3)\n\ndef loss(output, target):\n    return ((output - target) ** 2).mean()",
+            "torch.arange(n)\n\ndef loss(output, target):\n    return nn.functional.cross_entropy(output @ output.T, target)",
+        ),
         r"^nothing: .*\| half of the batch ends in an error \(IndexError: Target . is out of bounds.*\); targets that number",
     ),
     "a module in place of a function": (
-        ("def model():\n    return nn", "model = nn"), r"mine\.py:6: `model` is .*Sequential: it must be a function",
+        ("def model():\n    return nn", "model = nn"),
+        r"mine\.py:6: `model` is .*Sequential: it must be a function",
     ),
     "weights without a shape": (("nn.Linear(6, 8)", "nn.LazyLinear(8)"), r"mine\.py:6: 0\.weight has no shape yet"),
     "float64": (("nn.Linear(8, 3))", "nn.Linear(8, 3)).double()"), r"mine\.py:6: 0\.weight is float64, and the"),
     "a buffer in float64": (
-        ("nn.Linear(8, 3))", "nn.Linear(8, 3), Wide())\n\nclass Wide(nn.Module):\n    def __init__(self):\n"
-         "        super().__init__()\n        self.register_buffer('scale', torch.ones(3, dtype=torch.float64))\n"
-         "    def forward(self, x):\n        return x * self.scale.float()"),
+        (
+            "nn.Linear(8, 3))",
+            "nn.Linear(8, 3), Wide())\n\nclass Wide(nn.Module):\n    def __init__(self):\n"
+            "        super().__init__()\n        self.register_buffer('scale', torch.ones(3, dtype=torch.float64))\n"
+            "    def forward(self, x):\n        return x * self.scale.float()",
+        ),
         r"^nothing:  \|",
     ),
     "a sparse buffer": (
-        ("nn.Linear(8, 3))", "nn.Linear(8, 3), Sparse())\n\nclass Sparse(nn.Module):\n    def __init__(self):\n"
-         "        super().__init__()\n        self.register_buffer('mix', torch.eye(3).to_sparse())\n"
-         "    def forward(self, x):\n        return x @ self.mix"),
+        (
+            "nn.Linear(8, 3))",
+            "nn.Linear(8, 3), Sparse())\n\nclass Sparse(nn.Module):\n    def __init__(self):\n"
+            "        super().__init__()\n        self.register_buffer('mix', torch.eye(3).to_sparse())\n"
+            "    def forward(self, x):\n        return x @ self.mix",
+        ),
         r"mine\.py:6: 3\.mix is sparse",
     ),
     "a buffer that follows the batch": (
-        ("nn.Linear(8, 3))", "nn.Linear(8, 3), Keeps())\n\nclass Keeps(nn.Module):\n    def __init__(self):\n"
-         "        super().__init__()\n        self.register_buffer('last', torch.zeros(4, 3))\n"
-         "    def forward(self, x):\n        self.last = x.detach()\n        return x"),
+        (
+            "nn.Linear(8, 3))",
+            "nn.Linear(8, 3), Keeps())\n\nclass Keeps(nn.Module):\n    def __init__(self):\n"
+            "        super().__init__()\n        self.register_buffer('last', torch.zeros(4, 3))\n"
+            "    def forward(self, x):\n        self.last = x.detach()\n        return x",
+        ),
         r"^nothing: .*\| half of the batch ends in an error \(RuntimeError: .*size mismatch for 3\.last",
     ),
     "Python's random numbers": (("mean()", "mean() * (1 + __import__('random').random())"), r"^nothing:  . random numbers"),
     "bias before a norm": (("nn.Linear(6, 8), nn.ReLU()", "nn.Linear(6, 8), nn.BatchNorm1d(8)"), r"^nothing: 0\.bias \| "),
     "dropout before a zero": (
-        ("nn.ReLU(), nn.Linear(8, 3))", "nn.Dropout(0.1), *zero())\n\ndef zero():\n    layer = nn.Linear(8, 3)\n"
-         "    nn.init.zeros_(layer.weight)\n    return [layer]"),
+        (
+            "nn.ReLU(), nn.Linear(8, 3))",
+            "nn.Dropout(0.1), *zero())\n\ndef zero():\n    layer = nn.Linear(8, 3)\n"
+            "    nn.init.zeros_(layer.weight)\n    return [layer]",
+        ),
         r"^nothing: .*\| 2 without a gradient",
     ),
     "a head of zeros": (
-        ("nn.Linear(8, 3))", "*zero())\n\ndef zero():\n    layer = nn.Linear(8, 3)\n"
-         "    nn.init.zeros_(layer.weight)\n    return [layer]"),
+        (
+            "nn.Linear(8, 3))",
+            "*zero())\n\ndef zero():\n    layer = nn.Linear(8, 3)\n    nn.init.zeros_(layer.weight)\n    return [layer]",
+        ),
         r"\|  \| 2 without a gradient",
     ),
     "tied weights": (("nn.ReLU()", "nn.ReLU(), *[nn.Linear(8, 8)] * 2"), r"\|  \| 0 without a gradient"),
@@ -103,11 +124,12 @@ BROKEN = {
     "unequal": (("((output - target) ** 2).mean()", "((output - target) ** 2)[target > 0.2].mean()"), r"tokens are unequal"),
     "negatives": (("((output - target) ** 2).mean()", "torch.logsumexp(output @ target.T, 1).mean()"), r"samples look at each"),
     "a sequence": (
-        ("nn.Linear(6, 8), nn.ReLU()", "nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 2, 3), nn.Flatten()"), r"^nothing:  \|",
+        ("nn.Linear(6, 8), nn.ReLU()", "nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 2, 3), nn.Flatten()"),
+        r"^nothing:  \|",
     ),
     "a largest": (("nn.ReLU()", "nn.Unflatten(1, (2, 4)), nn.AdaptiveMaxPool1d(4), nn.Flatten()"), r"^nothing:  \|"),
     "random loss": (("mean()", "mean() * (1 + torch.rand(()))"), r"^nothing:  \|"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

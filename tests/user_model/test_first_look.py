@@ -106,7 +106,13 @@ def test_an_interrupted_first_look_is_shown(monkeypatch: pytest.MonkeyPatch, tmp
     while counts:
         with pytest.raises(KeyboardInterrupt):
             command.measure(
-                SimpleNamespace(), None, Options(rounds=0), 1, 0, tmp_path, None,  # type: ignore[arg-type]
+                SimpleNamespace(),
+                None,
+                Options(rounds=0),
+                1,
+                0,
+                tmp_path,
+                None,  # type: ignore[arg-type]
                 show_interrupted=lambda records, left_out: shown.append([*(r.case for r in records), *left_out]),
-            )  # fmt: skip
+            )
     assert shown == [[cases[0].id, "compile"]]

@@ -163,7 +163,7 @@ FILES = {
             return optax.chain(optax.clip_by_global_norm(1e-3), optax.adam(1e-3))
         """,
     ),
-}  # fmt: skip
+}
 
 
 OFTEN = ("dropout that is left on", "several inputs, of which one has no samples")  # the others after changes of an adapter

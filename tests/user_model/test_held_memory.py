@@ -162,7 +162,7 @@ HELD = {
     ),
     "products while the file is imported": ("PRODUCT = (torch.ones(1500, 700) @ torch.ones(700, 900)).sum().item()", 0, ""),
     **{f"a library with {size} MiB of buffers": (BUFFERED.format(size=size), 0, "") for size in BUFFERS},
-}  # fmt: skip
+}
 
 
 OFTEN = (

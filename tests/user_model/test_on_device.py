@@ -36,9 +36,18 @@ def test_a_model_is_predicted_with_its_dropout_and_its_optimizer(tmp_path: Path)
     file = tmp_path / "mine.py"
     file.write_text(FILE)
     done = framebench(
-        "try", str(file), "--batch", "8", "--device", "rtx4090-24gb", "--strategies", "offload,compile", "--json",
-        "--results", str(tmp_path / "results"),
-    )  # fmt: skip
+        "try",
+        str(file),
+        "--batch",
+        "8",
+        "--device",
+        "rtx4090-24gb",
+        "--strategies",
+        "offload,compile",
+        "--json",
+        "--results",
+        str(tmp_path / "results"),
+    )
     assert done.returncode == 0, done.stderr
     assert "4,198,400 parameters, 4 blocks" in done.stderr
     by_strategy = {offer["case"].split("/")[3]: offer for offer in json.loads(done.stdout)["offers"]}
@@ -80,9 +89,18 @@ def test_a_model_in_flax_is_planned_with_its_optimizer(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(FLAX)
     done = framebench(
-        "try", str(file), "--batch", "8", "--device", "rtx4090-24gb", "--strategies", "no_donate", "--json",
-        "--results", str(tmp_path / "results"),
-    )  # fmt: skip
+        "try",
+        str(file),
+        "--batch",
+        "8",
+        "--device",
+        "rtx4090-24gb",
+        "--strategies",
+        "no_donate",
+        "--json",
+        "--results",
+        str(tmp_path / "results"),
+    )
     assert done.returncode == 0, done.stderr
     assert "4,198,400 parameters" in done.stderr
     by_strategy = {offer["case"].split("/")[3]: offer for offer in json.loads(done.stdout)["offers"]}

@@ -41,9 +41,12 @@ def test_a_file_is_explained(tmp_path: Path) -> None:
 
 
 TEACHER = (
-    "def model",
-    "TEACHER = nn.Linear(1024, 1024).requires_grad_(False)\n\ndef model",
-), ("** 2).mean()", "** 2).mean() + TEACHER(torch.ones(1, 1024)).mean() * 0")  # fmt: skip
+    (
+        "def model",
+        "TEACHER = nn.Linear(1024, 1024).requires_grad_(False)\n\ndef model",
+    ),
+    ("** 2).mean()", "** 2).mean() + TEACHER(torch.ones(1, 1024)).mean() * 0"),
+)
 
 
 @pytest.mark.slow

@@ -88,14 +88,21 @@ PLANTED = {
         """,
         "accumulate",
     ),
-}  # fmt: skip
+}
 
 
 OFTEN = (
-    "two inputs, and a description beside the weights", "keywords, with the loss in what comes out", "sparse gradients",
-    "complex weights", "a rate that begins at 0", "two optimizers, each with its weights by their place", "a closure",
-    "blocks with a state that each pass changes", "dropout", "keywords, evaluated",
-)  # fmt: skip
+    "two inputs, and a description beside the weights",
+    "keywords, with the loss in what comes out",
+    "sparse gradients",
+    "complex weights",
+    "a rate that begins at 0",
+    "two optimizers, each with its weights by their place",
+    "a closure",
+    "blocks with a state that each pass changes",
+    "dropout",
+    "keywords, evaluated",
+)
 NAMES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in FILES]
 
 

@@ -102,9 +102,10 @@ def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) ->
     )
     monkeypatch.setattr(blocks_of_own.runner, "too_slow", lambda case: "no units" if case.plan.precision == "bf16" else None)
     monkeypatch.setattr(
-        blocks_of_own.blocks, "measure_group",
+        blocks_of_own.blocks,
+        "measure_group",
         lambda group, _, number: asked.append([str(number), *(arm.case.strategy for arm in (*group.always, *group.others))]),
-    )  # fmt: skip
+    )
 
     def tried(seconds: float, blocks_it_takes: int = 5) -> list[list[str]]:
         asked.clear()
@@ -244,12 +245,15 @@ def test_a_strategy_that_computes_something_else_is_wrong(tmp_path: Path, enviro
         tmp_path,
         ("mean()", "sum()"),
         ("return nn.Sequential(nn.Linear(6, 8)", "return nn.Sequential(Odd(6, 8)"),
-        ("def model", """class Odd(nn.Linear):
+        (
+            "def model",
+            """class Odd(nn.Linear):
     def forward(self, x):
         return super().forward(x) * (1.25 if torch.is_autocast_enabled("cpu") else 1.0)
 
-def model"""),
-    )  # fmt: skip
+def model""",
+        ),
+    )
     arguments = ["--strategies", "accumulate,amp_bf16", "--blocks", "1", "--rounds", "0", "--batch", "4"]
     done = framebench("try", str(file), *arguments, "--results", str(tmp_path / "results"), "--json")
     assert done.returncode == 1, done.stderr

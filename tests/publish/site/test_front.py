@@ -14,8 +14,9 @@ from framebench.analysis import answers
 from framebench.analysis.results import Results
 from framebench.publish.site import front
 from framebench.publish.site.build import build
+from framebench.publish.site.drawing import ScenarioDrawing
 from framebench.publish.site.links import get_case_page
-from framebench.publish.site.machine import list_machines
+from framebench.publish.site.machine import Machine, list_machines
 from framebench.publish.site.titles import get_title
 from framebench.records.record import Record
 from tests.fake_records import in_blocks
@@ -108,22 +109,40 @@ def test_without_scripts_the_answer_and_the_pictures_are_there(first: Path, brow
 
 
 def test_the_least_memory_agrees_with_the_answer_command() -> None:
-    """Of the committed records: the rows of the data that are marked, against `answers.least` of the same group."""
-    (machine,) = list_machines(Results(RESULTS).records, Results(RESULTS))[:1]
-    group = next(front.list_groups(machine))
-    mine = {row["framework"]: row["strategy"] for row in group["rows"] if row["least"]}
-    (name,) = [w for w in machine.workloads if get_title(w) == group["workload"]]
-    drawn = next(d for d in machine.drawings[name] if get_title(d.scenario) == group["scenario"])
-    assert mine == {f: found[0].strategy for f, found in answers.rank_savings(answers.select_comparable(drawn.group)) if found}
-    assert {row["family"] for row in group["rows"]} <= set(shapes())
-    assert str(drawn.batch) == group["batch"]
+    """Of the committed records, the rows that are marked are those that the command names."""
+    results = Results(RESULTS)
+    machine = list_machines(results.records, results)[0]
+
+    group: Any = next(front.list_groups(machine))
+
+    marked = {row["framework"]: row["strategy"] for row in group["rows"] if row["least"]}
+    drawing = find_drawing(machine, group)
+    least = {}
+    for framework, ranked in answers.rank_savings(answers.select_comparable(drawing.group)):
+        if ranked:
+            least[framework] = ranked[0].strategy
+    assert marked == least
+    assert str(drawing.batch) == group["batch"]
 
 
-def shapes() -> list[str]:
-    """The families that the script has a marker for."""
-    text = (Path(front.__file__).parent / "static" / "front.js").read_text()
-    block = text[text.index("const SHAPES") : text.index("};", text.index("const SHAPES"))]
-    return [part.split('"')[1] for part in block.replace("{", ",").split(",") if part.strip().startswith('"')]
+def find_drawing(machine: Machine, group: Any) -> ScenarioDrawing:
+    """Return the machine's drawing of the same workload and scenario."""
+    for drawings in machine.drawings.values():
+        for drawing in drawings:
+            titles = get_title(drawing.workload), get_title(drawing.scenario)
+            if titles == (group["workload"], group["scenario"]):
+                return drawing
+    raise LookupError(group["workload"])
+
+
+def test_the_script_has_a_marker_for_each_family() -> None:
+    results = Results(RESULTS)
+    machine = list_machines(results.records, results)[0]
+    script = (Path(front.__file__).parent / "static" / "front.js").read_text()
+    markers = re.search(r"const SHAPES = \{(.*?)\};", script, re.S)
+    assert markers
+    group: Any = next(front.list_groups(machine))
+    assert {row["family"] for row in group["rows"]} <= set(re.findall(r'"([a-z ]+)":', markers[1]))
 
 
 def test_no_link_lies_inside_another_control(first: Path) -> None:

@@ -57,9 +57,14 @@ def pictures(*found: Record) -> ScenarioDrawing:
 def undecided() -> list[Record]:
     """The strategy's steps are 1.5 times as long as the baseline's in one block, and three times in the other."""
     base, change = made("fp32", 200 * MIB, [1.0, 1.0]), made("checkpoint", 100 * MIB, [1.5, 1.5])
-    found = [r for r in in_blocks([base, change]) if r.turns]
-    slow = [r for r in found if r.parsed.strategy == "checkpoint" and r.turns.block.endswith("1")]  # type: ignore[union-attr]
-    return [r.model_copy(update={"step_s": [3.0] * len(r.step_s)}) if r in slow else r for r in found]
+    records = []
+    for record in in_blocks([base, change]):
+        if record.turns is None:
+            continue
+        if record.parsed.strategy == "checkpoint" and record.turns.block.endswith("1"):
+            record = record.model_copy(update={"step_s": [3.0] * len(record.step_s)})
+        records.append(record)
+    return records
 
 
 @pytest.mark.parametrize(
@@ -70,7 +75,7 @@ def undecided() -> list[Record]:
         (list(in_blocks(lab(), 2)), "50% of the peak, about 1.50 x the time, with", "~1.50"),
         (list(lab()), "50% of the peak, not timed, with", "-"),
     ],
-)  # fmt: skip
+)
 def test_the_answer_shows_how_sure_its_times_are(found: list[Record], message: str, time: str) -> None:
     mine = pictures(*(r for r in found if r.parsed.batch == 4))
     assert mine.answer == [("PyTorch", message, "checkpoint", CHECKPOINT)]
@@ -81,26 +86,35 @@ def test_the_answer_shows_how_sure_its_times_are(found: list[Record], message: s
 
 
 def test_the_front_has_the_points_that_no_other_beats() -> None:
-    (panel,) = pictures(*in_blocks(r for r in lab() if r.parsed.batch == 4)).panels
-    assert {point.name for point in panel.points if point.is_best} == {"checkpoint", "fp32", "amp_bf16"}
-    x = {point.name: point.x for point in panel.points}
-    assert x["checkpoint"] < x["fp32"] < x["amp_bf16"]
-    y = {point.name: point.y for point in panel.points}
-    assert y["amp_bf16"] < y["fp32"] < y["checkpoint"], "fast is up"
-    steps = "".join(f"H{x[name]}V{y[name]}" for name in ("fp32", "amp_bf16"))
-    assert panel.front == f"M{x['checkpoint']} {y['checkpoint']}{steps}", "nothing stands between two strategies"
+    records = [record for record in lab() if record.parsed.batch == 4]
+
+    (panel,) = pictures(*in_blocks(records)).panels
+
+    assert all(point.is_best for point in panel.points)
+    points = {point.name: point for point in panel.points}
+    lean, base, fast = points["checkpoint"], points["fp32"], points["amp_bf16"]
+    assert lean.x < base.x < fast.x
+    assert fast.y < base.y < lean.y, "fast is up"
+    # steps: nothing stands between two strategies
+    assert panel.front == f"M{lean.x} {lean.y}H{base.x}V{base.y}H{fast.x}V{fast.y}"
 
 
 @pytest.mark.parametrize("longest", [0.00034, 0.0111, 0.57, 0.99, 1.0, 4.8, 240.0])
 def test_the_axis_of_steps_has_a_few_round_numbers_from_zero(longest: float) -> None:
     record = made("fp32", 200 * MIB, [longest / 2, longest])
-    marks, bars = draw_ticks(record, [record]), draw_dots(record, [record])
-    values = [float(tick.ms.replace(",", "")) for tick in marks]
-    assert values[0] == 0
-    assert 2 <= len(values) <= 5
-    assert values[-1] <= longest * 1e3 < values[-1] + values[1]
-    height = marks[0].y - min(d.y for d in bars)
-    assert (marks[0].y - marks[-1].y) / height == pytest.approx(values[-1] / (longest * 1e3), abs=0.01), "one scale"
+
+    ticks = draw_ticks(record, [record])
+    dots = draw_dots(record, [record])
+
+    milliseconds = [float(tick.ms.replace(",", "")) for tick in ticks]
+    last, longest_ms = milliseconds[-1], longest * 1e3
+    assert milliseconds[0] == 0
+    assert 2 <= len(milliseconds) <= 5
+    assert last <= longest_ms < last + milliseconds[1]
+    # ticks and steps have one scale
+    zero = ticks[0].y
+    height_of_longest = zero - min(dot.y for dot in dots)
+    assert (zero - ticks[-1].y) / height_of_longest == pytest.approx(last / longest_ms, abs=0.01)
 
 
 def show(tab: Any, site: Path, page: Path | str, width: int = 1280, height: int = 900) -> None:

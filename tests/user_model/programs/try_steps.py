@@ -51,11 +51,15 @@ def verified(case: Case, baseline: Baseline) -> dict[str, object]:
     effect = adapter.judge_effect()
     return {
         "passed": mathematics.passed and verification.passed and later.passed,
-        "in_float64": mathematics.computed, "reason": str(reason), "proven": effect.proven, 
+        "in_float64": mathematics.computed,
+        "reason": str(reason),
+        "proven": effect.proven,
         "products": effect.evidence.get("products"),
         "gradients": verification.tensors["gradient"].count if "gradient" in verification.tensors else None,
-        "margin": verification.margin, "key": case.golden_key, "losses": losses,
-    }  # fmt: skip
+        "margin": verification.margin,
+        "key": case.golden_key,
+        "losses": losses,
+    }
 
 
 def all_of(file: Path, scenario: str, strategies: list[str]) -> dict[str, object]:
