@@ -45,7 +45,7 @@ class Bench(Clone):
             self.build(framework)
 
     def build(self, framework: str) -> None:
-        folder = environments.location(framework, environments.pinned_version(framework))
+        folder = environments.location(framework, environments.find_pinned_version(framework))
         python = folder / "bin/python"
         python.parent.mkdir(parents=True, exist_ok=True)
         python.unlink(missing_ok=True)
@@ -113,7 +113,7 @@ def test_a_bench_of_which_nothing_came_out_right_fails(clone: Bench) -> None:
 
 
 def test_a_bench_with_a_failed_setup_names_the_command_and_goes_on_once_repaired(clone: Bench, tmp_path: Path) -> None:
-    jittor = environments.location("jittor", environments.pinned_version("jittor"))
+    jittor = environments.location("jittor", environments.find_pinned_version("jittor"))
     (jittor / ".complete").unlink()
     tools = tmp_path / "tools"  # all but a compiler
     tools.mkdir()
