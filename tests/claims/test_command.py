@@ -18,7 +18,7 @@ from framebench.claims.store import MachineResults
 from framebench.cli.__main__ import app
 from framebench.engine import runner
 from framebench.engine.environments import Environment
-from framebench.engine.groups import pair
+from framebench.engine.groups import make_pair
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from tests.claims.claim_records import compiled, made_up, one, put
@@ -52,7 +52,7 @@ def test_cases_compared_in_time_are_measured_in_one_block(results: Path) -> None
     assert {"lean_rule", "wasteful_rule"} <= {case.strategy for case in found.once}
     groups = [set(found.once), set(found.timed), {case for pair in found.pairs for case in pair}]
     assert not groups[0] & (groups[1] | groups[2])
-    together = pair(*found.pairs[0], dict.fromkeys(FRAMEWORKS, Environment("torch", "0", Path("python"))))
+    together = make_pair(*found.pairs[0], dict.fromkeys(FRAMEWORKS, Environment("torch", "0", Path("python"))))
     assert [arm.case for arm in together.always] == list(found.pairs[0])
 
 

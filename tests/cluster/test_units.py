@@ -12,7 +12,7 @@ import pytest
 from framebench.cli import run
 from framebench.cluster.units import NODES, RunRequest, make_units
 from framebench.engine import environments
-from framebench.engine.groups import groups
+from framebench.engine.groups import make_groups
 from framebench.engine.runner import Options, unsupported
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.profiles import list_profile_cases
@@ -38,11 +38,11 @@ def test_the_units_of_a_block_have_each_case_once_and_the_same_arms_as_the_whole
     found = make_units(RunRequest((), "tiny", blocks=2), cases)
     named = [case for unit in found if unit.block == 1 for case in select(unit.selectors[0])]
     assert sorted(named) == sorted(cases)
-    whole = {group.name: group for group in groups([c for c in cases if not unsupported(c)], ready)}
+    whole = {group.name: group for group in make_groups([c for c in cases if not unsupported(c)], ready)}
     for unit in (unit for unit in found if unit.block == 1):
         own = [c for c in select(unit.selectors[0]) if not unsupported(c)]
         there = {c.framework for c in own} | ({"torch"} if unit.beside_torch else set())
-        for group in groups(own, {name: ready[name] for name in there}):
+        for group in make_groups(own, {name: ready[name] for name in there}):
             assert group == whole.pop(group.name)
     assert not whole
 

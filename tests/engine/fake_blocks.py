@@ -8,7 +8,7 @@ from pathlib import Path
 from framebench.engine import blocks
 from framebench.engine.blocks import Listener, Run
 from framebench.engine.environments import Environment
-from framebench.engine.groups import Group, groups
+from framebench.engine.groups import Group, make_groups
 from framebench.engine.runner import Options
 from framebench.records import store
 from framebench.records.record import Record
@@ -25,7 +25,7 @@ def written(event_log: Path, what: str) -> list[str]:
 
 
 def group(fake_worker: Environment, cases: list[Case] = CASES) -> Group:
-    (found,) = groups(cases, {"torch": fake_worker})
+    (found,) = make_groups(cases, {"torch": fake_worker})
     return found
 
 

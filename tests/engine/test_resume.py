@@ -10,7 +10,7 @@ import pytest
 
 from framebench.engine.blocks import Listener, measure, measure_group
 from framebench.engine.environments import Environment
-from framebench.engine.groups import Group, groups
+from framebench.engine.groups import Group, make_groups
 from framebench.engine.timed_process import Arm
 from framebench.records import store
 from framebench.records.record import Record
@@ -78,7 +78,7 @@ def test_baseline_that_joins_later_is_measured_once(fake_worker: Environment, re
     blocks = {r.turns.block for r in store.read_all(results) if r.turns}
     assert blocks == {"s/g/0.0", "s/g/0.1"}
     newer = replace(fake_worker, version="1")
-    (one,), (other,) = groups(CASES[:1], {"torch": fake_worker}), groups(CASES[:1], {"torch": newer})
+    (one,), (other,) = make_groups(CASES[:1], {"torch": fake_worker}), make_groups(CASES[:1], {"torch": newer})
     assert one.name != other.name
 
 
