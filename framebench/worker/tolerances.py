@@ -17,7 +17,7 @@ import gc
 import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -63,14 +63,12 @@ UPDATE_BY_ROUNDED_MOMENTS = 2.0**-6
 # Moments in 8 bits are off by some 4 % of their norm, and the weights that are updated by them by 2 %, whatever the model is:
 # a code has two significant digits. No weight decay moves them by 10 %.
 LEAST_OF_CODED_MOMENTS = 2.0**-4
-# Perturbed repetitions. Where a step is slow one alone is made, and the others before it would be called wrong: how
-# fast the machine is must not decide.
-RUNS = 2
+RUNS = 2  # perturbed repetitions; one alone where a step is slow
 SLOW_S = 2.0
-# A tensor has many numbers, which do not all stay close by chance. A loss is a single one, and two repetitions may both
-# leave it where it was: the divergence of a student from its teacher, say, is a small difference of large terms. Before
-# a loss or a norm is called wrong, the repetitions with these seeds are made too.
-SEEDS_OF_NUMBERS = range(RUNS, 8)
+# Two repetitions may leave a number where it was by chance: a student's divergence from its teacher is a small difference
+# of large terms, and an activation next to the corner of a hard-swish may stay on its side. Before anything is called
+# wrong there are so many repetitions, and where a step is slow RUNS: how fast the machine is must not decide.
+RUNS_BEFORE_WRONG = 8
 
 
 @dataclass(frozen=True)
@@ -132,17 +130,16 @@ class ObservedSteps:
     seconds: list[float]
     observed: Observed
     tolerances: Tolerances
-    repetitions: int = RUNS  # perturbed ones
+    responses: tuple[Observed, ...] = ()  # observations of the perturbed steps
 
 
-def observe_steps(adapter: Adapter, runs_if_slow: int = 1) -> ObservedSteps:
+def observe_steps(adapter: Adapter) -> ObservedSteps:
     """Make the steps that are verified, and measure how far they may be off.
 
     Perturbed steps come first where the adapter can go back to its first weights, so that the steps which
-    follow continue from the canonical ones. Where a step is slow they are repeated `runs_if_slow` times.
+    follow continue from the canonical ones.
     """
-    precision = rounding_precision(adapter.case)
-    perturbation = PERTURBATION[precision]
+    perturbation = PERTURBATION[rounding_precision(adapter.case)]
     seconds: list[float] = []
     responses: list[Observed] = []
     if not adapter.can_restore:
@@ -153,21 +150,47 @@ def observe_steps(adapter: Adapter, runs_if_slow: int = 1) -> ObservedSteps:
             more, response = observe_perturbed(adapter, seed, perturbation)
             seconds += more
             responses.append(response)
-            if more[-1] > SLOW_S and len(responses) >= runs_if_slow:
+            if more[-1] > SLOW_S:
                 break
         begin_again(adapter)
         more, observed = first_steps(adapter)
         seconds += more
-    least = LEAST_OF_CODED_MOMENTS if precision == "8-bit moments" else perturbation
-    tolerances = tolerances_from(
+    tolerances = compute_tolerances(adapter.case, observed, responses)
+    return ObservedSteps(seconds, observed, tolerances, tuple(responses))
+
+
+def observe_more(adapter: Adapter, first: ObservedSteps) -> ObservedSteps:
+    """Repeat the perturbed steps until there are RUNS_BEFORE_WRONG, or RUNS slow ones, and widen the tolerances.
+
+    The adapter must be one that can go back to its first weights. It makes its canonical steps again afterwards,
+    so that the steps which follow continue from there; what was observed stays what it was.
+    """
+    perturbation = PERTURBATION[rounding_precision(adapter.case)]
+    runs = RUNS if first.seconds[-1] > SLOW_S else RUNS_BEFORE_WRONG
+    seconds = list(first.seconds)
+    responses = list(first.responses)
+    for seed in range(len(responses), runs):
+        more, response = observe_perturbed(adapter, seed, perturbation)
+        seconds += more
+        responses.append(response)
+    begin_again(adapter)
+    seconds += first_steps(adapter)[0]
+    tolerances = compute_tolerances(adapter.case, first.observed, responses)
+    return ObservedSteps(seconds, first.observed, tolerances, tuple(responses))
+
+
+def compute_tolerances(case: Case, observed: Observed, responses: list[Observed]) -> Tolerances:
+    """Compute the tolerances of a measured case from what its perturbed steps gave."""
+    precision = rounding_precision(case)
+    perturbation = PERTURBATION[precision]
+    return tolerances_from(
         observed,
         responses,
         perturbation,
         update=update_tolerance(precision),
-        least_of_tensors=least,
-        left_out={*adapter.case.spec.incomparable, *negligible(observed.tensors)},
+        least_of_tensors=LEAST_OF_CODED_MOMENTS if precision == "8-bit moments" else perturbation,
+        left_out={*case.spec.incomparable, *negligible(observed.tensors)},
     )
-    return ObservedSteps(seconds, observed, tolerances, len(responses))
 
 
 def rounding_precision(case: Case) -> str:
@@ -187,23 +210,6 @@ def observe_perturbed(adapter: Adapter, seed: int, perturbation: float) -> tuple
         return first_steps(adapter)
     finally:
         adapter.case = case
-
-
-def observe_numbers_again(adapter: Adapter, first: ObservedSteps) -> ObservedSteps:
-    """Perturb the steps more often, and widen the tolerances of losses and norms by what they give.
-
-    The adapter must be one that can go back to its first weights. It makes its canonical steps again afterwards,
-    so that the steps which follow continue from there; what was observed stays what it was.
-    """
-    perturbation = PERTURBATION[rounding_precision(adapter.case)]
-    responses = [observe_perturbed(adapter, seed, perturbation)[1] for seed in SEEDS_OF_NUMBERS]
-    begin_again(adapter)
-    seconds = first_steps(adapter)[0]
-    wider = dict(first.tolerances.values)
-    for name, tolerance in value_tolerances(first.observed, responses, perturbation).items():
-        wider[name] = max(wider[name], tolerance)
-    tolerances = replace(first.tolerances, values=wider)
-    return replace(first, seconds=[*first.seconds, *seconds], tolerances=tolerances)
 
 
 def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:

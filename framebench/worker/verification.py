@@ -28,11 +28,10 @@ from framebench.worker.tolerances import (
     FACTOR,
     FLOAT32_ROUNDOFF,
     NO_SIZE,
-    RUNS,
     ObservedSteps,
     Tolerances,
     negligible,
-    observe_numbers_again,
+    observe_more,
     observe_steps,
 )
 
@@ -57,23 +56,22 @@ def drop_local_buffers(case: Case, tensors: Summaries) -> Summaries:
 
 
 def make_verified_steps(adapter: Adapter, other: Reference | None = None) -> tuple[ObservedSteps, Verification]:
-    """Make the first steps and compare them with the reference. `other` is as for `verify`."""
+    """Make the first steps and compare them with the reference. `other` is as for `verify`.
+
+    What is beyond its tolerance is compared once more, when the tolerances are known better.
+    """
     first = observe_steps(adapter)
     verification = verify(adapter, first.observed, first.tolerances, other)
-    if adapter.can_restore and not verification.passed and first.repetitions < RUNS:
-        more = observe_steps(adapter, runs_if_slow=RUNS)
-        first = replace(more, seconds=[*first.seconds, *more.seconds])
-        verification = verify(adapter, first.observed, first.tolerances, other)
-    if adapter.can_restore and number_is_off(verification):
-        first = observe_numbers_again(adapter, first)
+    if adapter.can_restore and is_beyond_tolerance(verification):
+        first = observe_more(adapter, first)
         verification = verify(adapter, first.observed, first.tolerances, other)
     return first, verification
 
 
-def number_is_off(verification: Verification) -> bool:
-    """Say whether a loss or a norm is beyond its tolerance."""
-    tolerance = verification.tolerance
-    return any(error is not None and error > tolerance[name] for name, error in verification.relative_error.items())
+def is_beyond_tolerance(verification: Verification) -> bool:
+    """Say whether a number is off by so much, finite, that a wider tolerance could explain it."""
+    margin = verification.margin
+    return not verification.known_fault and margin is not None and 1 < margin < math.inf
 
 
 def verify(adapter: Adapter, observed: Observed, tolerances: Tolerances, other: Reference | None = None) -> Verification:
