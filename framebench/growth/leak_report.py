@@ -35,6 +35,7 @@ PLAIN = {
 FOREIGN = tuple(str(Path(sysconfig.get_paths()[name]).resolve()) for name in ("stdlib", "purelib", "platlib"))
 THIS_FILE = Path(__file__)
 WATCHERS = tuple(str(file) for file in THIS_FILE.parent.glob("*.py"))  # what looks on is no leak
+GENERATED = "<string>"  # the file of code that Python's library generates
 ROOT = THIS_FILE.parents[2]
 FRAMEBENCH = str(ROOT / "framebench")
 
@@ -190,9 +191,15 @@ def list_recent_objects() -> list[Any]:
 
 
 def is_of_steps(thing: Any) -> bool:
-    """Return whether the steps made this object, and not what watches them."""
+    """Return whether the steps made this object, and not what watches them.
+
+    A named tuple is made by code that has no file: the code that called it decides.
+    """
     trace = tracemalloc.get_object_traceback(thing)
-    return trace is not None and trace[-1].filename not in WATCHERS
+    if trace is None:
+        return False
+    files = [frame.filename for frame in trace if frame.filename != GENERATED]
+    return not files or files[-1] not in WATCHERS
 
 
 def select_held(tensors: list[Any]) -> list[Any]:

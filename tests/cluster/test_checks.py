@@ -133,7 +133,7 @@ TAMPERED: dict[str, tuple[Change, str]] = {
 
 @pytest.mark.parametrize("name", TAMPERED)
 def test_tampered_records_are_named(name: str, sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(Workload, "lengths")  # what a stranger's batch would make here may fill the memory
+    monkeypatch.delattr(Workload, "draw_lengths")  # what a stranger's batch would make here may fill the memory
     how, message = TAMPERED[name]
     assert not problems(sent)
     change(of_a_block(sent)[1], how)
