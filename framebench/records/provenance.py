@@ -28,6 +28,8 @@ MACHINE = re.compile(rf"\w[\w.-]{{0,{LONGEST - 1}}}")
 ALL = "all"  # what `--machine` takes for every machine, so that none can be called so
 BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as x86 and ARM processors name such instructions
 MEASURING = ("framebench", "models", "benchmarks")  # the packages that a measurement imports
+# What git is asked about: measurements write the rest, and what they have written changes none.
+CODE = (".", ":!results", ":!studies/*/data/*")
 MOST_WORDS = 12  # of the command that a record keeps
 
 
@@ -60,7 +62,7 @@ def name_code() -> str | None:
     """
     if not CHECKOUT:
         return f"framebench {version('framebench')}"
-    changes = (query_git("diff", "HEAD", "--", ".", ":!results") or "").encode()
+    changes = (query_git("diff", "HEAD", "--", *CODE) or "").encode()
     for name in _list_new_modules():
         changes += name.encode() + (ROOT / name).read_bytes()
     if not changes:
@@ -69,8 +71,8 @@ def name_code() -> str | None:
 
 
 def is_dirty() -> bool | None:
-    """Say whether the code differs from the commit; results do not count."""
-    changes = query_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
+    """Say whether the code differs from the commit; results and data do not count."""
+    changes = query_git("status", "--porcelain", "--untracked-files=no", "--", *CODE)
     return None if changes is None else bool(changes or _list_new_modules())
 
 

@@ -358,9 +358,14 @@ def write_results(
         # the release is the commit, and not a requirement, which would make each one a graph of its
         # own
         results = Results(
-            {"machine": place.machine, "framework": place.framework}, {}, commit, milliseconds, "",
-            place.environment, {},
-        )  # fmt: skip
+            {"machine": place.machine, "framework": place.framework},
+            {},
+            commit,
+            milliseconds,
+            "",
+            place.environment,
+            {},
+        )
         for benchmark in benchmarks:
             values = numbers.get((release.version, benchmark["name"]))
             if values:

@@ -13,8 +13,8 @@ from framebench.records import provenance
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A commit with one module in each package."""
-    for package in (*provenance.MEASURING, "results"):
-        (tmp_path / package).mkdir()
+    for package in (*provenance.MEASURING, "results", "studies/noise/data"):
+        (tmp_path / package).mkdir(parents=True)
         (tmp_path / package / "known.py").write_text("")
     (tmp_path / ".gitignore").write_text("ignored.py\n")
     author = ("-c", "user.name=A", "-c", "user.email=a@example.org")
@@ -40,7 +40,10 @@ def test_changed_and_new_modules_are_other_code(name: str, repository: Path) -> 
     assert len(codes) == 3, "each text is code of its own"
 
 
-@pytest.mark.parametrize("name", ["results/known.py", "results/new.py", "notes.py", "models/notes.txt", "models/ignored.py"])
+@pytest.mark.parametrize(
+    "name",
+    ["results/known.py", "results/new.py", "studies/noise/data/known.py", "notes.py", "models/notes.txt", "models/ignored.py"],
+)
 def test_what_no_measurement_imports_is_not(name: str, repository: Path) -> None:
     (repository / name).write_text("x = 1\n")
     assert provenance.is_dirty() is False
