@@ -230,7 +230,9 @@ class TorchAdapter(Adapter):
     def put_target(self, y: np.ndarray) -> Tensor:
         """Return a target on the device: this rank's share, where ranks divide the batch."""
         share = y[self.recipe.share] if y.ndim else y
-        return torch.from_numpy(share).to(self.torch_device)
+        target = torch.from_numpy(share).to(self.torch_device)
+        # a binary cross entropy has the target's type, whatever that of the logits is
+        return target.double() if self.float64 and target.is_floating_point() else target
 
     def context(self) -> contextlib.ExitStack:
         """Enter the contexts of a forward pass, and return what leaves them."""
