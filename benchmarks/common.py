@@ -110,7 +110,9 @@ class CaseBenchmark(ABC):
             environment = ENVIRONMENT or "which has no framework"
             raise NotImplementedError(f"{self.framework} is not in this environment, {environment}")
         if case not in PROFILE:
-            raise NotImplementedError(f"{case.id} is not in the profile {profiles.read_profile_name()}")
+            raise NotImplementedError(
+                f"{case.id} is not in the profile {profiles.read_profile_name()}"
+            )
         self.record = find_or_measure(case, ENVIRONMENT, PROFILE)
         if self.record.status == "ok":
             return
@@ -120,7 +122,9 @@ class CaseBenchmark(ABC):
         sys.tracebacklimit = 0  # asv prints the traceback, and the reason is not in this file
         raise CaseFailed(reason)
 
-    @metric("peak memory of a step in MiB by host.rss (on a GPU by device.process)", "MiB", PEAK_VERSION)
+    @metric(
+        "peak memory of a step in MiB by host.rss (on a GPU by device.process)", "MiB", PEAK_VERSION
+    )
     def track_peak_memory(self, strategy: str, batch: int) -> float:
         """Return the peak by the instrument that reads all frameworks alike."""
         return read_peak(self.record, self.record.shared_instrument)

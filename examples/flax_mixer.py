@@ -1,4 +1,7 @@
-"""An MLP-Mixer (Tolstikhin et al. 2021) for small images in Flax NNX: `framebench try examples/flax_mixer.py`."""
+"""An MLP-Mixer (Tolstikhin et al.
+
+2021) for small images in Flax NNX: `framebench try examples/flax_mixer.py`.
+"""
 
 import jax
 import optax
@@ -10,8 +13,14 @@ PATCHES, WIDTH = 64, 96
 class MixerBlock(nnx.Module):
     def __init__(self, rngs):
         self.norm1, self.norm2 = nnx.LayerNorm(WIDTH, rngs=rngs), nnx.LayerNorm(WIDTH, rngs=rngs)
-        self.tokens1, self.tokens2 = nnx.Linear(PATCHES, 96, rngs=rngs), nnx.Linear(96, PATCHES, rngs=rngs)
-        self.channels1, self.channels2 = nnx.Linear(WIDTH, 384, rngs=rngs), nnx.Linear(384, WIDTH, rngs=rngs)
+        self.tokens1, self.tokens2 = (
+            nnx.Linear(PATCHES, 96, rngs=rngs),
+            nnx.Linear(96, PATCHES, rngs=rngs),
+        )
+        self.channels1, self.channels2 = (
+            nnx.Linear(WIDTH, 384, rngs=rngs),
+            nnx.Linear(384, WIDTH, rngs=rngs),
+        )
 
     def __call__(self, x):  # (batch, patches, width) -> the same
         y = self.norm1(x).swapaxes(1, 2)

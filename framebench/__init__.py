@@ -1,4 +1,5 @@
-"""Peak memory and throughput of deep-learning frameworks under each memory strategy, verified case by case.
+"""Peak memory and throughput of deep-learning frameworks under each memory strategy, verified case
+by case.
 
 import framebench
 
@@ -13,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    import pandas as pd  # imported by `load`: commands and workers that need no table do not wait for it
+    # imported by `load`: commands and workers that need no table do not wait for it
+    import pandas as pd
 
 __all__ = ["folder", "load", "machines", "planned"]
 
@@ -26,20 +28,26 @@ def folder() -> Path:
 
 
 def load(
-    results: Path | str | None = None, machine: str | None = None, *, versions: Literal["one", "all"] = "one"
+    results: Path | str | None = None,
+    machine: str | None = None,
+    *,
+    versions: Literal["one", "all"] = "one",
 ) -> pd.DataFrame:
     """What one machine measured as a tidy DataFrame: one row per case.
 
-    `results` is the folder of the records, by default `folder()`. `machine` is by default this one if it has records, or
-    else the one with the most. `versions`: "one" has of each framework the pinned version, or the one measured last; "all" has
-    a row for each version of a case. Records of older protocols than the machine's newest are left out.
+    `results` is the folder of the records, by default `folder()`. `machine` is by default this one
+    if it has records, or else the one with the most. `versions`: "one" has of each framework the
+    pinned version, or the one measured last; "all" has a row for each version of a case. Records of
+    older protocols than the machine's newest are left out.
 
-    docs/data.md has the columns (`framebench.analysis.frames.COLUMNS`): name, dtype, unit, meaning. Bytes, seconds and their
-    ratios are float64, NaN where there is none; texts are `str`, `measured_at` is a moment in UTC. Rows are in the order of
-    the published tables. Cases without numbers have rows too: `df[df.usable]` leaves those that were verified, with a strategy
-    seen to take effect.
+    docs/data.md has the columns (`framebench.analysis.frames.COLUMNS`): name, dtype, unit, meaning.
+    Bytes, seconds and their ratios are float64, NaN where there is none; texts are `str`,
+    `measured_at` is a moment in UTC. Rows are in the order of the published tables. Cases without
+    numbers have rows too: `df[df.usable]` leaves those that were verified, with a strategy seen to
+    take effect.
 
-    Raises NoRecords for a folder without any, UnknownMachine with the names there are, and ValueError for other `versions`.
+    Raises NoRecords for a folder without any, UnknownMachine with the names there are, and
+    ValueError for other `versions`.
     """
     from framebench.analysis.results import Results
 
@@ -54,10 +62,11 @@ def machines(results: Path | str | None = None) -> list[str]:
 
 
 def planned(results: Path | str | None = None) -> pd.DataFrame:
-    """What cases need on devices that are not here, as it was predicted: one row per case, device and release.
+    """What cases need on devices that are not here, as it was predicted: one row per case, device
+    and release.
 
-    Nothing in it is measured. The rows are what `framebench predict --device` kept in `results`, by default `folder()`.
-    docs/data.md has the columns.
+    Nothing in it is measured. The rows are what `framebench predict --device` kept in `results`, by
+    default `folder()`. docs/data.md has the columns.
     """
     from framebench.devices.tables import frame
 

@@ -14,7 +14,9 @@ from framebench.analysis.comparison import Comparison
 from framebench.analysis.reports.documents import refresh
 
 WIDTH = 250  # columns of a file or a pipe
-IntoReadme = Annotated[bool, typer.Option("--readme", help="Write the tables that README.md shows into it.")]
+IntoReadme = Annotated[
+    bool, typer.Option("--readme", help="Write the tables that README.md shows into it.")
+]
 
 
 def show_tables(tables: Sequence[Comparison], study: Path, into_readme: bool = False) -> None:

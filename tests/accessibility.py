@@ -1,4 +1,6 @@
-"""What is wrong with the pages of a built site: links that lead nowhere, and what keeps readers out."""
+"""What is wrong with the pages of a built site: links that lead nowhere, and what keeps readers
+out.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ import pytest
 from tests.pages import Page
 
 GRAVE = {"serious", "critical"}
-KIND = re.compile(r"(machines)/[^/]+|(cases|claims)/.*")  # what differs in the addresses of pages of one kind
+# what differs in the addresses of pages of one kind
+KIND = re.compile(r"(machines)/[^/]+|(cases|claims)/.*")
 UNFOLD = "document.querySelectorAll('details').forEach(details => details.open = true)"
 
 
@@ -21,12 +24,23 @@ def dead_links(site: Path) -> list[str]:
     """Each address in a page that is no file of the site, or no place in its page."""
     site = site.resolve()
     pages = {path: Page(path) for path in site.rglob("*.html")}
-    named = ((path, link) for path, page in pages.items() for link in dict.fromkeys(page.links) if link != "data:,")
-    return [f"{path.relative_to(site)}: {link}" for path, link in named if not leads(path, link, site, pages)]
+    named = (
+        (path, link)
+        for path, page in pages.items()
+        for link in dict.fromkeys(page.links)
+        if link != "data:,"
+    )
+    return [
+        f"{path.relative_to(site)}: {link}"
+        for path, link in named
+        if not leads(path, link, site, pages)
+    ]
 
 
 def leads(path: Path, link: str, site: Path, pages: dict[Path, Page]) -> bool:
-    """Whether it is a file of the site, and its fragment, if there is one, something in that page."""
+    """Whether it is a file of the site, and its fragment, if there is one, something in that
+    page.
+    """
     parts = urlsplit(link)
     target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
     inside = not parts.scheme and not parts.netloc and target.is_relative_to(site)
@@ -54,4 +68,9 @@ def violations(page: Any) -> list[str]:
 
     page.evaluate(UNFOLD)
     found = Axe().run(page).response["violations"]
-    return [f"{rule['id']}: {node['html'][:200]}" for rule in found if rule["impact"] in GRAVE for node in rule["nodes"]]
+    return [
+        f"{rule['id']}: {node['html'][:200]}"
+        for rule in found
+        if rule["impact"] in GRAVE
+        for node in rule["nodes"]
+    ]

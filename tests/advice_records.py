@@ -16,17 +16,36 @@ from framebench.suite.case import Case
 from tests.fake_records import RIGHT, provenance, record
 
 MIB = 2**20
-STRATEGIES = ("fp32", "amp_bf16", "checkpoint", "accumulate", "keep_grads", "width_half", "student", "amp_bf16+checkpoint")
+STRATEGIES = (
+    "fp32",
+    "amp_bf16",
+    "checkpoint",
+    "accumulate",
+    "keep_grads",
+    "width_half",
+    "student",
+    "amp_bf16+checkpoint",
+)
 INSTRUMENT = {"torch": "host.rss", "jax": "compiler.plan", "jittor": "allocator.in_use"}
 PASSED = Calibration(measured_at=datetime(2026, 1, 1, tzinfo=UTC), passed=True)
 
 
-def made(framework: str, strategy: str, batch: int, peak: int, step: float, machine: str = "m", **changes: object) -> Record:
+def made(
+    framework: str,
+    strategy: str,
+    batch: int,
+    peak: int,
+    step: float,
+    machine: str = "m",
+    **changes: object,
+) -> Record:
     """A right and proven record of the tiny Transformer."""
     case = Case("transformer", framework, "train", strategy, batch, "tiny")
     peaks = {"host.rss": peak + 1000, INSTRUMENT[framework]: peak}
     origin = provenance(machine=machine, versions={framework: "1"}, calibration=PASSED)
-    return record(case, **({"peaks": peaks, "step_s": [step], "provenance": origin} | RIGHT | changes))
+    return record(
+        case, **({"peaks": peaks, "step_s": [step], "provenance": origin} | RIGHT | changes)
+    )
 
 
 one = st.builds(
@@ -37,7 +56,9 @@ one = st.builds(
     st.integers(100 * 1024, 10 * MIB),
     st.floats(0.001, 10),
 )
-several = st.lists(one, min_size=1, max_size=12).filter(lambda found: any(not r.parsed.plan.only_for_claims for r in found))
+several = st.lists(one, min_size=1, max_size=12).filter(
+    lambda found: any(not r.parsed.plan.only_for_claims for r in found)
+)
 ALMOST = 9 * MIB // 10
 QUESTION = Question("transformer", "train", MIB, batch=4, size="tiny")
 

@@ -1,4 +1,6 @@
-"""Fixtures: the frameworks' environments (built once per machine) and a results folder of the test's own."""
+"""Fixtures: the frameworks' environments (built once per machine) and a results folder of the
+test's own.
+"""
 
 from __future__ import annotations
 
@@ -22,39 +24,71 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.selectors import parse
 from tests.processes import CHEAP_XLA, run_served
 
-for command in COMMANDS:  # tests call the application itself, of which a user's process imports one command
+# tests call the application itself, of which a user's process imports one command
+for command in COMMANDS:
     load_commands([command])
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Processes that run tests at once keep to cores of their own: what they time, each pins to its last one. Ctrl-C, which a
-    shell ignores in the background, is one again, for what the tests start. What a shell says to XLA counts no more."""
+    """Processes that run tests at once keep to cores of their own: what they time, each pins to its
+    last one. Ctrl-C, which a shell ignores in the background, is one again, for what the tests
+    start. What a shell says to XLA counts no more.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(CHEAP_XLA)
     if (worker := getattr(config, "workerinput", None)) and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, cores[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]] or cores)
+        os.sched_setaffinity(
+            0, cores[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]] or cores
+        )
 
 
 # the files of more than ten seconds, the longest first (as of November 2026)
 LONGEST = [  # files below tests/
-    "suite/test_strategies.py", "asv/test_asv.py", "suite/test_new_workload.py", "ranks/test_measure.py",
-    "adapters/test_undone_jax.py", "adapters/test_undone_torch.py", "user_model/test_try.py",
-    "budget/max_batch/test_max_batch.py", "user_model/test_protection.py", "user_model/test_opened.py",
-    "suite/test_pairs.py", "user_model/test_steps.py", "instruments/test_crosschecks.py",
-    "user_model/test_repository.py", "engine/test_faults.py", "engine/test_runner.py", "cli/test_cli.py",
-    "explain/test_explain.py", "mutants/test_mutants.py", "user_model/test_flax_steps.py",
-    "publish/site/test_visible.py", "analysis/test_figures.py", "published/test_documents.py", "engine/test_blocks.py",
-    "growth/test_growth.py", "devices/simulation/test_torch_plan.py", "compare/test_compare.py",
-    "engine/test_environments.py", "devices/xla/test_jax_plan.py", "published/test_notebooks.py",
-    "user_model/test_on_device.py", "budget/predict/test_predict.py",
-    "test_wheel.py", "instruments/test_memory.py", "user_model/test_first_look.py",
-    "ranks/test_predicted.py", "devices/simulation/test_convolutions.py",
-    "claims/test_snippets.py", "user_model/test_cases.py", "user_model/test_held_memory.py",
+    "suite/test_strategies.py",
+    "asv/test_asv.py",
+    "suite/test_new_workload.py",
+    "ranks/test_measure.py",
+    "adapters/test_undone_jax.py",
+    "adapters/test_undone_torch.py",
+    "user_model/test_try.py",
+    "budget/max_batch/test_max_batch.py",
+    "user_model/test_protection.py",
+    "user_model/test_opened.py",
+    "suite/test_pairs.py",
+    "user_model/test_steps.py",
+    "instruments/test_crosschecks.py",
+    "user_model/test_repository.py",
+    "engine/test_faults.py",
+    "engine/test_runner.py",
+    "cli/test_cli.py",
+    "explain/test_explain.py",
+    "mutants/test_mutants.py",
+    "user_model/test_flax_steps.py",
+    "publish/site/test_visible.py",
+    "analysis/test_figures.py",
+    "published/test_documents.py",
+    "engine/test_blocks.py",
+    "growth/test_growth.py",
+    "devices/simulation/test_torch_plan.py",
+    "compare/test_compare.py",
+    "engine/test_environments.py",
+    "devices/xla/test_jax_plan.py",
+    "published/test_notebooks.py",
+    "user_model/test_on_device.py",
+    "budget/predict/test_predict.py",
+    "test_wheel.py",
+    "instruments/test_memory.py",
+    "user_model/test_first_look.py",
+    "ranks/test_predicted.py",
+    "devices/simulation/test_convolutions.py",
+    "claims/test_snippets.py",
+    "user_model/test_cases.py",
+    "user_model/test_held_memory.py",
     "user_model/test_errors.py",
-]  # fmt: skip
+]
 TESTS = Path(__file__).parent
 
 
@@ -67,7 +101,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a developer's shell sets must not decide a test."""
-    for name in ("FRAMEBENCH_PROFILE", "FRAMEBENCH_MACHINE", "FRAMEBENCH_SESSION", "FRAMEBENCH_ENV"):
+    for name in (
+        "FRAMEBENCH_PROFILE",
+        "FRAMEBENCH_MACHINE",
+        "FRAMEBENCH_SESSION",
+        "FRAMEBENCH_ENV",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -86,7 +125,9 @@ def framework_environments(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that a test runs in PyTorch's or JAX's environment begin with it imported: see `tests/processes.py`."""
+    """Programs that a test runs in PyTorch's or JAX's environment begin with it imported: see
+    `tests/processes.py`.
+    """
     monkeypatch.setattr(subprocess, "run", run_served)
 
 
@@ -96,7 +137,9 @@ def environment() -> dict[str, Environment]:
 
 
 def asked(request: pytest.FixtureRequest) -> set[str]:
-    """The names that a run asks for of those by which tests of one file are parametrized: what a fixture must make."""
+    """The names that a run asks for of those by which tests of one file are parametrized: what a
+    fixture must make.
+    """
     items: list[Any] = [item for item in request.session.items if item.path == request.path]
     params = [item.callspec.params for item in items if hasattr(item, "callspec")]
     return {of_one["name"] for of_one in params if "name" in of_one}
@@ -111,9 +154,12 @@ Steady = Callable[..., list[dict[str, int]]]
 
 
 @pytest.fixture(scope="session")
-def steady(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Steady:
-    """Peaks in bytes, by instrument, of a case's steady step, in as many fresh processes as are asked for: measured once
-    for all tests, also where several processes run them."""
+def steady(
+    environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> Steady:
+    """Peaks in bytes, by instrument, of a case's steady step, in as many fresh processes as are
+    asked for: measured once for all tests, also where several processes run them.
+    """
     own = tmp_path_factory.getbasetemp()
     shared = (own if worker_id == "master" else own.parent) / "steady"
 
@@ -124,7 +170,9 @@ def steady(environment: dict[str, Environment], tmp_path_factory: pytest.TempPat
         with FileLock(f"{file}.lock"):
             found = json.loads(file.read_text()) if file.exists() else []
             while len(found) < processes:
-                done = runner.MemoryProcess(case, environment[case.framework], Options(), folder).end(lambda _: None)
+                done = runner.MemoryProcess(
+                    case, environment[case.framework], Options(), folder
+                ).end(lambda _: None)
                 assert done.status == "ok", done.reason
                 assert done.result.memory
                 file.write_text(json.dumps([*found, done.result.memory.peaks]))
@@ -138,5 +186,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--without-frameworks",
         action="store_true",
-        help="skip what runs in a framework's environment: for the Pythons that only the control environment supports",
+        help="skip what runs in a framework's environment: for the Pythons that only the control "
+        "environment supports",
     )

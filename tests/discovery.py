@@ -28,7 +28,12 @@ def discovered(root: Path, profile: str = "quick") -> dict[str, Any]:
 
 @cache  # a process that imports the suite
 def listing(profile: str) -> str:
-    script = f"from asv_runner.discovery import list_benchmarks\nlist_benchmarks({str(ROOT / 'benchmarks')!r}, sys.stdout)"
+    script = (
+        "from asv_runner.discovery import list_benchmarks\n"
+        f"list_benchmarks({str(ROOT / 'benchmarks')!r}, sys.stdout)"
+    )
     env = {**os.environ, "PYTHONPATH": str(ROOT), "FRAMEBENCH_PROFILE": profile}
     command = [sys.executable, "-c", f"import sys\n{script}"]
-    return subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return subprocess.run(
+        command, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout

@@ -25,10 +25,16 @@ RIGHT = {
 
 def provenance(**changes: Any) -> Provenance:
     fields = {
-        "session": "s", "measured_at": datetime(2026, 1, 2, tzinfo=UTC), "command": "framebench run", "commit": "c" * 40,
-        "dirty": False, "machine": "m", "hardware": {"cpu": "x", "device": "cpu"}, "versions": {"torch": "2.13.0"},
+        "session": "s",
+        "measured_at": datetime(2026, 1, 2, tzinfo=UTC),
+        "command": "framebench run",
+        "commit": "c" * 40,
+        "dirty": False,
+        "machine": "m",
+        "hardware": {"cpu": "x", "device": "cpu"},
+        "versions": {"torch": "2.13.0"},
         "protocol": VERSION,
-    }  # fmt: skip
+    }
     return Provenance(**{**fields, **changes})
 
 
@@ -36,7 +42,9 @@ NUMBER = count()
 
 
 def record(case: Case = CASE, **changes: Any) -> Record:
-    """With times it is the only arm of a block; of fewer rounds than a block's times take each is there as often."""
+    """With times it is the only arm of a block; of fewer rounds than a block's times take each is
+    there as often.
+    """
     if (step_s := changes.get("step_s")) and "turns" not in changes:
         changes["step_s"] = step_s if len(step_s) >= ROUNDS else [*step_s] * ROUNDS
         changes["turns"] = turns(f"alone {next(NUMBER)}", case, len(changes["step_s"]))
@@ -45,17 +53,31 @@ def record(case: Case = CASE, **changes: Any) -> Record:
 
 def turns(block: str, case: Case, rounds: int, arm: int = 0) -> Turns:
     return Turns(
-        block=block, arm=arm, arms=[case.id], seed=0, steps=1, round=list(range(rounds)), at_s=[0.0] * rounds,
-        reference_s=[0.05] * rounds, reference_flop=1e9,
-    )  # fmt: skip
+        block=block,
+        arm=arm,
+        arms=[case.id],
+        seed=0,
+        steps=1,
+        round=list(range(rounds)),
+        at_s=[0.0] * rounds,
+        reference_s=[0.05] * rounds,
+        reference_flop=1e9,
+    )
 
 
 def made(
-    strategy: str, peak: int, step: float, framework: str = "torch", instrument: str = "host.rss", batch: int = 4
+    strategy: str,
+    peak: int,
+    step: float,
+    framework: str = "torch",
+    instrument: str = "host.rss",
+    batch: int = 4,
 ) -> Record:
     case = Case("transformer", framework, "train", strategy, batch, "tiny")
     origin = provenance(versions={framework: "1"})
-    return record(case, peaks={instrument: peak}, step_s=[step], first_step_s=1.0, provenance=origin, **RIGHT)
+    return record(
+        case, peaks={instrument: peak}, step_s=[step], first_step_s=1.0, provenance=origin, **RIGHT
+    )
 
 
 def frame(*found: Record) -> pd.DataFrame:
@@ -65,7 +87,12 @@ def frame(*found: Record) -> pd.DataFrame:
 def died(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Record:
     """A worker that ended before it could name its framework's version."""
     case = Case("transformer", "torch", "train", strategy, 4, "tiny")
-    return record(case, status="crashed", reason="SIGKILL", provenance=provenance(versions={}, measured_at=when))
+    return record(
+        case,
+        status="crashed",
+        reason="SIGKILL",
+        provenance=provenance(versions={}, measured_at=when),
+    )
 
 
 def blocks(
@@ -76,10 +103,13 @@ def blocks(
     peaks: Sequence[int] = (),
     **origin: Any,
 ) -> list[Record]:
-    """Records of live blocks. Of each arm the seconds of a step by block and round; NaN is a round that it missed. Of
-    fewer rounds than a block's times take each is there as often.
+    """Records of live blocks.
 
-    Peaks (one per arm) stand in the first block's records alone. `reference`: seconds and operations of the reference product.
+    Of each arm the seconds of a step by block and round; NaN is a round that it missed. Of fewer
+    rounds than a block's times take each is there as often.
+
+    Peaks (one per arm) stand in the first block's records alone. `reference`: seconds and
+    operations of the reference product.
     """
     found = []
     for number, arm in product(range(len(arms[0][1])), range(len(arms))):
@@ -87,11 +117,24 @@ def blocks(
         seconds = times[number] if len(times[number]) >= ROUNDS else [*times[number]] * ROUNDS
         kept = {i: s for i, s in enumerate(seconds) if not math.isnan(s)}
         taken = Turns(
-            block=f"block {number}", arm=arm, arms=[c.id for c, _ in arms], seed=number, steps=1, round=list(kept),
-            at_s=[float(i) for i in kept], reference_s=[reference[0]] * len(kept), reference_flop=reference[1],
-        )  # fmt: skip
+            block=f"block {number}",
+            arm=arm,
+            arms=[c.id for c, _ in arms],
+            seed=number,
+            steps=1,
+            round=list(kept),
+            at_s=[float(i) for i in kept],
+            reference_s=[reference[0]] * len(kept),
+            reference_flop=reference[1],
+        )
         when = datetime(2026, 1, 2, tzinfo=UTC) + timedelta(minutes=number)
-        proof = {"measured_at": when, "versions": {case.framework: "1"}, "protocol": VERSION, "core": 1, **origin}
+        proof = {
+            "measured_at": when,
+            "versions": {case.framework: "1"},
+            "protocol": VERSION,
+            "core": 1,
+            **origin,
+        }
         read: dict[str, Any] = {}
         if peaks and number == 0:
             read = {"peaks": {"host.rss": peaks[arm]}, "cold_peaks": {"host.rss": 2 * peaks[arm]}}
@@ -102,20 +145,24 @@ def blocks(
 
 
 def in_blocks(found: Iterable[Record], several: int = 3) -> Iterator[Record]:
-    """The same records, as if those with times had been timed in several blocks: all of one batch in the same ones, always
-    alike."""
+    """The same records, as if those with times had been timed in several blocks: all of one batch
+    in the same ones, always alike.
+    """
     for arm, r in enumerate(found):
         case = r.parsed
         if not r.step_s:
             yield r
             continue
         for number in range(several):
-            block = f"{r.provenance.machine}/{case.workload}/{case.scenario}/b{case.batch}/{case.size}/{number}"
+            question = f"{case.workload}/{case.scenario}/b{case.batch}/{case.size}"
+            block = f"{r.provenance.machine}/{question}/{number}"
             yield r.model_copy(update={"turns": turns(block, case, len(r.step_s), arm)})
 
 
 def arms(found: Iterable[Record], base: str, change: str) -> tuple[list[Record], list[Record]]:
-    """The two sides of a comparison; of a case against itself the first process of each block, and the others."""
+    """The two sides of a comparison; of a case against itself the first process of each block, and
+    the others.
+    """
     every = list(found)
     if base != change:
         return [r for r in every if r.case == base], [r for r in every if r.case == change]

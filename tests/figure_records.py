@@ -32,19 +32,33 @@ def made(
     """`peak` in MiB by host.rss, `step` in seconds."""
     case = Case("transformer", framework, scenario, strategy, batch, "cpu")
     fields: dict[str, Any] = {
-        "peaks": {"host.rss": peak * MIB}, "step_s": [step], "first_step_s": 2.0, "verification": RIGHT,
-        "effect": StrategyEffect(proven=True, evidence={}), "provenance": origin(framework),
-    }  # fmt: skip
+        "peaks": {"host.rss": peak * MIB},
+        "step_s": [step],
+        "first_step_s": 2.0,
+        "verification": RIGHT,
+        "effect": StrategyEffect(proven=True, evidence={}),
+        "provenance": origin(framework),
+    }
     return record(case, **(fields | more))
 
 
 def origin(framework: str, **more: Any) -> Any:
-    return provenance(**({"versions": {framework: "1.0"}, "protocol": VERSION, "dirty": False} | more))
+    return provenance(
+        **({"versions": {framework: "1.0"}, "protocol": VERSION, "dirty": False} | more)
+    )
 
 
 def lost(strategy: str, status: str = "oom", **where: Any) -> Record:
     return made(
-        strategy, peaks={}, step_s=[], first_step_s=None, verification=None, effect=None, status=status, reason="why", **where
+        strategy,
+        peaks={},
+        step_s=[],
+        first_step_s=None,
+        verification=None,
+        effect=None,
+        status=status,
+        reason="why",
+        **where,
     )
 
 

@@ -1,10 +1,11 @@
 """Serve programs in a framework's environment: `python framework_server.py FRAMEWORK`.
 
-The framework is imported once. Each line on standard input names a program, which runs in a child that begins with the
-framework imported and no thread started.
+The framework is imported once. Each line on standard input names a program, which runs in a child
+that begins with the framework imported and no thread started.
 
-An order is one line of JSON, `{"program": [FILE or "-m", *ARGUMENTS], "variables": {...}, "folder": FOLDER, "out": FILE, "log":
-FILE}`, where the program finds itself in the folder. The answer is one line with its exit code, negative if a signal ended it.
+An order is one line of JSON, `{"program": [FILE or "-m", *ARGUMENTS], "variables": {...}, "folder":
+FOLDER, "out": FILE, "log": FILE}`, where the program finds itself in the folder. The answer is one
+line with its exit code, negative if a signal ended it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,11 @@ def carried_out(order: dict[str, Any]) -> int:
 
 def run(program: list[str], variables: dict[str, str], folder: str, out: str, log: str) -> None:
     """As an interpreter would that is given the program; never returns."""
-    for name, number, flags in ((os.devnull, 0, os.O_RDONLY), (out, 1, os.O_WRONLY), (log, 2, os.O_WRONLY)):
+    for name, number, flags in (
+        (os.devnull, 0, os.O_RDONLY),
+        (out, 1, os.O_WRONLY),
+        (log, 2, os.O_WRONLY),
+    ):
         os.dup2(os.open(name, flags), number)
     os.chdir(folder)
     paths = [os.environ.get("PYTHONPATH", ""), variables.get("PYTHONPATH", "")]

@@ -21,7 +21,9 @@ from tests.fake_records import provenance, record
 
 EVIL = """"'><script>window.harmed = 1</script><img src=x onerror="window.harmed = 1">{{ 7 * 7 }}"""
 EVIL_MACHINE = "evil-machine_1.x"  # no more than a name can be: the record refuses others
-RIGHT = Verification(passed=True, observed={"loss_0": 1.0}, golden={"loss_0": 1.0}, relative_error={"loss_0": 1e-8})
+RIGHT = Verification(
+    passed=True, observed={"loss_0": 1.0}, golden={"loss_0": 1.0}, relative_error={"loss_0": 1e-8}
+)
 FEATURES = (
     "--no-sandbox",
     "--disable-gpu",
@@ -32,27 +34,68 @@ FEATURES = (
 )
 
 
-def made(strategy: str, peak: int, seconds: list[float], day: int = 1, batch: int = 4, **changes: Any) -> Record:
-    where = {"machine": "lab", "versions": {"torch": "2.13.0"}, "measured_at": datetime(2026, 1, day, tzinfo=UTC)}
+def made(
+    strategy: str, peak: int, seconds: list[float], day: int = 1, batch: int = 4, **changes: Any
+) -> Record:
+    where = {
+        "machine": "lab",
+        "versions": {"torch": "2.13.0"},
+        "measured_at": datetime(2026, 1, day, tzinfo=UTC),
+    }
     where |= changes.pop("where", {})
-    fields = {"peaks": {"host.rss": peak}, "peak_samples": [{"host.rss": peak}], "step_s": seconds, "first_step_s": 1.0}
-    fields |= {"verification": RIGHT, "effect": StrategyEffect(proven=True, evidence={"blocks": 2})} | changes
-    return record(Case("transformer", "torch", "train", strategy, batch, "tiny"), provenance=provenance(**where), **fields)
+    fields = {
+        "peaks": {"host.rss": peak},
+        "peak_samples": [{"host.rss": peak}],
+        "step_s": seconds,
+        "first_step_s": 1.0,
+    }
+    fields |= {
+        "verification": RIGHT,
+        "effect": StrategyEffect(proven=True, evidence={"blocks": 2}),
+    } | changes
+    return record(
+        Case("transformer", "torch", "train", strategy, batch, "tiny"),
+        provenance=provenance(**where),
+        **fields,
+    )
 
 
 def everything() -> Iterator[Record]:
-    """A baseline measured twice, strategies with and without numbers, a second batch, and a hostile machine."""
+    """A baseline measured twice, strategies with and without numbers, a second batch, and a hostile
+    machine.
+    """
     for day in (1, 2):
         yield made("fp32", 200 * 2**20, [1.0, 1.1, 0.9 + day / 100], day)
     yield made("checkpoint", 100 * 2**20, [1.5, 1.6], 2)
     yield made("amp_bf16", 1000 * 2**20, [0.5, 0.6], 2)
     yield made("fp32", 300 * 2**20, [2.0, 2.1], batch=8)
-    nothing = {"peaks": {}, "peak_samples": [], "verification": None, "effect": None, "first_step_s": None}
+    nothing = {
+        "peaks": {},
+        "peak_samples": [],
+        "verification": None,
+        "effect": None,
+        "first_step_s": None,
+    }
     yield made("accumulate", 0, [], status="oom", reason="memory ran out", **nothing)
-    yield made("keep_grads", 0, [], status="crashed", reason="signal 11", log_tail="last words", **nothing)
-    evil = {"machine": EVIL_MACHINE, "hardware": {"cpu": EVIL, EVIL: EVIL}, "command": EVIL, "environment": {EVIL: EVIL}}
+    yield made(
+        "keep_grads", 0, [], status="crashed", reason="signal 11", log_tail="last words", **nothing
+    )
+    evil = {
+        "machine": EVIL_MACHINE,
+        "hardware": {"cpu": EVIL, EVIL: EVIL},
+        "command": EVIL,
+        "environment": {EVIL: EVIL},
+    }
     proof = StrategyEffect(proven=False, evidence={EVIL: EVIL})
-    yield made("fp32", 2**20, [1.0, 1.0], reason=EVIL, log_tail=EVIL, effect=proof, where=evil | {"versions": {"torch": EVIL}})
+    yield made(
+        "fp32",
+        2**20,
+        [1.0, 1.0],
+        reason=EVIL,
+        log_tail=EVIL,
+        effect=proof,
+        where=evil | {"versions": {"torch": EVIL}},
+    )
 
 
 def keep(results: Path, found: Iterator[Record]) -> None:
@@ -82,8 +125,12 @@ class Page(HTMLParser):
         self.text += data
 
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the path")
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+in_a_browser = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the path"
+)
 
 
 @pytest.fixture(scope="module")

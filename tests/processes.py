@@ -32,8 +32,10 @@ COMMAND = (sys.executable, "-m", "framebench.cli")
 
 
 def framebench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command as a user calls it, but in this process, which has imported it already. What it raises is a traceback to a
-    user, so it is raised here."""
+    """The command as a user calls it, but in this process, which has imported it already.
+
+    What it raises is a traceback to a user, so it is raised here.
+    """
     out, err, code = io.StringIO(), io.StringIO(), 0
     with (
         warnings.catch_warnings(),
@@ -48,13 +50,16 @@ def framebench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
-# LLVM does not optimize what XLA:CPU makes, and fused operations are emitted the short way: half the time. XLA's own passes,
-# its buffers and its mathematics are the usual ones. `conftest.py` sets it for every test.
+# LLVM does not optimize what XLA:CPU makes, and fused operations are emitted the short way: half
+# the time. XLA's own passes, its buffers and its mathematics are the usual ones. `conftest.py` sets
+# it for every test.
 CHEAP_XLA = {"XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"}
 
 
 def quickly() -> dict[str, str]:
-    """Variables with which a framework compiles less: programs are kept from one run of the tests to the next."""
+    """Variables with which a framework compiles less: programs are kept from one run of the tests
+    to the next.
+    """
     kept = environments.cache() / "tests"
     return {
         "TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"),
@@ -65,44 +70,80 @@ def quickly() -> dict[str, str]:
 
 RUN_AND_EXIT = ROOT / "tests" / "run_and_exit.py"
 FRAMEWORK_SERVER = ROOT / "tests" / "framework_server.py"
-# What may be set for a program that another one's process begins; the rest may count where a framework is imported
+# What may be set for a program that another one's process begins; the rest may count where a
+# framework is imported
 THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 RUN = subprocess.run
 
 
-def run_inside(environment: Environment, program: Path, *arguments: str, variables: dict[str, str] | None = None) -> object:
-    """Run a program in a framework's environment; the last line it prints is JSON. Where it asks for no variables of its own,
-    PyTorch and JAX are imported once for all programs of this process."""
-    asked = {**os.environ, **environment.variables(), "OMP_NUM_THREADS": "1", **(variables or {}), "PYTHONPATH": str(ROOT)}
+def run_inside(
+    environment: Environment,
+    program: Path,
+    *arguments: str,
+    variables: dict[str, str] | None = None,
+) -> object:
+    """Run a program in a framework's environment; the last line it prints is JSON.
+
+    Where it asks for no variables of its own, PyTorch and JAX are imported once for all programs of
+    this process.
+    """
+    asked = {
+        **os.environ,
+        **environment.variables(),
+        "OMP_NUM_THREADS": "1",
+        **(variables or {}),
+        "PYTHONPATH": str(ROOT),
+    }
     if environment.framework in FORKS and variables in (None, quickly()):
         done = served(environment, [str(program), *arguments], asked, ROOT, variables or {})
     else:
         python = [str(environment.python), "-P", str(RUN_AND_EXIT)]
-        done = RUN([*python, str(program), *arguments], env=asked, cwd=ROOT, capture_output=True, text=True)
+        done = RUN(
+            [*python, str(program), *arguments], env=asked, cwd=ROOT, capture_output=True, text=True
+        )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def run_served(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """`subprocess.run`, but for programs that want PyTorch or JAX as all others do: those are served."""
-    pythons = {str((environment := environments.describe(name)).python): environment for name in FORKS}
+    """`subprocess.run`, but for programs that want PyTorch or JAX as all others do: those are
+    served.
+    """
+    pythons = {
+        str((environment := environments.describe(name)).python): environment for name in FORKS
+    }
     environment, variables = pythons.get(command[0]), options.get("env") or dict(os.environ)
     if environment and command[1] == "-P" and options.get("capture_output"):
         first = at_first(variables, environment)
         if first in ({}, MALLOC_ENV):
-            return served(environment, command[2:], variables, options.get("cwd") or Path.cwd(), first)
+            return served(
+                environment, command[2:], variables, options.get("cwd") or Path.cwd(), first
+            )
     return RUN(command, **options)
 
 
 def at_first(variables: dict[str, str], environment: Environment) -> dict[str, str]:
-    """What must be there when an interpreter starts: all but what every program has, what is ours, and what is read later."""
-    own = (variables.items() - os.environ.items()) - environment.variables().items() - THREADS.items()
-    later = ("FRAMEBENCH_", "PYTHONPATH", "CUDA_VISIBLE_DEVICES", *(["JAX_"] if environment.framework != "jax" else []))
+    """What must be there when an interpreter starts: all but what every program has, what is ours,
+    and what is read later.
+    """
+    own = (
+        (variables.items() - os.environ.items()) - environment.variables().items() - THREADS.items()
+    )
+    later = (
+        "FRAMEBENCH_",
+        "PYTHONPATH",
+        "CUDA_VISIBLE_DEVICES",
+        *(["JAX_"] if environment.framework != "jax" else []),
+    )
     return {name: value for name, value in own if not name.startswith(later)}
 
 
 def served(
-    environment: Environment, command: list[str], variables: dict[str, str], folder: Path, first: dict[str, str]
+    environment: Environment,
+    command: list[str],
+    variables: dict[str, str],
+    folder: Path,
+    first: dict[str, str],
 ) -> subprocess.CompletedProcess[str]:
     """By a process that imported the framework when the first program was run in it."""
     server = serving(environment, tuple(sorted(first.items())))
@@ -110,14 +151,21 @@ def served(
     assert server.stdout
     with tempfile.TemporaryDirectory() as scratch:
         out, log = Path(scratch) / "out", Path(scratch) / "log"
-        order = {"program": command, "variables": variables, "folder": str(folder), "out": str(out), "log": str(log)}
+        order = {
+            "program": command,
+            "variables": variables,
+            "folder": str(folder),
+            "out": str(out),
+            "log": str(log),
+        }
         out.touch()
         log.touch()
         try:
             server.stdin.write(json.dumps(order) + "\n")
             server.stdin.flush()
             code = int(server.stdout.readline())
-        except BaseException:  # a test that took too long: its program ends, and the next test has a server of its own
+        # a test that took too long: its program ends, and the next test has a server of its own
+        except BaseException:
             os.killpg(server.pid, signal.SIGKILL)
             serving.cache_clear()
             raise
@@ -128,19 +176,29 @@ def served(
 def serving(environment: Environment, first: tuple[tuple[str, str], ...]) -> subprocess.Popen[str]:
     variables = {**os.environ, **environment.variables(), **THREADS, "PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(
-        [str(environment.python), "-P", str(FRAMEWORK_SERVER), environment.framework], env=variables | dict(first),
-        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        [str(environment.python), "-P", str(FRAMEWORK_SERVER), environment.framework],
+        env=variables | dict(first),
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     atexit.register(server.communicate)  # the end of its orders is its end
     return server
 
 
 def fake_environment(script: str, folder: Path) -> Environment:
-    """An environment whose interpreter is a script of ours that plays a framework's part; `--env` may name it too."""
+    """An environment whose interpreter is a script of ours that plays a framework's part; `--env`
+    may name it too.
+    """
     interpreter = folder / "python"
-    has = json.dumps({"versions": dict.fromkeys(("torch", "jax", "jittor", "numpy"), "0"), "error": ""})
+    has = json.dumps(
+        {"versions": dict.fromkeys(("torch", "jax", "jittor", "numpy"), "0"), "error": ""}
+    )
     interpreter.write_text(
-        f'#!/bin/sh\n[ "$1" = -c ] && exec echo \'{has}\'\nexec {sys.executable} {ROOT / "tests" / script} "$@"\n'
+        f"#!/bin/sh\n[ \"$1\" = -c ] && exec echo '{has}'\nexec {sys.executable} "
+        f'{ROOT / "tests" / script} "$@"\n'
     )
     interpreter.chmod(0o755)
     return Environment("torch", "0", interpreter)
@@ -161,9 +219,13 @@ def plain_user() -> Iterator[None]:
 
 @contextmanager
 def small_disk(folder: Path, options: str) -> Iterator[Path]:
-    """A file system of its own, mounted with these options; the test is skipped where that is not allowed."""
+    """A file system of its own, mounted with these options; the test is skipped where that is not
+    allowed.
+    """
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], capture_output=True, text=True
+    )
     if mounted.returncode:
         pytest.skip(f"cannot mount a file system: {mounted.stderr.strip()}")
     try:

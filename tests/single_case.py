@@ -15,10 +15,16 @@ from framebench.suite.case import Case
 
 
 def alone(
-    case: Case, session: str, environment: Environment | None = None, options: Options = USUAL, results: Path = RESULTS,
+    case: Case,
+    session: str,
+    environment: Environment | None = None,
+    options: Options = USUAL,
+    results: Path = RESULTS,
     listener: Listener = NOBODY,
-) -> Record:  # fmt: skip
-    """In a block of its own, whose times have nothing to be compared with; its record, read if the session has it."""
+) -> Record:
+    """In a block of its own, whose times have nothing to be compared with; its record, read if the
+    session has it.
+    """
     arm = Arm(case, environment or describe(case.framework))
     with Run(session, options, results, listener) as opened:
         if runner.unsupported(case):

@@ -1,4 +1,6 @@
-"""A program that is served by a process of several ends as one of its own does, and leaves the next one nothing."""
+"""A program that is served by a process of several ends as one of its own does, and leaves the next
+one nothing.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +19,33 @@ from tests.processes import THREADS, at_first, served
 HERE = Environment("none", "0", Path(sys.executable))
 ABOUT_ITSELF = """
 import builtins, json, os, sys
-print(json.dumps([sys.argv[1:], os.getcwd(), os.environ["TOLD"], __name__, hasattr(builtins, "left")]))
+is_left = hasattr(builtins, "left")
+print(json.dumps([sys.argv[1:], os.getcwd(), os.environ["TOLD"], __name__, is_left]))
 builtins.left = True
 """
 
 
 @pytest.mark.parametrize("told", ["one", "another"])
-def test_it_has_its_arguments_folder_and_variables_and_finds_nothing_left(told: str, tmp_path: Path) -> None:
+def test_it_has_its_arguments_folder_and_variables_and_finds_nothing_left(
+    told: str, tmp_path: Path
+) -> None:
     (tmp_path / "program.py").write_text(ABOUT_ITSELF)
-    done = served(HERE, [str(tmp_path / "program.py"), "a b"], {**os.environ, "TOLD": told}, tmp_path, {})
-    assert (done.returncode, json.loads(done.stdout)) == (0, [["a b"], str(tmp_path), told, "__main__", False])
+    done = served(
+        HERE, [str(tmp_path / "program.py"), "a b"], {**os.environ, "TOLD": told}, tmp_path, {}
+    )
+    assert (done.returncode, json.loads(done.stdout)) == (
+        0,
+        [["a b"], str(tmp_path), told, "__main__", False],
+    )
 
 
 def test_a_module_comes_from_its_own_path(tmp_path: Path) -> None:
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "same.py").write_text(f"print({name!r})")
-        done = served(HERE, ["-m", "same"], {**os.environ, "PYTHONPATH": str(tmp_path / name)}, tmp_path, {})
+        done = served(
+            HERE, ["-m", "same"], {**os.environ, "PYTHONPATH": str(tmp_path / name)}, tmp_path, {}
+        )
         assert done.stdout == f"{name}\n"
 
 
@@ -51,7 +63,10 @@ def test_however_it_ends_the_next_one_runs(code: str, end: int, said: str, tmp_p
     done = served(HERE, [str(tmp_path / "program.py")], dict(os.environ), tmp_path, {})
     assert (done.returncode, said in done.stderr) == (end, True)
     (tmp_path / "program.py").write_text("print('there')")
-    assert served(HERE, [str(tmp_path / "program.py")], dict(os.environ), tmp_path, {}).stdout == "there\n"
+    assert (
+        served(HERE, [str(tmp_path / "program.py")], dict(os.environ), tmp_path, {}).stdout
+        == "there\n"
+    )
 
 
 def test_what_counts_when_a_framework_is_imported_is_not_served() -> None:

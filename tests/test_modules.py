@@ -1,4 +1,6 @@
-"""Modules that are started or imported by name: no import statement would miss them when they are renamed."""
+"""Modules that are started or imported by name: no import statement would miss them when they are
+renamed.
+"""
 
 from __future__ import annotations
 
@@ -24,4 +26,8 @@ def test_every_module_named_in_a_text_exists() -> None:
         named |= {text for text in texts(file.read_text()) if MODULE.fullmatch(text)}
     assert "framebench.worker.worker" in named
     paths = {name: ROOT / name.replace(".", "/") for name in named}
-    assert [name for name, path in paths.items() if not (path.is_dir() or path.with_suffix(".py").exists())] == []
+    assert [
+        name
+        for name, path in paths.items()
+        if not (path.is_dir() or path.with_suffix(".py").exists())
+    ] == []

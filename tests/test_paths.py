@@ -1,4 +1,6 @@
-"""The project names no place of one machine: what a run leaves beside the sources is no part of it."""
+"""The project names no place of one machine: what a run leaves beside the sources is no part of
+it.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,16 @@ def places(text: str) -> list[str]:
 
 def test_no_file_names_a_place_of_one_machine() -> None:
     found = subprocess.run(
-        ["git", "grep", "-nIE", "/(home|Users|root|work|mnt)/", "--", *TEXT], cwd=ROOT, capture_output=True, text=True
+        ["git", "grep", "-nIE", "/(home|Users|root|work|mnt)/", "--", *TEXT],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     if found.returncode > 1:
         pytest.skip(f"no repository here: {found.stderr.strip()}")
-    lines = [line for line in found.stdout.splitlines() if not line.startswith("tests/test_paths.py")]
+    lines = [
+        line for line in found.stdout.splitlines() if not line.startswith("tests/test_paths.py")
+    ]
     assert [line[:160] for line in lines if places(line.partition(":")[2])] == []
 
 

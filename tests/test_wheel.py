@@ -23,27 +23,64 @@ from tests.processes import ROOT
 CASE = "transformer/jittor/train/fp32/b4/tiny"
 # and what is beside them in environments of their own
 FRAMEWORKS = {
-    "torch", "torchao", "bitsandbytes", "deepspeed", "torchvision", "transformers", "jax", "flax", "optax", "jittor",
+    "torch",
+    "torchao",
+    "bitsandbytes",
+    "deepspeed",
+    "torchvision",
+    "transformers",
+    "jax",
+    "flax",
+    "optax",
+    "jittor",
     "jittor_utils",
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what `pip install` of the wheel puts into an environment, beside what the wheel depends on."""
+    """A folder with what `pip install` of the wheel puts into an environment, beside what the wheel
+    depends on.
+    """
     folder = tmp_path_factory.mktemp("wheel")
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", ":!results", ":!docs", ":!tests"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [
+            "git",
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "--",
+            ":!results",
+            ":!docs",
+            ":!tests",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     for name in listed.stdout.splitlines():
         if (ROOT / name).exists():
             (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / "source" / name, follow_symlinks=False)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, folder / "source"], check=True)
+    subprocess.run(
+        [
+            *pip,
+            "wheel",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            folder,
+            folder / "source",
+        ],
+        check=True,
+    )
     (wheel,) = folder.glob("framebench-*.whl")
-    subprocess.run([*pip, "install", "--no-deps", "--target", folder / "installed", wheel], check=True)
+    subprocess.run(
+        [*pip, "install", "--no-deps", "--target", folder / "installed", wheel], check=True
+    )
     return folder / "installed"
 
 
@@ -51,22 +88,33 @@ def run(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProc
     """The command line of the installed copy."""
     return subprocess.run(
         [sys.executable, "-P", "-m", "framebench.cli", *arguments],
-        cwd=cwd, env=os.environ | {"PYTHONPATH": str(installed)}, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+    )
 
 
 @pytest.mark.slow
 def test_it_has_one_name_and_its_data(installed: Path) -> None:
-    assert {path.name for path in installed.iterdir() if path.suffix != ".dist-info"} - {"bin"} == {"framebench"}
-    ours = installed / "framebench"
-    data = {
-        str(path.relative_to(ROOT))
+    names = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
+    assert names - {"bin"} == {"framebench"}
+    data = [
+        path.relative_to(ROOT)
         for folder in ("requirements", "models", "framebench")
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and path.suffix not in (".py", ".pyc")
-    }
-    assert len(data) > 30
-    assert {name for name in data if not (ours / name.removeprefix("framebench/")).is_file()} == set()
+    ]
+    # what a linter or a test leaves beside the sources is no part of the package
+    packaged = [path for path in data if not any(part.startswith(".") for part in path.parts)]
+    assert len(packaged) > 30
+    inside = installed / "framebench"
+    missing = [
+        str(path)
+        for path in packaged
+        if not (inside / str(path).removeprefix("framebench/")).is_file()
+    ]
+    assert missing == []
 
 
 @pytest.mark.slow
@@ -82,7 +130,14 @@ def test_it_measures_in_the_folder_where_one_stands(
     assert (told["case"], told["status"], told["provenance"]["commit"]) == (CASE, "ok", None)
     code = "import framebench; print(framebench.__file__, len(framebench.load()))"
     env = os.environ | {"PYTHONPATH": str(installed)}
-    said = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert said.stdout.split() == [str(installed / "framebench/__init__.py"), "1"]
     (tmp_path / "empty").mkdir()
     assert "results is no folder" in run(installed, tmp_path / "empty", "answer").stderr
@@ -98,7 +153,9 @@ def canonical(name: str) -> str:
 
 
 def imported() -> set[str]:
-    """The libraries that the package imports anywhere, beside the standard one and the frameworks."""
+    """The libraries that the package imports anywhere, beside the standard one and the
+    frameworks.
+    """
     found = set()
     for file in [*(ROOT / "framebench").rglob("*.py"), *(ROOT / "models").rglob("*.py")]:
         for node in ast.walk(ast.parse(file.read_text())):
@@ -112,10 +169,18 @@ def imported() -> set[str]:
 def test_it_depends_on_what_it_imports() -> None:
     of_module = packages_distributions()
     needed = {canonical(name) for module in imported() for name in of_module.get(module, [module])}
-    notebooks = {"nbclient", "nbformat", "jupytext"}  # only where notebooks are executed, which says what is missing
+    # only where notebooks are executed, which says what is missing
+    notebooks = {"nbclient", "nbformat", "jupytext"}
     assert needed - notebooks == declared().keys()
 
 
 def test_the_pinned_versions_are_in_the_ranges() -> None:
-    pinned = {canonical(name): version for name, version in read_pins(ROOT / "requirements/control.txt").items()}
-    assert {name: pinned.get(name) for name, one in declared().items() if pinned.get(name, "0") not in one.specifier} == {}
+    pinned = {
+        canonical(name): version
+        for name, version in read_pins(ROOT / "requirements/control.txt").items()
+    }
+    assert {
+        name: pinned.get(name)
+        for name, one in declared().items()
+        if pinned.get(name, "0") not in one.specifier
+    } == {}

@@ -1,4 +1,6 @@
-"""Blocks of real records in two versions of JAX, which differ by noise between processes and by what is planted."""
+"""Blocks of real records in two versions of JAX, which differ by noise between processes and by
+what is planted.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ def originals(count: int = 6) -> list[Record]:
 
 def at(found: Record, version: str, when: datetime, session: str = "s") -> Record:
     return changed(
-        found, versions={**found.provenance.versions, "jax": version.removeprefix("jax==")}, measured_at=when, session=session
+        found,
+        versions={**found.provenance.versions, "jax": version.removeprefix("jax==")},
+        measured_at=when,
+        session=session,
     )
 
 
@@ -43,7 +48,9 @@ def times(record: Record, factor: float) -> Record:
 
 
 def larger(record: Record, factor: float) -> Record:
-    return record.model_copy(update={"peaks": {name: round(size * factor) for name, size in record.peaks.items()}})
+    return record.model_copy(
+        update={"peaks": {name: round(size * factor) for name, size in record.peaks.items()}}
+    )
 
 
 def unchanged(record: Record, number: int) -> Record:
@@ -53,14 +60,26 @@ def unchanged(record: Record, number: int) -> Record:
 PROCESS = 0.02  # standard deviation of log step times between processes of one block, as measured
 
 
-def rounds(record: Record, count: int = BLOCKS, change: Change = unchanged, session: str = "s", seed: int = 0) -> list[Record]:
-    """Blocks of one real record in two versions that differ by noise between processes, and by a change of the newer one."""
+def rounds(
+    record: Record,
+    count: int = BLOCKS,
+    change: Change = unchanged,
+    session: str = "s",
+    seed: int = 0,
+) -> list[Record]:
+    """Blocks of one real record in two versions that differ by noise between processes, and by a
+    change of the newer one.
+    """
     drawn = np.random.default_rng(seed).normal(0, PROCESS, (count, 2))
     start, found = datetime(2026, 1, 1, tzinfo=UTC), []
     for number, logs in enumerate(drawn):
         when = start + timedelta(minutes=number)
         arms = [
-            in_block(at(times(record, float(np.exp(log))), version, when, session), arm, f"{session}/{record.case}/{number}")
+            in_block(
+                at(times(record, float(np.exp(log))), version, when, session),
+                arm,
+                f"{session}/{record.case}/{number}",
+            )
             for arm, (log, version) in enumerate(zip(logs, (OLD, NEW)))
         ]
         found += [arms[0], change(arms[1], number)]
@@ -70,15 +89,27 @@ def rounds(record: Record, count: int = BLOCKS, change: Change = unchanged, sess
 def in_block(r: Record, arm: int, block: str) -> Record:
     count = len(r.step_s)
     turns = Turns(
-        block=block, arm=arm, arms=[r.case] * 2, seed=0, steps=1, round=list(range(count)), at_s=[0.0] * count,
-        reference_s=[0.05] * count, reference_flop=1e9,
-    )  # fmt: skip
+        block=block,
+        arm=arm,
+        arms=[r.case] * 2,
+        seed=0,
+        steps=1,
+        round=list(range(count)),
+        at_s=[0.0] * count,
+        reference_s=[0.05] * count,
+        reference_flop=1e9,
+    )
     return r.model_copy(update={"turns": turns})
 
 
 def write(found: list[Record], results: Path) -> Path:
     for r in found:
-        store.write(r, store.find_folder(results, r.provenance.machine, f"jax-{r.framework_version}", r.parsed))
+        store.write(
+            r,
+            store.find_folder(
+                results, r.provenance.machine, f"jax-{r.framework_version}", r.parsed
+            ),
+        )
     return results
 
 
@@ -89,7 +120,9 @@ def equal_rounds() -> list[Record]:
 
 
 def plant(found: list[Record], slow: str, large: str) -> list[Record]:
-    """A copy in which the newer version takes 20 % longer for one case, and 5 % more memory for another."""
+    """A copy in which the newer version takes 20 % longer for one case, and 5 % more memory for
+    another.
+    """
 
     def planted(r: Record) -> Record:
         if r.framework_version != "0.10.2":
@@ -100,4 +133,6 @@ def plant(found: list[Record], slow: str, large: str) -> list[Record]:
 
 
 def broken(r: Record, number: int) -> Record:
-    return r.model_copy(update={"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []})
+    return r.model_copy(
+        update={"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []}
+    )

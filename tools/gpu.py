@@ -345,7 +345,8 @@ def main() -> int:
     gpus = nvml.list_gpus()
     if not gpus:
         fail(
-            "NVML finds no card here; `framebench doctor --env installed` says what is missing, --rehearse needs none",
+            "NVML finds no card here; `framebench doctor --env installed` says what is missing, "
+            "--rehearse needs none",
             2,
         )
     if not options.rehearse:  # a host's name says nothing about its GPU

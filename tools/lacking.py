@@ -1,4 +1,6 @@
-"""List which cases a machine lacks of another's: `python -m tools.lacking zen4-2core --of xeon-2core`.
+"""List which cases a machine lacks of another's:
+
+`python -m tools.lacking zen4-2core --of xeon-2core`.
 
 With `--times`, also those that the other has timed and this one has not. Without, a peak is enough,
 which `framebench run --rounds 0` reads on a busy machine, too.

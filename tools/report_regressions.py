@@ -1,8 +1,9 @@
-"""Open an issue for each regression of a framework's newest release, or update the one that is open.
+"""Open an issue for each regression of a framework's newest release, or update the one that is
+open.
 
-`python -m tools.report_regressions newest.json`, with what `framebench versions newest --json` printed. The issue has both
-versions, the change, and the release that `framebench versions bisect` names. GitHub's `gh` does the rest: it reads the
-repository and a token from its environment.
+`python -m tools.report_regressions newest.json`, with what `framebench versions newest --json`
+printed. The issue has both versions, the change, and the release that `framebench versions bisect`
+names. GitHub's `gh` does the rest: it reads the repository and a token from its environment.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ Row = dict[str, Any]  # a row of `framebench versions newest --json`
 
 def main(
     file: Annotated[Path, typer.Argument(help="what `framebench versions newest --json` printed")],
-    bisect: Annotated[bool, typer.Option(help="name the release of each of the largest regressions of peaks")] = True,
+    bisect: Annotated[
+        bool, typer.Option(help="name the release of each of the largest regressions of peaks")
+    ] = True,
 ) -> None:
     """Report the regressions in the file that are not accepted."""
     bisected = 0
@@ -31,14 +34,26 @@ def main(
         for row in rows:
             release = ""
             if bisect and row["quantity"] == "peak memory" and bisected < MOST_BISECTED:
-                release = find_release(verdict["framework"], verdict["pinned"], verdict["newest"], row)
+                release = find_release(
+                    verdict["framework"], verdict["pinned"], verdict["newest"], row
+                )
                 bisected += 1
             report(make_title(row), make_body(row, release))
 
 
 def find_release(framework: str, pinned: str, newest: str, row: Row) -> str:
     """Return what a bisection says of the release in which the case's peak changed."""
-    command = ["framebench.cli", "versions", "bisect", pinned, newest, row["case"], "--framework", framework, "--json"]
+    command = [
+        "framebench.cli",
+        "versions",
+        "bisect",
+        pinned,
+        newest,
+        row["case"],
+        "--framework",
+        framework,
+        "--json",
+    ]
     done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
     try:
         answer: str = json.loads(done.stdout)["answer"]
@@ -54,9 +69,12 @@ def make_title(row: Row) -> str:
 
 
 def make_body(row: Row, release: str) -> str:
-    """Return what an issue says of a regression: versions, values, interval, and the release that it began with."""
+    """Return what an issue says of a regression: versions, values, interval, and the release that
+    it began with.
+    """
     lines = [
-        f"`{row['case']}`: {row['quantity']} {describe_change(row)} from {row['base']} to {row['change']}.",
+        f"`{row['case']}`: {row['quantity']} {describe_change(row)} from {row['base']} to "
+        f"{row['change']}.",
         "",
         f"- {row['base']}: {format_value(row['base_value'], row['unit'])}",
         f"- {row['change']}: {format_value(row['change_value'], row['unit'])}",
@@ -67,7 +85,10 @@ def make_body(row: Row, release: str) -> str:
         lines.append(f"- instrument: {row['instrument']}")
     if release:
         lines.append(f"- {release}")
-    lines += ["", "If this is to stay, add it to `requirements/versions/accepted.toml` and close the issue."]
+    lines += [
+        "",
+        "If this is to stay, add it to `requirements/versions/accepted.toml` and close the issue.",
+    ]
     return "\n".join(lines)
 
 
@@ -89,7 +110,18 @@ def format_value(value: float | None, unit: str) -> str:
 
 def report(title: str, body: str) -> None:
     """Comment on the open issue with this title, or open one."""
-    listing = run_gh("issue", "list", "--state", "open", "--label", LABEL, "--limit", "500", "--json", "number,title")
+    listing = run_gh(
+        "issue",
+        "list",
+        "--state",
+        "open",
+        "--label",
+        LABEL,
+        "--limit",
+        "500",
+        "--json",
+        "number,title",
+    )
     for issue in json.loads(listing or "[]"):
         if issue["title"] == title:
             run_gh("issue", "comment", str(issue["number"]), "--body", body)

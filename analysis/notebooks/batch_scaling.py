@@ -13,8 +13,8 @@
 # %% [markdown]
 # # How does memory grow with the batch?
 #
-# The peak is a fixed part (weights, gradients, optimizer) and a part for each sample: a straight line through the measured
-# batches has both.
+# The peak is a fixed part (weights, gradients, optimizer) and a part for each sample: a straight
+# line through the measured batches has both.
 
 # %%
 import numpy as np
@@ -29,7 +29,9 @@ from framebench.budget.max_batch.figure import draw_largest, read_searches
 df = framebench.load()
 sns.set_theme(style="whitegrid")
 base = df.query("usable and baseline and scenario in ('train', 'eval')")
-curves = base.groupby(["workload", "scenario", "framework"]).filter(lambda case: case["batch"].nunique() > 1)
+curves = base.groupby(["workload", "scenario", "framework"]).filter(
+    lambda case: case["batch"].nunique() > 1
+)
 
 
 def line(case: pd.DataFrame) -> pd.Series:
@@ -37,7 +39,9 @@ def line(case: pd.DataFrame) -> pd.Series:
     return pd.Series({"fixed MiB": fixed, "MiB per sample": per_sample, "batches": len(case)})
 
 
-curves.groupby(["workload", "scenario", "framework"])[["batch", "host_rss_bytes"]].apply(line).round(1)
+curves.groupby(["workload", "scenario", "framework"])[["batch", "host_rss_bytes"]].apply(
+    line
+).round(1)
 
 # %% [markdown]
 # ## Twice the batch
@@ -45,16 +49,30 @@ curves.groupby(["workload", "scenario", "framework"])[["batch", "host_rss_bytes"
 # Growth by doubling, from the smallest to the largest measured batch.
 
 # %%
-ends = curves.sort_values("batch").groupby(["workload", "scenario", "framework"])[["batch", "host_rss_bytes"]]
+ends = curves.sort_values("batch").groupby(["workload", "scenario", "framework"])[
+    ["batch", "host_rss_bytes"]
+]
 growth = ends.last() / ends.first()
 memory = growth["host_rss_bytes"].pow(1 / np.log2(growth["batch"]))
-finding = f"Twice the batch takes {memory.min():.2f} to {memory.max():.2f} times the memory (median {memory.median():.2f})."
+finding = (
+    f"Twice the batch takes {memory.min():.2f} to {memory.max():.2f} times the memory "
+    f"(median {memory.median():.2f})."
+)
 display(Markdown(f"**{finding}**"))
 
 grid = sns.relplot(
-    curves.assign(mib=curves["host_rss_bytes"] / 2**20), kind="line", x="batch", y="mib", hue="framework", style="scenario",
-    col="workload", markers=True, palette=COLOURS, height=3.4, facet_kws={"sharex": False},
-)  # fmt: skip
+    curves.assign(mib=curves["host_rss_bytes"] / 2**20),
+    kind="line",
+    x="batch",
+    y="mib",
+    hue="framework",
+    style="scenario",
+    col="workload",
+    markers=True,
+    palette=COLOURS,
+    height=3.4,
+    facet_kws={"sharex": False},
+)
 for axes in grid.axes.flat:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
@@ -70,4 +88,6 @@ sns.despine()
 
 # %%
 search_rows = read_searches(framebench.folder(), df["machine"].iloc[0])
-draw_largest(search_rows.query("workload == 'transformer'")) if len(search_rows) else "nothing was searched on this machine"
+draw_largest(search_rows.query("workload == 'transformer'")) if len(search_rows) else (
+    "nothing was searched on this machine"
+)

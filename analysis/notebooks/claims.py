@@ -13,8 +13,9 @@
 # %% [markdown]
 # # Are the articles right?
 #
-# What is claimed about memory strategies, against what was measured here, and on a card at full size. A verdict is computed
-# from an interval, by the rule of docs/claims.md; what cannot be measured on this machine says why.
+# What is claimed about memory strategies, against what was measured here, and on a card at full
+# size. A verdict is computed from an interval, by the rule of docs/claims.md; what cannot be
+# measured on this machine says why.
 
 # %%
 import pandas as pd
@@ -29,7 +30,9 @@ from framebench.claims.rule import FAILED
 df = framebench.load()
 sns.set_theme(style="whitegrid")
 pd.options.display.max_colwidth = None
-claims = pd.DataFrame(ledger(Results(framebench.folder()), df["machine"].iloc[0])).set_index(["id", "part"])
+claims = pd.DataFrame(ledger(Results(framebench.folder()), df["machine"].iloc[0])).set_index(
+    ["id", "part"]
+)
 counts = pd.crosstab(claims["source"], claims["verdict"])
 counts
 
@@ -41,9 +44,12 @@ counts
 # %%
 failed, held = claims["verdict"].isin(FAILED), claims["verdict"].isin(["reproduced", "stronger"])
 finding = (
-    f"{claims.index.unique('id').size} claims, of which some are judged in parts, took {len(claims)} verdicts: "
-    f"{held.sum()} reproduced or stronger, {failed.sum()} weaker, contradicted or without an effect worth having, "
-    f"{(claims['verdict'] == 'undecided').sum()} undecided; the others no measurement decides, or none was made."
+    f"{claims.index.unique('id').size} claims, of which some are judged in parts, took "
+    f"{len(claims)} verdicts: "
+    f"{held.sum()} reproduced or stronger, {failed.sum()} weaker, contradicted or without an "
+    "effect worth having, "
+    f"{(claims['verdict'] == 'undecided').sum()} undecided; the others no measurement decides, or "
+    "none was made."
 )
 display(Markdown(f"**{finding}**"))
 

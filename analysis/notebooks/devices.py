@@ -13,9 +13,10 @@
 # %% [markdown]
 # # What would an H100 need?
 #
-# Nothing here is measured. XLA's compiler plans JAX's step for a card that is not here, and PyTorch's step is simulated with a
-# card's kernels and its allocator (docs/devices.md says how far that is off). The two count different things, so ratios are
-# to the baseline of the same framework. Nothing is said of speed.
+# Nothing here is measured. XLA's compiler plans JAX's step for a card that is not here, and
+# PyTorch's step is simulated with a card's kernels and its allocator (docs/devices.md says how far
+# that is off). The two count different things, so ratios are to the baseline of the same framework.
+# Nothing is said of speed.
 
 # %%
 import pandas as pd
@@ -38,20 +39,35 @@ pd.crosstab([df["device"], df["workload"], df["size"]], [df["framework"], df["ou
 
 # %%
 place = ["device", "workload", "size", "framework"]
-single = df[(df["scenario"] == "train") & df["ratio"].notna() & ~df["strategy"].str.contains("+", regex=False)]
+single = df[
+    (df["scenario"] == "train")
+    & df["ratio"].notna()
+    & ~df["strategy"].str.contains("+", regex=False)
+]
 most = single.groupby(place)["batch"].transform(lambda batches: batches.mode()[0])
 base = single[single["batch"] == most]
 full = base[(base["device"] == "h100-80gb") & (base["size"] == "full") & ~base["baseline"]]
-everywhere = full.groupby(["framework", "strategy"])["ratio"].agg(["median", "count"]).query("count == 3")
-least = {name: group["median"].sort_values().head(1) for name, group in everywhere.groupby("framework")}
-(torch, torch_ratio), (jax, jax_ratio) = ((least[name].index[0][1], least[name].iloc[0]) for name in ("torch", "jax"))
+everywhere = (
+    full.groupby(["framework", "strategy"])["ratio"].agg(["median", "count"]).query("count == 3")
+)
+least = {
+    name: group["median"].sort_values().head(1) for name, group in everywhere.groupby("framework")
+}
+(torch, torch_ratio), (jax, jax_ratio) = (
+    (least[name].index[0][1], least[name].iloc[0]) for name in ("torch", "jax")
+)
 finding = (
-    f"On an H100 {torch} leaves the least of PyTorch's baseline among the strategies planned for all three workloads, a median "
+    f"On an H100 {torch} leaves the least of PyTorch's baseline among the strategies planned for "
+    "all three workloads, a median "
     f"of {torch_ratio:.2f}; of JAX's {jax} does, with {jax_ratio:.2f}."
 )
 display(Markdown(f"**{finding}**"))
 
-shown = full[full["strategy"].isin(everywhere.query("abs(median - 1) > 0.05").index.get_level_values("strategy"))]
+shown = full[
+    full["strategy"].isin(
+        everywhere.query("abs(median - 1) > 0.05").index.get_level_values("strategy")
+    )
+]
 grid = sns.catplot(
     shown,
     kind="strip",
@@ -71,7 +87,8 @@ sns.despine()
 # %% [markdown]
 # ## How the batch grows
 #
-# Bytes that the framework takes from the card. Grey: what an A100 of 40 GB and an H100 of 80 GB have.
+# Bytes that the framework takes from the card. Grey: what an A100 of 40 GB and an H100 of 80 GB
+# have.
 
 # %%
 curves = df[(df["device"] == "h100-80gb") & (df["size"] == "full") & (df["scenario"] == "train")]

@@ -13,8 +13,9 @@
 # %% [markdown]
 # # Is one framework heavier than another?
 #
-# Peaks can be compared across frameworks only if the same instrument read them. On a CPU that is `host.rss`: live tensors
-# before the step, plus what the resident memory grew by during it. The frameworks' own counters are finer, and each is its own.
+# Peaks can be compared across frameworks only if the same instrument read them. On a CPU that is
+# `host.rss`: live tensors before the step, plus what the resident memory grew by during it. The
+# frameworks' own counters are finer, and each is its own.
 
 # %%
 import seaborn as sns
@@ -40,7 +41,8 @@ peaks.round(1)  # MiB
 # %%
 ratios = peaks.div(peaks["torch"], axis=0).drop(columns="torch")
 phrases = [
-    f"{name} peaks at a median of {r.median():.2f} times torch's peak ({r.min():.2f} to {r.max():.2f})"
+    f"{name} peaks at a median of {r.median():.2f} times torch's peak ({r.min():.2f} to "
+    f"{r.max():.2f})"
     for name, r in ratios.items()
 ]
 finding = f"With the same batch {' and '.join(phrases)}, over {len(ratios)} baselines."
@@ -48,9 +50,17 @@ display(Markdown(f"**{finding}**"))
 
 long = ratios.melt(ignore_index=False, value_name="ratio").reset_index()
 grid = sns.relplot(
-    long, kind="line", x="batch", y="ratio", hue="framework", style="workload", col="scenario", markers=True,
-    palette=COLOURS, height=3.6,
-)  # fmt: skip
+    long,
+    kind="line",
+    x="batch",
+    y="ratio",
+    hue="framework",
+    style="workload",
+    col="scenario",
+    markers=True,
+    palette=COLOURS,
+    height=3.6,
+)
 grid.refline(y=1)
 grid.set(xscale="log", xticks=(ticks := sorted(long["batch"].unique())), xticklabels=ticks)
 grid.set_axis_labels("batch", "peak by host.rss / PyTorch's")

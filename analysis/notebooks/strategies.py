@@ -13,9 +13,10 @@
 # %% [markdown]
 # # Which memory strategy is worth what?
 #
-# Every strategy against the baseline of its own framework, at the same batch, with the same weights. `shared_ratio` is
-# the peak and `time_ratio` the step time, each over the baseline's; one instrument reads the peaks of every framework. A case
-# is `usable` if its results were verified and the strategy was seen to take effect.
+# Every strategy against the baseline of its own framework, at the same batch, with the same
+# weights. `shared_ratio` is the peak and `time_ratio` the step time, each over the baseline's; one
+# instrument reads the peaks of every framework. A case is `usable` if its results were verified and
+# the strategy was seen to take effect.
 
 # %%
 import seaborn as sns
@@ -27,28 +28,39 @@ from framebench.strategies.strategy import FRAMEWORKS
 
 df = framebench.load()
 sns.set_theme(style="whitegrid")
-train = df.query("scenario == 'train' and usable and same_mathematics and not baseline and not only_for_claims")
+train = df.query(
+    "scenario == 'train' and usable and same_mathematics and not baseline and not only_for_claims"
+)
 
 by = train.groupby("strategy")
 overview = by.agg(
-    cases=("shared_ratio", "count"), peak=("shared_ratio", "median"), worst=("shared_ratio", "max"),
-    timed=("time_ratio", "count"), time=("time_ratio", "median"),
-)  # fmt: skip
+    cases=("shared_ratio", "count"),
+    peak=("shared_ratio", "median"),
+    worst=("shared_ratio", "max"),
+    timed=("time_ratio", "count"),
+    time=("time_ratio", "median"),
+)
 overview = overview.sort_values("peak")
 overview.round(2)
 
 # %% [markdown]
 # ## What is left of the peak
 #
-# A dot is one case, a bar the median of all. Drawn are the strategies that were measured most widely; the table has all.
+# A dot is one case, a bar the median of all. Drawn are the strategies that were measured most
+# widely; the table has all.
 
 # %%
 often = overview[overview["cases"] >= overview["cases"].max() / 2]
 best = often.iloc[0]
 finding = (
-    f"Of the {len(often)} strategies that were measured most widely {often.index[0]} leaves the least: a median of "
+    f"Of the {len(often)} strategies that were measured most widely {often.index[0]} leaves the "
+    "least: a median of "
     f"{best['peak']:.2f} of the baseline's peak in {best['cases']:.0f} cases"
-    + (f", for a median of {best['time']:.2f} times the step time in {best['timed']:.0f} of them." if best["timed"] else ".")
+    + (
+        f", for a median of {best['time']:.2f} times the step time in {best['timed']:.0f} of them."
+        if best["timed"]
+        else "."
+    )
     + ("" if train["time_ratio"].notna().any() else " Times are being measured anew in blocks.")
 )
 display(Markdown(f"**{finding}**"))
@@ -75,8 +87,9 @@ sns.despine()
 # %% [markdown]
 # ## And what it costs
 #
-# Up and left is better. The line is the front: for a given peak nothing above it was measured. Across the panels only shapes
-# may be compared, as each framework has a baseline and an instrument of its own.
+# Up and left is better. The line is the front: for a given peak nothing above it was measured.
+# Across the panels only shapes may be compared, as each framework has a baseline and an instrument
+# of its own.
 
 # %%
 pareto(df.query("workload == 'transformer' and scenario == 'train'"))

@@ -13,8 +13,9 @@
 # %% [markdown]
 # # Does evaluation really need less?
 #
-# A forward pass that nobody differentiates can drop each activation at once. One that keeps the graph, because gradients were
-# left on, holds what training would hold. Between the two lies one line of code.
+# A forward pass that nobody differentiates can drop each activation at once. One that keeps the
+# graph, because gradients were left on, holds what training would hold. Between the two lies one
+# line of code.
 
 # %%
 import seaborn as sns
@@ -27,9 +28,18 @@ from framebench.strategies.strategy import FRAMEWORKS
 
 df = framebench.load()
 sns.set_theme(style="whitegrid")
-kinds = {"train/fp32": "training", "eval/grad": "gradients left on", "eval/no_grad": "without gradients"}
+kinds = {
+    "train/fp32": "training",
+    "eval/grad": "gradients left on",
+    "eval/no_grad": "without gradients",
+}
 df["kind"] = (df["scenario"] + "/" + df["strategy"]).map(kinds)
-peaks = df[df.usable].pivot_table("host_rss_bytes", index=["workload", "framework", "batch"], columns="kind").dropna() / 2**20
+peaks = (
+    df[df.usable]
+    .pivot_table("host_rss_bytes", index=["workload", "framework", "batch"], columns="kind")
+    .dropna()
+    / 2**20
+)
 peaks[list(kinds.values())].round(1)  # MiB, by host.rss
 
 # %% [markdown]
@@ -39,16 +49,26 @@ peaks[list(kinds.values())].round(1)  # MiB, by host.rss
 ratios = peaks.div(peaks["training"], axis=0).drop(columns="training")
 ranges = {kind: f"{r.min():.2f} to {r.max():.2f}" for kind, r in ratios.items()}
 finding = (
-    f"Evaluation takes {ranges['without gradients']} of the peak of training with the same batch; where gradients are left on, "
+    f"Evaluation takes {ranges['without gradients']} of the peak of training with the same batch; "
+    "where gradients are left on, "
     f"{ranges['gradients left on']}."
 )
 display(Markdown(f"**{finding}**"))
 
 long = ratios.melt(ignore_index=False, value_name="ratio").reset_index()
 grid = sns.catplot(
-    long, kind="bar", x="workload", y="ratio", hue="framework", hue_order=FRAMEWORKS, col="kind", palette=COLOURS, saturation=1,
-    errorbar=None, height=3.4,
-)  # fmt: skip
+    long,
+    kind="bar",
+    x="workload",
+    y="ratio",
+    hue="framework",
+    hue_order=FRAMEWORKS,
+    col="kind",
+    palette=COLOURS,
+    saturation=1,
+    errorbar=None,
+    height=3.4,
+)
 grid.refline(y=1)
 grid.set_titles("{col_name}").set_axis_labels("", "peak / training's")
 sns.despine()

@@ -13,8 +13,9 @@
 # %% [markdown]
 # # What did an upgrade cost?
 #
-# The same cases in several versions of a framework, each version in an environment of its own. Only processes of one block can
-# show a difference in time: what shares fewer than three is `too few` (framebench/versions/judge.py).
+# The same cases in several versions of a framework, each version in an environment of its own. Only
+# processes of one block can show a difference in time: what shares fewer than three is `too few`
+# (framebench/versions/judge.py).
 
 # %%
 from itertools import pairwise
@@ -51,9 +52,12 @@ pd.crosstab([judged["change"], judged["quantity"]], judged["verdict"])
 
 # %%
 counts = judged["verdict"].value_counts()
-worse, better = (judged[judged["verdict"] == verdict] for verdict in (versions.REGRESSION, versions.IMPROVEMENT))
+worse, better = (
+    judged[judged["verdict"] == verdict] for verdict in (versions.REGRESSION, versions.IMPROVEMENT)
+)
 finding = (
-    f"Of {len(judged)} comparisons of two versions {len(worse)} show a regression and {len(better)} an improvement; the others "
+    f"Of {len(judged)} comparisons of two versions {len(worse)} show a regression and "
+    f"{len(better)} an improvement; the others "
     f"show no difference that matters, or are undecided or too few."
 )
 display(Markdown(f"**{finding}**"))
@@ -65,7 +69,11 @@ grid = sns.catplot(
     x="ratio",
     y="change",
     hue="verdict",
-    hue_order=[verdict for verdict in versions.VERDICTS if verdict in set(judged.dropna(subset="ratio")["verdict"])],
+    hue_order=[
+        verdict
+        for verdict in versions.VERDICTS
+        if verdict in set(judged.dropna(subset="ratio")["verdict"])
+    ],
     col="quantity",
     sharex=False,
     palette="colorblind",

@@ -1,4 +1,6 @@
-"""Article B, accumulation in Jittor: each micro-batch calls `loss.backward()`, the optimizer steps after the last."""
+"""Article B, accumulation in Jittor: each micro-batch calls `loss.backward()`, the optimizer steps
+after the last.
+"""
 
 import json
 

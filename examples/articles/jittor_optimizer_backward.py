@@ -1,4 +1,7 @@
-"""The same as Jittor has it: `optimizer.backward(loss)` adds up, `optimizer.step()` takes the sum."""
+"""The same as Jittor has it:
+
+`optimizer.backward(loss)` adds up, `optimizer.step()` takes the sum.
+"""
 
 import json
 
@@ -14,4 +17,12 @@ for x in np.split(inputs, 4):
     optimizer.backward(model(jt.array(x)).mean() / 4)
 optimizer.step()
 expected = before - 0.1 * inputs.mean(0)  # the gradient of a mean of sums is the mean input
-print(json.dumps({"relative_error": float(np.abs(model.weight.numpy() - expected).max() / np.abs(expected).max())}))
+print(
+    json.dumps(
+        {
+            "relative_error": float(
+                np.abs(model.weight.numpy() - expected).max() / np.abs(expected).max()
+            )
+        }
+    )
+)

@@ -16,4 +16,8 @@ with warnings.catch_warnings(record=True) as said:
     scaler.step(optimizer)
     scaler.update()
 deprecated = sum(issubclass(one.category, FutureWarning) for one in said)
-print(json.dumps({"deprecated_names": deprecated, "loss_is_float16": int(loss.dtype == torch.float16)}))
+print(
+    json.dumps(
+        {"deprecated_names": deprecated, "loss_is_float16": int(loss.dtype == torch.float16)}
+    )
+)

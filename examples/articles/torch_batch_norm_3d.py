@@ -1,6 +1,8 @@
-"""Beside article B's norm, which does not exist: what a step of a 3-D network adds with `nn.BatchNorm3d` and without.
+"""Beside article B's norm, which does not exist: what a step of a 3-D network adds with
+`nn.BatchNorm3d` and without.
 
-Bytes in use at the most, by the profiler's events of the allocator; and whether PyTorch has the article's name.
+Bytes in use at the most, by the profiler's events of the allocator; and whether PyTorch has the
+article's name.
 """
 
 import json
@@ -35,4 +37,12 @@ def most(normed):
     return most
 
 
-print(json.dumps({"plain": most(False), "normed": most(True), "volume_norms": hasattr(nn, "VolumeBatchNorm3d")}))
+print(
+    json.dumps(
+        {
+            "plain": most(False),
+            "normed": most(True),
+            "volume_norms": hasattr(nn, "VolumeBatchNorm3d"),
+        }
+    )
+)

@@ -1,4 +1,6 @@
-"""Article B, checkpointing of a segment: without `use_reentrant`, of an input that asks for no gradient."""
+"""Article B, checkpointing of a segment: without `use_reentrant`, of an input that asks for no
+gradient.
+"""
 
 import json
 import warnings
@@ -13,4 +15,12 @@ with warnings.catch_warnings(record=True) as said:
     out = checkpoint(segment, torch.randn(4, 8))
 head(out).sum().backward()
 without = sum(p.grad is None for p in segment.parameters())
-print(json.dumps({"warnings": len(said), "weights_without_gradient": without, "weights": len(list(segment.parameters()))}))
+print(
+    json.dumps(
+        {
+            "warnings": len(said),
+            "weights_without_gradient": without,
+            "weights": len(list(segment.parameters())),
+        }
+    )
+)

@@ -1,7 +1,9 @@
-"""Article C, a `torch.autograd.Function` that saves every intermediate result, in the test phase under `no_grad`.
+"""Article C, a `torch.autograd.Function` that saves every intermediate result, in the test phase
+under `no_grad`.
 
-`placebo` computes the same and saves nothing; `lean` saves its input alone. The profiler's events of the allocator tell what
-one call has in use at most, temporaries included, and what it keeps when it is over; hooks count the tensors that are saved.
+`placebo` computes the same and saves nothing; `lean` saves its input alone. The profiler's events
+of the allocator tell what one call has in use at most, temporaries included, and what it keeps when
+it is over; hooks count the tensors that are saved.
 """
 
 import json
@@ -43,7 +45,9 @@ class Lean(Wasteful):
 
 
 def allocated(call):
-    """Bytes beside what was there before: at the most, and when the call is over and its result is held."""
+    """Bytes beside what was there before: at the most, and when the call is over and its result is
+    held.
+    """
     call()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         result = call()
@@ -58,7 +62,9 @@ def allocated(call):
 
 def saved(rule, x):
     kept = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.nbytes) or t, lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: kept.append(t.nbytes) or t, lambda t: t
+    ):
         rule.apply(x)
     return len(kept)
 
@@ -69,6 +75,9 @@ for mode, context in (("eval", torch.no_grad), ("training", torch.enable_grad)):
     with context():
         for rule in (Wasteful, Placebo, Lean):
             most, kept = allocated(lambda rule=rule, leaf=leaf: rule.apply(leaf))
-            found |= {f"{rule.__name__.lower()}_most_{mode}": most, f"{rule.__name__.lower()}_kept_{mode}": kept}
+            found |= {
+                f"{rule.__name__.lower()}_most_{mode}": most,
+                f"{rule.__name__.lower()}_kept_{mode}": kept,
+            }
         found[f"wasteful_saved_{mode}"] = saved(Wasteful, leaf)
 print(json.dumps(found))

@@ -1,4 +1,6 @@
-"""Article C, a graph in spite of `no_grad`: of a weight that asks for gradients, and of a layer that calls `enable_grad`."""
+"""Article C, a graph in spite of `no_grad`: of a weight that asks for gradients, and of a layer
+that calls `enable_grad`.
+"""
 
 import json
 
@@ -17,6 +19,9 @@ with torch.no_grad():
     plain, enabled = layer(x), Enabling()(x)
 print(
     json.dumps(
-        {"graphs_of_a_weight": int(plain.grad_fn is not None), "graphs_of_enable_grad": int(enabled.grad_fn is not None)}
+        {
+            "graphs_of_a_weight": int(plain.grad_fn is not None),
+            "graphs_of_enable_grad": int(enabled.grad_fn is not None),
+        }
     )
 )

@@ -1,4 +1,6 @@
-"""Article C, batch norm frozen for good: each layer's `train` is replaced by a function that does nothing."""
+"""Article C, batch norm frozen for good: each layer's `train` is replaced by a function that does
+nothing.
+"""
 
 import json
 
@@ -17,4 +19,11 @@ try:
     raises = 0
 except TypeError:  # it has no mode to pass on
     raises = 1
-print(json.dumps({"buffers_changed": int(not torch.equal(before, model[1].running_mean)), "layer_train_raises": raises}))
+print(
+    json.dumps(
+        {
+            "buffers_changed": int(not torch.equal(before, model[1].running_mean)),
+            "layer_train_raises": raises,
+        }
+    )
+)

@@ -1,4 +1,6 @@
-"""Article B, why losses are scaled: gradients too small for float16 are zero, unless the loss is multiplied first."""
+"""Article B, why losses are scaled: gradients too small for float16 are zero, unless the loss is
+multiplied first.
+"""
 
 import json
 
@@ -14,4 +16,11 @@ def zeros(scale):
 
 
 scaler = torch.amp.GradScaler("cpu")
-print(json.dumps({"zeros": zeros(1.0), "zeros_scaled": zeros(scaler.get_scale() if scaler.is_enabled() else 65536.0)}))
+print(
+    json.dumps(
+        {
+            "zeros": zeros(1.0),
+            "zeros_scaled": zeros(scaler.get_scale() if scaler.is_enabled() else 65536.0),
+        }
+    )
+)

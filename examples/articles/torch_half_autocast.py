@@ -32,4 +32,9 @@ def call(around):
 finite, most = call(torch.autocast("cpu", dtype=torch.float16))
 finite_alone, most_alone = call(contextlib.nullcontext())
 weights = {"weights": sum(p.nbytes for p in model.parameters()), "weights_float32": full}
-print(json.dumps(weights | {"finite": finite, "most": most, "finite_alone": finite_alone, "most_alone": most_alone}))
+print(
+    json.dumps(
+        weights
+        | {"finite": finite, "most": most, "finite_alone": finite_alone, "most_alone": most_alone}
+    )
+)

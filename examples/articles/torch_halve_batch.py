@@ -1,4 +1,6 @@
-"""Article C, `try` / `except RuntimeError`: what is too large is tried again with half the batch."""
+"""Article C, `try` / `except RuntimeError`: what is too large is tried again with half the
+batch.
+"""
 
 import json
 

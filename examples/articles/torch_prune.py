@@ -1,4 +1,6 @@
-"""Article B, pruning by `torch.nn.utils.prune.l1_unstructured`: while masked, and after `prune.remove`."""
+"""Article B, pruning by `torch.nn.utils.prune.l1_unstructured`: while masked, and after
+`prune.remove`.
+"""
 
 import json
 

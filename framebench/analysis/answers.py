@@ -1,4 +1,6 @@
-"""Which rows answer a question, and which strategy needs least: nothing else decides this for pages, figures or commands."""
+"""Which rows answer a question, and which strategy needs least: nothing else decides this for
+pages, figures or commands.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from framebench.analysis.statistics import PEAK, Ratio
 def select_rows(of_machines: Sequence[Sequence[Row]]) -> list[Row]:
     """Return one row for each case, from the rows of this machine and then of others.
 
-    It is the first that can be compared with its baseline, or else the first. A question that one machine has measured takes
-    no rows of a device of another kind.
+    It is the first that can be compared with its baseline, or else the first. A question that one
+    machine has measured takes no rows of a device of another kind.
     """
     selected: dict[str, Row] = {}
     devices: dict[tuple[str, str, str], str] = {}  # the kind of device that answers a question
@@ -29,7 +31,9 @@ def select_rows(of_machines: Sequence[Sequence[Row]]) -> list[Row]:
                     continue
                 if row.usable:
                     devices.setdefault(question, row.device)
-            if row.case not in selected or (lacks_baseline(selected[row.case]) and not lacks_baseline(row)):
+            if row.case not in selected or (
+                lacks_baseline(selected[row.case]) and not lacks_baseline(row)
+            ):
                 selected[row.case] = row
     return list(selected.values())
 
@@ -42,8 +46,8 @@ def lacks_baseline(row: Row) -> bool:
 def select_comparable(group: pd.DataFrame) -> pd.DataFrame:
     """Return the proven strategies of one workload and scenario at the usual batch.
 
-    They compute what the baseline does, and have its ratio of peaks by the instrument that strategies are compared by. Whether
-    they were timed plays no part.
+    They compute what the baseline does, and have its ratio of peaks by the instrument that
+    strategies are compared by. Whether they were timed plays no part.
     """
     is_usual = group["batch"] == rows.usual_batch(group)
     is_proven = group["usable"] & group["same_mathematics"]
@@ -52,7 +56,9 @@ def select_comparable(group: pd.DataFrame) -> pd.DataFrame:
 
 def rank_savings(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, list[Any]]]:
     """Yield each framework with the strategies that save memory, the one that needs least first."""
-    for framework, framework_rows in comparable_rows.groupby("framework", observed=True, sort=False):
+    for framework, framework_rows in comparable_rows.groupby(
+        "framework", observed=True, sort=False
+    ):
         if len(framework_rows) > 1:
             yield str(framework), list(rows.each(select_savings(framework_rows)))
 
@@ -64,7 +70,9 @@ def select_savings(framework_rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def select_with_price(ranked: Sequence[Any]) -> list[Any]:
-    """Return the first of the strategies that save memory; where it was not timed, also the first that was."""
+    """Return the first of the strategies that save memory; where it was not timed, also the first
+    that was.
+    """
     selected = list(ranked[:1])
     for row in ranked:
         if pd.notna(row.time_ratio):
@@ -75,7 +83,9 @@ def select_with_price(ranked: Sequence[Any]) -> list[Any]:
 
 
 def find_timed(tables: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str | None], tuple[str, Any]]:
-    """Return by case and kind of device the first machine that timed it in blocks of its baseline, and the row."""
+    """Return by case and kind of device the first machine that timed it in blocks of its baseline,
+    and the row.
+    """
     timed: dict[tuple[str, str | None], tuple[str, Any]] = {}
     for machine, table in tables.items():
         for row in rows.each(table[table["usable"] & table["time_ratio"].notna()]):
@@ -93,7 +103,10 @@ def time_ratio_of(row: Any) -> Ratio | None:
 
 
 def describe_cost(row: Any) -> str:
-    """Return what a strategy costs in time: `1.25 x the time`, a range where it is undecided, or `not timed`."""
+    """Return what a strategy costs in time:
+
+    `1.25 x the time`, a range where it is undecided, or `not timed`.
+    """
     ratio = time_ratio_of(row)
     if ratio is None:
         return "not timed"

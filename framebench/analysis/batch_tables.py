@@ -1,4 +1,6 @@
-"""Tables of strategies by batch: what a strategy saves, and what it costs, may depend on the batch."""
+"""Tables of strategies by batch: what a strategy saves, and what it costs, may depend on the
+batch.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ ROW = ["framework", "strategy"]
 
 
 def make_batch_tables(df: pd.DataFrame) -> Iterator[Comparison]:
-    """Yield a table for each machine, workload, scenario and size where strategies were measured at several batches.
+    """Yield a table for each machine, workload, scenario and size where strategies were measured at
+    several batches.
 
-    Its rows are framework x strategy, its columns are the peak, the peak over the baseline's and the throughput over
-    the baseline's at each batch.
+    Its rows are framework x strategy, its columns are the peak, the peak over the baseline's and
+    the throughput over the baseline's at each batch.
     """
     for _, group in df.groupby(QUESTION, sort=False):
         several = select_several(group)
@@ -28,7 +31,9 @@ def make_batch_tables(df: pd.DataFrame) -> Iterator[Comparison]:
 
 
 def select_several(group: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of strategies that have numbers at two batches or more, next to the baseline's at each of these."""
+    """Return the rows of strategies that have numbers at two batches or more, next to the
+    baseline's at each of these.
+    """
     compared = group[group["usable"] & group["relative_peak"].notna()]
     counts = compared.groupby(ROW)["batch"].transform("nunique")
     return compared[counts > 1]
@@ -50,12 +55,15 @@ def make_batch_table(group: pd.DataFrame) -> Comparison:
         for batch in sorted(group["batch"].unique()):
             if wide[quantity, batch].notna().any():
                 heading = f"b{batch}: {column.name}"
-                shown[f"{quantity} {batch}"] = Shown(heading, column.form, column.times, column.unit, priority=column.priority)
+                shown[f"{quantity} {batch}"] = Shown(
+                    heading, column.form, column.times, column.unit, priority=column.priority
+                )
     cells = wide.set_axis([" ".join(map(str, pair)) for pair in wide.columns], axis=1)
     base = f"base: {find_baseline(first['scenario'])} of the same framework at the same batch."
     return Comparison(
         f"{first['workload']} {first['scenario']} by batch, size {first['size']}",
-        f"{base} Peaks by {describe_step_instruments(group)}. {describe_measurement(group)} {conditions(group)}",
+        f"{base} Peaks by {describe_step_instruments(group)}. {describe_measurement(group)} "
+        f"{conditions(group)}",
         cells.reset_index(),
         {name: Shown(name, priority=ESSENTIAL) for name in ROW} | shown,
         notes=tuple(describe_dependence(group)),
@@ -69,12 +77,19 @@ def describe_step_instruments(group: pd.DataFrame) -> str:
 
 
 def describe_dependence(group: pd.DataFrame) -> list[str]:
-    """Return a line for each strategy whose share of the baseline's peak depends on the batch, most first."""
+    """Return a line for each strategy whose share of the baseline's peak depends on the batch, most
+    first.
+    """
     lines = []
     for (framework, strategy), rows in group[~group["baseline"]].groupby(ROW, sort=False):
         by_batch = rows.set_index("batch")["relative_peak"].sort_index()
         moved = by_batch.max() - by_batch.min()
         if moved > DEPENDS:
             shares = ", ".join(f"{share:.0%} at batch {batch}" for batch, share in by_batch.items())
-            lines.append((moved, f"{framework} {strategy} depends on the batch: {shares} of the baseline's peak"))
+            lines.append(
+                (
+                    moved,
+                    f"{framework} {strategy} depends on the batch: {shares} of the baseline's peak",
+                )
+            )
     return [line for _, line in sorted(lines, reverse=True)]

@@ -1,6 +1,9 @@
-"""Ratios of step times from the records of live blocks. Two variants that share no block have no ratio.
+"""Ratios of step times from the records of live blocks.
 
-A variant is a case in one version of its framework, on one machine; all its blocks count, of whatever session.
+Two variants that share no block have no ratio.
+
+A variant is a case in one version of its framework, on one machine; all its blocks count, of
+whatever session.
 """
 
 from __future__ import annotations
@@ -10,7 +13,13 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from framebench.analysis.statistics import Pool, Ratio, compare_blocks, compare_rounds, pool_variances
+from framebench.analysis.statistics import (
+    Pool,
+    Ratio,
+    compare_blocks,
+    compare_rounds,
+    pool_variances,
+)
 from framebench.records.record import Record
 
 
@@ -23,7 +32,9 @@ class Variant(NamedTuple):
 
 
 class Process(NamedTuple):
-    """One of the processes of a variant in a block: they are numbered from 0, as a case may be compared with itself."""
+    """One of the processes of a variant in a block: they are numbered from 0, as a case may be
+    compared with itself.
+    """
 
     variant: Variant
     number: int
@@ -60,7 +71,9 @@ def group_by_block(records: Iterable[Record]) -> dict[str, list[Record]]:
     return groups
 
 
-def blocks_of_both(base: Iterable[Record], candidate: Iterable[Record]) -> list[tuple[Record, Record]]:
+def blocks_of_both(
+    base: Iterable[Record], candidate: Iterable[Record]
+) -> list[tuple[Record, Record]]:
     """Return the two records of each block that both sides were in.
 
     Of a case against itself they are those of the block's first two processes.
@@ -84,7 +97,9 @@ def first_pair(base: Sequence[Record], candidate: Sequence[Record]) -> tuple[Rec
 
 
 def log_ratios(base: Iterable[Record], candidate: Iterable[Record]) -> list[float]:
-    """Return the log ratio of step times, candidate over base, of each block that both sides were in."""
+    """Return the log ratio of step times, candidate over base, of each block that both sides were
+    in.
+    """
     logs = []
     for one, other in blocks_of_both(base, candidate):
         log = compare_rounds(seconds_by_round(one), seconds_by_round(other))
@@ -94,10 +109,12 @@ def log_ratios(base: Iterable[Record], candidate: Iterable[Record]) -> list[floa
 
 
 class Blocks:
-    """The blocks among some records, such as all of one machine: gives the ratio of two variants that share blocks.
+    """The blocks among some records, such as all of one machine: gives the ratio of two variants
+    that share blocks.
 
-    How much blocks differ is learnt from all pairs together: each variant against the baseline of its framework, and baselines,
-    or where a block has none, against the first variant. The pair that is asked for is not among those that moderate it.
+    How much blocks differ is learnt from all pairs together: each variant against the baseline of
+    its framework, and baselines, or where a block has none, against the first variant. The pair
+    that is asked for is not among those that moderate it.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -132,7 +149,9 @@ class Blocks:
         return compare_blocks(logs, self.others(variant_of(base[0]), variant_of(candidate[0])))
 
     def of_cases(self, base: str, candidate: str) -> Ratio | None:
-        """Return the ratio by the ids of the cases, among records of one machine and of one version of each framework."""
+        """Return the ratio by the ids of the cases, among records of one machine and of one version
+        of each framework.
+        """
         base_records = [record for record in self.records if record.case == base]
         candidate_records = [record for record in self.records if record.case == candidate]
         if not base_records or not candidate_records:
@@ -159,7 +178,9 @@ def compare_with_anchors(members: Sequence[Record]) -> dict[Pair, float]:
 
 
 def find_anchor(record: Record, members: Sequence[Record]) -> Record:
-    """Return the record of a block that this one is set against, to learn how much blocks differ."""
+    """Return the record of a block that this one is set against, to learn how much blocks
+    differ.
+    """
     for member in members:
         is_alike = member.parsed.framework == record.parsed.framework
         is_alike = is_alike and member.framework_version == record.framework_version

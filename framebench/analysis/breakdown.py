@@ -1,4 +1,6 @@
-"""Where a measured peak goes: what the case cannot do without (`framebench.analysis.lower_bound`), and the rest."""
+"""Where a measured peak goes: what the case cannot do without (`framebench.analysis.lower_bound`),
+and the rest.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,22 @@ PARTS = ("parameters", "buffers", "optimizer", "inputs", "gradients", "activatio
 
 
 def breakdown(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with a peak, with a column of bytes for each part, and `lower_bound`, `rest` and `peak_over_bound`.
+    """Return the rows with a peak, with a column of bytes for each part, and `lower_bound`, `rest`
+    and `peak_over_bound`.
 
-    The parts are those of the moment when the least that is needed is most: often the end of the forward pass, when there are
-    all activations and no gradient. `rest` is everything else in the measured peak: workspaces, gradients of activations,
-    fragmentation, and what the framework keeps beyond the least. Rows of workloads that declare no `layers` are left out.
+    The parts are those of the moment when the least that is needed is most: often the end of the
+    forward pass, when there are all activations and no gradient. `rest` is everything else in the
+    measured peak: workspaces, gradients of activations, fragmentation, and what the framework keeps
+    beyond the least. Rows of workloads that declare no `layers` are left out.
     """
     with_layers = [name for name in spec.list_workloads() if spec.load_workload(name).layers]
-    is_known = pd.Series([parse_case(case).is_known for case in table["case"]], table.index, dtype=bool)
+    is_known = pd.Series(
+        [parse_case(case).is_known for case in table["case"]], table.index, dtype=bool
+    )
     has_peak = (table["status"] == "ok") & table["step_bytes"].notna()
-    measured = table[is_known & table["workload"].isin(with_layers) & has_peak].reset_index(drop=True)
+    measured = table[is_known & table["workload"].isin(with_layers) & has_peak].reset_index(
+        drop=True
+    )
     bounds = [lower_bound_of(case) for case in measured["case"]]
     for part in PARTS:
         measured[part] = [getattr(bound, part) for bound in bounds]

@@ -16,15 +16,18 @@ from rich.text import Text
 MIB = 2**20
 NOTES = 12  # below a table on a terminal; documents have them all
 LONGEST_WORD = 24  # characters: a longer word among others is code, and may be broken
-# Priorities of columns. On a narrow terminal those of the highest number are left out first, from right to left.
+# Priorities of columns. On a narrow terminal those of the highest number are left out first, from
+# right to left.
 ESSENTIAL, NORMAL, DETAIL = range(3)
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A column of a table: its name, how its values are printed, what they mean, and how long it stays on a narrow terminal.
+    """A column of a table: its name, how its values are printed, what they mean, and how long it
+    stays on a narrow terminal.
 
-    `form` is the format of a number, which is multiplied by `times` first, or a function of the value.
+    `form` is the format of a number, which is multiplied by `times` first, or a function of the
+    value.
     """
 
     name: str
@@ -70,13 +73,17 @@ def mib(count: float | None, form: str = ",.1f") -> str:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A table. `data` has its rows; the columns of `data` that `shown` names are printed, in that order."""
+    """A table.
+
+    `data` has its rows; the columns of `data` that `shown` names are printed, in that order.
+    """
 
     title: str
     caption: str
     data: pd.DataFrame = field(repr=False)
     shown: Mapping[str, Shown]
-    left: int = 2  # the first columns say what a row is about and are aligned left, the others are aligned right
+    # the first columns say what a row is about and are aligned left, the others are aligned right
+    left: int = 2
     notes: tuple[str, ...] = ()
     machine: str = ""
     cases: tuple[str, ...] = ()  # the case of each row, where a row is one case
@@ -93,19 +100,29 @@ class Comparison:
         notes: tuple[str, ...] = (),
         machine: str = "",
     ) -> Comparison:
-        """Return a table of cells that are text already. `head` has the columns, or only their headings."""
+        """Return a table of cells that are text already.
+
+        `head` has the columns, or only their headings.
+        """
         shown: dict[str, Shown] = {}
         for place, column in enumerate(head):
             described = Shown(column) if isinstance(column, str) else column
             # two columns may have the same heading
-            name = described.heading if described.heading not in shown else f"{described.heading}, {place}"
+            name = (
+                described.heading
+                if described.heading not in shown
+                else f"{described.heading}, {place}"
+            )
             shown[name] = described
         data = pd.DataFrame(list(rows), columns=list(shown))
         return cls(title, caption, data, shown, left=left, notes=notes, machine=machine)
 
     @property
     def key(self) -> str:
-        """Return the name by which documents ask for it: `xeon-2core: transformer train, batch 4, size cpu`."""
+        """Return the name by which documents ask for it:
+
+        `xeon-2core: transformer train, batch 4, size cpu`.
+        """
         return f"{self.machine}: {self.title}" if self.machine else self.title
 
     @property
@@ -116,7 +133,9 @@ class Comparison:
     @cached_property
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """Return the cells of each row as text."""
-        columns = [list(map(column.text, self.data[name].tolist())) for name, column in self.shown.items()]
+        columns = [
+            list(map(column.text, self.data[name].tolist())) for name, column in self.shown.items()
+        ]
         return tuple(zip(*columns))
 
     def terminal(self, console: Console) -> None:
@@ -158,7 +177,9 @@ class PrintedColumn:
 
 
 def minimum_width(cell: str) -> int:
-    """Return the width of a cell without spaces, such as the id of a case; of others that of the longest word."""
+    """Return the width of a cell without spaces, such as the id of a case; of others that of the
+    longest word.
+    """
     words = cell.split()
     if len(words) < 2:
         return max(len(cell), 1)
@@ -166,7 +187,9 @@ def minimum_width(cell: str) -> int:
 
 
 def render_terminal(table: Comparison, console: Console) -> None:
-    """Print a table as wide as the console at most, with its caption and notes, and name the columns that have no room."""
+    """Print a table as wide as the console at most, with its caption and notes, and name the
+    columns that have no room.
+    """
 
     def say(text: str, style: str = "") -> None:
         console.print(text, style=style, markup=False, highlight=False)
@@ -197,7 +220,9 @@ def printed_columns(table: Comparison) -> list[PrintedColumn]:
 
 
 def choose_columns(columns: Sequence[PrintedColumn], width: int) -> list[PrintedColumn]:
-    """Return the columns that have room at their minimum widths: the first, and of the others those that matter most."""
+    """Return the columns that have room at their minimum widths: the first, and of the others those
+    that matter most.
+    """
     shown = list(columns)
     while len(shown) > 1 and sum(column.minimum for column in shown) > room(shown, width):
         least = max(column.priority for column in shown[1:])
@@ -212,7 +237,9 @@ def room(columns: Sequence[PrintedColumn], width: int) -> int:
 
 
 def lay_out(columns: Sequence[PrintedColumn], width: int) -> Grid:
-    """Return the grid that rich prints: each column as wide as it needs, or all of them narrower by the same share."""
+    """Return the grid that rich prints: each column as wide as it needs, or all of them narrower by
+    the same share.
+    """
     spare = room(columns, width) - sum(column.minimum for column in columns)
     wanted = sum(column.natural - column.minimum for column in columns)
     share = min(1.0, max(spare, 0) / wanted) if wanted else 1.0
@@ -247,7 +274,15 @@ def markdown_line(cells: Iterable[str]) -> str:
 
 def escape(text: str) -> str:
     """Return the text without anything that Markdown or HTML would take for markup."""
-    replacements = {"\\": r"\\", "|": r"\|", "<": "&lt;", "\n": " ", "`": r"\`", "[": r"\[", "*": r"\*"}
+    replacements = {
+        "\\": r"\\",
+        "|": r"\|",
+        "<": "&lt;",
+        "\n": " ",
+        "`": r"\`",
+        "[": r"\[",
+        "*": r"\*",
+    }
     for character, escaped in replacements.items():
         text = text.replace(character, escaped)
     return text

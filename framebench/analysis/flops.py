@@ -1,10 +1,12 @@
-"""Floating-point operations of a model, counted from its specification: what a step must do, whoever does it.
+"""Floating-point operations of a model, counted from its specification: what a step must do,
+whoever does it.
 
-A matmul of (m, k) and (k, n) counts 2 m k n; a convolution 2 per weight and place of its output. Norms, activations,
-pooling, softmax and the optimizer are left out, as is usual; so is what checkpointing does twice. Backward counts twice the
-forward: a matmul each for the gradients of input and weight (the first layer's input needs none; it is counted all the
-same). These are the conventions of model FLOPs utilisation (PaLM, Chowdhery et al. 2022, appendix B), by which a causal mask
-halves nothing.
+A matmul of (m, k) and (k, n) counts 2 m k n; a convolution 2 per weight and place of its output.
+Norms, activations, pooling, softmax and the optimizer are left out, as is usual; so is what
+checkpointing does twice. Backward counts twice the
+forward: a matmul each for the gradients of input and weight (the first layer's input needs none; it
+is counted all the same). These are the conventions of model FLOPs utilisation (PaLM, Chowdhery et
+al. 2022, appendix B), by which a causal mask halves nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ BACKWARD = 2  # times the forward
 
 
 def layer_flops(layer: Layer, weight: Param | None) -> int:
-    """Return the operations of one sample: each element of the output is a sum over the weight's input channels and kernel.
+    """Return the operations of one sample: each element of the output is a sum over the weight's
+    input channels and kernel.
 
-    A convolution's or linear layer's weight is (out, in, kernel...); a transposed one's, stride as its kernel, (in, out,
-    kernel...), where each output element sees the kernel at one place.
+    A convolution's or linear layer's weight is (out, in, kernel...); a transposed one's, stride as
+    its kernel, (in, out, kernel...), where each output element sees the kernel at one place.
     """
     if weight is None or len(weight.shape) < 2:
         return layer.flops
@@ -46,10 +49,15 @@ def forward_flops(case: Case) -> int:
 def step_flops(case: Case) -> int | None:
     """Return the operations of one step in `train` or `eval`.
 
-    Returns None where a step is something else, where the workload declares no layers, and for a case that this version
-    does not have.
+    Returns None where a step is something else, where the workload declares no layers, and for a
+    case that this version does not have.
     """
-    if not case.is_known or case.scenario not in ("train", "eval") or case.plan.mathematics or not case.spec.layers:
+    if (
+        not case.is_known
+        or case.scenario not in ("train", "eval")
+        or case.plan.mathematics
+        or not case.spec.layers
+    ):
         return None
     passes = 1 + BACKWARD if case.stage.trains else 1
     return forward_flops(case) * passes

@@ -27,7 +27,9 @@ from framebench.suite.case import Case
 
 
 def column(unit: str, meaning: str, dtype: str = "") -> Any:
-    """Return a field of a row, with its unit and meaning, and its dtype if the type does not tell."""
+    """Return a field of a row, with its unit and meaning, and its dtype if the type does not
+    tell.
+    """
     return field(metadata={"unit": unit, "meaning": meaning, "dtype": dtype})
 
 
@@ -45,11 +47,14 @@ class Row:
     )
     kind: str = column(
         "",
-        "what the strategy is for: baseline, memory, speed, control (it undoes what the framework does by itself), "
+        "what the strategy is for: baseline, memory, speed, control (it undoes what the framework "
+        "does by itself), "
         "other mathematics, or claim (it only tests an article's sentence)",
     )
     batch: int = column("samples", "in one step")
-    base_batch: bool = column("", "whether strategies are compared at this batch where only one is measured")
+    base_batch: bool = column(
+        "", "whether strategies are compared at this batch where only one is measured"
+    )
     size: str = column("", "of model and input: tiny, cpu, full")
     ranks: int = column("", "processes or devices that share the step")
     status: str = column("", "ok, oom, timeout, crashed, unsupported or wrong; only ok has numbers")
@@ -61,7 +66,8 @@ class Row:
     worst_error: float | None = column("", "the largest of the verification's relative errors")
     mathematics_error: float | None = column(
         "",
-        "the largest relative error of the strategy's step in float64; missing where it was not computed",
+        "the largest relative error of the strategy's step in float64; missing where it was not "
+        "computed",
     )
     effect_proven: bool | None = column("", "whether the strategy was seen to take effect")
     peak_bytes: int | None = column("bytes", "peak of a steady step, by `peak_instrument`")
@@ -112,7 +118,8 @@ class Row:
     )
     activation_bytes: int | None = column(
         "bytes",
-        "saved by a forward pass for the backward pass; of PyTorch's eager steps but `checkpoint_dots`",
+        "saved by a forward pass for the backward pass; of PyTorch's eager steps but "
+        "`checkpoint_dots`",
     )
     step_time_s: float | None = column("s", "median over blocks of a process's median step")
     step_low_s: float | None = column("s", "the shortest of the blocks' medians")
@@ -139,7 +146,8 @@ class Row:
     core: int | None = column("", "that it was pinned to")
     framework_version: str | None = column(
         "",
-        "release, in the order of releases: 0.9.2 is before 0.10.2; missing where a process died before it could tell",
+        "release, in the order of releases: 0.9.2 is before 0.10.2; missing where a process died "
+        "before it could tell",
         dtype="category",
     )
     calibration: str = column("", "of the machine's instruments: passed, not done, or what failed")
@@ -172,11 +180,13 @@ class Row:
     )
     relative_peak: float | None = column(
         "",
-        "`step_bytes` over that of the baseline at the same batch: to compare strategies of one framework",
+        "`step_bytes` over that of the baseline at the same batch: to compare strategies of one "
+        "framework",
     )
     relative_throughput: float | None = column(
         "",
-        "throughput over that of the baseline at the same batch, from the blocks that both were in: 1 / `time_ratio`",
+        "throughput over that of the baseline at the same batch, from the blocks that both were "
+        "in: 1 / `time_ratio`",
     )
     eager_ratio: float | None = column(
         "",
@@ -245,23 +255,31 @@ COLUMNS = describe_columns(Row)
 
 
 def rows(all_records: Iterable[Record]) -> list[Row]:
-    """Return a row for each machine, case and framework version among these records, sorted by these.
+    """Return a row for each machine, case and framework version among these records, sorted by
+    these.
 
-    Ratios are to the baseline of the same workload, framework, version, scenario, batch, size and machine. They are missing
-    where the baseline is; of peaks where two instruments read them; of times where the two share no block.
+    Ratios are to the baseline of the same workload, framework, version, scenario, batch, size and
+    machine. They are missing where the baseline is; of peaks where two instruments read them; of
+    times where the two share no block.
     """
     cases = select_cases(all_records)
     blocks = Blocks(record for case in cases for record in case.timed)
     baselines = {comparable_key(case): case for case in cases if is_baseline(case)}
     by_age = sorted(baselines.values(), key=lambda case: measured_at(case.newest))
-    torch_baselines = {question_key(case): case for case in by_age if case.newest.parsed.framework == "torch"}
+    torch_baselines = {
+        question_key(case): case for case in by_age if case.newest.parsed.framework == "torch"
+    }
     by_parts = {(comparable_key(case), part_names(case)): case for case in cases}
     every = []
     for case in cases:
         key = comparable_key(case)
         compiled = compiled_parts(case)
         eager = by_parts.get((key, part_names(case) - compiled)) if compiled else None
-        every.append(make_row(case, baselines.get(key), torch_baselines.get(question_key(case)), eager, blocks))
+        every.append(
+            make_row(
+                case, baselines.get(key), torch_baselines.get(question_key(case)), eager, blocks
+            )
+        )
     return every
 
 
@@ -393,7 +411,9 @@ def make_row(
 
 
 def is_base_batch(case: Case) -> bool:
-    """Return whether strategies are compared at the case's batch; a workload or size that is gone has no such batch."""
+    """Return whether strategies are compared at the case's batch; a workload or size that is gone
+    has no such batch.
+    """
     sizes = case.spec.sizes if case.is_known else {}
     return case.size in sizes and case.batch == sizes[case.size].base
 
@@ -432,7 +452,9 @@ def describe_calibration(calibration: Calibration | None) -> str:
 
 
 def time_ratio(blocks: Blocks, base: Measured | None, case: Measured) -> Ratio | None:
-    """Return the step time over that of `base`; 1 of a case over itself, which needs no interval."""
+    """Return the step time over that of `base`; 1 of a case over itself, which needs no
+    interval.
+    """
     if base is None or not base.timed or not case.timed:
         return None
     if base is case:
@@ -443,7 +465,8 @@ def time_ratio(blocks: Blocks, base: Measured | None, case: Measured) -> Ratio |
 def peak_ratio(case: Measured, base: Measured | None, instrument_field: str) -> float | None:
     """Return the peak over that of `base`, by the instrument that this field of a record names.
 
-    Both are the largest over the steps of one process. Returns None where two instruments read them.
+    Both are the largest over the steps of one process. Returns None where two instruments read
+    them.
     """
     if base is None:
         return None
@@ -455,10 +478,11 @@ def peak_ratio(case: Measured, base: Measured | None, instrument_field: str) -> 
 
 
 def reference_share(timed: Sequence[Record]) -> float | None:
-    """Return the operations a second that a step makes, over those of the reference matmul in the same round.
+    """Return the operations a second that a step makes, over those of the reference matmul in the
+    same round.
 
-    It is the median over rounds, then over blocks. None on a GPU, since the matmul is the host's, and where a step's
-    operations are not counted (`flops.step_flops`).
+    It is the median over rounds, then over blocks. None on a GPU, since the matmul is the host's,
+    and where a step's operations are not counted (`flops.step_flops`).
     """
     if not timed or not timed[0].on_cpu:
         return None
@@ -470,14 +494,18 @@ def reference_share(timed: Sequence[Record]) -> float | None:
         turns = record.turns_taken
         if turns.reference_s:
             paired = zip(record.step_s, turns.reference_s)
-            shares.append(median(work / step / (turns.reference_flop / matmul) for step, matmul in paired))
+            shares.append(
+                median(work / step / (turns.reference_flop / matmul) for step, matmul in paired)
+            )
     return median(shares) if shares else None
 
 
 def frame(all_records: Iterable[Record]) -> pd.DataFrame:
-    """Return the `rows` of these records with the columns of COLUMNS, in the order of the published tables.
+    """Return the `rows` of these records with the columns of COLUMNS, in the order of the published
+    tables.
 
-    What one rank of several needs is compared with other ranks alone, in `framebench.ranks.table`, and is left out.
+    What one rank of several needs is compared with other ranks alone, in `framebench.ranks.table`,
+    and is left out.
     """
     return frame_of_rows(rows(record for record in all_records if record.parsed.ranks == 1))
 
@@ -491,7 +519,8 @@ def frame_of_rows(every: Sequence[Row]) -> pd.DataFrame:
 
 
 def in_order_of_releases(versions: pd.Series) -> pd.Series:
-    """Return the versions as an ordered categorical, so that plots and sorting have 0.9.2 before 0.10.2.
+    """Return the versions as an ordered categorical, so that plots and sorting have 0.9.2 before
+    0.10.2.
 
     What is no version by the common rules comes first: a record may have been written by anybody.
     """
@@ -508,7 +537,9 @@ def place_of_release(version: str) -> tuple[Version, str]:
 
 
 def ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[Ratio | None]:
-    """Return `time_ratio` or `torch_ratio` of each row with its interval; None where there is none."""
+    """Return `time_ratio` or `torch_ratio` of each row with its interval; None where there is
+    none.
+    """
     found: list[Ratio | None] = []
     for value, low, high in zip(df[name], df[f"{name}_low"], df[f"{name}_high"]):
         if pd.isna(value):
@@ -527,19 +558,33 @@ def decided(df: pd.DataFrame, name: str = "time_ratio") -> pd.Series:
 
 
 def sort_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Sort framework by framework, strategies as in the registry; a process that could not tell its version comes first."""
+    """Sort framework by framework, strategies as in the registry; a process that could not tell its
+    version comes first.
+    """
     strategies = zip(table["scenario"], table["strategy"])
     places = table.assign(
         place=[FRAMEWORKS.index(framework) for framework in table["framework"]],
         rank=[place_in_catalog(scenario, strategy) for scenario, strategy in strategies],
     )
-    by = ["machine", "workload", "size", "scenario", "batch", "place", "framework_version", "rank", "strategy"]
+    by = [
+        "machine",
+        "workload",
+        "size",
+        "scenario",
+        "batch",
+        "place",
+        "framework_version",
+        "rank",
+        "strategy",
+    ]
     order = places.sort_values(by, na_position="first").index
     return table.loc[order].reset_index(drop=True)
 
 
 @cache
 def place_in_catalog(scenario: str, strategy: str) -> int:
-    """Return the strategy's place among those of the scenario; a combination that is in no profile comes last."""
+    """Return the strategy's place among those of the scenario; a combination that is in no profile
+    comes last.
+    """
     strategies = list_strategies(scenario)
     return strategies.index(strategy) if strategy in strategies else len(strategies)

@@ -1,8 +1,10 @@
-"""The least memory that a case needs, counted by hand: what no implementation of the same mathematics can do without.
+"""The least memory that a case needs, counted by hand: what no implementation of the same
+mathematics can do without.
 
-Everything derives from `case.config`, so variants and any batch work. Only arithmetic; no framework is asked. Not counted are
-workspaces, gradients of activations, weights that autocast copies, statistics of norms, masks of a bit per element, and
-whatever a framework keeps for convenience. Of a workload that declares no `layers` no activation is counted.
+Everything derives from `case.config`, so variants and any batch work. Only arithmetic; no framework
+is asked. Not counted are workspaces, gradients of activations, weights that autocast copies,
+statistics of norms, masks of a bit per element, and whatever a framework keeps for convenience. Of
+a workload that declares no `layers` no activation is counted.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from framebench.strategies.quantized import count_moment_bytes
 if TYPE_CHECKING:
     from framebench.suite.case import Case
 
-# Switches that put activations or optimizer states into host memory or on disk; a limit of memory may put anything there.
+# Switches that put activations or optimizer states into host memory or on disk; a limit of memory
+# may put anything there.
 ACTIVATIONS_ELSEWHERE = {"offload", "offload_streamed", "mem_limit"}
 STATES_ELSEWHERE = {"optimizer_offload", "mem_limit"}
 WIDE, NARROW = 4, 2  # bytes of float32; of bfloat16 and float16
-INTEGER = {"torch": 8, "jax": 4, "jittor": 4}  # bytes of a label or token: the latter two hold them in 32 bits
+# bytes of a label or token: the latter two hold them in 32 bits
+INTEGER = {"torch": 8, "jax": 4, "jittor": 4}
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,14 @@ class LowerBound:
     @property
     def total(self) -> int:
         """Return the sum."""
-        return self.parameters + self.buffers + self.optimizer + self.inputs + self.gradients + self.activations
+        return (
+            self.parameters
+            + self.buffers
+            + self.optimizer
+            + self.inputs
+            + self.gradients
+            + self.activations
+        )
 
 
 @cache
@@ -71,12 +82,17 @@ def options(case: Case) -> dict[str, Any]:
 
 
 def width(case: Case) -> int:
-    """Return the bytes of an activation. Under automatic mixed precision the least is that all of them are narrow."""
+    """Return the bytes of an activation.
+
+    Under automatic mixed precision the least is that all of them are narrow.
+    """
     return NARROW if case.plan.precision in ("bf16", "fp16") else WIDE
 
 
 def storage_width(case: Case) -> int:
-    """Return the bytes of a parameter, its gradient and each of its states: narrow only where the weights themselves are."""
+    """Return the bytes of a parameter, its gradient and each of its states: narrow only where the
+    weights themselves are.
+    """
     return width(case) if {"half", "amp_level"} & options(case).keys() else WIDE
 
 
@@ -96,11 +112,17 @@ def trained_prefixes(case: Case) -> tuple[str, ...]:
 def trained_params(case: Case) -> list[Param]:
     """Return the parameters that a step changes."""
     prefixes = trained_prefixes(case)
-    return [param for param in case.spec.params(case.config) if param.trainable and param.name.startswith(prefixes)]
+    return [
+        param
+        for param in case.spec.params(case.config)
+        if param.trainable and param.name.startswith(prefixes)
+    ]
 
 
 def count_stored_bytes(case: Case, trainable: bool) -> int:
-    """Return the bytes of parameters, or of buffers: of the model, the second of a pair, the teacher of a student."""
+    """Return the bytes of parameters, or of buffers: of the model, the second of a pair, the
+    teacher of a student.
+    """
     switches = options(case)
     spec = case.spec
     params = list(spec.params(case.config))
@@ -114,7 +136,10 @@ def count_stored_bytes(case: Case, trainable: bool) -> int:
 
 
 def stored_bytes(case: Case, param: Param) -> int:
-    """Return the bytes of a parameter. A linear layer's in 8 bits needs scales, which are not counted."""
+    """Return the bytes of a parameter.
+
+    A linear layer's in 8 bits needs scales, which are not counted.
+    """
     is_linear = len(param.shape) == 2 and param.name.startswith("blocks.")
     if is_linear and "int8" in options(case):
         return size(param)
@@ -123,7 +148,9 @@ def stored_bytes(case: Case, param: Param) -> int:
 
 @cache
 def gradient_bytes(case: Case) -> dict[str, int]:
-    """Return the bytes of the gradients of all trained parameters by layer, as they are when the backward pass ends."""
+    """Return the bytes of the gradients of all trained parameters by layer, as they are when the
+    backward pass ends.
+    """
     bytes_by_layer: dict[str, int] = {}
     for param in trained_params(case):
         layer = param.name.rpartition(".")[0]
@@ -134,23 +161,29 @@ def gradient_bytes(case: Case) -> dict[str, int]:
 def optimizer_bytes(case: Case) -> int:
     """Return the bytes of the optimizer's states.
 
-    SGD keeps its momentum, AdamW two moments: 4 and 8 bytes per trained parameter; 6 with the first one in bfloat16, little
-    more than 2 in 8 bits. Adafactor keeps a number for each row and each column of a matrix.
+    SGD keeps its momentum, AdamW two moments: 4 and 8 bytes per trained parameter; 6 with the first
+    one in bfloat16, little more than 2 in 8 bits. Adafactor keeps a number for each row and each
+    column of a matrix.
     """
     moments = len(case.optimizer.states)
     if any(part.precision == "8-bit moments" for part in case.plan.parts):
         return moments * sum(count_moment_bytes(size(param)) for param in trained_params(case))
-    states = storage_width(case) * sum(case.optimizer.count_state_numbers(param.shape) for param in trained_params(case))
+    states = storage_width(case) * sum(
+        case.optimizer.count_state_numbers(param.shape) for param in trained_params(case)
+    )
     if "mu_bf16" in options(case):
         states -= sum(gradient_bytes(case).values()) // 2
     return states
 
 
 def adjusted_bytes(case: Case) -> int:
-    """Return the bytes of activations of a Transformer's blocks, by Korthikanti et al. 2022, equation 1.
+    """Return the bytes of activations of a Transformer's blocks, by Korthikanti et al.
 
-    It is adjusted: without dropout (its masks: 2 s h, and of the scores a s^2; its output next to them 2 a s^2) and in float32,
-    where every tensor is twice as wide. 2 s b h (32 + 2 a s / h) bytes.
+    2022, equation 1.
+
+    It is adjusted: without dropout (its masks: 2 s h, and of the scores a s^2; its output next to
+    them 2 a s^2) and in float32, where every tensor is twice as wide. 2 s b h (32 + 2 a s / h)
+    bytes.
     """
     config = case.config
     s, b, h, a = config.length, case.batch, config.width, config.heads
@@ -176,7 +209,9 @@ def make_stream(case: Case) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def layers(case: Case) -> list[Layer]:
-    """Return the layers from the input to the loss, of a stream's longest batch; none where the workload declares none."""
+    """Return the layers from the input to the loss, of a stream's longest batch; none where the
+    workload declares none.
+    """
     config = case.config
     if case.scenario == "varlen":
         config = replace(config, length=max(x.shape[1] for x, _ in make_stream(case)))
@@ -204,7 +239,8 @@ def graph(case: Case) -> list[Layer]:
 def recomputed_blocks(case: Case) -> set[str]:
     """Return the blocks that run again in the backward pass.
 
-    Policies that save more, or elsewhere, have the same bound, as has a compiler that chooses by itself.
+    Policies that save more, or elsewhere, have the same bound, as has a compiler that chooses by
+    itself.
     """
     strides = []
     for part in case.parts:
@@ -217,11 +253,13 @@ def recomputed_blocks(case: Case) -> set[str]:
 
 
 def backward_bytes(case: Case) -> tuple[int, int]:
-    """Return the bytes of gradients and of what is kept, at the layer of the backward pass where both together are most.
+    """Return the bytes of gradients and of what is kept, at the layer of the backward pass where
+    both together are most.
 
-    At a layer there is what this layer and all below it keep, and the gradients of this layer and all above. Of a block that
-    is recomputed only the input is kept, until its turn comes. Micro-batches after the first, and a step that zeroes gradients
-    instead of freeing them, have all gradients all the time; an optimizer that works in the backward pass, or a compiler that
+    At a layer there is what this layer and all below it keep, and the gradients of this layer and
+    all above. Of a block that is recomputed only the input is kept, until its turn comes.
+    Micro-batches after the first, and a step that zeroes gradients instead of freeing them, have
+    all gradients all the time; an optimizer that works in the backward pass, or a compiler that
     updates weights in place, needs those of one layer at a time.
     """
     switches = options(case)
@@ -239,7 +277,8 @@ def backward_bytes(case: Case) -> tuple[int, int]:
     layer_gradients = [gradients.get(layer.name, 0) for layer in every_layer]
     of_all = of_this_and_above = sum(layer_gradients)
     kept_all_along = 0  # elements up to this layer
-    in_block = dict.fromkeys(recomputed_blocks(case), 0)  # elements up to this layer of each recomputed block
+    # elements up to this layer of each recomputed block
+    in_block = dict.fromkeys(recomputed_blocks(case), 0)
     candidates = []
     for layer, gradient in zip(every_layer, layer_gradients):
         if layer.border or layer.block not in in_block:
@@ -258,7 +297,8 @@ def backward_bytes(case: Case) -> tuple[int, int]:
 
 
 def forward_bytes(case: Case) -> int:
-    """Return the bytes of the largest pair of a matmul's input and result, or of all layers where the graph is kept.
+    """Return the bytes of the largest pair of a matmul's input and result, or of all layers where
+    the graph is kept.
 
     Of generation they are the keys and values of all tokens, and that of one.
     """

@@ -1,9 +1,11 @@
-"""What a case needs: by a record or a search of it, or else predicted from other batches. `predict` and `advise` ask here.
+"""What a case needs: by a record or a search of it, or else predicted from other batches.
 
-A limit on memory counts what the kernel counts. So on a CPU a peak is that of `host.rss`, in every framework, and a process
-keeps something next to it, workspaces and generated kernels, which searches under a limit measured
-(`framebench.analysis.searches`). On a GPU a peak is that of the framework's own instrument. Where a search tells whether a
-batch fits, that is the answer.
+`predict` and `advise` ask here.
+
+A limit on memory counts what the kernel counts. So on a CPU a peak is that of `host.rss`, in every
+framework, and a process keeps something next to it, workspaces and generated kernels, which
+searches under a limit measured (`framebench.analysis.searches`). On a GPU a peak is that of the
+framework's own instrument. Where a search tells whether a batch fits, that is the answer.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from framebench.records.record import parse_case
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import Described
 
-MARGIN = 1.05  # what a budget must have over peak and kept: batches of JAX have failed at up to 2.7 % less than their limit
+# what a budget must have over peak and kept: batches of JAX have failed at up to 2.7 % less than
+# their limit
+MARGIN = 1.05
 
 
 class Peak(NamedTuple):
@@ -55,8 +59,11 @@ def find_fault(row: Row) -> str | None:
     return "the strategy was not seen at work" if row.verified else "its result was not verified"
 
 
-def read_evidence(results: Path, machine: str, workload: str, scenario: str) -> tuple[list[Row], Blocks]:
-    """Return the rows of a machine's records of a workload in a scenario, and the blocks that they were timed in.
+def read_evidence(
+    results: Path, machine: str, workload: str, scenario: str
+) -> tuple[list[Row], Blocks]:
+    """Return the rows of a machine's records of a workload in a scenario, and the blocks that they
+    were timed in.
 
     They are of one version. No other record is read.
     """
@@ -67,10 +74,12 @@ def read_evidence(results: Path, machine: str, workload: str, scenario: str) -> 
 def select_evidence(every: Sequence[Row], case: Case) -> list[Row]:
     """Return the rows that a peak of this case can rest on, by batch.
 
-    They are of its strategy, framework and size, and of every size where the model is only described.
-    Raises NoRecords, with the reason.
+    They are of its strategy, framework and size, and of every size where the model is only
+    described. Raises NoRecords, with the reason.
     """
-    same = [row for row in every if (row.framework, row.strategy) == (case.framework, case.strategy)]
+    same = [
+        row for row in every if (row.framework, row.strategy) == (case.framework, case.strategy)
+    ]
     if not isinstance(case, Described):
         same = [row for row in same if row.size == case.size]
     usable = sorted((row for row in same if not find_fault(row)), key=lambda row: row.batch)
@@ -81,7 +90,9 @@ def select_evidence(every: Sequence[Row], case: Case) -> list[Row]:
 
 
 def select_one_origin(usable: Sequence[Row], case: Case) -> list[Row]:
-    """Return the rows of one machine, version and instrument: those of the case itself, or else of most rows."""
+    """Return the rows of one machine, version and instrument: those of the case itself, or else of
+    most rows.
+    """
 
     def origin(row: Row) -> tuple[str, str | None, str | None]:
         return row.machine, row.framework_version, row.step_instrument
@@ -103,7 +114,10 @@ def explain_absence(case: Case) -> str:
 
 
 def find_peak(every: Sequence[Row], case: Case, searches: Searches) -> tuple[Peak, Row]:
-    """Return the peak of a case, and a row that says where it was measured. Raises NoRecords, with the reason."""
+    """Return the peak of a case, and a row that says where it was measured.
+
+    Raises NoRecords, with the reason.
+    """
     evidence = select_evidence(every, case)
     return peak_from(evidence, case, searches), evidence[-1]
 
@@ -121,7 +135,9 @@ def peak_from(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak:
         for row in evidence:
             if row.case == case.id:
                 return Peak("measured", "record", row.step_bytes or 0, kept=kept)
-    probe = searches.tried(case, newest.machine, newest.framework_version, newest.device).ran(case.batch)
+    probe = searches.tried(case, newest.machine, newest.framework_version, newest.device).ran(
+        case.batch
+    )
     if probe is not None:
         peak = probe.peaks.get(newest.step_instrument or "")
         if peak:
@@ -130,7 +146,9 @@ def peak_from(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak:
 
 
 def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
-    """Return the peak by a line through the measured batches, which no prediction may put below the lower bound."""
+    """Return the peak by a line through the measured batches, which no prediction may put below the
+    lower bound.
+    """
     if isinstance(case, Described):
         return predict_described(evidence, case)
     batches = [row.batch for row in evidence]
@@ -147,8 +165,9 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
 def predict_from_one_batch(row: Row, case: Case) -> Peak:
     """Return the peak from that of another batch.
 
-    What does not depend on the batch is at least parameters, buffers and optimizer states, so that one end is a line through
-    these and the measured peak; the other adds to the lower bound what the measured peak exceeded it by.
+    What does not depend on the batch is at least parameters, buffers and optimizer states, so that
+    one end is a line through these and the measured peak; the other adds to the lower bound what
+    the measured peak exceeded it by.
     """
     measured_bound = lower_bound(replace(case, batch=row.batch))
     least = lower_bound(case).total
@@ -161,15 +180,20 @@ def predict_from_one_batch(row: Row, case: Case) -> Peak:
 
 
 def predict_described(evidence: Sequence[Row], case: Case) -> Peak:
-    """Return the peak of a model that was only described: its lower bound, times what measured peaks were to theirs.
+    """Return the peak of a model that was only described: its lower bound, times what measured
+    peaks were to theirs.
 
-    The lower bound counts the logits once, in the precision of the activations. A loss that is not fused with its gradient
-    holds three copies in float32, and the vocabulary may be far larger than in what was measured: the upper end has them.
+    The lower bound counts the logits once, in the precision of the activations. A loss that is not
+    fused with its gradient holds three copies in float32, and the vocabulary may be far larger than
+    in what was measured: the upper end has them.
     """
     ratios = [(row.step_bytes or 0) / lower_bound(parse_case(row.case)).total for row in evidence]
     least = lower_bound(case).total
     logits = layers(case)[-1].elements * (case.batch // case.plan.micro_batches)
     low = min(ratios) * least
     high = max(ratios) * least + (3 * WIDE - width(case)) * logits
-    method = f"lower bound x {min(ratios):.2f} to {max(ratios):.2f}, with one to three copies of the logits"
+    method = (
+        f"lower bound x {min(ratios):.2f} to {max(ratios):.2f}, with one to three copies of "
+        "the logits"
+    )
     return Peak("predicted", method, (low + high) / 2, low, high)

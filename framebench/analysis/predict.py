@@ -1,4 +1,6 @@
-"""Predict the peak at another batch from measured peaks, by a straight line: a fixed part and one per sample."""
+"""Predict the peak at another batch from measured peaks, by a straight line: a fixed part and one
+per sample.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ class TooFew(ValueError):
 
 
 class Estimate(NamedTuple):
-    """A value with its 95 % interval by Student's t; there is none with two batches, which a line always fits."""
+    """A value with its 95 % interval by Student's t; there is none with two batches, which a line
+    always fits.
+    """
 
     value: float
     low: float | None = None
@@ -36,11 +40,16 @@ class Line:
         """Return the peak to expect at this batch, with the interval for one new measurement."""
         x = np.array(self.batches, float)
         spread = 1 + 1 / len(x) + (batch - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum()
-        return estimate(self.fixed.value + self.per_sample.value * batch, self.residual, spread, len(x))
+        return estimate(
+            self.fixed.value + self.per_sample.value * batch, self.residual, spread, len(x)
+        )
 
 
 def estimate(value: float, residual: float | None, spread: float, measurements: int) -> Estimate:
-    """Return a value with its interval. `spread` is its variance in those of a measurement about the line."""
+    """Return a value with its interval.
+
+    `spread` is its variance in those of a measurement about the line.
+    """
     if residual is None:
         return Estimate(value)
     half = student_quantile(measurements - 2) * residual * spread**0.5
@@ -51,7 +60,10 @@ def fit(batches: Sequence[int], peaks: Sequence[float]) -> Line:
     """Return the line through these peaks. Raises TooFew."""
     different = sorted(set(batches))
     if len(different) < 2:
-        raise TooFew(f"a line needs peaks at two batches; there are: {', '.join(map(str, different)) or 'none'}")
+        raise TooFew(
+            "a line needs peaks at two batches; there are: "
+            f"{', '.join(map(str, different)) or 'none'}"
+        )
     x, y = np.array(batches, float), np.array(peaks, float)
     n = len(x)
     deviation = x - x.mean()

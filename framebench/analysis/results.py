@@ -1,4 +1,6 @@
-"""A results folder, read once: however many tables, pages and figures a command makes, each file is parsed at most once."""
+"""A results folder, read once: however many tables, pages and figures a command makes, each file is
+parsed at most once.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,14 @@ class Results:
     def files(self) -> list[tuple[str, Record]]:
         """Return every readable record with its file; the others are named in a RecordWarning."""
         every = store.read_files(self.root)
-        return [(name, record) for name, record in every if self._includes(record.provenance.machine)]
+        return [
+            (name, record) for name, record in every if self._includes(record.provenance.machine)
+        ]
 
     @classmethod
     def committed(cls, root: Path) -> Results:
-        """Return the results of the machines whose records git tracks, or of all where git knows none.
+        """Return the results of the machines whose records git tracks, or of all where git knows
+        none.
 
         Documents are made of these, whatever else was measured here since.
         """
@@ -74,28 +79,43 @@ class Results:
         """
         where = self.root / "records"
         try:
-            folders = [entry.name for entry in os.scandir(where) if entry.is_dir() and self._includes(entry.name)]
+            folders = [
+                entry.name
+                for entry in os.scandir(where)
+                if entry.is_dir() and self._includes(entry.name)
+            ]
         except (FileNotFoundError, NotADirectoryError):
             folders = []
         counts = {name: len(store.list_files(where / name)) for name in folders}
         with_records = [name for name in folders if counts[name]]
         return sorted(with_records, key=lambda name: (-counts[name], name))
 
-    def machine(self, named: str | None = None, answers: Callable[[str], bool] | None = None) -> str:
+    def machine(
+        self, named: str | None = None, answers: Callable[[str], bool] | None = None
+    ) -> str:
         """Return the machine that is named, or else the first whose records answer what is asked.
 
-        This machine comes first, then the one with the most records, which is the published one. `answers` says whether a
-        machine's records do; if none does, or without it, the first machine is returned.
-        Raises BadMachine, NoRecords, and UnknownMachine with the names there are.
+        This machine comes first, then the one with the most records, which is the published one.
+        `answers` says whether a machine's records do; if none does, or without it, the first
+        machine is returned. Raises BadMachine, NoRecords, and UnknownMachine with the names there
+        are.
         """
         here = provenance.read_machine_name()
         if not self.machines:
-            problem = f"no records under {self.root}" if self.root.is_dir() else f"{self.root} is no folder"
-            hint = "name the folder that has records/ in it, or measure first: framebench run, or make bench"
+            problem = (
+                f"no records under {self.root}"
+                if self.root.is_dir()
+                else (f"{self.root} is no folder")
+            )
+            hint = (
+                "name the folder that has records/ in it, or measure first: framebench run, or "
+                "make bench"
+            )
             raise NoRecords(f"{problem}; {hint}")
         if named is not None and named not in self.machines:
             raise UnknownMachine(
-                f"no records of machine {named!r} under {self.root}; machines: {', '.join(sorted(self.machines))}"
+                f"no records of machine {named!r} under {self.root}; machines: "
+                f"{', '.join(sorted(self.machines))}"
             )
         if named is not None:
             return named
@@ -103,7 +123,9 @@ class Results:
         return next(filter(answers, in_order), in_order[0])
 
     def answering(self, machines: Sequence[str]) -> pd.DataFrame:
-        """Return a row for each case, from the first of these machines that can answer (`answers.select_rows`)."""
+        """Return a row for each case, from the first of these machines that can answer
+        (`answers.select_rows`).
+        """
         every = []
         for name in machines:
             records = select(self.of_machine(name))
@@ -115,7 +137,9 @@ class Results:
         """Return the searches for the largest batch under a limit, of every machine."""
         return Searches(fit for fit in read(self.root) if self._includes(fit.provenance.machine))
 
-    def table(self, machine: str | None = None, versions: Literal["one", "all"] = "one") -> pd.DataFrame:
+    def table(
+        self, machine: str | None = None, versions: Literal["one", "all"] = "one"
+    ) -> pd.DataFrame:
         """Return what `framebench.load` does."""
         if versions not in ("one", "all"):
             raise ValueError(f"versions={versions!r}; choose from: 'one', 'all'")

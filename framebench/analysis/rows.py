@@ -1,4 +1,7 @@
-"""Which rows a figure shows, which it leaves out, and the words for both. Tables in, tables and sentences out."""
+"""Which rows a figure shows, which it leaves out, and the words for both.
+
+Tables in, tables and sentences out.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,19 @@ def find_outcomes(df: pd.DataFrame) -> pd.Series:
 
 
 def select_shown(df: pd.DataFrame) -> pd.DataFrame:
-    """Return the strategies that people use, each once: at the usual batch, or at the smallest one with numbers.
+    """Return the strategies that people use, each once: at the usual batch, or at the smallest one
+    with numbers.
 
     Frameworks have their proper names, and both are in the catalog's order.
     """
     used = df[~df["only_for_claims"]]
     ranks = {"is_unusual": used["batch"] != usual_batch(used), "has_no_numbers": ~used["usable"]}
-    ranked = used.assign(**ranks).sort_values([*ranks, "batch"], kind="stable").drop(columns=[*ranks])
-    return order_by_catalog(ranked.drop_duplicates(["workload", "scenario", "framework", "strategy"]))
+    ranked = (
+        used.assign(**ranks).sort_values([*ranks, "batch"], kind="stable").drop(columns=[*ranks])
+    )
+    return order_by_catalog(
+        ranked.drop_duplicates(["workload", "scenario", "framework", "strategy"])
+    )
 
 
 def usual_batch(df: pd.DataFrame) -> int:
@@ -38,7 +46,8 @@ def usual_batch(df: pd.DataFrame) -> int:
 
 
 def order_by_catalog(df: pd.DataFrame) -> pd.DataFrame:
-    """Sort the rows; `framework` (its proper name) and `strategy` become categories in the catalog's order.
+    """Sort the rows; `framework` (its proper name) and `strategy` become categories in the
+    catalog's order.
 
     Only categories that occur are there.
     """
@@ -123,7 +132,10 @@ def describe_missing(df: pd.DataFrame) -> str:
         return ""
     cases = without["framework"].astype(str) + " " + without["strategy"].astype(str)
     by_outcome = cases.groupby(find_outcomes(without)).agg(shorten_list)
-    return f"Without numbers: {'; '.join(f'{why}: {case_names}' for why, case_names in by_outcome.items())}."
+    return (
+        "Without numbers: "
+        f"{'; '.join(f'{why}: {case_names}' for why, case_names in by_outcome.items())}."
+    )
 
 
 def shorten_list(case_names: Iterable[str]) -> str:
@@ -134,7 +146,9 @@ def shorten_list(case_names: Iterable[str]) -> str:
 
 
 def list_cautions(df: pd.DataFrame) -> list[str]:
-    """Return a sentence for records of an older protocol, and one for records of code that was not committed."""
+    """Return a sentence for records of an older protocol, and one for records of code that was not
+    committed.
+    """
     faults = {
         f"measured under an older protocol than {VERSION}": df["protocol"] != VERSION,
         "measured with uncommitted changes": df["dirty"].fillna(False).astype(bool),

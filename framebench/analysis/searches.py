@@ -1,4 +1,6 @@
-"""Results of searches for the largest batch under an enforced limit of memory (`framebench max-batch`, `results/fits/`)."""
+"""Results of searches for the largest batch under an enforced limit of memory (`framebench
+max-batch`, `results/fits/`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from framebench.records.search import Fit, Probe
 from framebench.records.store import RecordWarning
 from framebench.suite.case import Case, UnknownCase
 
-# What a search shares with a case whose process keeps as much: the first of these that some search shares counts.
+# What a search shares with a case whose process keeps as much: the first of these that some search
+# shares counts.
 SIMILAR = (
     ("framework", "workload", "scenario", "strategy"),
     ("framework", "workload"),
@@ -24,19 +27,25 @@ SIMILAR = (
 
 
 def read(results: Path) -> Iterator[Fit]:
-    """Yield every search of all machines, by file; those that cannot be read are named in a RecordWarning."""
+    """Yield every search of all machines, by file; those that cannot be read are named in a
+    RecordWarning.
+    """
     for path in store.list_files(results / "fits"):
         try:
             fit = Fit.model_validate_json(Path(path).read_bytes())
             parse_case(fit.case)
         except (OSError, ValidationError, UnknownCase, ValueError) as error:
-            warnings.warn(f"skipped {path}: {str(error).splitlines()[0]}", RecordWarning, stacklevel=2)
+            warnings.warn(
+                f"skipped {path}: {str(error).splitlines()[0]}", RecordWarning, stacklevel=2
+            )
         else:
             yield fit
 
 
 def select_newest(fits: Iterable[Fit]) -> list[Fit]:
-    """Return the last search of each case and budget, on each machine and in each version of the framework."""
+    """Return the last search of each case and budget, on each machine and in each version of the
+    framework.
+    """
     newest = {}
     for fit in sorted(fits, key=lambda fit: fit.provenance.measured_at):
         newest[fit.case, fit.budget_bytes, fit.provenance.machine, version_of(fit)] = fit
@@ -56,7 +65,9 @@ class Tried:
     fits: Sequence[Fit] = ()
 
     def fitting(self, budget: int) -> int:
-        """Return the largest batch (samples) that ran within so many bytes or less; 0 if none did."""
+        """Return the largest batch (samples) that ran within so many bytes or less; 0 if none
+        did.
+        """
         batches = []
         for fit in self.fits:
             if fit.budget_bytes <= budget:
@@ -72,7 +83,10 @@ class Tried:
         return min(batches, default=None)
 
     def verdict(self, batch: int, budget: int) -> bool | None:
-        """Return whether a batch fits into so many bytes; None if no search tells. Where two disagree the worse counts."""
+        """Return whether a batch fits into so many bytes; None if no search tells.
+
+        Where two disagree the worse counts.
+        """
         failing = self.failing(budget)
         if failing is not None and batch >= failing:
             return False
@@ -94,7 +108,10 @@ class Searches:
         self.fits = select_newest(all_fits)
 
     def of_case(self, case: Case, machine: str) -> list[Tried]:
-        """Return each search of any batch of this case. A model that is only described was never searched."""
+        """Return each search of any batch of this case.
+
+        A model that is only described was never searched.
+        """
         return [Tried([fit]) for fit in self.everywhere(case) if fit.provenance.machine == machine]
 
     def everywhere(self, case: Case) -> list[Fit]:
@@ -102,7 +119,9 @@ class Searches:
         names = ("workload", "framework", "scenario", "strategy", "size")
         return [fit for fit in self.fits if is_similar(fit, case, names)]
 
-    def tried(self, case: Case, machine: str, framework_version: str | None, device: str | None = None) -> Tried:
+    def tried(
+        self, case: Case, machine: str, framework_version: str | None, device: str | None = None
+    ) -> Tried:
         """Return all searches of the case in one version of the framework.
 
         Where this machine has made none, those of others on a `device` of its kind.
@@ -114,16 +133,19 @@ class Searches:
         return Tried([fit for fit in same if fit.provenance.hardware.get("device") == device])
 
     def kept(self, case: Case) -> int | None:
-        """Return the bytes that a process keeps next to its tensors: workspaces and generated kernels.
+        """Return the bytes that a process keeps next to its tensors: workspaces and generated
+        kernels.
 
-        They are the most that searches of the same strategy saw, or else of the workload, or of the framework; None if there
-        are none of the framework.
+        They are the most that searches of the same strategy saw, or else of the workload, or of the
+        framework; None if there are none of the framework.
         """
         for names in SIMILAR:
             sizes = []
             for fit in self.fits:
                 if is_similar(fit, case, names):
-                    sizes += [probe.kept_bytes for probe in probes(fit) if probe.kept_bytes is not None]
+                    sizes += [
+                        probe.kept_bytes for probe in probes(fit) if probe.kept_bytes is not None
+                    ]
             if sizes:
                 return max(sizes)
         return None

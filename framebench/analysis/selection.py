@@ -1,8 +1,11 @@
-"""Which records count: which of a case, under which protocol, of which version of a framework. Nothing else decides this.
+"""Which records count: which of a case, under which protocol, of which version of a framework.
 
-Records made under a limit of memory are in no table: what a case does under a limit is not what it needs. Numbers of two
-protocols are never compared: of a machine only records of the newest protocol that has given it numbers count. `counting`
-leaves the others out, and whatever compares records starts from what it leaves.
+Nothing else decides this.
+
+Records made under a limit of memory are in no table: what a case does under a limit is not what it
+needs. Numbers of two protocols are never compared: of a machine only records of the newest protocol
+that has given it numbers count. `counting` leaves the others out, and whatever compares records
+starts from what it leaves.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ from framebench.records.record import Record
 def counting(all_records: Iterable[Record]) -> list[Record]:
     """Return the records that count.
 
-    They were made without a limit of memory, with nothing planted, and under the newest protocol of their machine: of those
-    with an ok record, if any has one, since what has no numbers hides none.
+    They were made without a limit of memory, with nothing planted, and under the newest protocol of
+    their machine: of those with an ok record, if any has one, since what has no numbers hides none.
     """
-    free = [r for r in all_records if r.provenance.memory_limit is None and not r.provenance.planted]
+    free = [
+        r for r in all_records if r.provenance.memory_limit is None and not r.provenance.planted
+    ]
     newest: dict[str, tuple[bool, int]] = {}
     for record in free:
         machine = record.provenance.machine
@@ -38,7 +43,9 @@ def measured_at(record: Record) -> datetime:
 
 
 def select(all_records: Iterable[Record]) -> list[Record]:
-    """Return the records of one version of each framework on each machine: what `framebench.load` shows."""
+    """Return the records of one version of each framework on each machine: what `framebench.load`
+    shows.
+    """
     return of_one_version(counting(all_records))
 
 
@@ -47,7 +54,8 @@ class Measured(NamedTuple):
 
     newest: Record  # its status is the case's
     read: Record  # the newest with peaks, or the newest
-    timed: tuple[Record, ...]  # of every block, oldest first; none where there are no numbers, or times that do not count
+    # of every block, oldest first; none where there are no numbers, or times that do not count
+    timed: tuple[Record, ...]
 
 
 def select_cases(all_records: Iterable[Record]) -> list[Measured]:
@@ -72,7 +80,9 @@ def select_cases(all_records: Iterable[Record]) -> list[Measured]:
 
 
 def select_case(case_records: list[Record]) -> Measured:
-    """Return what counts of one case's records, which all count: the newest decides whether there are numbers."""
+    """Return what counts of one case's records, which all count: the newest decides whether there
+    are numbers.
+    """
     ordered = sorted(case_records, key=measured_at)
     newest = ordered[-1]
     if newest.status != "ok":
@@ -95,7 +105,8 @@ def select_version(framework: str, measured: Mapping[str, datetime]) -> str:
 def of_one_version(records: Iterable[Record]) -> list[Record]:
     """Return the records of one version of each framework and machine (`select_version`).
 
-    A process that died before it could name its version counts as one of it, until its case was measured again.
+    A process that died before it could name its version counts as one of it, until its case was
+    measured again.
     """
     ordered = sorted(records, key=measured_at)
     measured: dict[tuple[str, str], dict[str, datetime]] = defaultdict(dict)
@@ -104,7 +115,9 @@ def of_one_version(records: Iterable[Record]) -> list[Record]:
         machine = record.provenance.machine
         newest[machine, record.case] = record
         if record.framework_version is not None:
-            measured[machine, record.parsed.framework][record.framework_version] = measured_at(record)
+            measured[machine, record.parsed.framework][record.framework_version] = measured_at(
+                record
+            )
     versions = {}
     for (machine, framework), times in measured.items():
         versions[machine, framework] = select_version(framework, times)

@@ -1,18 +1,23 @@
 """Statistics: is a step slower than another, or does it need more memory, and by how much?
 
-Step times are compared in blocks: processes that are alive at the same time and take turns on one core.
+Step times are compared in blocks: processes that are alive at the same time and take turns on one
+core.
 
-- Within a block, rounds are compared: both sides step within the same second, so that a machine that drifts changes both alike.
+- Within a block, rounds are compared: both sides step within the same second, so that a machine
+  that drifts changes both alike.
   The block's ratio is the median over its rounds, since single rounds stray.
-- The block is the unit of the interval, as its processes are fresh: what a process got (addresses, pages, places of threads)
-  stays with it, and more rounds do not average it out (Kalibera and Jones 2013, "Rigorous benchmarking in reasonable time").
+- The block is the unit of the interval, as its processes are fresh: what a process got (addresses,
+  pages, places of threads) stays with it, and more rounds do not average it out (Kalibera and Jones
+  2013, "Rigorous benchmarking in reasonable time").
 - Logarithms are averaged over blocks, so that swapping the sides inverts every result.
-- The variance of few blocks is hardly known. It is moderated by that of the other pairs (Smyth 2004, "Linear models and
-  empirical Bayes methods", section 3), which count as `PRIOR` blocks at most; the interval is that of Student's t. Some pairs
-  are noisier than most: the median of the variances is the prior, so that a few do not widen every interval, and a pair that is
-  noisier than the prior explains keeps its own variance alone, so that its interval is not too narrow.
-- A ratio of fewer than `FEW` blocks has no interval, since fewer cover noisy pairs too seldom (studies/noise); it is printed
-  as `~1.23`, and decides nothing. One is undecided if its interval holds both faster and slower, and is wider than `WIDE`.
+- The variance of few blocks is hardly known. It is moderated by that of the other pairs (Smyth
+  2004, "Linear models and empirical Bayes methods", section 3), which count as `PRIOR` blocks at
+  most; the interval is that of Student's t. Some pairs are noisier than most: the median of the
+  variances is the prior, so that a few do not widen every interval, and a pair that is noisier than
+  the prior explains keeps its own variance alone, so that its interval is not too narrow.
+- A ratio of fewer than `FEW` blocks has no interval, since fewer cover noisy pairs too seldom
+  (studies/noise); it is printed as `~1.23`, and decides nothing. One is undecided if its interval
+  holds both faster and slower, and is wider than `WIDE`.
 
 Peaks repeat: they need no blocks. How often all this errs: studies/noise.
 """
@@ -31,10 +36,12 @@ FEW = 3  # blocks that an interval takes
 NO_INTERVAL = f"fewer than {FEW} blocks have no interval"
 WIDE = 0.05  # relative half-width from which on an interval around 1 tells nothing
 PRIOR = 4  # degrees of freedom that the variance of all other pairs has at most
-# Resolution of one process's peak, relative and in bytes: the kernel gives pages by the dozen, and equal processes of small
-# peaks differ by up to a quarter of a MiB (studies/noise). Other instruments are exact.
+# Resolution of one process's peak, relative and in bytes: the kernel gives pages by the dozen, and
+# equal processes of small peaks differ by up to a quarter of a MiB (studies/noise). Other
+# instruments are exact.
 RESOLUTION = {"host.rss": (0.005, 2**17)}
-WORK = 0.001  # relative: instructions of equal work repeat to a ten-thousandth, of other work they do not
+# relative: instructions of equal work repeat to a ten-thousandth, of other work they do not
+WORK = 0.001
 
 
 class Ratio(NamedTuple):
@@ -48,7 +55,9 @@ class Ratio(NamedTuple):
 
     @property
     def decided(self) -> bool:
-        """Return whether the interval tells faster from slower, or that there is hardly a difference."""
+        """Return whether the interval tells faster from slower, or that there is hardly a
+        difference.
+        """
         if self.low is None or self.high is None:
             return False
         return self.narrow or not self.low <= 1 <= self.high
@@ -62,7 +71,9 @@ class Ratio(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return `0.12 (0.11 to 0.13)`, `undecided (0.93 to 1.12)`, or `~1.23` without an interval."""
+        """Return `0.12 (0.11 to 0.13)`, `undecided (0.93 to 1.12)`, or `~1.23` without an
+        interval.
+        """
         if self.low is None:
             return f"~{self.value:.2f}"
         interval = f"({self.low:.2f} to {self.high:.2f})"
@@ -70,7 +81,9 @@ class Ratio(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """How much the log ratios of one pair differ from block to block, in the median over several pairs."""
+    """How much the log ratios of one pair differ from block to block, in the median over several
+    pairs.
+    """
 
     variance: float = 0.0
     freedom: int = 0  # degrees of freedom of all pairs together
@@ -97,7 +110,9 @@ def compare_rounds(base: Mapping[int, float], candidate: Mapping[int, float]) ->
 
 
 def pool_variances(pairs: Iterable[Sequence[float]]) -> Pool:
-    """Return how much the log ratios of these pairs differ from block to block; a pair of one block tells nothing."""
+    """Return how much the log ratios of these pairs differ from block to block; a pair of one block
+    tells nothing.
+    """
     spreads = [measure_spread(tuple(logs)) for logs in pairs if len(logs) > 1]
     if not spreads:
         return NO_POOL
@@ -109,7 +124,8 @@ def pool_variances(pairs: Iterable[Sequence[float]]) -> Pool:
 def measure_spread(logs: tuple[float, ...]) -> Pool:
     """Return the variance of one pair.
 
-    A variance of few blocks is below the true one more often than above it, so it is divided by what its median would be.
+    A variance of few blocks is below the true one more often than above it, so it is divided by
+    what its median would be.
     """
     from scipy import special  # scipy.stats takes four times as long to import
 
@@ -121,14 +137,16 @@ def measure_spread(logs: tuple[float, ...]) -> Pool:
 def compare_blocks(logs: Sequence[float], others: Pool = NO_POOL) -> Ratio:
     """Return the ratio, from one log ratio a block.
 
-    `others` are the other pairs of the same machine: a pair that were its own prior would be counted twice.
-    Raises ValueError without blocks, and for what is no number.
+    `others` are the other pairs of the same machine: a pair that were its own prior would be
+    counted twice. Raises ValueError without blocks, and for what is no number.
     """
     from scipy import special  # scipy.stats takes four times as long to import
 
     log_ratios = np.asarray(logs, dtype=float)
     if not log_ratios.size or not np.isfinite(log_ratios).all():
-        raise ValueError(f"log ratios of blocks must be numbers, one at least: {log_ratios.tolist()}")
+        raise ValueError(
+            f"log ratios of blocks must be numbers, one at least: {log_ratios.tolist()}"
+        )
     blocks = len(log_ratios)
     mean = float(log_ratios.mean())
     if blocks < FEW:
@@ -158,11 +176,14 @@ def student_quantile(freedom: int) -> float:
 def compare_peaks(base: Sequence[float], candidate: Sequence[float], instrument: str) -> Ratio:
     """Return the largest peak over the largest peak, each of one number of bytes per process.
 
-    The interval reaches over the processes that were measured, and over what the instrument resolves; of exact counters that
-    agree it is a point. Raises ValueError without processes, and for peaks that are not positive.
+    The interval reaches over the processes that were measured, and over what the instrument
+    resolves; of exact counters that agree it is a point. Raises ValueError without processes, and
+    for peaks that are not positive.
     """
     if not base or not candidate or min(*base, *candidate) <= 0:
-        raise ValueError(f"peaks must be positive, one at least of each side: {list(base)}, {list(candidate)}")
+        raise ValueError(
+            f"peaks must be positive, one at least of each side: {list(base)}, {list(candidate)}"
+        )
     share, size = RESOLUTION.get(instrument, (0.0, 0))
     # the errors of two processes
     error = math.exp(math.hypot(share + size / max(base), share + size / max(candidate)))
@@ -175,7 +196,9 @@ def compare_peaks(base: Sequence[float], candidate: Sequence[float], instrument:
 
 
 def correct_by_holm(ps: Sequence[float]) -> list[float]:
-    """Return the p values of several tests on one page, corrected for their number (Holm 1979), in the order given."""
+    """Return the p values of several tests on one page, corrected for their number (Holm 1979), in
+    the order given.
+    """
     order = np.argsort(ps, kind="stable")
     factors = np.arange(len(ps), 0, -1)
     ascending = np.maximum.accumulate(np.asarray(ps, dtype=float)[order] * factors)
@@ -202,9 +225,9 @@ NONE, UNDECIDED = "no difference", "undecided"
 def decide(ratio: Ratio, quantity: Quantity, p: float | None = None) -> str:
     """Return the verdict: the quantity's `more` or `less`, NONE or UNDECIDED.
 
-    A difference is one that matters (`minimum`) and is hardly chance: p is at most 5 %. Of several tests on one page `p` is
-    the corrected one. Where there is no p, as with peaks, the interval excludes 1.
-    There is no difference if the whole interval lies within the minimum.
+    A difference is one that matters (`minimum`) and is hardly chance: p is at most 5 %. Of several
+    tests on one page `p` is the corrected one. Where there is no p, as with peaks, the interval
+    excludes 1. There is no difference if the whole interval lies within the minimum.
     """
     if ratio.low is None or ratio.high is None:
         return UNDECIDED

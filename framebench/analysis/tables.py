@@ -1,6 +1,8 @@
-"""Comparison tables: one per workload, scenario and batch; one factor varies, the rest stands in the caption.
+"""Comparison tables: one per workload, scenario and batch; one factor varies, the rest stands in
+the caption.
 
-Each starts from the table that `framebench.analysis.frames.frame` makes, of one version of each framework.
+Each starts from the table that `framebench.analysis.frames.frame` makes, of one version of each
+framework.
 """
 
 from __future__ import annotations
@@ -13,7 +15,15 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown, missing, number
+from framebench.analysis.comparison import (
+    DETAIL,
+    ESSENTIAL,
+    MIB,
+    Comparison,
+    Shown,
+    missing,
+    number,
+)
 from framebench.analysis.frames import ratios
 from framebench.models import spec
 from framebench.strategies.registry import find_baseline, look_up_strategy
@@ -38,7 +48,9 @@ def format_interval(low: float | None, high: float | None) -> str:
 
 
 def relative(df: pd.DataFrame, name: str = "time_ratio") -> list[str]:
-    """Return each row's ratio of step times as text (`statistics.Ratio.text`); 1.00 where it is the base itself."""
+    """Return each row's ratio of step times as text (`statistics.Ratio.text`); 1.00 where it is the
+    base itself.
+    """
     texts = []
     for ratio in ratios(df, name):
         if ratio is None:
@@ -66,12 +78,16 @@ SHORT = {
         meaning="by the instrument that all frameworks share",
         priority=ESSENTIAL,
     ),
-    "relative_peak": Shown("peak x base", ".2f", meaning="peak over the baseline's", priority=ESSENTIAL),
+    "relative_peak": Shown(
+        "peak x base", ".2f", meaning="peak over the baseline's", priority=ESSENTIAL
+    ),
     "relative": Shown("step x base", meaning="step time over the baseline's", priority=ESSENTIAL),
     "throughput": Shown("throughput"),
 }
 DETAILS = {
-    "step_time_s": Shown("step", ",.1f", 1e3, unit="ms", meaning="median over blocks", priority=ESSENTIAL),
+    "step_time_s": Shown(
+        "step", ",.1f", 1e3, unit="ms", meaning="median over blocks", priority=ESSENTIAL
+    ),
     "range": Shown("range", meaning="of the blocks' medians", priority=DETAIL),
     "blocks": Shown("blocks", ".0f", meaning="fresh processes that were timed", priority=DETAIL),
     "reference_share": Shown(
@@ -80,9 +96,13 @@ DETAILS = {
         meaning="rate of the model's operations over that of a reference matmul",
         priority=DETAIL,
     ),
-    "first_step_s": Shown("first", ".1f", unit="s", meaning="the first step, with compilation", priority=DETAIL),
+    "first_step_s": Shown(
+        "first", ".1f", unit="s", meaning="the first step, with compilation", priority=DETAIL
+    ),
     "worst_error": Shown("verified", ".0e", meaning="largest relative error", priority=DETAIL),
-    "effect_proven": Shown("effect", format_flag, meaning="whether the strategy was seen to take effect"),
+    "effect_proven": Shown(
+        "effect", format_flag, meaning="whether the strategy was seen to take effect"
+    ),
     "peak_bytes": Shown(
         "own counter",
         ",.1f",
@@ -91,20 +111,28 @@ DETAILS = {
         meaning="peak by the framework's own counter",
         priority=DETAIL,
     ),
-    "cold_peak_bytes": Shown("cold", ",.1f", 1 / MIB, unit="MiB", meaning="peak of the first step", priority=DETAIL),
+    "cold_peak_bytes": Shown(
+        "cold", ",.1f", 1 / MIB, unit="MiB", meaning="peak of the first step", priority=DETAIL
+    ),
     "peak_instrument": Shown("own counter", priority=DETAIL),
 }
 SHOWN = SHORT | DETAILS
-# On a GPU the peak is the whole process's, so what a strategy saves of a step is told by the framework's own counter; and a
-# matmul on the host is no reference.
+# On a GPU the peak is the whole process's, so what a strategy saves of a step is told by the
+# framework's own counter; and a matmul on the host is no reference.
 ON_GPU = {
-    "shared_bytes": Shown("card", ",.1f", 1 / MIB, unit="MiB", meaning="memory of the process", priority=ESSENTIAL),
-    "relative_peak": Shown("in use x base", ".2f", meaning="by the framework's own counter", priority=ESSENTIAL),
+    "shared_bytes": Shown(
+        "card", ",.1f", 1 / MIB, unit="MiB", meaning="memory of the process", priority=ESSENTIAL
+    ),
+    "relative_peak": Shown(
+        "in use x base", ".2f", meaning="by the framework's own counter", priority=ESSENTIAL
+    ),
 }
 NOT_ON_GPU = ("reference_share",)
 SHARES = {
     "wait_share": Shown("waiting", ".1%", meaning="of the step, for input", priority=DETAIL),
-    "collector_share": Shown("collector", ".1%", meaning="of the step, Python's garbage collector", priority=DETAIL),
+    "collector_share": Shown(
+        "collector", ".1%", meaning="of the step, Python's garbage collector", priority=DETAIL
+    ),
 }
 WORTH_SHOWING = 0.01  # of a step: a smaller share in every row is left out
 
@@ -118,7 +146,9 @@ def make_cells(df: pd.DataFrame) -> pd.DataFrame:
     for value, unit in zip(df["throughput"], df["unit"]):
         throughputs.append("-" if missing(value) else f"{number(value, ',.1f')} {unit}/s")
     cells = df.assign(
-        range=[format_interval(low, high) for low, high in zip(df["step_low_s"], df["step_high_s"])],
+        range=[
+            format_interval(low, high) for low, high in zip(df["step_low_s"], df["step_high_s"])
+        ],
         relative=relative(df),
         throughput=throughputs,
     )
@@ -133,7 +163,9 @@ def select_columns(df: pd.DataFrame, shown: dict[str, Shown]) -> dict[str, Shown
     """Return the columns of `shown`, as they are on the device where these rows were measured."""
     if not is_on_gpu(df):
         return shown
-    return {name: ON_GPU.get(name, column) for name, column in shown.items() if name not in NOT_ON_GPU}
+    return {
+        name: ON_GPU.get(name, column) for name, column in shown.items() if name not in NOT_ON_GPU
+    }
 
 
 def is_on_gpu(df: pd.DataFrame) -> bool:
@@ -156,24 +188,29 @@ def make_claim_tables(df: pd.DataFrame) -> Iterator[Comparison]:
 def make_strategy_tables(df: pd.DataFrame) -> Iterator[Comparison]:
     """Yield framework x strategy for each machine, workload, size, scenario and batch.
 
-    Where there are more strategies than those of the quick profile, also yield a table of these alone, without what a framework
-    does not have.
+    Where there are more strategies than those of the quick profile, also yield a table of these
+    alone, without what a framework does not have.
     """
     for title, group in split_into_tables(df):
         yield make_strategy_table(title, group)
         is_quick = []
         for scenario, strategy in zip(group["scenario"], group["strategy"]):
             is_quick.append(look_up_strategy(scenario, strategy).quick and "+" not in strategy)
-        short = group[(group["status"] != "unsupported") & pd.Series(is_quick, group.index, dtype=bool)]
+        short = group[
+            (group["status"] != "unsupported") & pd.Series(is_quick, group.index, dtype=bool)
+        ]
         if short["baseline"].any() and len(short) < len(group):
             yield make_short_table(f"{title}, in short", short)
 
 
 def make_short_table(title: str, group: pd.DataFrame) -> Comparison:
-    """Return the table of a few strategies, with fewer columns and a caption that stands among prose."""
+    """Return the table of a few strategies, with fewer columns and a caption that stands among
+    prose.
+    """
     whole = make_strategy_table(title, group)
     is_unproven = (group["status"] == "ok") & ~group["usable"]
-    strategies = group["strategy"].mask(is_unproven, group["strategy"] + " (not proven)")  # no column says so here
+    # no column says so here
+    strategies = group["strategy"].mask(is_unproven, group["strategy"] + " (not proven)")
     return replace(
         whole,
         shown=select_columns(group, SHORT),
@@ -183,12 +220,23 @@ def make_short_table(title: str, group: pd.DataFrame) -> Comparison:
 
 
 def make_index(df: pd.DataFrame) -> Comparison:
-    """Return what there is to ask for: a row for each workload, scenario and size, with the selector of its tables."""
+    """Return what there is to ask for: a row for each workload, scenario and size, with the
+    selector of its tables.
+    """
     rows = []
-    for (workload, scenario, size), group in select_in_use(df).groupby(["workload", "scenario", "size"], sort=False):
+    for (workload, scenario, size), group in select_in_use(df).groupby(
+        ["workload", "scenario", "size"], sort=False
+    ):
         batches = ", ".join(map(str, sorted(group["batch"].unique())))
         with_numbers = f"{int(group['usable'].sum())} of {len(group)}"
-        rows.append((f"{workload}/*/{scenario}/*/*/{size}", batches, str(group["strategy"].nunique()), with_numbers))
+        rows.append(
+            (
+                f"{workload}/*/{scenario}/*/*/{size}",
+                batches,
+                str(group["strategy"].nunique()),
+                with_numbers,
+            )
+        )
     return Comparison.of_text(
         "Tables",
         "`framebench report SELECTOR` prints a table.",
@@ -201,7 +249,9 @@ def make_index(df: pd.DataFrame) -> Comparison:
 
 def split_into_tables(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield a title and the rows that one table compares."""
-    for (_, workload, size, scenario, batch), group in df.groupby(["machine", "workload", "size", "scenario", "batch"]):
+    for (_, workload, size, scenario, batch), group in df.groupby(
+        ["machine", "workload", "size", "scenario", "batch"]
+    ):
         yield f"{workload} {scenario}, batch {batch}, size {size}", group
 
 
@@ -214,7 +264,9 @@ def describe_briefly(group: pd.DataFrame) -> str:
 
 
 def describe_calibration(group: pd.DataFrame) -> str:
-    """Return a sentence where the instruments that read these rows were not calibrated, or failed; else nothing."""
+    """Return a sentence where the instruments that read these rows were not calibrated, or failed;
+    else nothing.
+    """
     states = sorted(set(group["calibration"]) - {"passed"})
     return f" Calibration of the instruments: {', '.join(states)}." if states else ""
 
@@ -225,7 +277,9 @@ def make_strategy_table(title: str, group: pd.DataFrame) -> Comparison:
     notes = []
     for row in group[group["status"] != "ok"].itertuples():
         notes.append(f"{row.framework} {row.strategy}: {row.status}: {row.reason}")
-    shares = {name: column for name, column in SHARES.items() if (group[name] > WORTH_SHOWING).any()}
+    shares = {
+        name: column for name, column in SHARES.items() if (group[name] > WORTH_SHOWING).any()
+    }
     base = f"base: {find_baseline(first['scenario'])} of the same framework."
     return Comparison(
         title,
@@ -239,7 +293,9 @@ def make_strategy_table(title: str, group: pd.DataFrame) -> Comparison:
 
 
 def make_framework_tables(df: pd.DataFrame) -> Iterator[Comparison]:
-    """Yield the frameworks against each other by `host.rss`, the one instrument they share on a CPU: baselines only."""
+    """Yield the frameworks against each other by `host.rss`, the one instrument they share on a
+    CPU: baselines only.
+    """
     base = df[df["baseline"] & df["host_rss_bytes"].notna()].sort_values("measured_at")
     base = base.assign(relative=relative(base, "torch_ratio"))
     quantities = {
@@ -257,10 +313,13 @@ def make_framework_tables(df: pd.DataFrame) -> Iterator[Comparison]:
                 is_trivial = (quantity, framework) == ("relative", "torch")
                 if (quantity, framework) in wide and not is_trivial:
                     present.append((quantity, framework))
-                    columns[f"{quantity} {framework}"] = replace(shown, name=f"{framework} {shown.name}")
+                    columns[f"{quantity} {framework}"] = replace(
+                        shown, name=f"{framework} {shown.name}"
+                    )
         yield Comparison(
             f"Frameworks side by side, {scenario} ({find_baseline(str(scenario))})",
-            f"MiB: peak by host.rss. x torch: step time over PyTorch's. {describe_measurement(group)} {conditions(group)}",
+            "MiB: peak by host.rss. x torch: step time over PyTorch's. "
+            f"{describe_measurement(group)} {conditions(group)}",
             wide[present].set_axis(list(columns), axis=1).reset_index(),
             {name: Shown(name) for name in PLACE} | columns,
             machine=str(machine),
@@ -268,12 +327,16 @@ def make_framework_tables(df: pd.DataFrame) -> Iterator[Comparison]:
 
 
 def describe_instruments(df: pd.DataFrame) -> str:
-    """Return a sentence about the instruments of the peaks that are compared: one on one kind of device."""
+    """Return a sentence about the instruments of the peaks that are compared: one on one kind of
+    device.
+    """
     shared = list_instruments(df, "shared_instrument")
     if not is_on_gpu(df):
         return f"Peaks by {shared}."
     own = list_instruments(df, "step_instrument")
-    return f"MiB on the card by {shared}, with the context and the framework's pool; in use by {own}."
+    return (
+        f"MiB on the card by {shared}, with the context and the framework's pool; in use by {own}."
+    )
 
 
 def list_instruments(df: pd.DataFrame, column: str) -> str:
@@ -290,14 +353,21 @@ def conditions(df: pd.DataFrame) -> str:
         return ", ".join(sorted(df[column].dropna().astype(str).unique())) or "unknown"
 
     releases = df[["framework", "framework_version"]].dropna().drop_duplicates()
-    versions = sorted(releases["framework"].astype(str) + " " + releases["framework_version"].astype(str))
-    first_day, last_day = (f"{day:%Y-%m-%d}" for day in (df["measured_at"].min(), df["measured_at"].max()))
+    versions = sorted(
+        releases["framework"].astype(str) + " " + releases["framework_version"].astype(str)
+    )
+    first_day, last_day = (
+        f"{day:%Y-%m-%d}" for day in (df["measured_at"].min(), df["measured_at"].max())
+    )
     days = first_day if first_day == last_day else f"{first_day} to {last_day}"
     commits = sorted(df["commit"].fillna("unknown").str[:10].unique())
-    references = "".join(describe_references(workload) for workload in sorted(df["workload"].unique()))
+    references = "".join(
+        describe_references(workload) for workload in sorted(df["workload"].unique())
+    )
     return (
         f"Machine {join_values('machine')} ({join_values('cpu')}, device {join_values('device')}), "
-        f"threads {join_values('threads')}, core {join_values('core')}; calibration {join_values('calibration')}; "
+        f"threads {join_values('threads')}, core {join_values('core')}; calibration "
+        f"{join_values('calibration')}; "
         f"{', '.join(versions)}; measured {days} at {', '.join(commits)}.{references}"
     )
 
@@ -317,7 +387,9 @@ def describe_measurement(df: pd.DataFrame) -> str:
     measured_by = ", ".join(commands)
     if len(commands) > MANY_COMMANDS:
         measured_by = f"{len(commands)} commands, which the records name"
-    return f"{describe_precisions(df)} Protocol {protocols}. {timing(df)} Measured by {measured_by}."
+    return (
+        f"{describe_precisions(df)} Protocol {protocols}. {timing(df)} Measured by {measured_by}."
+    )
 
 
 def timing(df: pd.DataFrame) -> str:
@@ -346,4 +418,7 @@ def describe_precisions(df: pd.DataFrame) -> str:
             others.append((precision, strategy))
     if not others:
         return f"Precision {default}."
-    return f"Precision {default}; {', '.join(f'{strategy} {precision}' for precision, strategy in sorted(others))}."
+    return (
+        f"Precision {default}; "
+        f"{', '.join(f'{strategy} {precision}' for precision, strategy in sorted(others))}."
+    )

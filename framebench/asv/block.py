@@ -19,7 +19,8 @@ from framebench.suite import profiles
 from framebench.suite.case import Case
 
 # The plug-in sets these for the benchmark processes.
-SELECTED = "FRAMEBENCH_SELECTED"  # the ids of all cases that this `asv run` measures, in every environment
+# the ids of all cases that this `asv run` measures, in every environment
+SELECTED = "FRAMEBENCH_SELECTED"
 BLOCKS = "FRAMEBENCH_BLOCKS"
 
 
@@ -47,10 +48,16 @@ def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Re
     counts: it has the memory too.
     """
     described = profiles.find_profile()
-    options = runner.Options(profile=profiles.read_profile_name(), rounds=described.rounds, time_limit_s=described.limit_s)
+    options = runner.Options(
+        profile=profiles.read_profile_name(),
+        rounds=described.rounds,
+        time_limit_s=described.limit_s,
+    )
     own = environments.describe(*environment.split("=="))
     arm = Arm(case, own)
-    with Run(os.environ["FRAMEBENCH_SESSION"], options, listener=ProgressSender(environment)) as run:
+    with Run(
+        os.environ["FRAMEBENCH_SESSION"], options, listener=ProgressSender(environment)
+    ) as run:
         if runner.unsupported(case):
             return not_measured(case, run, own)
         earlier = run.records(arm)

@@ -85,6 +85,8 @@ def missing(frameworks: list[str]) -> list[str]:
     unready = []
     for framework in frameworks:
         environment = environments.describe(framework)
-        if not environments.built(environment) or environments.cold(environment, read_profile_name()):
+        if not environments.built(environment) or environments.cold(
+            environment, read_profile_name()
+        ):
             unready.append(framework)
     return unready

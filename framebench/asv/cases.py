@@ -148,7 +148,9 @@ def measurable(benchmarks: Benchmarks, framework: str) -> list[Case]:
     chosen: set[Case] = set()
     for name in of_framework(benchmarks, framework):
         chosen.update(selected(benchmarks, name).values())
-    return [case for case in profiles.list_profile_cases() if case in chosen and not unsupported(case)]
+    return [
+        case for case in profiles.list_profile_cases() if case in chosen and not unsupported(case)
+    ]
 
 
 def of_run(selection: dict[str, Any]) -> list[Case]:
@@ -164,4 +166,6 @@ def of_run(selection: dict[str, Any]) -> list[Case]:
 
 def has_any(benchmarks: Benchmarks) -> bool:
     """Return whether asv selected any case of the profile, or any benchmark of a user's."""
-    return bool(of_users(benchmarks)) or any(choose_framework(benchmarks, name) for name in FRAMEWORKS)
+    return bool(of_users(benchmarks)) or any(
+        choose_framework(benchmarks, name) for name in FRAMEWORKS
+    )

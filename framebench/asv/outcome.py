@@ -26,23 +26,30 @@ class Outcome:
     session: str
     failed_setups: dict[str, str] = field(default_factory=dict)  # framework: why
     unrecorded: list[Case] = field(default_factory=list)
-    last_words: str = ""  # of the first benchmark that failed in an environment with unrecorded cases
+    # of the first benchmark that failed in an environment with unrecorded cases
+    last_words: str = ""
     recorded: list[Record] = field(default_factory=list)
 
-    def add(self, planned: list[Case], environment: Environment, stderr: Mapping[str, str | None]) -> None:
+    def add(
+        self, planned: list[Case], environment: Environment, stderr: Mapping[str, str | None]
+    ) -> None:
         """Look up what the session recorded of the cases that an environment was to measure.
 
         `stderr`: what each benchmark of it printed, as asv kept it.
         """
         for case in planned:
-            folder = store.find_folder(self.results, provenance.read_machine_name(), environment.name, case)
+            folder = store.find_folder(
+                self.results, provenance.read_machine_name(), environment.name, case
+            )
             record = store.find_in_session(folder, self.session)
             if record is None:
                 self.unrecorded.append(case)
             else:
                 self.recorded.append(record)
         if self.unrecorded and not self.last_words:
-            self.last_words = next(filter(None, map(find_last_words, stderr.values())), "no reason given")
+            self.last_words = next(
+                filter(None, map(find_last_words, stderr.values())), "no reason given"
+            )
 
     @property
     def is_complete(self) -> bool:
@@ -52,17 +59,21 @@ class Outcome:
     def problem(self) -> str:
         """Return why the run has not answered, and what helps; nothing where it has."""
         if self.failed_setups:
-            return "; ".join(explain_setup(framework, why) for framework, why in self.failed_setups.items())
+            return "; ".join(
+                explain_setup(framework, why) for framework, why in self.failed_setups.items()
+            )
         if self.unrecorded:
             first, number = self.unrecorded[0].id, len(self.unrecorded)
             return (
-                f"{number} of {number + len(self.recorded)} cases could not be measured, {first} first: {self.last_words};"
+                f"{number} of {number + len(self.recorded)} cases could not be measured, {first} "
+                f"first: {self.last_words};"
                 " asv run --show-stderr prints all of it, and goes on from there"
             )
         if self.recorded and not any(has_answered(record) for record in self.recorded):
             first_record = self.recorded[0]
             return (
-                f"none of {len(self.recorded)} cases came out right; {first_record.case}: {first_record.status}:"
+                f"none of {len(self.recorded)} cases came out right; {first_record.case}: "
+                f"{first_record.status}:"
                 f" {first_record.reason}"
             )
         return ""
@@ -78,9 +89,11 @@ def find_last_words(stderr: str | None) -> str:
 def explain_setup(framework: str, why: str) -> str:
     """Return why a framework could not be set up, with the command that does it."""
     last_line = why.strip().splitlines()[-1] if why.strip() else "no reason given"
-    reason = last_line.removeprefix("framebench: ")  # as the command says it that built in the background
+    # as the command says it that built in the background
+    reason = last_line.removeprefix("framebench: ")
     return (
-        f"{framework} could not be set up: {reason}; when that is repaired, `framebench setup {framework}` builds it,"
+        f"{framework} could not be set up: {reason}; when that is repaired, `framebench setup "
+        f"{framework}` builds it,"
         " and the same run goes on"
     )
 

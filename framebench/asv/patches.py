@@ -109,7 +109,9 @@ def compare_either_way(is_result_better: Callable[..., bool]) -> Callable[..., b
     """Wrap asv's test whether one result is better than another by a factor."""
 
     @wraps(is_result_better)
-    def is_better(one: float, other: float, of_one: Any, of_other: Any, *factor: Any, **options: Any) -> bool:
+    def is_better(
+        one: float, other: float, of_one: Any, of_other: Any, *factor: Any, **options: Any
+    ) -> bool:
         if isinstance(one, HigherIsBetter):
             one, other, of_one, of_other = other, one, of_other, of_one
         return is_result_better(one, other, of_one, of_other, *factor, **options)

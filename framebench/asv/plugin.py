@@ -31,10 +31,13 @@ class FrameworkEnvironment(environment.Environment):
 
     tool_name = "framebench"
 
-    def __init__(self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: dict[Any, str]) -> None:
+    def __init__(
+        self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: dict[Any, str]
+    ) -> None:
         if len(requirements) != 1 or not set(requirements) <= set(FRAMEWORKS):
             raise environment.EnvironmentUnavailable(
-                f"an environment needs exactly one framework of {', '.join(FRAMEWORKS)}, not {requirements or 'none'};"
+                f"an environment needs exactly one framework of {', '.join(FRAMEWORKS)}, not "
+                f"{requirements or 'none'};"
                 " choose one with -E and its full name, as in -E framebench-py3.11-torch2.13.0"
             )
         ((self.framework, self.version),) = requirements.items()
@@ -85,7 +88,9 @@ class FrameworkEnvironment(environment.Environment):
         env = {**(kwargs.pop("env", None) or os.environ)}
         env["FRAMEBENCH_ENV"] = f"{self.framework}=={self.version}"
         # asv removes PYTHONPATH, and does not put the repository root on the path
-        env["ASV_PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("ASV_PYTHONPATH")]))
+        env["ASV_PYTHONPATH"] = os.pathsep.join(
+            filter(None, [str(ROOT), env.get("ASV_PYTHONPATH")])
+        )
         started = util.check_output([sys.executable, *args], env=env, **kwargs)
         if isinstance(started, subprocess.Popen):
             run.current.servers.append(started)

@@ -30,7 +30,8 @@ from framebench.records.pins import find_pinned_version
 from framebench.suite.profiles import find_profile, read_profile_name
 
 OWN_ENVIRONMENTS = (
-    "the suite measures in environments of its own: leave out --python and -E existing, or name one of them, as in"
+    "the suite measures in environments of its own: leave out --python and -E existing, or name "
+    "one of them, as in"
     " -E framebench-py3.11-torch2.13.0"
 )
 
@@ -46,7 +47,8 @@ class AsvRun:
     session: Session | None = None
     building: Building | None = None
     outcome: Outcome = field(default_factory=lambda: Outcome(RESULTS, ""))
-    servers: list[subprocess.Popen[bytes]] = field(default_factory=list)  # that asv forks benchmark processes from
+    # that asv forks benchmark processes from
+    servers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def open(self, benchmarks: Benchmarks, machine: str) -> None:
         """Open the session, or resume the one that an equal run left."""
@@ -83,9 +85,16 @@ def in_session(run: Callable[..., int | None]) -> Callable[..., int | None]:
         check_machine(kwargs.get("machine"))
         check_environments(kwargs.get("env_spec"))
         if kwargs.get("parallel", 1) != 1:
-            log.warning("--parallel is ignored: measurements at the same time would disturb each other")
+            log.warning(
+                "--parallel is ignored: measurements at the same time would disturb each other"
+            )
             kwargs["parallel"] = 1
-        words = ["asv run", read_profile_name(), kwargs.get("bench") or "", kwargs.get("env_spec") or ""]
+        words = [
+            "asv run",
+            read_profile_name(),
+            kwargs.get("bench") or "",
+            kwargs.get("env_spec") or "",
+        ]
         current.selector = " ".join(map(str, words)).strip()
         progress = Progress(lambda: len(cases.of_run(current.selection)), log.info, log.add)
         with stopping_children(), holding_results(), listen(progress):
@@ -152,8 +161,10 @@ def check_selection(benchmarks: Benchmarks) -> None:
     """Raise UserError where nothing that asv selected is a case of the profile."""
     if not cases.has_any(benchmarks):
         raise util.UserError(
-            f"--bench selects no case of the profile {read_profile_name()}, of size {find_profile().size}; framebench list"
-            " has them, docs/asv.md how asv names them, FRAMEBENCH_PROFILE=NAME chooses another profile"
+            f"--bench selects no case of the profile {read_profile_name()}, of size "
+            f"{find_profile().size}; framebench list"
+            " has them, docs/asv.md how asv names them, FRAMEBENCH_PROFILE=NAME chooses another "
+            "profile"
         )
 
 
@@ -173,7 +184,9 @@ def check_commits(requested: str | list[str] | None) -> None:
     if requested is None or requested == "HEAD":
         return
     if isinstance(requested, str):
-        commits = (provenance.query_git("rev-list", "--first-parent", requested, "--") or "").split()
+        commits = (
+            provenance.query_git("rev-list", "--first-parent", requested, "--") or ""
+        ).split()
         name = requested
     else:
         commits = requested

@@ -30,7 +30,11 @@ def find_supporting(advice: Advice, lines: Sequence[Line]) -> list[Line]:
         named = [line for line in lines if advice.measurements in line.name]
     else:
         named = [line for line in lines if line.decides]
-    return [line for line in named if line.verdict != UNMET and (line.value is not None or not line.tried)]
+    return [
+        line
+        for line in named
+        if line.verdict != UNMET and (line.value is not None or not line.tried)
+    ]
 
 
 def is_supported(advice: Advice, lines: Sequence[Line]) -> bool:

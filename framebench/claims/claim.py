@@ -48,14 +48,18 @@ class Claim:
     transfers_to_gpu: bool  # whether a CPU's result holds on a GPU too
     why: str  # or why not
     part: str = ""  # such as memory and speed, where they are judged apart
-    advice: tuple[Advice, ...] = ()  # the first is given whose measurements are there and agree with it
+    # the first is given whose measurements are there and agree with it
+    advice: tuple[Advice, ...] = ()
     deciding: tuple[Measurement, ...] = ()
     informational: tuple[Measurement, ...] = ()  # shown, and not used for the verdict
     needs: Needs = ANYWHERE  # without which no measurement decides
     absent: tuple[str, ...] = ()  # names that are claimed to exist
-    reaches: Quantity | None = None  # what the change must reach: a case with none of it decides nothing
-    note: str = ""  # a fact from a document, with its source; or why the measurements are what they are
-    definition: str = ""  # the proof that it is true by definition; a measurement that says otherwise refutes it
+    # what the change must reach: a case with none of it decides nothing
+    reaches: Quantity | None = None
+    # a fact from a document, with its source; or why the measurements are what they are
+    note: str = ""
+    # the proof that it is true by definition; a measurement that says otherwise refutes it
+    definition: str = ""
 
     @property
     def name(self) -> str:

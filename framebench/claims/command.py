@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from framebench.cli.measuring import Blocks, measure_all
-from framebench.cli.shared import BROKEN, READ, AsJson, Machine, Results, app, fail, find_machine, open_session, out, say
+from framebench.cli.shared import (
+    BROKEN,
+    READ,
+    AsJson,
+    Machine,
+    Results,
+    app,
+    fail,
+    find_machine,
+    open_session,
+    out,
+    say,
+)
 from framebench.devices.plans.planning import planned_for
 from framebench.engine import environments, runner
 from framebench.engine.session import Session
@@ -29,22 +41,40 @@ if TYPE_CHECKING:  # the command's options are shown without what reads records
 @app.command(rich_help_panel=READ)
 def claims(
     ids: Annotated[
-        list[str] | None, typer.Argument(help="Such as A1, 'B1 memory', or words such as checkpointing. Default: all.")
+        list[str] | None,
+        typer.Argument(
+            help="Such as A1, 'B1 memory', or words such as checkpointing. Default: all."
+        ),
     ] = None,
-    run: Annotated[bool, typer.Option("--run", help="Measure on this machine what is missing for these claims.")] = False,
+    run: Annotated[
+        bool,
+        typer.Option("--run", help="Measure on this machine what is missing for these claims."),
+    ] = False,
     evidence: Annotated[
-        bool, typer.Option(help="With --run: also what is shown beside the verdicts and decides nothing.")
+        bool,
+        typer.Option(
+            help="With --run: also what is shown beside the verdicts and decides nothing."
+        ),
     ] = True,
-    cases: Annotated[bool, typer.Option(help="With --run: measure cases too, not only probes, listings and plans.")] = True,
+    cases: Annotated[
+        bool,
+        typer.Option(help="With --run: measure cases too, not only probes, listings and plans."),
+    ] = True,
     machine: Machine = None,
-    size: Annotated[str, typer.Option(help="Size of the cases: tiny to try things out, full for a GPU.")] = DEFAULT_SIZE,
+    size: Annotated[
+        str, typer.Option(help="Size of the cases: tiny to try things out, full for a GPU.")
+    ] = DEFAULT_SIZE,
     blocks: Blocks = 5,
-    time_limit: Annotated[float, typer.Option(min=0.01, help="With --run: seconds for each of a case's two workers.")] = 900.0,
+    time_limit: Annotated[
+        float, typer.Option(min=0.01, help="With --run: seconds for each of a case's two workers.")
+    ] = 900.0,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """What articles claim and users report about memory, what was measured, and the verdict. Several claims are a list; one is
-    shown with every comparison behind it."""
+    """What articles claim and users report about memory, what was measured, and the verdict.
+
+    Several claims are a list; one is shown with every comparison behind it.
+    """
     from framebench.analysis.results import Results as Folder
     from framebench.claims import entries as ledger_entries
     from framebench.claims.ledger import ledger
@@ -82,7 +112,8 @@ def claims(
 
 
 def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:
-    """Return each claim as this machine has measured it, or else as the published one has, this machine's first.
+    """Return each claim as this machine has measured it, or else as the published one has, this
+    machine's first.
 
     Empty where there are not both.
     """
@@ -95,7 +126,11 @@ def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:
     own, published = ledger(folder, here, size, queries), ledger(folder, others[0], size, queries)
     merged = [mine if is_measured(mine) else theirs for mine, theirs in zip(own, published)]
     count = sum(is_measured(entry) for entry in own)
-    rest = f", has measured {count} of {len(merged)} claims; the others are those of {others[0]}" if count < len(merged) else ""
+    rest = (
+        (f", has measured {count} of {len(merged)} claims; the others are those of {others[0]}")
+        if count < len(merged)
+        else ""
+    )
     say(f"machine {here}, this one{rest}; --machine takes another's alone: {', '.join(others)}")
     return sorted(merged, key=lambda entry: entry.machine != here)
 
@@ -119,14 +154,18 @@ def measure_missing(
     if all(map(runner.unsupported, missing.cases)) and not missing.probes and not missing.plans:
         say("nothing is missing that this machine can measure")
         return []
-    with open_session(results, f"claims {' '.join(claim.name for claim in claims)} {size} {blocks} blocks") as opened:
+    with open_session(
+        results, f"claims {' '.join(claim.name for claim in claims)} {size} {blocks} blocks"
+    ) as opened:
         failed = run_probes(missing.probes, size, results)
         failed += measure_cases(missing, opened, blocks, options, results)
         return failed + plan_cases(missing.plans, results)
 
 
 def run_probes(probes: list[str], size: str, results: Path) -> list[str]:
-    """Run one probe after the other and return those that failed; one that fails leaves the others unharmed."""
+    """Run one probe after the other and return those that failed; one that fails leaves the others
+    unharmed.
+    """
     from framebench.claims import measure
     from framebench.claims.ledger import list_names
     from framebench.claims.registry import REGISTRY
@@ -141,7 +180,9 @@ def run_probes(probes: list[str], size: str, results: Path) -> list[str]:
     return failed
 
 
-def measure_cases(missing: Missing, opened: Session, blocks: int, options: runner.Options, results: Path) -> list[str]:
+def measure_cases(
+    missing: Missing, opened: Session, blocks: int, options: runner.Options, results: Path
+) -> list[str]:
     """Measure as `framebench run` does: what is compared in time in so many blocks, the rest once.
 
     Returns the ids of those that failed.
@@ -169,6 +210,14 @@ def plan_cases(cases: list[Case], results: Path) -> list[str]:
 
     if not cases:
         return []
-    hint = "; `framebench dev publish` puts them where claims read them" if results == runner.RESULTS else ""
+    hint = (
+        "; `framebench dev publish` puts them where claims read them"
+        if results == runner.RESULTS
+        else ""
+    )
     say(f"{len(cases)} cases are planned for {GPU}{hint}")
-    return [planned.case for planned in planned_for(cases, GPU, results, say) if planned.outcome == "failed"]
+    return [
+        planned.case
+        for planned in planned_for(cases, GPU, results, say)
+        if planned.outcome == "failed"
+    ]

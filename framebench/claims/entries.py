@@ -48,7 +48,8 @@ class Line:
     unlike: str = ""  # how the two cases were compiled differently, apart from what is compared
     cases: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()  # cases without records
-    tried: bool = False  # and one of them was measured, and has no numbers: repeated it would have none
+    # and one of them was measured, and has no numbers: repeated it would have none
+    tried: bool = False
     also: str = ""  # the instrument, and what another of the same records says
     remark: str = ""  # why there is no number, or what precondition is not met
     records: tuple[str, ...] = ()
@@ -61,7 +62,10 @@ class Line:
         """
         if self.value is None or self.is_bounded:
             return format_effect(self.value, self.low, self.high, self.form)
-        return f"{format_number(self.value, self.form)} (one draw: no interval between blocks or processes)"
+        return (
+            f"{format_number(self.value, self.form)} (one draw: no interval between blocks or "
+            "processes)"
+        )
 
     @property
     def number(self) -> str:
@@ -124,7 +128,8 @@ class Entry:
     recommendation: str
     transfers_to_gpu: bool  # whether a CPU's result holds on a GPU too
     why: str  # or why not
-    reasons: tuple[str, ...]  # who disagrees or what is not met, what is missing, and facts from documents
+    # who disagrees or what is not met, what is missing, and facts from documents
+    reasons: tuple[str, ...]
     arms_told: tuple[str, ...]  # measurements of GPUs and informational ones, in words
     command: str  # what would measure what is missing; empty if nothing is
     records: tuple[str, ...]
@@ -186,7 +191,9 @@ def qualify(verdict: Verdict, lines: Sequence[Line], transfers_to_gpu: bool) -> 
     if verdict not in (*DECIDED, *DISAGREE, "undecided") or not numbers:
         return ""
     sizes = group_by_size(lines)
-    qualifiers = describe_open(numbers, sizes) if verdict == "undecided" else describe_sizes(verdict, sizes)
+    qualifiers = (
+        describe_open(numbers, sizes) if verdict == "undecided" else describe_sizes(verdict, sizes)
+    )
     if not transfers_to_gpu and all(line.device == "cpu" for line in numbers):
         qualifiers.append("on a CPU")
     return "; ".join(qualifiers)
@@ -297,4 +304,8 @@ def as_json(entry: Entry) -> dict[str, Any]:
         "text": entry.measured,
         "remark": entry.remark,
     }
-    return fields | {"lines": [asdict(line) | {"measured": line.value, "text": line.measured} for line in entry.lines]}
+    return fields | {
+        "lines": [
+            asdict(line) | {"measured": line.value, "text": line.measured} for line in entry.lines
+        ]
+    }

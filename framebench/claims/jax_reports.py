@@ -93,7 +93,9 @@ def checkpoint_scans() -> Numbers:
     arguments = jnp.ones(STATE), jnp.float32(0.8)
     return {
         "plain": plan_gradient(run_blocks, *arguments),
-        "blocks": plan_gradient(lambda x, scale: run_blocks(x, scale, jax.checkpoint(run_block)), *arguments),
+        "blocks": plan_gradient(
+            lambda x, scale: run_blocks(x, scale, jax.checkpoint(run_block)), *arguments
+        ),
         "in_a_loop": plan_gradient(scan_blocks, *arguments),
     }
 

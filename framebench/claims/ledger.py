@@ -17,7 +17,9 @@ from framebench.claims.store import NAMES, MachineResults
 from framebench.suite.case import DEFAULT_SIZE
 
 
-def ledger(results: Results, machine: str, size: str = DEFAULT_SIZE, ids: Iterable[str] = ()) -> list[Entry]:
+def ledger(
+    results: Results, machine: str, size: str = DEFAULT_SIZE, ids: Iterable[str] = ()
+) -> list[Entry]:
     """Return every claim, or those named, as measured on a machine.
 
     If it has no GPU, what those of others have measured is added. Raises UnknownClaim.
@@ -26,7 +28,9 @@ def ledger(results: Results, machine: str, size: str = DEFAULT_SIZE, ids: Iterab
     gpus = []
     if size == DEFAULT_SIZE and here.is_cpu_only:
         others = [MachineResults(results, name) for name in results.machines if name != machine]
-        gpus = [other for other in others if not other.is_cpu_only and other.protocol == here.protocol]
+        gpus = [
+            other for other in others if not other.is_cpu_only and other.protocol == here.protocol
+        ]
     return [make_entry(claim, here, size, gpus) for claim in REGISTRY.chosen(ids)]
 
 
@@ -38,7 +42,9 @@ def is_measured(entry: Entry) -> bool:
     return bool(entry.records) and entry.verdict != NOT_MEASURED
 
 
-def make_entry(claim: Claim, machine: MachineResults, size: str, gpus: Sequence[MachineResults] = ()) -> Entry:
+def make_entry(
+    claim: Claim, machine: MachineResults, size: str, gpus: Sequence[MachineResults] = ()
+) -> Entry:
     """Return a claim as measured on a machine, and on other machines with a GPU."""
     applying = [measurement for measurement in claim.measurements if applies(measurement, size)]
     lines = add_gpu_lines(claim, [make_line(claim, one, machine, size) for one in applying], gpus)
@@ -94,7 +100,9 @@ def judge_claim(claim: Claim, machine: MachineResults, lines: Sequence[Line]) ->
     if not claim.deciding and claim.needs.describe_unmet(Conditions()):
         return UNMET
     verdict = summarize([line.verdict for line in lines if line.decides])
-    return "by definition" if claim.definition and verdict in ("reproduced", NOT_MEASURED) else verdict
+    return (
+        "by definition" if claim.definition and verdict in ("reproduced", NOT_MEASURED) else verdict
+    )
 
 
 def suggest_command(claim: Claim, lines: Sequence[Line], verdict: Verdict, size: str) -> str:

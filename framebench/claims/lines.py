@@ -53,7 +53,11 @@ def make_line(claim: Claim, measurement: Measurement, machine: MachineResults, s
     unmet = ""
     if line.decides:
         unmet = claim.needs.describe_unmet(here) or describe_idle(claim, measurement, machine, size)
-    if not unmet and machine.is_cpu_only and any(Case.from_id(case).support.gpu for case in line.missing):
+    if (
+        not unmet
+        and machine.is_cpu_only
+        and any(Case.from_id(case).support.gpu for case in line.missing)
+    ):
         unmet = "needs a GPU"
     return replace(line, verdict=UNMET, remark=unmet) if unmet else line
 
@@ -68,7 +72,9 @@ def find_conditions(measure: Measure, machine: MachineResults, size: str) -> Con
     if probed:
         origins.append(probed.provenance)
     gpus = [origin.hardware["device"] for origin in origins if device_of(origin) == "gpu"]
-    would_need_gpu = not origins and not machine.is_cpu_only and any(case.support.gpu for case in cases)
+    would_need_gpu = (
+        not origins and not machine.is_cpu_only and any(case.support.gpu for case in cases)
+    )
     return Conditions(
         size=cases[0].size if cases else "",
         device="gpu" if gpus or would_need_gpu else "cpu",
@@ -82,19 +88,29 @@ def find_cpu_flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
 
     None where one does not tell.
     """
-    flags = [frozenset(origin.hardware["bfloat16"]) for origin in origins if "bfloat16" in origin.hardware]
+    flags = [
+        frozenset(origin.hardware["bfloat16"])
+        for origin in origins
+        if "bfloat16" in origin.hardware
+    ]
     if not flags or len(flags) < len(origins):
         return None
     return frozenset.intersection(*flags)
 
 
-def describe_idle(claim: Claim, measurement: Measurement, machine: MachineResults, size: str) -> str:
+def describe_idle(
+    claim: Claim, measurement: Measurement, machine: MachineResults, size: str
+) -> str:
     """Return that the claim's change reached nothing: then two equal steps are compared."""
     if claim.reaches is None or not is_ratio(measurement.measure):
         return ""
     cases = measurement.measure.cases(size)
     reached = claim.reaches.estimate(machine.records(cases[1])) if cases else None
-    return f"the change reached nothing here ({claim.reaches.name}: 0)" if reached and reached.high == 0 else ""
+    return (
+        f"the change reached nothing here ({claim.reaches.name}: 0)"
+        if reached and reached.high == 0
+        else ""
+    )
 
 
 def judge(claim: Claim, measurement: Measurement, machine: MachineResults, size: str) -> Line:
@@ -128,7 +144,9 @@ def judge(claim: Claim, measurement: Measurement, machine: MachineResults, size:
         return blank
     idle = [case.id for case in cases if not measure.is_planned and not machine.is_proven(case)]
     if idle:
-        return replace(blank, tried=True, remark=f"the strategy was not seen at work in {', '.join(idle)}")
+        return replace(
+            blank, tried=True, remark=f"the strategy was not seen at work in {', '.join(idle)}"
+        )
     try:
         return judge_reserved(blank, measurement, machine, size) or with_effect(
             blank, measure.effect(machine, size), measurement
@@ -160,11 +178,17 @@ def stands_for_plan(measure: Measure, deciding: Sequence[Measurement], size: str
     if not is_ratio(measure) or measure.quantity.name not in AS_PLANNED:
         return False
     quantity, cases = AS_PLANNED[measure.quantity.name], measure.cases(size)
-    plans = [one.measure for one in deciding if isinstance(one.measure, Planned) and not one.measure.is_growth]
+    plans = [
+        one.measure
+        for one in deciding
+        if isinstance(one.measure, Planned) and not one.measure.is_growth
+    ]
     return any(plan.quantity == quantity and plan.planned_cases() == cases for plan in plans)
 
 
-def judge_reserved(blank: Line, measurement: Measurement, machine: MachineResults, size: str) -> Line | None:
+def judge_reserved(
+    blank: Line, measurement: Measurement, machine: MachineResults, size: str
+) -> Line | None:
     """Return a GPU's peak by what is reserved, as in PyTorch's plan: that must fit.
 
     What is allocated is also shown. None elsewhere, and for JAX: its plan is of what is in use, and
@@ -173,14 +197,19 @@ def judge_reserved(blank: Line, measurement: Measurement, machine: MachineResult
     measure = measurement.measure
     if not is_ratio(measure) or measure.quantity is not PEAK:
         return None
-    if find_conditions(measure, machine, size).device == "cpu" or measure.cases(size)[0].framework == "jax":
+    if (
+        find_conditions(measure, machine, size).device == "cpu"
+        or measure.cases(size)[0].framework == "jax"
+    ):
         return None
     try:
         reserved = replace(measure, quantity=RESERVED).effect(machine, size)
     except NoNumber:
         return None
     allocated = with_effect(blank, measure.effect(machine, size), measurement)
-    return replace(with_effect(blank, reserved, measurement), also=f"reserved; allocated: {allocated.measured}")
+    return replace(
+        with_effect(blank, reserved, measurement), also=f"reserved; allocated: {allocated.measured}"
+    )
 
 
 def with_effect(blank: Line, effect: Effect, measurement: Measurement) -> Line:
@@ -197,7 +226,9 @@ def with_effect(blank: Line, effect: Effect, measurement: Measurement) -> Line:
     )
 
 
-def add_gpu_lines(claim: Claim, lines: Sequence[Line], gpus: Iterable[MachineResults]) -> list[Line]:
+def add_gpu_lines(
+    claim: Claim, lines: Sequence[Line], gpus: Iterable[MachineResults]
+) -> list[Line]:
     """Return the lines with those that machines with a GPU have measured behind them.
 
     At full size a measurement decides in place of a plan of the same two cases, whatever the plan's
@@ -210,7 +241,11 @@ def add_gpu_lines(claim: Claim, lines: Sequence[Line], gpus: Iterable[MachineRes
                 line = make_line(claim, measurement, gpu, FULL_SIZE)
                 named = f"{line.name}, {gpu.machine}"
                 if line.value is not None:
-                    measured.append(replace(line, id=f"{line.id}, {gpu.machine}", name=named, elsewhere=gpu.machine))
+                    measured.append(
+                        replace(
+                            line, id=f"{line.id}, {gpu.machine}", name=named, elsewhere=gpu.machine
+                        )
+                    )
     replaced = {compared_cases(line) for line in measured if line.decides}
     kept = []
     for line in lines:
@@ -222,4 +257,6 @@ def add_gpu_lines(claim: Claim, lines: Sequence[Line], gpus: Iterable[MachineRes
 def compared_cases(line: Line) -> tuple[object, ...]:
     """Return what is compared, and in which two cases but for their batch."""
     cases = [Case.from_id(case) for case in line.cases]
-    return line.metric, *((case.workload, case.framework, case.scenario, case.strategy) for case in cases)
+    return line.metric, *(
+        (case.workload, case.framework, case.scenario, case.strategy) for case in cases
+    )

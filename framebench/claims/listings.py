@@ -35,7 +35,9 @@ def run_listing(listing: Path, environment: Environment) -> tuple[dict[str, floa
     }
     variables.pop("log_silent", None)  # in silence Jittor's own errors end nothing
     command = [str(environment.python), "-P", str(listing)]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=TIME_LIMIT_S)
+    done = subprocess.run(
+        command, env=variables, capture_output=True, text=True, timeout=TIME_LIMIT_S
+    )
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     numbers: dict[str, float] = json.loads(lines[-1]) if lines else {}
     failed = done.returncode and "Traceback" in done.stderr

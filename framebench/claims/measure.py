@@ -49,12 +49,16 @@ def collect_rounds(rounds: Sequence[dict[str, float]]) -> Numbers:
     return {name: [float(numbers[name]) for numbers in rounds] for name in rounds[0]}
 
 
-def run_probe(environment: Environment, module: str, *arguments: str, **variables: str) -> dict[str, float]:
+def run_probe(
+    environment: Environment, module: str, *arguments: str, **variables: str
+) -> dict[str, float]:
     """Return the numbers that a probe prints in its last line.
 
     It runs in a process of its own on one thread. Raises SetupError.
     """
-    printed = environments.run_module(environment, f"{PROBES}.{module}", *arguments, OMP_NUM_THREADS="1", **variables)
+    printed = environments.run_module(
+        environment, f"{PROBES}.{module}", *arguments, OMP_NUM_THREADS="1", **variables
+    )
     numbers: dict[str, float] = json.loads(printed.splitlines()[-1])
     return numbers
 
@@ -83,7 +87,9 @@ def measure_inputs() -> Numbers:
 def measure_monitor(case: Case, environment: Environment) -> Numbers:
     """Return what a thread that reads resident memory costs, and how much of the peak it saw."""
     seeds = [str(seed) for seed in range(ROUNDS)]
-    return collect_rounds([run_probe(environment, "monitor", case.id, str(STEPS), seed) for seed in seeds])
+    return collect_rounds(
+        [run_probe(environment, "monitor", case.id, str(STEPS), seed) for seed in seeds]
+    )
 
 
 def measure_collectors(case: Case, environment: Environment) -> Numbers:
@@ -96,7 +102,9 @@ def measure_collectors(case: Case, environment: Environment) -> Numbers:
         numbers = {}
         for strategy in COLLECTORS:
             case_id = replace(case, strategy=strategy).id
-            for name, value in run_probe(environment, "collector", case_id, str(COLLECTED_STEPS), **MALLOC_ENV).items():
+            for name, value in run_probe(
+                environment, "collector", case_id, str(COLLECTED_STEPS), **MALLOC_ENV
+            ).items():
                 numbers[f"{strategy}_{name}"] = value
         rounds.append(numbers)
     return collect_rounds(rounds)
@@ -105,7 +113,9 @@ def measure_collectors(case: Case, environment: Environment) -> Numbers:
 def try_report(environment: Environment, number: str) -> Numbers:
     """Return what a user's report is decided by, in fresh processes."""
     framework = environment.framework
-    return collect_rounds([run_probe(environment, "report", framework, number, **MALLOC_ENV) for _ in range(ROUNDS)])
+    return collect_rounds(
+        [run_probe(environment, "report", framework, number, **MALLOC_ENV) for _ in range(ROUNDS)]
+    )
 
 
 def measure_halving(case: Case, environment: Environment, options: Options) -> Numbers:
@@ -138,7 +148,9 @@ def framework_of_probe(probe: str) -> str:
     return rest.partition("-")[0] or "torch"
 
 
-def run(probe: str, names: Sequence[str], size: str, results: Path, say: Callable[[str], None]) -> Path:
+def run(
+    probe: str, names: Sequence[str], size: str, results: Path, say: Callable[[str], None]
+) -> Path:
     """Carry out one probe and save its result. Raises SetupError, RuntimeError, OSError."""
     say(f"probe {probe}")
     kind, _, rest = probe.partition("-")
@@ -154,7 +166,9 @@ def run(probe: str, names: Sequence[str], size: str, results: Path, say: Callabl
         numbers, error = run_listing(find_listing(rest), environment)
         found = collect_rounds([numbers])
     elif kind == "halving":
-        case = Case("transformer", framework, "eval", "no_grad", MANY_SAMPLES.get(size, SAMPLES), size)
+        case = Case(
+            "transformer", framework, "eval", "no_grad", MANY_SAMPLES.get(size, SAMPLES), size
+        )
         found = measure_halving(case, environment, Options())
     elif kind == "inputs":
         found = measure_inputs()
@@ -164,7 +178,9 @@ def run(probe: str, names: Sequence[str], size: str, results: Path, say: Callabl
         found = measure_collectors(case, environment)
     else:
         found = try_report(environment, rest.partition("-")[2])
-    context = Context(case, environment, Options(), secrets.token_hex(6), results, runner.load_average())
+    context = Context(
+        case, environment, Options(), secrets.token_hex(6), results, runner.load_average()
+    )
     provenance = make_provenance(context, None, started=False)
     result = Probed(probe=probe, names=exists, found=found, error=error, provenance=provenance)
     # it needs a provenance of what it writes, no more

@@ -82,8 +82,13 @@ def divide(base: Estimate, candidate: Estimate) -> Effect:
     Raises NoNumber where the base may be zero, as far as its instrument can tell.
     """
     if base.low <= 0:
-        raise NoNumber(f"{candidate.value:g} / {base.value:g} is no ratio: the base may be zero by {base.instrument}")
-    return Effect(candidate.value / base.value, candidate.low / base.high, candidate.high / base.low)
+        raise NoNumber(
+            f"{candidate.value:g} / {base.value:g} is no ratio: the base may be zero "
+            f"by {base.instrument}"
+        )
+    return Effect(
+        candidate.value / base.value, candidate.low / base.high, candidate.high / base.low
+    )
 
 
 def divide_peaks(base: Estimate, candidate: Estimate) -> Effect:
@@ -95,7 +100,9 @@ def divide_peaks(base: Estimate, candidate: Estimate) -> Effect:
 
 def subtract(base: Estimate, candidate: Estimate) -> Effect:
     """Return candidate - base: for shares, of which one may be zero."""
-    return Effect(candidate.value - base.value, candidate.low - base.high, candidate.high - base.low)
+    return Effect(
+        candidate.value - base.value, candidate.low - base.high, candidate.high - base.low
+    )
 
 
 def separate(base: Estimate, candidate: Estimate) -> Effect:
@@ -112,7 +119,9 @@ def find_share(high: Estimate, low: Estimate, candidate: Estimate) -> Effect:
     1 is all of it.
     """
     if high.low <= low.high:
-        raise NoNumber(f"there is no difference to save: {high.value:.3g} and {low.value:.3g} bytes")
+        raise NoNumber(
+            f"there is no difference to save: {high.value:.3g} and {low.value:.3g} bytes"
+        )
     corners = product((high.low, high.high), (low.low, low.high), (candidate.low, candidate.high))
     shares = [(top - reached) / (top - bottom) for top, bottom, reached in corners]
     value = (high.value - candidate.value) / (high.value - low.value)
@@ -251,7 +260,9 @@ class OfProbe(Measure):
         try:
             return self.reading.effect(result.found)
         except KeyError as missing:
-            raise Outdated(f"the result of probe {self.probe} is an older one's, without {missing}") from None
+            raise Outdated(
+                f"the result of probe {self.probe} is an older one's, without {missing}"
+            ) from None
 
 
 @dataclass(frozen=True)

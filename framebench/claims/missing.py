@@ -27,7 +27,11 @@ class Missing:
     @property
     def cases(self) -> list[Case]:
         """All cases that are to be measured, each once."""
-        return list(dict.fromkeys([*self.timed, *(case for pair in self.pairs for case in pair), *self.once]))
+        return list(
+            dict.fromkeys(
+                [*self.timed, *(case for pair in self.pairs for case in pair), *self.once]
+            )
+        )
 
 
 def find_missing(
@@ -43,7 +47,9 @@ def find_missing(
     """
     measurements = [one for claim in claims for one in claim.deciding if applies(one, size)]
     if informational:
-        measurements += [one for claim in claims for one in claim.informational if applies(one, size)]
+        measurements += [
+            one for claim in claims for one in claim.informational if applies(one, size)
+        ]
     # dicts for their order: each case, pair and probe once
     once: dict[Case, None] = {}
     timed: dict[Case, None] = {}
@@ -102,9 +108,15 @@ def find_missing_probes(
         needed[NAMES] = None
     outdated = set() if machine.looked_up(names) else {NAMES}
     for measurement in measurements:
-        if measurement.measure.probe and isinstance(find_failure(measurement, machine, size), Outdated):
+        if measurement.measure.probe and isinstance(
+            find_failure(measurement, machine, size), Outdated
+        ):
             outdated.add(measurement.measure.probe)
-    return [name for name in needed if not machine.probe(name) or machine.other_machine(name) or name in outdated]
+    return [
+        name
+        for name in needed
+        if not machine.probe(name) or machine.other_machine(name) or name in outdated
+    ]
 
 
 def find_missing_plans(measurements: Sequence[Measurement], machine: MachineResults) -> list[Case]:

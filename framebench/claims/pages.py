@@ -59,7 +59,9 @@ def describe_claim(machine: Any, entry: Entry) -> dict[str, Any]:
     return {
         "entry": entry,
         "arms": make_detail(entry),
-        "records": [(file, cases.get(PurePosixPath(file).parent.name, "")) for file in entry.records],
+        "records": [
+            (file, cases.get(PurePosixPath(file).parent.name, "")) for file in entry.records
+        ],
         "back": "reports" if is_report(entry) else "claims",
         "pictures": draw(entry.lines),
         "scale": WIDTH,

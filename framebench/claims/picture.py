@@ -28,7 +28,11 @@ class Bar:
     @property
     def label(self) -> str:
         """The name without what a hollow bar and the caption say of planned ones."""
-        return self.name.removesuffix(f", {GPU}").replace(" planned", "") if self.planned else self.name
+        return (
+            self.name.removesuffix(f", {GPU}").replace(" planned", "")
+            if self.planned
+            else self.name
+        )
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,9 @@ def draw(lines: Sequence[Line]) -> list[Picture]:
     kinds = dict.fromkeys((line.metric, line.form) for line in deciding_first)
     drawn = []
     for kind in kinds:
-        bounded = [line for line in lines if (line.metric, line.form) == kind and line.low is not None]
+        bounded = [
+            line for line in lines if (line.metric, line.form) == kind and line.low is not None
+        ]
         if bounded:
             drawn.append(draw_one(bounded))
     return drawn

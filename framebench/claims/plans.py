@@ -17,7 +17,8 @@ from framebench.claims.rule import Effect
 from framebench.devices.fit.fitting import read_cached
 from framebench.devices.plans.planned import Planned
 
-Quantity = Literal["peak", "added", "kept"]  # added to what is alive between two steps; kept of it for the backward pass
+# added to what is alive between two steps; kept of it for the backward pass
+Quantity = Literal["peak", "added", "kept"]
 GPU = "h100-80gb"
 
 
@@ -31,7 +32,8 @@ class Plan:
     peak: int = 0
     standing: int = 0  # of it, alive between two steps
     in_use: int = 0  # at the most, without what the allocator keeps in reserve
-    kept: int = 0  # of it, for the backward pass and not yet free; zero where the plan does not tell
+    # of it, for the backward pass and not yet free; zero where the plan does not tell
+    kept: int = 0
     reason: str = ""  # why there is no number
 
 

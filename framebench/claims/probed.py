@@ -49,7 +49,8 @@ class Reading:
 
     read: Read
     of: tuple[str, ...] = ()
-    exact: bool = False  # one process tells the number exactly: from the smallest to the largest is the interval
+    # one process tells the number exactly: from the smallest to the largest is the interval
+    exact: bool = False
     right: float = 1.0
     at_least: float = 0.0  # bytes: memory grows by whole pages, and a ratio of nothing is none
     name: str = ""  # instead of that of the operation
@@ -72,7 +73,9 @@ class Reading:
             return Effect(ran, ran, ran)
         if self.read == "lost" and not min(found["recoveries"]):
             raise NoNumber("memory did not run out within the limit, so nothing had to be halved")
-        if self.read == "collected" and (max(found["gc_off_collections"]) or not min(found["gc_every_2_collections"])):
+        if self.read == "collected" and (
+            max(found["gc_off_collections"]) or not min(found["gc_every_2_collections"])
+        ):
             raise NoNumber("the collector ran where it was off, or did not where it was called")
         first = found[self.of[0]]
         second = found[self.of[1]] if len(self.of) > 1 else [0.0] * len(first)
@@ -81,14 +84,18 @@ class Reading:
         if self.read == "error":
             return self.summarize([abs(value / self.right - 1) for value in first])
         if self.read == "difference":
-            return self.summarize([value - other for value, other in zip(first, second, strict=True)])
+            return self.summarize(
+                [value - other for value, other in zip(first, second, strict=True)]
+            )
         if self.read == "mean ratio":
             return average_ratios(first)
         if self.read == "slowdown":
             return Effect(*(ratio - 1 for ratio in average_ratios(first)))
         if not min(second):
             raise NoNumber(f"{self.of[1]} is nothing, and a ratio of it none")
-        ratios = [max(value, self.at_least) / base for value, base in zip(first, second, strict=True)]
+        ratios = [
+            max(value, self.at_least) / base for value, base in zip(first, second, strict=True)
+        ]
         if self.exact:
             return self.summarize(ratios)
         ratio = average_ratios(ratios)

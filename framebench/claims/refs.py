@@ -46,7 +46,9 @@ class Ref:
         if not 0 <= place < len(preset.batches):
             return None
         batch = preset.batches[place]
-        case = Case(self.workload, self.framework, self.scenario, self.strategy, batch, size, self.ranks)
+        case = Case(
+            self.workload, self.framework, self.scenario, self.strategy, batch, size, self.ranks
+        )
         return case if is_declared(case) else None
 
 
@@ -79,7 +81,10 @@ def resolve_sweep(ref: Ref, size: str) -> list[Case]:
     preset = spec.load_workload(ref.workload).sizes.get(size)
     if preset is None:
         return []
-    return [Case(ref.workload, ref.framework, ref.scenario, ref.strategy, batch, size) for batch in preset.batches]
+    return [
+        Case(ref.workload, ref.framework, ref.scenario, ref.strategy, batch, size)
+        for batch in preset.batches
+    ]
 
 
 def resolve_all(refs: Iterable[Ref], size: str) -> list[Case]:

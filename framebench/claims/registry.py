@@ -72,8 +72,8 @@ class Registry:
     def chosen(self, texts: Iterable[str]) -> tuple[Claim, ...]:
         """Return the claims with these ids, names, such as `B1 memory`, or words.
 
-        An id has all of its parts; upper and lower case are the same. Without any text these are all
-        claims. Raises UnknownClaim.
+        An id has all of its parts; upper and lower case are the same. Without any text these are
+        all claims. Raises UnknownClaim.
         """
         queries = self.join_parts(texts)
         if not queries:
@@ -89,7 +89,9 @@ class Registry:
     def inexact(self, texts: Iterable[str]) -> list[str]:
         """Return the queries that no claim has as they were typed, and some share words with."""
         queries = self.join_parts(texts)
-        return [query for query in queries if not self.find_exactly(query) and self.find_nearest(query)]
+        return [
+            query for query in queries if not self.find_exactly(query) and self.find_nearest(query)
+        ]
 
     def find_exactly(self, query: str) -> list[Claim]:
         """Return the claims with this id or name, or with these words in this order."""
@@ -141,7 +143,10 @@ class Registry:
         for source in dict.fromkeys(id[0] for id in self.ids):
             ids = [id for id in self.ids if id[0] == source]
             ranges.append(f"{ids[0]} to {ids[-1]}" if len(ids) > 1 else ids[0])
-        return f"no claim {query}, and none with these words; claims: {', '.join(ranges)}; framebench claims lists them all"
+        return (
+            f"no claim {query}, and none with these words; claims: {', '.join(ranges)}; "
+            "framebench claims lists them all"
+        )
 
 
 def names_of(claim: Claim) -> set[str]:

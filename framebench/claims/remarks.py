@@ -17,7 +17,11 @@ def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tu
     """
     deciding = [line for line in lines if line.decides]
     counting = [line for line in deciding if line.counts]
-    printed = [line for line in lines if line.decides or line.value is not None or line.verdict == DOES_NOT_RUN]
+    printed = [
+        line
+        for line in lines
+        if line.decides or line.value is not None or line.verdict == DOES_NOT_RUN
+    ]
     return make_sentences(
         describe_disagreement((line.name, line.verdict) for line in deciding),
         f"By definition: {claim.definition}" if claim.definition else "",
@@ -33,7 +37,11 @@ def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tu
 
 def make_informational(lines: Sequence[Line]) -> tuple[str, ...]:
     """Return what other GPUs have measured, and the informational numbers."""
-    on_gpus = [f"{line.name}: {line.number}, {line.verdict}" for line in lines if line.counts and line.on_other_gpu]
+    on_gpus = [
+        f"{line.name}: {line.number}, {line.verdict}"
+        for line in lines
+        if line.counts and line.on_other_gpu
+    ]
     beside = describe_informational([line for line in lines if not line.decides])
     return make_sentences(
         f"On a card: {'; '.join(on_gpus)}" if on_gpus else "",
@@ -84,7 +92,9 @@ def describe_range(lines: Sequence[Line]) -> str:
     first = lines[0]
     if len(lines) == 1:
         return f"{first.name}: {first.number}"
-    names = dict.fromkeys([first.label or first.metric, *(line.place for line in lines if line.place)])
+    names = dict.fromkeys(
+        [first.label or first.metric, *(line.place for line in lines if line.place)]
+    )
     gpu = f", {first.elsewhere}" if first.on_other_gpu else ""
     return f"{', '.join(names)}{gpu}: {join_ends(lines)}{note_single_draws(lines)}"
 
@@ -97,7 +107,11 @@ def join_ends(lines: Sequence[Line]) -> str:
 
 def note_single_draws(lines: Sequence[Line]) -> str:
     """Return that some of these numbers have no interval, if so."""
-    return " (single draws among them, without interval)" if any(not line.is_bounded for line in lines) else ""
+    return (
+        " (single draws among them, without interval)"
+        if any(not line.is_bounded for line in lines)
+        else ""
+    )
 
 
 def describe_undecided(lines: Sequence[Line]) -> str:
@@ -105,14 +119,18 @@ def describe_undecided(lines: Sequence[Line]) -> str:
     undecided = [line for line in lines if line.value is not None and line.verdict == "undecided"]
     if not undecided or len(undecided) == len(lines):
         return ""
-    texts = [f"{line.name}, {join_verdicts(line.left)}" if line.left else line.name for line in undecided]
+    texts = [
+        f"{line.name}, {join_verdicts(line.left)}" if line.left else line.name for line in undecided
+    ]
     return f"Undecided: {'; '.join(texts)}"
 
 
 def describe_options(lines: Sequence[Line]) -> list[str]:
     """Return in which comparisons the two cases were compiled differently."""
     alike = group((line for line in lines if line.unlike), lambda line: line.unlike)
-    return [f"{unlike}: {', '.join(line.name for line in several)}" for unlike, several in alike.items()]
+    return [
+        f"{unlike}: {', '.join(line.name for line in several)}" for unlike, several in alike.items()
+    ]
 
 
 def describe_machines(lines: Sequence[Line], looked_up: str) -> list[str]:

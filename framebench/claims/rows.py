@@ -38,8 +38,9 @@ from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, is_declared
 FOLDER = Path(__file__).parent / "sources"
 PLANNED_FRAMEWORKS = ("torch", "jax")  # whose cases can be planned for a GPU that is not here
 
-# The smallest departures that matter: bytes by 1 %, as everywhere (framebench/analysis/statistics.py);
-# times by 5 %, since two processes on a shared machine differ by some per cent (studies/noise).
+# The smallest departures that matter: bytes by 1 %, as everywhere
+# (framebench/analysis/statistics.py); times by 5 %, since two processes on a shared machine differ
+# by some per cent (studies/noise).
 BYTES, SECONDS = 0.01, 0.05
 EXPECTED = {
     "less": Target(-1, 1.0, BYTES),
@@ -134,7 +135,9 @@ def read_claim(fields: dict[str, Any]) -> Claim:
     expect = made.pop("expect", None)  # of all rows that do not say otherwise
     for kind in ("deciding", "informational"):
         rows = fields.get(kind, ())
-        made[kind] = tuple(one for row in rows for one in make_measurements(**{"expect": expect, **row}))
+        made[kind] = tuple(
+            one for row in rows for one in make_measurements(**{"expect": expect, **row})
+        )
     return Claim(**made)
 
 
@@ -174,12 +177,16 @@ def places(row: Row, frameworks: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
     Where the row names no workloads, they are all those whose references two frameworks confirm.
     """
-    yield from product(row.workloads or spec.list_confirmed_workloads(), row.frameworks or frameworks)
+    yield from product(
+        row.workloads or spec.list_confirmed_workloads(), row.frameworks or frameworks
+    )
 
 
 def exists(case: Case) -> bool:
     """Return whether a case is declared, and not unsupported by nature; what needs a GPU exists."""
-    return is_declared(case) and not isinstance(case.support, Unsupported) and case.support.supported
+    return (
+        is_declared(case) and not isinstance(case.support, Unsupported) and case.support.supported
+    )
 
 
 def base_at(row: Row, workload: str, framework: str) -> str:
@@ -211,7 +218,9 @@ def make_planned(row: Row, workload: str, framework: str) -> Iterator[Measure]:
     if row.kind == "planned steps":  # between each batch and the next of full size
         preset = spec.load_workload(workload).sizes.get(FULL_SIZE)
         batches = preset.batches if preset else ()
-        pairs = [(f"{row.case}@b{large}", f"{row.case}@b{small}") for small, large in pairwise(batches)]
+        pairs = [
+            (f"{row.case}@b{large}", f"{row.case}@b{small}") for small, large in pairwise(batches)
+        ]
     for texts in pairs:
         candidate, base = (read_ref(text, workload, framework) for text in texts)
         measure = Planned(row.quantity, candidate, base, row.kind != "planned")  # type: ignore[arg-type]
@@ -227,6 +236,8 @@ def read_probe(row: Row, read: Read) -> tuple[str, OfProbe]:
         return row.name, OfProbe(probe, reading, row.form or "count", what)
     if row.report:
         framework = row.report.partition("-")[0]
-        measure = OfProbe(f"report-{row.report}", reading, row.form or "change", "the report's program, smaller")
+        measure = OfProbe(
+            f"report-{row.report}", reading, row.form or "change", "the report's program, smaller"
+        )
         return f"{framework} {row.name}", measure
     return row.name, OfProbe(row.probe, reading, row.form or "number", row.what)

@@ -133,7 +133,9 @@ def list_open_verdicts(effect: Effect, target: Target) -> tuple[Verdict, ...]:
     """
     if not (math.isfinite(effect.low) and math.isfinite(effect.high)):
         return ()
-    least, most = sorted(DECIDED.index(decide(Effect(end, end, end), target)) for end in (effect.low, effect.high))
+    least, most = sorted(
+        DECIDED.index(decide(Effect(end, end, end), target)) for end in (effect.low, effect.high)
+    )
     possible = DECIDED[least : most + 1]
     if target.claimed is not None:
         return possible

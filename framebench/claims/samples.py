@@ -50,7 +50,9 @@ def estimate_bytes(values: Sequence[float], instrument: str) -> Estimate:
     """Return the largest value, with an interval that is widened by the instrument's resolution."""
     share, size = RESOLUTION.get(instrument, (0.0, 0))
     low, high = min(values), max(values)
-    return Estimate(high, low - share * abs(low) - size, high + share * abs(high) + size, instrument)
+    return Estimate(
+        high, low - share * abs(low) - size, high + share * abs(high) + size, instrument
+    )
 
 
 def estimate_mean(values: Sequence[float]) -> Estimate:
@@ -58,7 +60,11 @@ def estimate_mean(values: Sequence[float]) -> Estimate:
     mean = float(np.mean(values))
     if len(values) < 2:
         return Estimate(mean, -math.inf, math.inf)
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))
+    half = (
+        stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
+        * np.std(values, ddof=1)
+        / math.sqrt(len(values))
+    )
     return Estimate(mean, mean - half, mean + half)
 
 
@@ -86,7 +92,11 @@ def make_share(purpose: str) -> Quantity:
     """Return a share of the step time."""
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
-        shares = [record.shares[purpose] for record in records if record.step_s and purpose in record.shares]
+        shares = [
+            record.shares[purpose]
+            for record in records
+            if record.step_s and purpose in record.shares
+        ]
         return estimate_mean(shares) if shares else None
 
     return Quantity(f"share of the step time: {purpose}", estimate, needs_blocks=True)
@@ -122,7 +132,9 @@ def make_evidence(name: str) -> Quantity:
 
 def make_observed(name: str) -> Quantity:
     """Return a value that verification looked at, such as grad_norm."""
-    return make_count(name, lambda record: record.verification.observed.get(name) if record.verification else None)
+    return make_count(
+        name, lambda record: record.verification.observed.get(name) if record.verification else None
+    )
 
 
 def make_held(name: str, part: str = "") -> Quantity:
@@ -132,7 +144,9 @@ def make_held(name: str, part: str = "") -> Quantity:
     """
 
     def read(record: Record) -> int | None:
-        held = [rank.held.get(part, 0) if part else sum(rank.held.values()) for rank in record.ranks]
+        held = [
+            rank.held.get(part, 0) if part else sum(rank.held.values()) for rank in record.ranks
+        ]
         return max(held, default=None)
 
     return make_count(name, read)
@@ -196,9 +210,13 @@ QUANTITIES = {
     "parameters": make_count("parameters over those of the plain model", read_parameters),
     "half precision": make_count("variables in half precision", read_half_precision),
     "refused": make_count("allocations above the cap that are refused", read_refused),
-    "fragmentation": Quantity("share of the kept pool that a step does not use", estimate_fragmentation),
+    "fragmentation": Quantity(
+        "share of the kept pool that a step does not use", estimate_fragmentation
+    ),
     "held by the fullest rank": make_held("bytes that the fullest rank holds"),
-    "states of the fullest rank": make_held("bytes of states in the fullest rank", "optimizer states"),
+    "states of the fullest rank": make_held(
+        "bytes of states in the fullest rank", "optimizer states"
+    ),
 }
 MADE = {"evidence": make_evidence, "share": make_share, "observed": make_observed}
 

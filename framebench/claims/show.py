@@ -31,9 +31,12 @@ CLAIMS = "Claims"  # the title of the articles' table
 REPORTS = "What users report"  # and the trackers'
 SAYS = 72  # characters of a claim's sentence in a list: some three lines at 80 columns
 CAPTION = (
-    "Measured is the median of the arms that decide; brackets hold the lowest and the highest end of their intervals. "
-    "Where arms disagree, the lowest and the highest arm stand alone. A change is against the base of its arm. "
-    "Planned arms are predictions for an H100 at full size, with their published error. Round brackets behind an advice count "
+    "Measured is the median of the arms that decide; brackets hold the lowest and the highest end "
+    "of their intervals. "
+    "Where arms disagree, the lowest and the highest arm stand alone. A change is against the "
+    "base of its arm. "
+    "Planned arms are predictions for an H100 at full size, with their published error. Round "
+    "brackets behind an advice count "
     "the arms that it rests on. Rule: docs/claims.md."
 )
 STEP_TIME = re.compile(r"\w+/\w+ time")  # a measurement: the step time of a workload in a framework
@@ -61,7 +64,9 @@ def make_table(entries: Sequence[Entry], title: str = "") -> Comparison:
     machine = entries[0].machine if entries else ""
     counts = Counter(entry.verdict for entry in entries).most_common()
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts)
-    deciding = [line for entry in entries for line in entry.lines if line.decides and line.on_other_gpu]
+    deciding = [
+        line for entry in entries for line in entry.lines if line.decides and line.on_other_gpu
+    ]
     gpus = sorted({line.elsewhere for line in deciding})
     measured = [entry for entry in entries if entry.value is not None]
     protocol = f" Measured under protocol {measured[0].protocol}." if measured else ""
@@ -101,7 +106,8 @@ def make_list(entries: Sequence[Entry]) -> Comparison:
         says = shorten(entry.says, SAYS, placeholder=" ...")
         rows.append((entry.name, says, f"{entry.measured}{describe_times(entry)}", entry.judged))
     caption = (
-        "Measured is the median of the arms that decide, or the lowest and the highest where they disagree (mixed). "
+        "Measured is the median of the arms that decide, or the lowest and the highest where they "
+        "disagree (mixed). "
         f"One claim with its arms and what to do: framebench claims '{entries[0].name}'."
     )
     return Comparison.of_text(
@@ -121,7 +127,12 @@ def describe_times(entry: Entry) -> str:
     """
     changes = []
     for line in entry.lines:
-        is_time = not line.decides and line.is_bounded and line.device == "cpu" and STEP_TIME.fullmatch(line.arm)
+        is_time = (
+            not line.decides
+            and line.is_bounded
+            and line.device == "cpu"
+            and STEP_TIME.fullmatch(line.arm)
+        )
         if is_time and line.value is not None:
             changes.append(100 * (line.value - 1))
     if not changes:
@@ -153,7 +164,8 @@ def make_detail(entry: Entry) -> Comparison:
     """Return the answer, and one claim's measurements, the deciding ones first."""
     transfers = "yes" if entry.transfers_to_gpu else "no"
     return Comparison.of_text(
-        f"{entry.name}: {entry.says}\nVerdict: {entry.judged}. Measured: {entry.measured}{describe_times(entry)}; "
+        f"{entry.name}: {entry.says}\nVerdict: {entry.judged}. Measured: "
+        f"{entry.measured}{describe_times(entry)}; "
         f"claimed: {entry.claimed} ({entry.metric}).\nWhat to do: {entry.recommendation}",
         f"Does what a CPU shows hold on a GPU? {transfers}: {entry.why}. {' '.join(entry.reasons)}",
         HEAD_OF_LINES,
@@ -192,7 +204,9 @@ def make_tables(results: Results) -> list[Comparison]:
     for _, entries in others:
         added = [entry for entry in entries if adds_to(by_name[entry.name], entry)]
         for part in split_by_source(added):
-            tables.append(make_table(part, f"{title_of(part)}, measured elsewhere than on {first_machine}"))
+            tables.append(
+                make_table(part, f"{title_of(part)}, measured elsewhere than on {first_machine}")
+            )
     for machine in results.machines:
         records = [record for record in results.of_machine(machine) if record.status == "ok"]
         if any(device_of(record.provenance) == "gpu" for record in records):
@@ -221,8 +235,10 @@ def make_gpu_table(entries: Sequence[Entry]) -> Comparison:
                 rows.append((entry.name, entry.says, *make_line_row(line)))
     return Comparison.of_text(
         "Claims' arms on a GPU",
-        "At full size, arm by arm; the table of claims has their verdicts together. A block is one draw: "
-        "of fewer than three there is no interval, and the arm stays undecided. Added and kept bytes are of allocated ones. "
+        "At full size, arm by arm; the table of claims has their verdicts together. A block is "
+        "one draw: "
+        "of fewer than three there is no interval, and the arm stays undecided. Added and kept "
+        "bytes are of allocated ones. "
         "Rule: docs/claims.md.",
         ("claim", "says", *HEAD_OF_LINES),
         rows,

@@ -57,7 +57,9 @@ class MachineResults:
         """
         folder = self.results.root / "claims"
         chosen = read_newest_probes(folder, self.protocol)
-        for name, (file, probed) in read_newest_probes(folder / self.machine, self.protocol).items():
+        for name, (file, probed) in read_newest_probes(
+            folder / self.machine, self.protocol
+        ).items():
             if names_in(probed) == names_in(chosen[name][1]):
                 chosen[name] = file, probed
         return chosen
@@ -65,7 +67,11 @@ class MachineResults:
     def records(self, case: Case) -> list[Record]:
         """Return those that count, the newest last; empty if there is none that is ok."""
         ok_records = self.ok_records.get(case.id, [])
-        return [record for record in ok_records if record.provenance.commit == ok_records[-1].provenance.commit]
+        return [
+            record
+            for record in ok_records
+            if record.provenance.commit == ok_records[-1].provenance.commit
+        ]
 
     def has_all(self, cases: Sequence[Case]) -> bool:
         """Return whether there are cases, and records of each."""
@@ -95,7 +101,11 @@ class MachineResults:
     @cached_property
     def is_cpu_only(self) -> bool:
         """Whether nothing here was measured on a GPU."""
-        return all(device_of(record.provenance) == "cpu" for several in self.ok_records.values() for record in several)
+        return all(
+            device_of(record.provenance) == "cpu"
+            for several in self.ok_records.values()
+            for record in several
+        )
 
     def probe(self, name: str) -> Probed | None:
         """Return the result of a probe."""
@@ -104,7 +114,11 @@ class MachineResults:
     def other_machine(self, probe: str) -> str:
         """Return the machine of a probe, if it is not this one."""
         result = self.probe(probe)
-        return result.provenance.machine if result and result.provenance.machine != self.machine else ""
+        return (
+            result.provenance.machine
+            if result and result.provenance.machine != self.machine
+            else ""
+        )
 
     def plan(self, case: Case) -> Plan | None:
         """Return what a case needs on the GPU of `plans.GPU`, if that was planned."""

@@ -53,7 +53,10 @@ class Layers(nn.Module):
 
     def __init__(self, recomputed: bool) -> None:
         super().__init__()
-        layers = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH), nn.GELU()) for _ in range(DEPTH)]
+        layers = [
+            nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH), nn.GELU())
+            for _ in range(DEPTH)
+        ]
         self.layers = nn.ModuleList(layers)
         self.recomputed = recomputed
 
@@ -91,7 +94,9 @@ class Block(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(3))
         self.self_attention = nn.MultiheadAttention(WIDTH, 4, batch_first=True)
         self.cross_attention = nn.MultiheadAttention(WIDTH, 4, batch_first=True)
-        self.matmuls = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+        self.matmuls = nn.Sequential(
+            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)
+        )
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         y = self.norms[0](x)

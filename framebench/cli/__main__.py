@@ -17,8 +17,8 @@ from framebench.records.provenance import BadMachine
 from framebench.suite.case import UnknownCase
 
 # By command the module that adds it to the application when it is imported, then those that add
-# subcommands. They are imported when they are asked for, and for the list of commands in this order:
-# so the help does not wait for what a command needs.
+# subcommands. They are imported when they are asked for, and for the list of commands in this
+# order: so the help does not wait for what a command needs.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "run": ("framebench.cli.run",),
     "list": ("framebench.cli.reading",),

@@ -48,7 +48,10 @@ def list_(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List cases, or with --strategies what a framework has and why it lacks the rest: `list --strategies '*/jittor'`."""
+    """List cases, or with --strategies what a framework has and why it lacks the rest:
+
+    `list --strategies '*/jittor'`.
+    """
     if strategies:
         print_strategies(choose_cases(selectors, [], profile, size="*"), as_json)
         return
@@ -88,7 +91,8 @@ def print_strategies(cases: Sequence[Case], as_json: bool) -> None:
     for table in tables:
         table.terminal(out)
     out.print(
-        "docs/strategies.md says which combine, and has those that only test an article's sentence.",
+        "docs/strategies.md says which combine, and has those that only test an article's "
+        "sentence.",
         highlight=False,
     )
 
@@ -216,7 +220,8 @@ def match_cases(selectors: list[str] | None) -> Callable[[str], bool]:
 
 @app.command(rich_help_panel=READ)
 def answer(results: Results = runner.RESULTS, machine: Machine = None) -> None:
-    """One table: what training needs in each framework, which strategy saves most memory, and at what price.
+    """One table: what training needs in each framework, which strategy saves most memory, and at
+    what price.
 
     Below it, the cases of the machine's last run that came out wrong or failed, with their causes.
     """

@@ -46,7 +46,9 @@ def check_documents(files: list[Path] | None) -> list[Path]:
     return files
 
 
-FIGURES_HELP = "Draw a machine's `all`, one or some (`pareto-*`) as SVG, by default to docs/figures/."
+FIGURES_HELP = (
+    "Draw a machine's `all`, one or some (`pareto-*`) as SVG, by default to docs/figures/."
+)
 NOTEBOOKS_HELP = "Execute a notebook, or `all`, by default into analysis/notebooks/executed/."
 TO_HELP = "Folder of the site, the figures or the notebooks."
 DOCS_HELP = "Fill in the tables of a document anew, from committed records."
@@ -58,15 +60,22 @@ def report(
     selectors: Selectors = None,
     results: Results = runner.RESULTS,
     machine: Machines = None,
-    html: Annotated[bool, typer.Option("--html", help="Write a site, by default to site/.")] = False,
+    html: Annotated[
+        bool, typer.Option("--html", help="Write a site, by default to site/.")
+    ] = False,
     figures: Annotated[str | None, typer.Option(help=FIGURES_HELP)] = None,
     notebooks: Annotated[list[str] | None, typer.Option(help=NOTEBOOKS_HELP)] = None,
     to: Annotated[Path | None, typer.Option(callback=folder_to_fill, help=TO_HELP)] = None,
-    docs: Annotated[list[Path] | None, typer.Option(callback=check_documents, help=DOCS_HELP)] = None,
+    docs: Annotated[
+        list[Path] | None, typer.Option(callback=check_documents, help=DOCS_HELP)
+    ] = None,
     device: Annotated[str | None, typer.Option(help=DEVICE_HELP)] = None,
 ) -> None:
-    """Print the tables of the named cases. Without cases: print a summary, and write all tables to results/tables/MACHINE.md.
-    Options make a site, figures or notebooks instead."""
+    """Print the tables of the named cases.
+
+    Without cases: print a summary, and write all tables to results/tables/MACHINE.md. Options make
+    a site, figures or notebooks instead.
+    """
     from framebench.analysis.results import Results as Folder
 
     kinds = [name for name in (html, figures, notebooks) if name]
@@ -108,7 +117,8 @@ def print_predictions(device: str, results: Path) -> None:
     tables = of_named(device, results)
     if not tables:
         fail(
-            f"no tables for {device} under {results}; predict first: framebench predict CASES --device {device}",
+            f"no tables for {device} under {results}; predict first: framebench predict CASES "
+            f"--device {device}",
             1,
         )
     for table in tables:

@@ -51,9 +51,13 @@ def run(
     memory_limit: MemoryLimit = None,
     env: Env = None,
     block: Annotated[int | None, typer.Option(min=0, help=BLOCK_HELP)] = None,
-    beside_torch: Annotated[bool, typer.Option("--beside-torch", help="Add PyTorch's baseline to each block.")] = False,
+    beside_torch: Annotated[
+        bool, typer.Option("--beside-torch", help="Add PyTorch's baseline to each block.")
+    ] = False,
     on: Annotated[str | None, typer.Option(help=ON_HELP)] = None,
-    settings: Annotated[list[str] | None, typer.Option("--slurm", metavar="NAME=VALUE", help=SLURM_HELP)] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--slurm", metavar="NAME=VALUE", help=SLURM_HELP)
+    ] = None,
 ) -> None:
     """Measure cases; without any, those of the quick profile. An interrupted run resumes."""
     request = make_request(
@@ -83,19 +87,22 @@ def check_options(request: RunRequest, on: str | None, settings: list[str]) -> N
     block = request.block
     if block is not None and request.blocks != 1:
         fail(
-            f"--block {block} is one block, and --blocks {request.blocks} is several: leave one of them out",
+            f"--block {block} is one block, and --blocks {request.blocks} is several: leave one "
+            "of them out",
             2,
         )
     if on not in (None, "slurm"):
         fail(
-            f"--on {on!r} is no engine: choose slurm, or have any other start the commands of framebench plan --shell",
+            f"--on {on!r} is no engine: choose slurm, or have any other start the commands of "
+            "framebench plan --shell",
             2,
         )
     if settings and not on:
         fail(f"--slurm {settings[0]} is for jobs: add --on slurm, or leave it out", 2)
     if on and (block is not None or request.beside_torch):
         fail(
-            "--block and --beside-torch are for one unit on this machine, and --on slurm submits all: leave one out",
+            "--block and --beside-torch are for one unit on this machine, and --on slurm submits "
+            "all: leave one out",
             2,
         )
 

@@ -1,4 +1,6 @@
-"""What all commands share: the application, the consoles, options, and how a user's mistake ends."""
+"""What all commands share: the application, the consoles, options, and how a user's mistake
+ends.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0: done. 1: failed, or the answer is no. 2: usage error. 3: undecided. 130: interrupted.",
+    epilog="Exit codes: 0: done. 1: failed, or the answer is no. 2: usage error. 3: undecided. "
+    "130: interrupted.",
 )
 # the headings of --help
 MEASURE = "Measure"
@@ -62,11 +65,15 @@ BROKEN = ("crashed", "timeout", "wrong")
 CASES = "Such as transformer/torch/train/fp32/b4/cpu. Parts may be globs, {a,b}, or left out."
 Selectors = Annotated[list[str] | None, typer.Argument(metavar="CASES", help=CASES)]
 SUMMARIES = "; ".join(f"{name}: {profile.summary}" for name, profile in profiles.PROFILES.items())
-Profile = Annotated[str | None, typer.Option(help=f"{SUMMARIES}. By default $FRAMEBENCH_PROFILE, or quick")]
+Profile = Annotated[
+    str | None, typer.Option(help=f"{SUMMARIES}. By default $FRAMEBENCH_PROFILE, or quick")
+]
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds per block. Below 3, times are discarded.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Results = Annotated[Path, typer.Option(file_okay=False, help="Folder of the records.")]
-ENV_HELP = "`installed` (this interpreter), or the path of a Python. Default: the pinned environments."
+ENV_HELP = (
+    "`installed` (this interpreter), or the path of a Python. Default: the pinned environments."
+)
 Env = Annotated[str | None, typer.Option(help=ENV_HELP)]
 WHOSE = "Whose records. Default: this machine's where they answer, else the published ones."
 
@@ -110,7 +117,9 @@ VERSION_OPTION = typer.Option(
 
 @app.callback()
 def framebench(version: Annotated[bool, VERSION_OPTION] = False) -> None:
-    """Which framework, with which memory strategy, trains or serves this model in this much memory, and what does it cost?"""
+    """Which framework, with which memory strategy, trains or serves this model in this much memory,
+    and what does it cost?
+    """
 
 
 def choose_cases(
@@ -308,7 +317,8 @@ def find_answering_machines(folder: Folder, named: str | None) -> list[str]:
     if not others:
         return [here]
     say(
-        f"machine {here}, this one; what it has not measured comes from {others[0]} (--machine NAME takes one alone)",
+        f"machine {here}, this one; what it has not measured comes from {others[0]} (--machine "
+        "NAME takes one alone)",
     )
     return [here, others[0]]
 
@@ -334,7 +344,8 @@ def parse_selector(selector: str | None) -> Parts:
         texts.append(None if text in ("", "*", "b*") else text)
     if len(texts) > len(Parts._fields):
         raise UnknownCase(
-            f"{selector!r} has {len(texts)} parts; a case is workload/framework/scenario/strategy/bN/size",
+            f"{selector!r} has {len(texts)} parts; a case is "
+            "workload/framework/scenario/strategy/bN/size",
         )
     if len(texts) == 5 and is_size(texts[4]):
         texts.insert(4, None)
@@ -371,7 +382,8 @@ def parse_bytes(text: str) -> int:
     if unit not in UNITS:
         fault = f"has the unit {unit!r}" if unit else "has no unit"
         raise typer.BadParameter(
-            f"{text!r} {fault}; write for instance {number}MiB (2^20 bytes) or {number}MB (10^6 bytes)",
+            f"{text!r} {fault}; write for instance {number}MiB (2^20 bytes) or {number}MB (10^6 "
+            "bytes)",
         )
     if byte_count < LEAST:
         raise typer.BadParameter(

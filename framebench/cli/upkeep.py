@@ -20,7 +20,8 @@ app.add_typer(dev, name="dev", rich_help_panel=UPKEEP)
 def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Build the frameworks' environments now. Otherwise they are built when first needed."""
     for framework in frameworks or ():
-        find_pinned_version(framework)  # refuses a wrong name before minutes are spent on the others
+        # refuses a wrong name before minutes are spent on the others
+        find_pinned_version(framework)
     for framework in frameworks or FRAMEWORKS:
         environment = environments.ensure(framework, say=say)
         environments.warm(environment, read_profile_name(), say)

@@ -1,8 +1,10 @@
-"""What a maintainer asks of results that somebody sends in: are they consistent, and could they have been measured?
+"""What a maintainer asks of results that somebody sends in: are they consistent, and could they
+have been measured?
 
-The files are a stranger's. They are opened only if they are regular files of a limited size and where records lie, and parsed
-as JSON against the schema; nothing in them is executed, and no name in them is followed. A record that passes every check
-may still be invented; one that fails a check was not written by framebench as it stands.
+The files are a stranger's. They are opened only if they are regular files of a limited size and
+where records lie, and parsed as JSON against the schema; nothing in them is executed, and no name
+in them is followed. A record that passes every check may still be invented; one that fails a check
+was not written by framebench as it stands.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ MOST_BYTES = 2**20  # of one file; records have some 15 KiB
 MOST_FILES = 200_000
 NAME = re.compile(r"\d{8}T\d{12}(-\d+)?\.json")
 CLOCK_S = 1e-3  # by which two clocks may disagree on a turn
-FASTER = {"fp32": 2.0, "narrow": 64.0}  # than the reference matmul in float32 of the same round, on the same core
+# than the reference matmul in float32 of the same round, on the same core
+FASTER = {"fp32": 2.0, "narrow": 64.0}
 MOST_FLOPS = 1e16  # a second, of a GPU
 
 
@@ -72,7 +75,8 @@ def check(root: Path) -> CheckReport:
 
 
 def list_files(folder: Path, report: CheckReport) -> Iterator[str]:
-    """Yield the files that may be opened: <machine>/<environment>/<case>/<time>.json, none of them a link.
+    """Yield the files that may be opened: <machine>/<environment>/<case>/<time>.json, none of them
+    a link.
 
     Others are problems, and so is a folder that cannot be looked into.
     """
@@ -91,7 +95,9 @@ def list_files(folder: Path, report: CheckReport) -> Iterator[str]:
             file = os.path.join(parent, name)
             count += 1
             if count > MOST_FILES:
-                report.problems.append(f"{folder}: more than {MOST_FILES:,} files; the rest was not looked at")
+                report.problems.append(
+                    f"{folder}: more than {MOST_FILES:,} files; the rest was not looked at"
+                )
                 return
             fault = find_file_fault(file, folder)
             if fault:
@@ -119,7 +125,10 @@ def make_printable(text: str) -> str:
 
 
 def read_record(file: str) -> Record:
-    """Read a record like `store.read`, but no more bytes than are allowed, and through no link. Raises BadRecord."""
+    """Read a record like `store.read`, but no more bytes than are allowed, and through no link.
+
+    Raises BadRecord.
+    """
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as opened:
@@ -137,7 +146,9 @@ def check_place(file: str, record: Record) -> Iterator[str]:
     origin = record.provenance
     if machine != origin.machine:
         yield f"lies under the machine {machine}, and says {origin.machine}"
-    if not environment.startswith(f"{framework}-") or (version and environment != f"{framework}-{version}"):
+    if not environment.startswith(f"{framework}-") or (
+        version and environment != f"{framework}-{version}"
+    ):
         yield f"lies under {environment}, and was measured with {framework} {version}"
     if case != record.case.replace("/", "."):
         yield f"lies under the case {case}, and says {record.case}"
@@ -154,7 +165,9 @@ def check_origin(record: Record, now: datetime) -> Iterator[str]:
         yield "no commit: nobody can tell which code measured"
     if origin.measured_at > now + timedelta(days=1):
         yield f"measured in the future, at {origin.measured_at.isoformat()}"
-    missing = [name for name in ("cpu", "cores", "memory_bytes", "system") if not origin.hardware.get(name)]
+    missing = [
+        name for name in ("cpu", "cores", "memory_bytes", "system") if not origin.hardware.get(name)
+    ]
     if missing:
         yield f"nothing is said of the machine's {', '.join(missing)}"
     if origin.planted:
@@ -189,7 +202,9 @@ def check_verification(record: Record) -> Iterator[str]:
         yield f"passed, though tensors of {', '.join(failed_tensors)} are beyond their tolerance"
     if verification.margin is not None and verification.margin > 1:
         yield f"passed with a margin of {verification.margin:.3g}, where 1 is the most"
-    contradictory = [name for name in verification.relative_error if not is_error_of_values(verification, name)]
+    contradictory = [
+        name for name in verification.relative_error if not is_error_of_values(verification, name)
+    ]
     if contradictory:
         yield f"the error of {', '.join(contradictory)} is not that of the values beside it"
     is_current = record.provenance.protocol == VERSION and verification.against is None
@@ -203,7 +218,9 @@ def list_beyond_tolerance(verification: Verification) -> list[str]:
     """Return the values whose error is larger than their tolerance, or missing."""
     beyond = []
     for name, error in verification.relative_error.items():
-        if name in verification.tolerance and (error is None or error > verification.tolerance[name]):
+        if name in verification.tolerance and (
+            error is None or error > verification.tolerance[name]
+        ):
             beyond.append(name)
     return beyond
 
@@ -215,7 +232,10 @@ def check_mathematics(outcome: Mathematics) -> Iterator[str]:
     elif outcome.computed:
         error, tolerance = outcome.error, outcome.tolerance
         if error is None or tolerance is None or error > tolerance:
-            yield f"passed in float64, though {outcome.worst or 'nothing that is named'} is beyond its tolerance"
+            yield (
+                f"passed in float64, though {outcome.worst or 'nothing that is named'} is "
+                "beyond its tolerance"
+            )
     elif not outcome.reason:
         yield "its mathematics was not computed in float64, for no reason that it says"
 
@@ -233,7 +253,10 @@ def is_error_of_values(verification: Verification, name: str) -> bool:
 
 
 def has_other_references(case: Case, verification: Verification) -> bool:
-    """Return whether reference values differ from those of golden.json. What that lacks is not judged."""
+    """Return whether reference values differ from those of golden.json.
+
+    What that lacks is not judged.
+    """
     if not case.is_known:
         return False
     values = case.spec.golden.get(case.golden_key, {})
@@ -250,18 +273,27 @@ def check_memory(record: Record) -> Iterator[str]:
     parameter_bytes = count_parameter_bytes(case) if case.is_known and case.ranks == 1 else 0
     for name, peak in record.peaks.items():
         if name in INSTRUMENTS and peak < parameter_bytes:
-            yield f"a peak of {peak:,} bytes by {name}, and its parameters alone have {parameter_bytes:,}"
+            yield (
+                f"a peak of {peak:,} bytes by {name}, and its parameters alone have "
+                f"{parameter_bytes:,}"
+            )
         if name == "host.rss" and isinstance(machine_bytes, int) and peak > machine_bytes:
             yield f"a peak of {peak:,} bytes on a machine with {machine_bytes:,}"
         from_outside = name.startswith("device.")  # by NVML, over the whole life of the process
-        if record.peak_samples and not from_outside and peak not in [sample.get(name) for sample in record.peak_samples]:
+        if (
+            record.peak_samples
+            and not from_outside
+            and peak not in [sample.get(name) for sample in record.peak_samples]
+        ):
             yield f"the peak by {name} is none of its samples"
 
 
 @cache
 def count_parameter_bytes(case: Case) -> int:
     """Return the bytes of all parameters of a case, trainable or not."""
-    return lower_bound.count_stored_bytes(case, trainable=True) + lower_bound.count_stored_bytes(case, trainable=False)
+    return lower_bound.count_stored_bytes(case, trainable=True) + lower_bound.count_stored_bytes(
+        case, trainable=False
+    )
 
 
 def check_times(record: Record) -> Iterator[str]:
@@ -278,9 +310,16 @@ def check_times(record: Record) -> Iterator[str]:
         yield f"{len(record.step_s)} steps of exactly the same time"
     speed = measure_speed(record)
     if speed and speed.fastest > speed.limit:
-        yield f"{speed.fastest:.3g} floating-point operations a second, where at most {speed.limit:.3g} are possible"
+        yield (
+            f"{speed.fastest:.3g} floating-point operations a second, where at most "
+            f"{speed.limit:.3g} are possible"
+        )
     same_length = len(record.step_s) == len(turns.round) == len(turns.at_s)
-    if not same_length or turns.round != sorted(set(turns.round)) or turns.at_s != sorted(turns.at_s):
+    if (
+        not same_length
+        or turns.round != sorted(set(turns.round))
+        or turns.at_s != sorted(turns.at_s)
+    ):
         yield "rounds, their times and when they began do not belong together"
     if not 0 <= turns.arm < len(turns.arms) or turns.arms[turns.arm] != record.case:
         yield f"is no arm {turns.arm} of its block"
@@ -294,7 +333,9 @@ class Speed(NamedTuple):
 
 
 def measure_speed(record: Record) -> Speed | None:
-    """Return the speed of the fastest step; None if its operations, or the processor's, cannot be counted."""
+    """Return the speed of the fastest step; None if its operations, or the processor's, cannot be
+    counted.
+    """
     flops = step_flops(record.parsed)
     if flops is None:
         return None
@@ -320,7 +361,8 @@ RECORD_CHECKS: tuple[Callable[[Record], Iterable[str]], ...] = (
 def check_blocks(records: dict[str, Record]) -> Iterator[str]:
     """Yield blocks whose records were not alive at once.
 
-    Those of a block have one machine, one seed, one reference matmul, and turns one after the other.
+    Those of a block have one machine, one seed, one reference matmul, and turns one after the
+    other.
     """
     blocks: dict[str, dict[str, Record]] = defaultdict(dict)
     for file, record in records.items():
@@ -393,11 +435,17 @@ def find_copies(records: dict[str, Record]) -> Iterator[str]:
 def has_float64_answer(record: Record) -> bool:
     """Return whether the strategy's own step was computed in float64."""
     verification = record.verification
-    return verification is not None and verification.mathematics is not None and verification.mathematics.computed
+    return (
+        verification is not None
+        and verification.mathematics is not None
+        and verification.mathematics.computed
+    )
 
 
 def list_notes(records: Sequence[Record]) -> Iterator[str]:
-    """Yield what is no reason to refuse the records, with the number of those that it is true of."""
+    """Yield what is no reason to refuse the records, with the number of those that it is true
+    of.
+    """
     older, unknown, dirty, uncalibrated, miscalibrated, unproven, not_computed = 0, 0, 0, 0, 0, 0, 0
     for record in records:
         origin = record.provenance
@@ -413,8 +461,10 @@ def list_notes(records: Sequence[Record]) -> Iterator[str]:
         if record.status == "ok" and not has_float64_answer(record):
             not_computed += 1
     counts = {
-        f"of an older protocol than {VERSION}, whose numbers are in no table with newer ones": older,
-        "of cases that this framebench does not have, whose numbers were not compared with its models": unknown,
+        f"of an older protocol than {VERSION}, whose numbers are in no table with newer "
+        "ones": older,
+        "of cases that this framebench does not have, whose numbers were not compared with its "
+        "models": unknown,
         "by code that differs from its commit": dirty,
         "on a machine whose instruments were not calibrated (framebench doctor)": uncalibrated,
         "on a machine whose calibration failed": miscalibrated,

@@ -1,7 +1,9 @@
-"""Records of several results folders in one: each once, none lost, and equal machines under one name.
+"""Records of several results folders in one: each once, none lost, and equal machines under one
+name.
 
-The same files collected again change nothing. Two records of one measurement with different contents are a conflict: what was
-there stays, and the other is kept in `conflicts/`, which no table reads.
+The same files collected again change nothing. Two records of one measurement with different
+contents are a conflict: what was there stays, and the other is kept in `conflicts/`, which no table
+reads.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from framebench.records import store
 from framebench.records.provenance import LONGEST, check_machine, hash_hardware
 from framebench.records.record import Record
 
-NODES = "nodes"  # of a results folder that several machines measured for: a results folder for each of them
+# of a results folder that several machines measured for: a results folder for each of them
+NODES = "nodes"
 CONFLICTS = "conflicts"
 Key = tuple[object, ...]
 
@@ -33,11 +36,14 @@ class CollectionReport:
     present: int = 0  # were there already
     conflicts: list[str] = field(default_factory=list)  # in words
     unreadable: list[str] = field(default_factory=list)  # likewise
-    machines: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # by name, what they called themselves
+    # by name, what they called themselves
+    machines: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
 class Collection:
-    """The folder that records are added to: each measurement in it, and what machines are called there."""
+    """The folder that records are added to: each measurement in it, and what machines are called
+    there.
+    """
 
     def __init__(self, root: Path, name: str | None) -> None:
         self.root = root
@@ -85,25 +91,36 @@ class Collection:
                 self.report.conflicts.append(self.set_aside(record, file, earlier_file))
             return
         record = rename_machine(record, name)
-        written = store.write(record, store.find_folder(self.root, name, environment, record.parsed))
+        written = store.write(
+            record, store.find_folder(self.root, name, environment, record.parsed)
+        )
         self.report.added.append(written)
         self.remember(record, written)
 
     def set_aside(self, record: Record, file: Path, earlier_file: Path) -> str:
-        """Keep a record with other contents than an earlier one of the same measurement, and return how they differ."""
-        target = self.root / CONFLICTS / f"{record.case.replace('/', '.')}.{hash_contents(record)[:16]}.json"
+        """Keep a record with other contents than an earlier one of the same measurement, and return
+        how they differ.
+        """
+        target = (
+            self.root
+            / CONFLICTS
+            / f"{record.case.replace('/', '.')}.{hash_contents(record)[:16]}.json"
+        )
         target.parent.mkdir(exist_ok=True)
         target.write_text(record.model_dump_json(indent=1) + "\n")
         earlier, other = read_contents(store.read(earlier_file)), read_contents(record)
         differences = " and ".join(name for name in other if earlier[name] != other[name])
-        return f"{file}: says another {differences} than {earlier_file}, of the same measurement; kept as {target}"
+        return (
+            f"{file}: says another {differences} than {earlier_file}, of the same measurement; "
+            f"kept as {target}"
+        )
 
 
 def collect(folders: Sequence[Path], into: Path, name: str | None = None) -> CollectionReport:
     """Add the records of results folders, and of the machines' folders in them, to those of `into`.
 
-    Equal machines go under the name that is there, or `name`, or that of the first. Raises BadMachine, and OSError if a
-    record cannot be written.
+    Equal machines go under the name that is there, or `name`, or that of the first. Raises
+    BadMachine, and OSError if a record cannot be written.
     """
     into.mkdir(parents=True, exist_ok=True)
     with FileLock(into / ".collect.lock"):
@@ -112,7 +129,10 @@ def collect(folders: Sequence[Path], into: Path, name: str | None = None) -> Col
         for folder in folders:
             files = list(list_sources(folder, into))
             if not files:
-                report.unreadable.append(f"{folder}: no records to collect; name a folder that has records/ or {NODES}/ in it")
+                report.unreadable.append(
+                    f"{folder}: no records to collect; name a folder that "
+                    f"has records/ or {NODES}/ in it"
+                )
             for file in files:
                 collection.add(Path(file))
         return report
@@ -126,7 +146,10 @@ def list_sources(folder: Path, into: Path) -> Iterator[str]:
 
 
 def find_environment(file: Path, record: Record) -> str:
-    """Return `torch-2.13.0` of the folder that a file lies in. Raises BadRecord if such a record does not belong there."""
+    """Return `torch-2.13.0` of the folder that a file lies in.
+
+    Raises BadRecord if such a record does not belong there.
+    """
     environment, framework = file.parent.parent.name, record.parsed.framework
     if not environment.startswith(f"{framework}-"):
         raise store.BadRecord(f"{file}: a record of {framework}, but in the folder {environment}")
@@ -143,11 +166,20 @@ def rename_machine(record: Record, name: str) -> Record:
 
 
 def make_key(record: Record) -> Key:
-    """Return what two records of one measurement share, on whichever machine of the kind and under whichever name."""
+    """Return what two records of one measurement share, on whichever machine of the kind and under
+    whichever name.
+    """
     origin, turns = record.provenance, record.turns
     block = (turns.block, turns.arm) if turns else ()
     version = record.framework_version
-    return hash_hardware(origin.hardware), record.case, version, origin.session, origin.measured_at, *block
+    return (
+        hash_hardware(origin.hardware),
+        record.case,
+        version,
+        origin.session,
+        origin.measured_at,
+        *block,
+    )
 
 
 def hash_contents(record: Record) -> str:

@@ -47,12 +47,19 @@ def plan(
     memory_limit: MemoryLimit = None,
     env: Env = None,
     shell: Annotated[
-        bool, typer.Option("--shell", help="Print one command per line, for GNU parallel, Snakemake or Kubernetes.")
+        bool,
+        typer.Option(
+            "--shell", help="Print one command per line, for GNU parallel, Snakemake or Kubernetes."
+        ),
     ] = False,
 ) -> None:
-    """List what `framebench run` would measure, as units that several machines can share. A unit is one block of one group of
-    cases. Finished units are left out."""
-    request = make_request(selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env)
+    """List what `framebench run` would measure, as units that several machines can share.
+
+    A unit is one block of one group of cases. Finished units are left out.
+    """
+    request = make_request(
+        selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env
+    )
     cases = choose_cases(list(request.selectors), [], request.profile)
     planned = units.make_units(request, cases)
     left = units.select_unfinished(planned, results, provenance.name_code())
@@ -66,18 +73,31 @@ def plan(
         for unit in left:
             table.add_row(str(unit.block), unit.selectors[0])
         out.print(table)
-    say(f"{len(left)} units, {len(planned) - len(left)} more are done; one at a time on a machine, and nothing else beside it")
+    say(
+        f"{len(left)} units, {len(planned) - len(left)} more are done; one at a time on a "
+        "machine, and nothing else beside it"
+    )
 
 
 @app.command("collect", rich_help_panel=MACHINES)
 def collect_(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", exists=True, file_okay=False, help="Results folders.")],
-    results: Annotated[Path, typer.Option(file_okay=False, help="The folder to add them to.")] = runner.RESULTS,
-    machine: Annotated[str | None, typer.Option(help="A name for machines that are new there.")] = None,
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", exists=True, file_okay=False, help="Results folders."),
+    ],
+    results: Annotated[
+        Path, typer.Option(file_okay=False, help="The folder to add them to.")
+    ] = runner.RESULTS,
+    machine: Annotated[
+        str | None, typer.Option(help="A name for machines that are new there.")
+    ] = None,
 ) -> None:
-    """Add the records of several results folders to one. Records that are already there are skipped.
+    """Add the records of several results folders to one.
 
-    Machines of equal hardware get one name. Records of one measurement that differ are kept aside, and shown.
+    Records that are already there are skipped.
+
+    Machines of equal hardware get one name. Records of one measurement that differ are kept aside,
+    and shown.
     """
     report = collect(folders, results, machine)
     for name, nodes in sorted(report.machines.items()):
@@ -85,7 +105,8 @@ def collect_(
     for sentence in (*report.conflicts, *report.unreadable):
         say(sentence)
     typer.echo(
-        f"{len(report.added)} records added, {report.present} known, {len(report.conflicts)} conflicts, "
+        f"{len(report.added)} records added, {report.present} known, {len(report.conflicts)} "
+        "conflicts, "
         f"{len(report.unreadable)} unreadable: {results}"
     )
     raise typer.Exit(bool(report.conflicts or report.unreadable))
@@ -93,7 +114,9 @@ def collect_(
 
 @app.command("check-results", rich_help_panel=MACHINES)
 def check_results(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="A results folder.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="A results folder.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Check whether somebody's records are consistent. Nothing of theirs is executed."""
@@ -101,7 +124,16 @@ def check_results(
 
     report = check(folder)
     if as_json:
-        typer.echo(json.dumps({"records": len(report.records), "problems": report.problems, "notes": report.notes}, indent=1))
+        typer.echo(
+            json.dumps(
+                {
+                    "records": len(report.records),
+                    "problems": report.problems,
+                    "notes": report.notes,
+                },
+                indent=1,
+            )
+        )
     else:
         for sentence in report.problems:
             out.print(f"NO  {sentence}", markup=False, highlight=False, soft_wrap=True)
@@ -111,10 +143,13 @@ def check_results(
     raise typer.Exit(bool(report.problems))
 
 
-def run_on_slurm(request: RunRequest, cases: list[Case], results: Path, settings: list[str]) -> list[str]:
+def run_on_slurm(
+    request: RunRequest, cases: list[Case], results: Path, settings: list[str]
+) -> list[str]:
     """Measure on machines of Slurm, and add their records to the results folder in the end.
 
-    Until then they lie below it. Returns the status of each record that was added, and `crashed` for what was not.
+    Until then they lie below it. Returns the status of each record that was added, and `crashed`
+    for what was not.
     """
     from framebench.cluster import slurm
 
@@ -126,7 +161,10 @@ def run_on_slurm(request: RunRequest, cases: list[Case], results: Path, settings
     left = slurm.measure(planned, slurm.Jobs(results, sbatch_settings, say), frameworks)
     report = collect([results], results)
     done = len(planned) - len(left)
-    say(f"{done} of {len(planned)} units are done, {len(report.added)} records were added to {results}")
+    say(
+        f"{done} of {len(planned)} units are done, {len(report.added)} records were added to "
+        f"{results}"
+    )
     not_done = [f"not done: {unit.named}" for unit in left]
     for sentence in (*report.conflicts, *report.unreadable, *not_done):
         say(sentence)

@@ -1,7 +1,9 @@
-"""A run's units as jobs of Slurm, through submitit: each has a node to itself, so that nothing disturbs a block.
+"""A run's units as jobs of Slurm, through submitit: each has a node to itself, so that nothing
+disturbs a block.
 
-The results folder alone tells whether a unit is done (`units.list_finished`). So it does not matter how a job ends: by itself,
-by `scancel`, with its node, or while the controller is away; what is not done when its job is gone is submitted again.
+The results folder alone tells whether a unit is done (`units.list_finished`). So it does not matter
+how a job ends: by itself, by `scancel`, with its node, or while the controller is away; what is not
+done when its job is gone is submitted again.
 """
 
 from __future__ import annotations
@@ -37,13 +39,17 @@ ATTEMPTS = 3  # of a unit whose job ended before it was done
 POLL_S = 5.0
 USABLE = ("idle", "mix", "alloc", "comp")  # states of a node, as sinfo shortens them
 FOLDER = ".slurm"  # of the results folder: what submitit writes, and the jobs' output
-REFUSED = (FailedJobError, FailedSubmissionError, OSError)  # what submitit raises where sbatch takes no job
+# what submitit raises where sbatch takes no job
+REFUSED = (FailedJobError, FailedSubmissionError, OSError)
 LOG = "units.log"  # of each machine: when which unit began and ended there
 
 
 @dataclass
 class Jobs:
-    """Where and how to submit. `settings` are sbatch's, such as partition, account, constraint, qos and time in minutes."""
+    """Where and how to submit.
+
+    `settings` are sbatch's, such as partition, account, constraint, qos and time in minutes.
+    """
 
     results: Path
     settings: dict[str, Any] = field(default_factory=dict)
@@ -52,7 +58,9 @@ class Jobs:
 
     @property
     def file(self) -> Path:
-        """Return the file of job by mark: by it a command that is given again takes up what is queued."""
+        """Return the file of job by mark: by it a command that is given again takes up what is
+        queued.
+        """
         return self.results / FOLDER / "jobs.json"
 
     def read_ids(self) -> dict[str, str]:
@@ -69,7 +77,14 @@ class Jobs:
         """Return what submits jobs of a name. Raises SetupError for a setting that there is not."""
         executor = SlurmExecutor(self.results / FOLDER, max_num_timeout=ATTEMPTS)
         extra = {"requeue": True}  # after the failure of a node; after preemption submitit does
-        settings = {"time": 240, "exclusive": True, "nodes": 1, "ntasks_per_node": 1, **self.settings, **more}
+        settings = {
+            "time": 240,
+            "exclusive": True,
+            "nodes": 1,
+            "ntasks_per_node": 1,
+            **self.settings,
+            **more,
+        }
         try:
             executor.update_parameters(job_name=name, additional_parameters=extra, **settings)
         except ValueError as error:
@@ -78,12 +93,15 @@ class Jobs:
 
 
 def measure(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) -> list[RunRequest]:
-    """Have all units measured, and wait for it. Return those that came to no end in so many attempts.
+    """Have all units measured, and wait for it.
+
+    Return those that came to no end in so many attempts.
 
     Raises SetupError where Slurm is not there, or refuses.
     """
     code = provenance.name_code()
-    is_prepared = units[0].env is not None if units else True  # an environment of the user's needs none
+    # an environment of the user's needs none
+    is_prepared = units[0].env is not None if units else True
     left = select_unfinished(units, jobs.results, code)
     for attempt in range(ATTEMPTS):
         if not left:
@@ -105,7 +123,9 @@ def measure(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
     return left
 
 
-def submit(units: Sequence[RunRequest], jobs: Jobs, after: Sequence[str], code: str | None) -> dict[str, str]:
+def submit(
+    units: Sequence[RunRequest], jobs: Jobs, after: Sequence[str], code: str | None
+) -> dict[str, str]:
     """Submit units, to start after other jobs. Return the jobs' ids by the units' marks.
 
     Raises SetupError if Slurm refuses.
@@ -120,21 +140,29 @@ def submit(units: Sequence[RunRequest], jobs: Jobs, after: Sequence[str], code: 
                 submitted[unit.mark(code)] = executor.submit(job)
     except REFUSED as error:
         raise SetupError(f"Slurm took no job: {error}") from None
-    return {mark: job.job_id for mark, job in submitted.items()}  # ids are known once the batch is sent
+    # ids are known once the batch is sent
+    return {mark: job.job_id for mark, job in submitted.items()}
 
 
 def prepare(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) -> list[str]:
-    """Submit jobs that build the frameworks' environments, one on each kind of node, and return their ids."""
+    """Submit jobs that build the frameworks' environments, one on each kind of node, and return
+    their ids.
+    """
     partition = ["-p", jobs.settings["partition"]] if "partition" in jobs.settings else []
     listing = run_slurm("sinfo", "-h", "-N", "-o", "%N|%c|%m|%f|%G|%t", *partition) or ""
     nodes = select_nodes(listing, jobs.settings.get("constraint"))
-    jobs.say(f"{len(units)} units; environments are prepared on {', '.join(nodes) or 'each node that needs them'}")
+    jobs.say(
+        f"{len(units)} units; environments are prepared on "
+        f"{', '.join(nodes) or 'each node that needs them'}"
+    )
     ids = []
     for node in nodes:
         try:
             executor = jobs.make_executor("framebench-setup", nodelist=node)
             ids.append(executor.submit(Job(["setup", *frameworks], "", jobs.results)).job_id)
-        except REFUSED as error:  # for instance as a constraint excludes the node: units there build their own
+        except (
+            REFUSED
+        ) as error:  # for instance as a constraint excludes the node: units there build their own
             jobs.say(f"nothing is prepared on {node}: {error}")
     return ids
 
@@ -168,7 +196,9 @@ def wait(ids: Sequence[str], units: Sequence[RunRequest], jobs: Jobs, code: str 
 
 
 def wait_for_queue(jobs: Jobs) -> set[str]:
-    """Return the queue, and wait for a controller that does not answer: jobs taken for gone would be submitted twice."""
+    """Return the queue, and wait for a controller that does not answer: jobs taken for gone would
+    be submitted twice.
+    """
     ids = read_queue()
     if ids is None:
         jobs.say("Slurm's controller does not answer, and is waited for")
@@ -179,9 +209,11 @@ def wait_for_queue(jobs: Jobs) -> set[str]:
 
 
 def read_queue() -> set[str] | None:
-    """Return the ids of this user's jobs that have not ended; None where the controller does not answer.
+    """Return the ids of this user's jobs that have not ended; None where the controller does not
+    answer.
 
-    What Slurm holds back because a node failed as it was started is released, as nobody else would: it may start elsewhere.
+    What Slurm holds back because a node failed as it was started is released, as nobody else would:
+    it may start elsewhere.
     """
     listing = run_slurm("squeue", "--me", "-h", "-r", "-o", "%i|%r")
     if listing is None:
@@ -196,7 +228,10 @@ def read_queue() -> set[str] | None:
 
 
 def run_slurm(*command: str) -> str | None:
-    """Return what one of Slurm's commands prints; None if it fails. Raises SetupError where there is no such command."""
+    """Return what one of Slurm's commands prints; None if it fails.
+
+    Raises SetupError where there is no such command.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except subprocess.TimeoutExpired:
@@ -211,7 +246,8 @@ def run_slurm(*command: str) -> str | None:
 class Job(submitit.helpers.Checkpointable):
     """What runs on a node: a command of framebench.
 
-    If it is preempted or runs out of time, it is started again, and resumes if it comes to the same node.
+    If it is preempted or runs out of time, it is started again, and resumes if it comes to the same
+    node.
     """
 
     arguments: list[str]
@@ -220,12 +256,15 @@ class Job(submitit.helpers.Checkpointable):
     env: str | None = None
 
     def __call__(self) -> int:
-        """Run the command, after a calibration of the machine if it has none, and return the exit code."""
+        """Run the command, after a calibration of the machine if it has none, and return the exit
+        code.
+        """
         node = os.environ.get("SLURMD_NODENAME") or platform.node()
         node_folder = self.results / NODES / node
         os.environ.setdefault("FRAMEBENCH_MACHINE", node)
         kind = provenance.hash_hardware(recording.describe_hardware())
-        os.environ["FRAMEBENCH_CACHE"] = str(environments.cache() / kind)  # what was compiled for another kind may not run
+        # what was compiled for another kind may not run
+        os.environ["FRAMEBENCH_CACHE"] = str(environments.cache() / kind)
         if not self.mark:
             return run_framebench(*self.arguments)
         node_folder.mkdir(parents=True, exist_ok=True)

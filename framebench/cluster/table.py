@@ -26,7 +26,9 @@ COLUMNS = {
 
 
 def make_tables(records: Sequence[Record]) -> Iterator[Comparison]:
-    """Yield the table of the machine and protocol with the most timed blocks; nothing where there are none."""
+    """Yield the table of the machine and protocol with the most timed blocks; nothing where there
+    are none.
+    """
     blocks = group_timed_blocks(records)
     if blocks:
         machine, protocol = max(blocks, key=lambda origin: len(blocks[origin]))
@@ -59,13 +61,19 @@ def make_table(machine: str, protocol: int, blocks: Sequence[Block]) -> Comparis
             rows.append(make_row(framework, of_framework))
     rows.append(make_row("all", blocks))
     caption = (
-        f"Blocks with times on {machine} under protocol {protocol}. A block's minutes are the sum of what its processes took, "
-        "for the time and, in a session's first block, for the memory; cases are those beside PyTorch's baseline, which JAX's "
-        f"and Jittor's blocks have too. Hours are those of {CASES:,} cases of the kind, {BLOCKS} blocks each, on {MACHINES} "
-        "machines that are never idle, without the environments, which each kind of machine builds once, and a minute of "
+        f"Blocks with times on {machine} under protocol {protocol}. A block's minutes are the sum "
+        "of what its processes took, "
+        "for the time and, in a session's first block, for the memory; cases are those beside "
+        "PyTorch's baseline, which JAX's "
+        f"and Jittor's blocks have too. Hours are those of {CASES:,} cases of the kind, {BLOCKS} "
+        f"blocks each, on {MACHINES} "
+        "machines that are never idle, without the environments, which each kind of machine "
+        "builds once, and a minute of "
         "calibration on each."
     )
-    return Comparison("What a run on many machines takes", caption, pd.DataFrame(rows), COLUMNS, left=1)
+    return Comparison(
+        "What a run on many machines takes", caption, pd.DataFrame(rows), COLUMNS, left=1
+    )
 
 
 def find_framework(block: Block) -> str:

@@ -1,7 +1,10 @@
-"""A run of the suite in units, each of which can be measured on another machine: one block of one group of cases.
+"""A run of the suite in units, each of which can be measured on another machine: one block of one
+group of cases.
 
-What is compared is in one block, and a block stays on one machine, so that no ratio crosses machines. A unit is an ordinary
-`framebench run` of the group's cases, and needs nothing of the others; Slurm and a printed plan start the same ones.
+What is compared is in one block, and a block stays on one machine, so that no ratio crosses
+machines. A unit is an ordinary
+`framebench run` of the group's cases, and needs nothing of the others; Slurm and a printed plan
+start the same ones.
 """
 
 from __future__ import annotations
@@ -58,14 +61,20 @@ def make_selector(group: list[Case]) -> str:
     return f"{workload}/{framework}/{scenario}/{strategy}/{batch}/{size}"
 
 
-def select_unfinished(units: Iterable[RunRequest], results: Path, code: str | None) -> list[RunRequest]:
-    """Return the units that came to an end neither in this results folder nor in one of its machines'."""
+def select_unfinished(
+    units: Iterable[RunRequest], results: Path, code: str | None
+) -> list[RunRequest]:
+    """Return the units that came to an end neither in this results folder nor in one of its
+    machines'.
+    """
     finished = list_finished(results)
     return [unit for unit in units if unit.mark(code) not in finished]
 
 
 def list_finished(results: Path) -> set[str]:
-    """Return the marks of the units that came to an end in a results folder or in one of its machines'."""
+    """Return the marks of the units that came to an end in a results folder or in one of its
+    machines'.
+    """
     files = [*results.glob(".done-*.json"), *results.glob(f"{NODES}/*/.done-*.json")]
     return {file.name for file in files}
 

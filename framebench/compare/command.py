@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import MEASURE, AsJson, Env, Results, Rounds, app, err, fail, open_session, out, say
+from framebench.cli.shared import (
+    MEASURE,
+    AsJson,
+    Env,
+    Results,
+    Rounds,
+    app,
+    err,
+    fail,
+    open_session,
+    out,
+    say,
+)
 from framebench.compare import measure
 from framebench.engine import installed, runner
 from framebench.engine.progress import CaseProgress
@@ -29,7 +41,9 @@ def warn_of_tiny(case: Case) -> str:
 @app.command("compare", rich_help_panel=MEASURE)
 def compare_(
     base: Annotated[str, typer.Argument(help="The full case id that CHANGE is compared with.")],
-    change: Annotated[str, typer.Argument(help="A full case id. The same as BASE shows the machine's noise.")],
+    change: Annotated[
+        str, typer.Argument(help="A full case id. The same as BASE shows the machine's noise.")
+    ],
     blocks: Annotated[int, typer.Option(min=1, help="Number of blocks.")] = measure.BLOCKS,
     rounds: Rounds = runner.Options.rounds,
     results: Results = runner.RESULTS,
@@ -37,7 +51,9 @@ def compare_(
     env: Env = None,
     as_json: AsJson = False,
 ) -> None:
-    """Is CHANGE slower than BASE, or does it need more memory? Alternates runs of both, and keeps the records.
+    """Is CHANGE slower than BASE, or does it need more memory?
+
+    Alternates runs of both, and keeps the records.
 
     An interrupted comparison resumes.
     """
@@ -48,7 +64,11 @@ def compare_(
     pair = selectors.parse(base), selectors.parse(change)
     for case in pair:
         if case.ranks > 1:
-            fail(f"{case.id} is over ranks, which have no step times to compare: framebench run measures their memory", 2)
+            fail(
+                f"{case.id} is over ranks, which have no step times to compare: framebench "
+                "run measures their memory",
+                2,
+            )
     for difference in measure.list_differences(*pair):
         say(f"note: the cases differ in {difference}")
     tiny = [case for case in pair if case.size == TINY]
@@ -64,9 +84,13 @@ def compare_(
             ready = installed.ready((case.framework for case in pair), env, say)
             missing = sorted(frameworks - ready.keys())
             if missing:
-                raise measure.NotMeasured(f"{' and '.join(missing)} cannot be measured by --env {env}")
+                raise measure.NotMeasured(
+                    f"{' and '.join(missing)} cannot be measured by --env {env}"
+                )
             with CaseProgress([*dict.fromkeys(pair)], results, err, blocks, opened.id) as progress:
-                measured_rounds = measure.measure(pair, blocks, opened.id, ready, options, results, progress)
+                measured_rounds = measure.measure(
+                    pair, blocks, opened.id, ready, options, results, progress
+                )
         except measure.NotMeasured as error:
             opened.close(results)  # the next try is a new comparison
             fail(str(error), 1)

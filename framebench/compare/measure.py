@@ -1,5 +1,7 @@
-"""Two cases, each a process in every block: what disturbs the machine disturbs both alike. `framebench.analysis.statistics`
-judges."""
+"""Two cases, each a process in every block: what disturbs the machine disturbs both alike.
+
+`framebench.analysis.statistics` judges.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ def measure(
     results: Path,
     listener: Listener = NOBODY,
 ) -> list[Round]:
-    """Measure the blocks that this session lacks, and return all of them; each record lies in the usual place.
+    """Measure the blocks that this session lacks, and return all of them; each record lies in the
+    usual place.
 
     Raises NotMeasured, and OSError if a record cannot be written; what was measured until then is
     kept.
@@ -66,7 +69,9 @@ def measure(
     with Run(session, options, results, listener) as run:
         for number in range(blocks):
             measure_group(group, run, number)
-            rounds.append(Round(find_record(run, group, number, 0), find_record(run, group, number, 1)))
+            rounds.append(
+                Round(find_record(run, group, number, 0), find_record(run, group, number, 1))
+            )
     return rounds
 
 

@@ -1,1 +1,3 @@
-"""What a case needs on a device that is not here: told by the programs that decide it there, without one."""
+"""What a case needs on a device that is not here: told by the programs that decide it there,
+without one.
+"""

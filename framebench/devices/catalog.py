@@ -1,4 +1,6 @@
-"""The devices that cases are planned for; `catalog.toml` has them. Standard library only, as planners read it.
+"""The devices that cases are planned for; `catalog.toml` has them.
+
+Standard library only, as planners read it.
 
 A GPU's memory is what its driver reports to a program, which is less than the name says: some is
 the driver's, on some GPUs also that of error correction.

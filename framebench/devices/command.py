@@ -15,12 +15,19 @@ from framebench.engine import runner
 
 @app.command(rich_help_panel=BUDGET)
 def devices(
-    name: Annotated[str, typer.Argument(help="Part of a name or title, such as a100 or 40gb. Default: all.")] = "",
+    name: Annotated[
+        str, typer.Argument(help="Part of a name or title, such as a100 or 40gb. Default: all.")
+    ] = "",
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """List the devices that `--device` takes, and how many predictions are cached for each. No such device is needed."""
-    matching = [device for device in DEVICES if name.lower() in f"{device.name} {device.title}".lower()]
+    """List the devices that `--device` takes, and how many predictions are cached for each.
+
+    No such device is needed.
+    """
+    matching = [
+        device for device in DEVICES if name.lower() in f"{device.name} {device.title}".lower()
+    ]
     if not matching:
         fail(f"no device has {name!r} in its name; devices: {', '.join(BY_NAME)}", 2)
     if as_json:

@@ -1,4 +1,6 @@
-"""The tables of devices in documents: the catalog, and strategies and releases by their predictions."""
+"""The tables of devices in documents: the catalog, and strategies and releases by their
+predictions.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def of_named(name: str, results: Path) -> list[Comparison]:
     Raises UnknownDevice.
     """
     device = find(name)
-    cached = table.count_cached(planned for planned in every(results) if planned.device == device.name)
+    cached = table.count_cached(
+        planned for planned in every(results) if planned.device == device.name
+    )
     return of_device(device, results) + ([cached] if cached else [])
 
 

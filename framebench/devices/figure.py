@@ -1,4 +1,6 @@
-"""What strategies are predicted to need, drawn: bars by strategy, one device a panel; and releases of JAX by their plans."""
+"""What strategies are predicted to need, drawn: bars by strategy, one device a panel; and releases
+of JAX by their plans.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,15 @@ FEWEST_STRATEGIES = 3
 FEWEST_RELEASES = 3
 NAMES = {"torch": "PyTorch: most in use", "jax": "JAX: XLA's plan"}
 NOTE = (
-    "Predicted, not measured: a simulated step of PyTorch, and XLA's plan of JAX's. They count different things: compare bars "
-    "of one colour. Without a bar there is no prediction. Left out: combinations, other mathematics, and strategies within 5 % "
+    "Predicted, not measured: a simulated step of PyTorch, and XLA's plan of JAX's. They count "
+    "different things: compare bars "
+    "of one colour. Without a bar there is no prediction. Left out: combinations, other "
+    "mathematics, and strategies within 5 % "
     "of the baseline in both frameworks."
 )
 RELEASES_NOTE = (
-    "Planned by each release's own compiler, not measured. 100 %: the oldest release drawn that has a plan of the case."
+    "Planned by each release's own compiler, not measured. 100 %: the oldest release drawn that "
+    "has a plan of the case."
 )
 
 
@@ -50,7 +55,9 @@ def savings(df: pd.DataFrame) -> Figure | None:
     order = drawn.groupby("strategy")["used_bytes"].min().sort_values(ascending=False).index
     devices = [name for name in SHOWN if name in set(drawn["device"])]
     size = (3.6 * len(devices) + 1.2, 1.0 + ROW_IN * len(order))
-    figure, panels = plt.subplots(1, len(devices), figsize=size, sharey=True, sharex=True, squeeze=False)
+    figure, panels = plt.subplots(
+        1, len(devices), figsize=size, sharey=True, sharex=True, squeeze=False
+    )
     for axes, device in zip(panels[0], devices):
         draw_panel(
             axes,
@@ -67,7 +74,8 @@ def savings(df: pd.DataFrame) -> Figure | None:
 
 
 def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
-    """Return the baseline, and single strategies of the same mathematics that change a peak somewhere.
+    """Return the baseline, and single strategies of the same mathematics that change a peak
+    somewhere.
 
     Of what was refused `used_bytes` are what it needs.
     """
@@ -81,7 +89,9 @@ def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
     return known[known["strategy"].isin(changed) | known["baseline"]]
 
 
-def draw_panel(axes: Axes, drawn: pd.DataFrame, order: list[str], device: str, legend: bool) -> None:
+def draw_panel(
+    axes: Axes, drawn: pd.DataFrame, order: list[str], device: str, legend: bool
+) -> None:
     """Draw the bars of one device, and a line at its memory if a bar passes it."""
     target = find(device)
     colours = {name: page.COLOURS[framework] for framework, name in NAMES.items()}
@@ -114,9 +124,14 @@ def write_title(drawn: pd.DataFrame) -> str:
         group = drawn[drawn["framework"] == framework].dropna(subset="ratio").sort_values("ratio")
         if len(group):
             least = group.iloc[0]
-            findings.append(f"{least['strategy']} leaves {least['ratio']:.0%} in {rows.NAMES[framework]}")
+            findings.append(
+                f"{least['strategy']} leaves {least['ratio']:.0%} in {rows.NAMES[framework]}"
+            )
     row = drawn.iloc[0]
-    return f"{row['workload']} {row['scenario']}, batch {row['batch']}, size {row['size']}: {', '.join(findings)}"
+    return (
+        f"{row['workload']} {row['scenario']}, batch {row['batch']}, size {row['size']}: "
+        f"{', '.join(findings)}"
+    )
 
 
 @page.styled
@@ -128,7 +143,9 @@ def plans(df: pd.DataFrame) -> Figure | None:
     """
     known = df[df["used_bytes"].notna()]
     counts = known.groupby("case")["used_bytes"].transform("size")  # a release has a case once
-    drawn = known[counts >= FEWEST_RELEASES].sort_values("framework_version", key=lambda column: column.map(Version))
+    drawn = known[counts >= FEWEST_RELEASES].sort_values(
+        "framework_version", key=lambda column: column.map(Version)
+    )
     if drawn.empty:
         return None
     share = drawn["used_bytes"] / drawn.groupby("case")["used_bytes"].transform("first")
@@ -160,7 +177,9 @@ def plans(df: pd.DataFrame) -> Figure | None:
 def figures(results: Results, _: Iterable[str]) -> Iterator[FigureRequest]:
     """Yield one for each workload and size in training, at its base batch; and releases of JAX."""
     df = frame.load(results.root)
-    training = df[df["pinned"] & (df["scenario"] == "train") & (df["ranks"] == 1) & df["device"].isin(SHOWN)]
+    training = df[
+        df["pinned"] & (df["scenario"] == "train") & (df["ranks"] == 1) & df["device"].isin(SHOWN)
+    ]
     for (workload, size), group in training.groupby(["workload", "size"]):
         base = Case.from_id(group["case"].iloc[0]).spec.preset(str(size)).base
         yield f"devices-{workload}-train-{size}", savings, group[group["batch"] == base]

@@ -26,7 +26,8 @@ def plan_with_progress(
     environment: Environment | None = None,
     print_each: bool = False,
 ) -> list[Planned]:
-    """Return the prediction of each case, and show how many are there; an interruption ends the command.
+    """Return the prediction of each case, and show how many are there; an interruption ends the
+    command.
 
     Args:
         cases: What is planned.
@@ -48,7 +49,9 @@ def plan_with_progress(
                 err.print(describe(planned), markup=False, highlight=False, soft_wrap=True)
 
         try:
-            return planning.plan_all(cases, device, results, say, show, again, environment=environment)
+            return planning.plan_all(
+                cases, device, results, say, show, again, environment=environment
+            )
         except KeyboardInterrupt:
             fail(
                 "interrupted; what was planned is cached, and the same command resumes",
@@ -65,7 +68,9 @@ def describe(planned: Planned) -> str:
     return f"{planned.case}: {answer} ({planned.origin.wall_s:.0f} s)"
 
 
-def predict_on_device(selectors: Sequence[str], name: str, results: Path, as_json: bool, again: bool = False) -> None:
+def predict_on_device(
+    selectors: Sequence[str], name: str, results: Path, as_json: bool, again: bool = False
+) -> None:
     """Print the predictions of cases; end with exit code 1 if one failed.
 
     Raises UnknownCase and UnknownDevice.
@@ -74,7 +79,9 @@ def predict_on_device(selectors: Sequence[str], name: str, results: Path, as_jso
     cases = cases_of(selectors)
     predictions = plan_with_progress(cases, device, results, again=again, print_each=len(cases) > 1)
     if as_json:
-        typer.echo(json.dumps([planned.model_dump(mode="json") for planned in predictions], indent=1))
+        typer.echo(
+            json.dumps([planned.model_dump(mode="json") for planned in predictions], indent=1)
+        )
     else:
         from framebench.devices.tables import table
 

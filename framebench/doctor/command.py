@@ -16,9 +16,14 @@ from framebench.engine import environments, runner
 def doctor(
     as_json: AsJson = False,
     results: Results = runner.RESULTS,
-    calibrate: Annotated[bool, typer.Option(help="Also measure known sizes and lengths. Takes about a minute.")] = True,
+    calibrate: Annotated[
+        bool, typer.Option(help="Also measure known sizes and lengths. Takes about a minute.")
+    ] = True,
     env: Annotated[
-        str | None, typer.Option(help="`installed`, or the path of a Python. Default: the pinned environments.")
+        str | None,
+        typer.Option(
+            help="`installed`, or the path of a Python. Default: the pinned environments."
+        ),
     ] = None,
 ) -> None:
     """Check this machine, and how wrong its measurements may be. Later records carry the result."""
@@ -41,9 +46,12 @@ def doctor(
 
 @dev.command()
 def overhead(
-    rounds: Annotated[int, typer.Option(min=5, help="Steps of each arm.")] = 30, results: Results = runner.RESULTS
+    rounds: Annotated[int, typer.Option(min=5, help="Steps of each arm.")] = 30,
+    results: Results = runner.RESULTS,
 ) -> None:
-    """The harness's step against a hand-written loop, alternating in one process: the ratio of the medians, as JSON."""
+    """The harness's step against a hand-written loop, alternating in one process: the ratio of the
+    medians, as JSON.
+    """
     from framebench.doctor.measure import OVERHEAD
 
     with measuring(results):

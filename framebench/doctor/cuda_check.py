@@ -1,4 +1,7 @@
-"""What this machine lacks for measuring on an NVIDIA GPU, framework by framework. No framework is imported to find out."""
+"""What this machine lacks for measuring on an NVIDIA GPU, framework by framework.
+
+No framework is imported to find out.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,13 @@ def version(name):
         return None
 
 torch = importlib.util.find_spec("torch")
-text = pathlib.Path(torch.origin).with_name("version.py").read_text() if torch and torch.origin else ""
+text = ""
+if torch and torch.origin:
+    text = pathlib.Path(torch.origin).with_name("version.py").read_text()
 built = re.search(r"^cuda[^=]*= *['\\"](.+?)['\\"]", text, re.M)
 print(json.dumps({
-    "torch": version("torch"), "jax": version("jax"), "jittor": version("jittor"), "nvml": version("nvidia-ml-py"),
+    "torch": version("torch"), "jax": version("jax"), "jittor": version("jittor"),
+    "nvml": version("nvidia-ml-py"),
     "torch_cuda": built and built[1],
     "jax_plugins": [p for p in ("jax-cuda12-plugin", "jax-cuda13-plugin") if version(p)],
 }))
@@ -69,7 +75,9 @@ def list_needs(pythons: dict[str, Path]) -> list[Need]:
 def look(python: Path) -> Packages:
     """Return what LOOK prints there; nothing where there is no such interpreter."""
     try:
-        done = subprocess.run([str(python), "-c", LOOK], capture_output=True, text=True, timeout=LOOK_S, check=True)
+        done = subprocess.run(
+            [str(python), "-c", LOOK], capture_output=True, text=True, timeout=LOOK_S, check=True
+        )
         return json.loads(done.stdout.splitlines()[-1])
     except (OSError, ValueError, IndexError, subprocess.SubprocessError):
         return {}
@@ -85,9 +93,17 @@ def check_driver() -> Need:
         version, cuda = pynvml.nvmlSystemGetDriverVersion(), nvml.read_cuda_version()
         return Need(what, True, f"driver {version}, serves CUDA up to {cuda}")
     except ImportError:
-        return Need(what, False, "the package nvidia-ml-py is not installed here, so no card can be asked anything")
+        return Need(
+            what,
+            False,
+            "the package nvidia-ml-py is not installed here, so no card can be asked anything",
+        )
     except pynvml.NVMLError as error:
-        return Need(what, False, f"NVML says: {error}; install NVIDIA's driver, or give the container the card")
+        return Need(
+            what,
+            False,
+            f"NVML says: {error}; install NVIDIA's driver, or give the container the card",
+        )
 
 
 def check_device() -> Need:
@@ -95,7 +111,11 @@ def check_device() -> Need:
     what = "CUDA: device"
     names = nvml.list_gpus()
     if not names:
-        return Need(what, False, "no card: everything runs on the CPU, and cells that need a GPU become `unsupported`")
+        return Need(
+            what,
+            False,
+            "no card: everything runs on the CPU, and cells that need a GPU become `unsupported`",
+        )
     if nvml.find_gpu() is None:
         return Need(what, False, f"{', '.join(names)}, but CUDA_VISIBLE_DEVICES names none of them")
     return Need(what, True, ", ".join(names))
@@ -109,7 +129,9 @@ def check_torch(packages: Packages) -> list[Need]:
         return [Need(what, False, "torch is not installed in this environment")]
     cuda = packages.get("torch_cuda")
     if not cuda:
-        return [Need(what, False, f"torch {version} is a build for the CPU; one for CUDA is needed")]
+        return [
+            Need(what, False, f"torch {version} is a build for the CPU; one for CUDA is needed")
+        ]
     return [Need(what, True, f"torch {version}, built for CUDA {cuda}")]
 
 
@@ -121,7 +143,13 @@ def check_jax(packages: Packages) -> list[Need]:
         return [Need(what, False, "jax is not installed in this environment")]
     plugins = packages.get("jax_plugins")
     if not plugins:
-        return [Need(what, False, f"jax {version} has no plug-in for CUDA (jax-cuda12-plugin or jax-cuda13-plugin)")]
+        return [
+            Need(
+                what,
+                False,
+                f"jax {version} has no plug-in for CUDA (jax-cuda12-plugin or jax-cuda13-plugin)",
+            )
+        ]
     return [Need(what, True, f"jax {version} with {plugins[0]}")]
 
 
@@ -141,7 +169,12 @@ def check_compiler() -> Need:
     what = "CUDA: nvcc for jittor"
     path = environments.nvcc() or shutil.which("nvcc")
     if not path:
-        return Need(what, False, "no nvcc on the path or in /usr/local/cuda: Jittor compiles its kernels with it (CUDA 12.2)")
+        return Need(
+            what,
+            False,
+            "no nvcc on the path or in /usr/local/cuda: Jittor compiles its "
+            "kernels with it (CUDA 12.2)",
+        )
     version_text = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
     release = re.search(r"release (\d+)\.(\d+)", version_text)
     if release is None:

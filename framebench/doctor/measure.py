@@ -23,7 +23,10 @@ LIMITS = {"bias": 0.01, "spread": 0.01, "lost": 0.05, "overhead": 1.02, "busy": 
 
 
 class Finding(NamedTuple):
-    """One check. What has a figure was measured, and is relative (1 = 100 %) unless its unit says otherwise."""
+    """One check.
+
+    What has a figure was measured, and is relative (1 = 100 %) unless its unit says otherwise.
+    """
 
     check: str
     passed: bool
@@ -52,7 +55,9 @@ def say_nothing(message: object) -> None:
 
 
 def calibrate(say: environments.Say = say_nothing, env: str | None = None) -> list[Finding]:
-    """Return how wrong measurements made here and now may be: known sizes and lengths go through the whole harness."""
+    """Return how wrong measurements made here and now may be: known sizes and lengths go through
+    the whole harness.
+    """
     findings = measure_interference()  # before this command works itself
     if env:
         ready = list(installed.ready(FRAMEWORKS, env, say).values())
@@ -72,7 +77,9 @@ def calibrate_in(environment: Environment) -> list[Finding]:
     """Return how wrong the instruments are in a framework's environment."""
     framework = environment.framework
     try:
-        printed = environments.run_module(environment, WORKER, framework, OMP_NUM_THREADS="1", **MALLOC_ENV)
+        printed = environments.run_module(
+            environment, WORKER, framework, OMP_NUM_THREADS="1", **MALLOC_ENV
+        )
     except SetupError as error:  # such as a Jittor that cannot be built for the GPU
         return [Finding(f"{framework}: calibration", False, str(error).splitlines()[-1])]
     findings = []
@@ -80,13 +87,17 @@ def calibrate_in(environment: Environment) -> list[Finding]:
         quantity = what.split()[-1]
         limit = LIMITS[quantity if quantity in ("bias", "spread") else "lost"]
         detail = f"{figure:+.2%}, allowed {limit:.0%}"
-        findings.append(Finding(f"{framework}: {what}", abs(figure) <= limit, detail, figure, "relative"))
+        findings.append(
+            Finding(f"{framework}: {what}", abs(figure) <= limit, detail, figure, "relative")
+        )
     return findings
 
 
 def measure_overhead() -> Finding:
     """Return what the harness adds to a step."""
-    printed = environments.run_module(environments.ensure("torch"), OVERHEAD, "15", OMP_NUM_THREADS="1")
+    printed = environments.run_module(
+        environments.ensure("torch"), OVERHEAD, "15", OMP_NUM_THREADS="1"
+    )
     comparison = json.loads(printed.splitlines()[-1])
     ratio, low, high = comparison["ratio"], comparison["low"], comparison["high"]
     limit = LIMITS["overhead"]
@@ -114,7 +125,9 @@ def judge_share(check: str, share: float, limit: float) -> Finding:
 
 
 def save(findings: list[Finding], results: Path) -> Path:
-    """Write the findings next to the records: every later record of this machine carries the summary."""
+    """Write the findings next to the records: every later record of this machine carries the
+    summary.
+    """
     path = find_calibration_file(results)
     path.parent.mkdir(parents=True, exist_ok=True)
     failed = [finding.check for finding in findings if not finding.passed]
@@ -132,13 +145,21 @@ def describe_hardware() -> Finding:
     """Return what the machine is."""
     hardware = provenance.describe_hardware()
     memory = f"{hardware['memory_bytes'] / 2**20:,.0f} MiB"
-    return Finding("machine", True, f"{hardware['cpu']}, {hardware['cores']} cores, {memory}, {hardware['system']}")
+    return Finding(
+        "machine",
+        True,
+        f"{hardware['cpu']}, {hardware['cores']} cores, {memory}, {hardware['system']}",
+    )
 
 
 def check_host_peak() -> Finding:
     """Return whether the kernel can reset a process's peak."""
     is_available = HostPeak.is_available()
-    detail = "/proc/self/clear_refs can be written" if is_available else "needs Linux's /proc/self/clear_refs"
+    detail = (
+        "/proc/self/clear_refs can be written"
+        if is_available
+        else ("needs Linux's /proc/self/clear_refs")
+    )
     return Finding("host.rss instrument", is_available, detail)
 
 

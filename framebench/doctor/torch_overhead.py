@@ -1,4 +1,6 @@
-"""What the harness adds to a step: `framebench dev overhead`, which runs this module in torch's environment.
+"""What the harness adds to a step:
+
+`framebench dev overhead`, which runs this module in torch's environment.
 
 The harness's timed step and a hand-written training loop run the same model on the same data,
 alternately, in one process; the result is the ratio of their medians with a bootstrap 95 % interval
@@ -33,7 +35,9 @@ def make_bare_step(adapter: Adapter) -> Callable[[], float]:
     model: nn.Module = spec.import_model("torch").build(adapter.config)
     model.load_state_dict({name: torch.from_numpy(weight) for name, weight in case.weights.items()})
     settings = spec.optimizer
-    optimizer = torch.optim.AdamW(model.parameters(), settings.lr, settings.betas, settings.eps, settings.weight_decay)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), settings.lr, settings.betas, settings.eps, settings.weight_decay
+    )
     inputs, targets = map(torch.from_numpy, spec.make_batch(case.config, case.batch))
     model.train()
 
@@ -59,7 +63,14 @@ def compare(rounds: int) -> dict[str, float]:
     resampled = np.median(seconds[rng.integers(0, rounds, (2000, rounds))], axis=1)
     low, high = np.percentile(resampled[:, 0] / resampled[:, 1], [2.5, 97.5])
     harness, bare = np.median(seconds, axis=0)
-    return {"harness_s": harness, "bare_s": bare, "ratio": harness / bare, "low": low, "high": high, "rounds": rounds}
+    return {
+        "harness_s": harness,
+        "bare_s": bare,
+        "ratio": harness / bare,
+        "low": low,
+        "high": high,
+        "rounds": rounds,
+    }
 
 
 if __name__ == "__main__":

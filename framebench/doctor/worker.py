@@ -1,4 +1,6 @@
-"""How wrong the instruments are in one framework's environment: `python -m framebench.doctor.worker FRAMEWORK`.
+"""How wrong the instruments are in one framework's environment:
+
+`python -m framebench.doctor.worker FRAMEWORK`.
 
 Steps of known size and known length go through the same code as measured ones (`worker.peaks`,
 `worker.timed_step`): a tensor of KNOWN_BYTES that the framework allocates and frees again, and a
@@ -66,7 +68,10 @@ def measure_timer(adapter: Adapter) -> dict[str, float]:
     cpu_start, start = time.process_time(), time.perf_counter()
     seconds = [timed_step(adapter) for _ in range(10 * REPEATS)]
     lost = 1 - (time.process_time() - cpu_start) / (time.perf_counter() - start)
-    return {"timer bias": min(seconds) / KNOWN_SECONDS - 1, "processor lost to others": max(0.0, lost)}
+    return {
+        "timer bias": min(seconds) / KNOWN_SECONDS - 1,
+        "processor lost to others": max(0.0, lost),
+    }
 
 
 def calibrate(framework: str) -> dict[str, float]:

@@ -1,1 +1,3 @@
-"""Everything that runs in the parent process: it builds environments, starts workers, and writes records."""
+"""Everything that runs in the parent process: it builds environments, starts workers, and writes
+records.
+"""

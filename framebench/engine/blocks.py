@@ -1,12 +1,14 @@
 """Measure cases in blocks, so that their times can be compared.
 
-The arms of a block are processes that are alive at once on one core, and take turns. Equal processes that run one after
-the other differ by tens of per cent, since a machine drifts; in turn they differ by a few. So a ratio is taken within a
-round of a block, and judged over several blocks, each of fresh processes. When the rounds are over, a case whose memory
-was not yet measured in the session has a process of its own for that.
+The arms of a block are processes that are alive at once on one core, and take turns. Equal
+processes that run one after the other differ by tens of per cent, since a machine drifts; in turn
+they differ by a few. So a ratio is taken within a round of a block, and judged over several blocks,
+each of fresh processes. When the rounds are over, a case whose memory was not yet measured in the
+session has a process of its own for that.
 
-From `measure` down: `measure_group` asks for the mathematics of the arms (`mathematics.py`), `run_block` starts their
-processes and goes through the rounds, and `finish_block` measures the memory and writes the records.
+From `measure` down: `measure_group` asks for the mathematics of the arms (`mathematics.py`),
+`run_block` starts their processes and goes through the rounds, and `finish_block` measures the
+memory and writes the records.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ from framebench.suite.protocol import Reference
 from framebench.suite.result import Mathematics
 
 Item = TypeVar("Item")
-MathematicsCheck = Callable[[list[Arm], Options, Callable[[Case, str], None]], dict[Arm, Mathematics]]
+MathematicsCheck = Callable[
+    [list[Arm], Options, Callable[[Case, str], None]], dict[Arm, Mathematics]
+]
 
 
 class Listener:
@@ -59,18 +63,24 @@ NOBODY = Listener()
 
 @dataclass
 class Run:
-    """One run of the suite, as far as it measures: where records go, and what was compiled in it. Use as a context."""
+    """One run of the suite, as far as it measures: where records go, and what was compiled in it.
+
+    Use as a context.
+    """
 
     id: str
     options: Options
     results: Path = RESULTS
     listener: Listener = field(default_factory=Listener)
-    mathematics_by_arm: dict[Arm, Mathematics] = field(default_factory=dict)  # what float64 says of each arm's strategy
+    # what float64 says of each arm's strategy
+    mathematics_by_arm: dict[Arm, Mathematics] = field(default_factory=dict)
     check_mathematics: MathematicsCheck = mathematics.check
 
     def __enter__(self) -> Run:
         self.stack = ExitStack()
-        self.scratch = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="framebench-")))
+        self.scratch = Path(
+            self.stack.enter_context(tempfile.TemporaryDirectory(prefix="framebench-"))
+        )
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -78,21 +88,29 @@ class Run:
 
     @property
     def without_times(self) -> bool:
-        """Say whether only what a loaded machine does not change is measured: whether cases are right, and their memory."""
+        """Say whether only what a loaded machine does not change is measured: whether cases are
+        right, and their memory.
+        """
         return not self.options.rounds
 
     @property
     def compiles_alone(self) -> bool:
-        """Say whether nothing may be built next to what compiles, since the time of its first step is recorded."""
+        """Say whether nothing may be built next to what compiles, since the time of its first step
+        is recorded.
+        """
         return self.options.first_alone and not self.without_times
 
     def folder(self, arm: Arm) -> Path:
         """Return the folder of the arm's records."""
-        return store.find_folder(self.results, provenance.read_machine_name(), arm.environment.name, arm.case)
+        return store.find_folder(
+            self.results, provenance.read_machine_name(), arm.environment.name, arm.case
+        )
 
     def unfinished_folder(self, arm: Arm) -> Path:
         """Return the folder of those records of the arm whose memory is still to be measured."""
-        return store.find_unfinished_folder(self.results, provenance.read_machine_name(), arm.environment.name, arm.case)
+        return store.find_unfinished_folder(
+            self.results, provenance.read_machine_name(), arm.environment.name, arm.case
+        )
 
     def records(self, arm: Arm) -> list[Record]:
         """Return what this session has of an arm by now, oldest first."""
@@ -103,15 +121,22 @@ class Run:
         """Return the records of this session and arm whose memory is still to be measured."""
         unfinished = []
         for record in store.read_unfinished(self.unfinished_folder(arm)):
-            is_ours = record.provenance.session == self.id and record.provenance.planted == arm.planted
+            is_ours = (
+                record.provenance.session == self.id and record.provenance.planted == arm.planted
+            )
             if is_ours and not self.is_finished(record, arm):
                 unfinished.append(record)
         return unfinished
 
     def is_finished(self, record: Record, arm: Arm) -> bool:
-        """Say whether the session has the arm's record of the same block: it was interrupted right after it was written."""
+        """Say whether the session has the arm's record of the same block: it was interrupted right
+        after it was written.
+        """
         place = (record.turns_taken.block, record.turns_taken.arm)
-        return any(other.turns and (other.turns.block, other.turns.arm) == place for other in self.records(arm))
+        return any(
+            other.turns and (other.turns.block, other.turns.arm) == place
+            for other in self.records(arm)
+        )
 
     def write(self, record: Record, arm: Arm) -> None:
         """Write a record and report that it is done. Raises OSError."""
@@ -121,24 +146,35 @@ class Run:
         self.listener.done(record)
 
     def scratch_of(self, arm: Arm) -> Path:
-        """Return where the arm's programs lie once they are compiled. Each of the first blocks compiles anew."""
+        """Return where the arm's programs lie once they are compiled.
+
+        Each of the first blocks compiles anew.
+        """
         last = self.options.cold_blocks - 1
         block = min(len(self.records(arm)), last) if last else 0
         return self.scratch / arm.environment.name / f"{arm.case.id.replace('/', '.')}.{block}"
 
     def can_share(self, arm: Arm) -> bool:
-        """Say whether it may be built next to another: it has been compiled, or may compile there."""
+        """Say whether it may be built next to another: it has been compiled, or may compile
+        there.
+        """
         return not self.compiles_alone or self.scratch_of(arm).exists()
 
     def context(self, arm: Arm, load: float | None) -> Context:
-        """Return what a record of the arm tells of the circumstances. `load`: the load average before it was measured."""
-        return Context(arm.case, arm.environment, self.options, self.id, self.results, load, arm.planted)
+        """Return what a record of the arm tells of the circumstances.
+
+        `load`: the load average before it was measured.
+        """
+        return Context(
+            arm.case, arm.environment, self.options, self.id, self.results, load, arm.planted
+        )
 
 
 def measure(groups: list[Group], run: Run, blocks: int = 1) -> None:
     """Measure so many blocks of each group: the first of every group, then the second, and so on.
 
-    What the session has already is not measured again. Raises OSError if a record cannot be written.
+    What the session has already is not measured again. Raises OSError if a record cannot be
+    written.
     """
     if run.without_times:
         groups = [join_groups(groups)]
@@ -148,7 +184,8 @@ def measure(groups: list[Group], run: Run, blocks: int = 1) -> None:
 
 
 def join_groups(groups: list[Group]) -> Group:
-    """Join groups whose times are not compared: then processes need not wait for those of another group.
+    """Join groups whose times are not compared: then processes need not wait for those of another
+    group.
 
     What others are verified against comes first.
     """
@@ -182,18 +219,32 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
 
 
 def finish_interrupted(arms: list[Arm], name: str, run: Run) -> None:
-    """Measure the memory of those arms that an interrupted session has timed in the block of this name."""
+    """Measure the memory of those arms that an interrupted session has timed in the block of this
+    name.
+    """
     for arm in arms:
-        interrupted = [record for record in run.unfinished(arm) if block_of(record).startswith(f"{name}.")]
+        interrupted = [
+            record for record in run.unfinished(arm) if block_of(record).startswith(f"{name}.")
+        ]
         finish_block([TimedArm(arm, record) for record in interrupted], run)
 
 
 def find_left(arms: list[Arm], name: str, number: int, run: Run) -> tuple[list[Arm], int]:
-    """Return the arms that the session has not measured in the block of this name, and the number of its next part."""
-    blocks_by_arm = {arm: {block_of(record) for record in run.records(arm) if record.turns} for arm in arms}
-    parts = {block for blocks in blocks_by_arm.values() for block in blocks if block.startswith(f"{name}.")}
+    """Return the arms that the session has not measured in the block of this name, and the number
+    of its next part.
+    """
+    blocks_by_arm = {
+        arm: {block_of(record) for record in run.records(arm) if record.turns} for arm in arms
+    }
+    parts = {
+        block
+        for blocks in blocks_by_arm.values()
+        for block in blocks
+        if block.startswith(f"{name}.")
+    }
     left = [arm for arm in arms if parts.isdisjoint(blocks_by_arm[arm])]
-    if run.without_times:  # nothing is compared: what is in another group's block of this number need not be in this one's
+    # nothing is compared: what is in another group's block of this number need not be in this one's
+    if run.without_times:
         left = [arm for arm in left if number not in map(number_of, blocks_by_arm[arm])]
     return left, 1 + max(map(sub_block_of, parts), default=-1)
 
@@ -217,7 +268,9 @@ def check_mathematics(arms: list[Arm], run: Run) -> None:
     """Have the mathematics of these arms checked in float64, unless the run knows of them."""
     unknown = [arm for arm in arms if arm not in run.mathematics_by_arm]
     if unknown:
-        run.mathematics_by_arm.update(run.check_mathematics(unknown, run.options, run.listener.phase))
+        run.mathematics_by_arm.update(
+            run.check_mathematics(unknown, run.options, run.listener.phase)
+        )
 
 
 def without_wrong_mathematics(arms: list[Arm], run: Run) -> list[Arm]:
@@ -239,7 +292,8 @@ def without_wrong_mathematics(arms: list[Arm], run: Run) -> list[Arm]:
 def choose_arms(group: Group, left: list[Arm], run: Run) -> tuple[list[Arm], list[Arm]]:
     """Return the arms of the next block and those that wait for another.
 
-    Without times nothing is compared: then as many as there are cores, so that little is lost by an interruption.
+    Without times nothing is compared: then as many as there are cores, so that little is lost by an
+    interruption.
     """
     if run.without_times:
         at_once = len(run.options.cores())
@@ -249,7 +303,9 @@ def choose_arms(group: Group, left: list[Arm], run: Run) -> tuple[list[Arm], lis
 
 @dataclass
 class TimedArm:
-    """An arm whose process for the time has ended, with its record so far: what may be missing is its memory."""
+    """An arm whose process for the time has ended, with its record so far: what may be missing is
+    its memory.
+    """
 
     arm: Arm
     record: Record
@@ -266,7 +322,8 @@ class Block:
 
 
 def run_block(name: str, arms: list[Arm], first: int, run: Run) -> Block:
-    """Start the processes of as many arms as fit, have them take turns, and return what became of them.
+    """Start the processes of as many arms as fit, have them take turns, and return what became of
+    them.
 
     The `first` arms and one more are tried in any case.
     """
@@ -283,7 +340,8 @@ def run_block(name: str, arms: list[Arm], first: int, run: Run) -> Block:
     finally:
         for process in processes:
             process.kill()
-    if not run.without_times and not nvml.list_gpus():  # kernels on a GPU do not lie in the host's pages
+    # kernels on a GPU do not lie in the host's pages
+    if not run.without_times and not nvml.list_gpus():
         pages.renew(files)
     outcomes = [outcome_of(process) for process in processes]
     fail_those_verified_against_wrong(processes, outcomes)
@@ -308,8 +366,9 @@ def run_block(name: str, arms: list[Arm], first: int, run: Run) -> Block:
 def start_processes(arms: list[Arm], first: int, processes: list[TimedProcess], run: Run) -> None:
     """Start the arms' processes in batches until memory is full, and add them to `processes`.
 
-    The `first` arms and one more are tried in any case. What compiles is alone, since its first step is timed; what
-    finds everything compiled is built next to others, each on a core of its own.
+    The `first` arms and one more are tried in any case. What compiles is alone, since its first
+    step is timed; what finds everything compiled is built next to others, each on a core of its
+    own.
     """
     capacity = Capacity()
     while len(processes) < len(arms):
@@ -321,7 +380,9 @@ def start_processes(arms: list[Arm], first: int, processes: list[TimedProcess], 
                 break
             if batch and must_wait(arm, batch, processes, run):
                 break
-            process = TimedProcess(arm, run.options, run.scratch_of(arm), partial(run.listener.phase, arm.case))
+            process = TimedProcess(
+                arm, run.options, run.scratch_of(arm), partial(run.listener.phase, arm.case)
+            )
             processes.append(process)
             batch.append(process)
             process.start(find_reference(arm.case, run, processes), core)
@@ -339,21 +400,29 @@ def must_wait(arm: Arm, batch: list[TimedProcess], processes: list[TimedProcess]
     return waits_for_reference(arm.case, batch, processes, run)
 
 
-def waits_for_reference(case: Case, batch: list[TimedProcess], processes: list[TimedProcess], run: Run) -> bool:
+def waits_for_reference(
+    case: Case, batch: list[TimedProcess], processes: list[TimedProcess], run: Run
+) -> bool:
     """Say whether a case has to be verified against one that is being built."""
     is_built_now = any(process.arm.case.golden_key == case.golden_key for process in batch)
     return is_built_now and references.needed(case) and find_reference(case, run, processes) is None
 
 
 def find_reference(case: Case, run: Run, processes: list[TimedProcess]) -> Reference | None:
-    """Return what the case is verified against where there are no float64 values: an arm of this block, or a record."""
-    alive = [(process.arm.case, process.verification) for process in processes if process.verification]
+    """Return what the case is verified against where there are no float64 values: an arm of this
+    block, or a record.
+    """
+    alive = [
+        (process.arm.case, process.verification) for process in processes if process.verification
+    ]
     records = run.results / "records" / provenance.read_machine_name()
     return references.among(case, alive) or references.find(case, run.id, records)
 
 
 def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceMatmul | None:
-    """Go through the rounds: in each the reference matmul, then every arm that is alive, in random order."""
+    """Go through the rounds: in each the reference matmul, then every arm that is alive, in random
+    order.
+    """
     alive = [process for process in processes if process.ready]
     if not alive or run.without_times:
         return None
@@ -371,7 +440,9 @@ def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceM
 
 
 def verify_timed_steps(processes: list[TimedProcess], run: Run) -> None:
-    """Have the arms that are alive verify what was timed, each on a core of its own, and wait for their results."""
+    """Have the arms that are alive verify what was timed, each on a core of its own, and wait for
+    their results.
+    """
     alive = [process for process in processes if process.ready]
     cores = run.options.cores()
     for batch in split(alive, len(cores)):
@@ -394,9 +465,15 @@ def outcome_of(process: TimedProcess) -> CaseOutcome:
     return process.outcome
 
 
-def fail_those_verified_against_wrong(processes: list[TimedProcess], outcomes: list[CaseOutcome]) -> None:
-    """Turn the verification of an arm into a failed one if what it was verified against came out wrong in the end."""
-    wrong = {process.arm.case.id for process, outcome in zip(processes, outcomes) if not outcome.is_right}
+def fail_those_verified_against_wrong(
+    processes: list[TimedProcess], outcomes: list[CaseOutcome]
+) -> None:
+    """Turn the verification of an arm into a failed one if what it was verified against came out
+    wrong in the end.
+    """
+    wrong = {
+        process.arm.case.id for process, outcome in zip(processes, outcomes) if not outcome.is_right
+    }
     for process, outcome in zip(processes, outcomes):
         against = process.verification.against if process.verification else None
         verification = outcome.result.verification
@@ -407,7 +484,12 @@ def fail_those_verified_against_wrong(processes: list[TimedProcess], outcomes: l
 
 
 def turns_of(
-    process: TimedProcess, number: int, arms: list[str], block: str, seed: int, matmul: ReferenceMatmul | None
+    process: TimedProcess,
+    number: int,
+    arms: list[str],
+    block: str,
+    seed: int,
+    matmul: ReferenceMatmul | None,
 ) -> Turns:
     """Return which turns an arm made in its block; none where it has no times."""
     rounds = process.turn_rounds if process.samples else []
@@ -426,7 +508,9 @@ def turns_of(
 
 
 def times_first_step(process: TimedProcess, run: Run) -> bool:
-    """Say whether the time of the first step means something: it was alone, and what it compiles was not compiled before."""
+    """Say whether the time of the first step means something: it was alone, and what it compiles
+    was not compiled before.
+    """
     if run.without_times or not process.is_cold:
         return False
     return run.compiles_alone or not nvml.list_gpus()
@@ -435,7 +519,8 @@ def times_first_step(process: TimedProcess, run: Run) -> bool:
 def finish_block(timed: list[TimedArm], run: Run) -> None:
     """Measure the memory that is still missing, and write one record per arm.
 
-    Each record is written as soon as its arm is complete, so an interrupted session resumes at the first arm without one.
+    Each record is written as soon as its arm is complete, so an interrupted session resumes at the
+    first arm without one.
     """
     for batch in split(timed, memory_processes_at_once(timed, run)):
         with ExitStack() as stack:
@@ -449,7 +534,10 @@ def finish_block(timed: list[TimedArm], run: Run) -> None:
 
 
 def start_memory_process(timed: TimedArm, run: Run, stack: ExitStack) -> MemoryProcess | None:
-    """Start the process for the arm's memory, if it is still missing. The process is gone when the stack closes."""
+    """Start the process for the arm's memory, if it is still missing.
+
+    The process is gone when the stack closes.
+    """
     if not memory_is_missing(timed, run):
         return None
     arm = timed.arm
@@ -459,27 +547,38 @@ def start_memory_process(timed: TimedArm, run: Run, stack: ExitStack) -> MemoryP
 
 
 def memory_is_missing(timed: TimedArm, run: Run) -> bool:
-    """Say whether the arm's memory is to be measured: it came out right, and the session has no peaks of it yet."""
+    """Say whether the arm's memory is to be measured: it came out right, and the session has no
+    peaks of it yet.
+    """
     record = timed.record
     if record.status != "ok" or not run.options.memory:
         return False
     if run.options.peaks_each_block:
         return True
-    earlier = [other for other in run.records(timed.arm) if other.turns is None or block_of(other) != block_of(record)]
+    earlier = [
+        other
+        for other in run.records(timed.arm)
+        if other.turns is None or block_of(other) != block_of(record)
+    ]
     return not any(other.peaks for other in earlier)
 
 
 def memory_processes_at_once(timed: list[TimedArm], run: Run) -> int:
-    """Return how many processes for the memory may be alive at once: one for each core, or one if memory is scarce."""
+    """Return how many processes for the memory may be alive at once: one for each core, or one if
+    memory is scarce.
+    """
     at_once = len(run.options.cores())
     sizes = [each.resident_bytes for each in timed if each.resident_bytes is not None]
-    if len(sizes) < len(timed):  # of an interrupted session: how large they are is not known any more
+    # of an interrupted session: how large they are is not known any more
+    if len(sizes) < len(timed):
         return 1
     return at_once if fits([max(sizes, default=0)], free_memory(), at_once) else 1
 
 
 def not_measured(case: Case, run: Run, environment: Environment) -> Record:
-    """Return the record, written once in a session, that tells why this machine cannot measure a case."""
+    """Return the record, written once in a session, that tells why this machine cannot measure a
+    case.
+    """
     arm = Arm(case, environment)
     earlier = run.records(arm)
     if earlier:

@@ -9,7 +9,8 @@ import psutil
 from framebench.engine.timed_process import TimedProcess
 from framebench.instruments import nvml
 
-SHARE = 0.6  # of what is free when a block begins: the rest is for steps, and for whoever else is there
+# of what is free when a block begins: the rest is for steps, and for whoever else is there
+SHARE = 0.6
 OF_CARD = 0.85  # of a GPU, where pools keep what a step took
 CGROUP = Path("/sys/fs/cgroup")
 
@@ -43,7 +44,9 @@ class Capacity:
 
 
 def fits(held: list[int], free: int, more: int = 1, share: float = SHARE) -> bool:
-    """Say whether these and so many more, each as large as the largest, take no more than a share of what is free."""
+    """Say whether these and so many more, each as large as the largest, take no more than a share
+    of what is free.
+    """
     return sum(held) + more * max(held, default=0) <= share * free
 
 

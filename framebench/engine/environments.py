@@ -1,7 +1,8 @@
 """One environment per framework version, shared by every clone on the machine.
 
-They live under `$FRAMEBENCH_CACHE` (default `${XDG_CACHE_HOME:-~/.cache}/framebench`), named by a hash of the pinned
-requirements and of the Python version: a changed pin is a new environment, and an old one is never changed.
+They live under `$FRAMEBENCH_CACHE` (default `${XDG_CACHE_HOME:-~/.cache}/framebench`), named by a
+hash of the pinned requirements and of the Python version: a changed pin is a new environment, and
+an old one is never changed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from framebench.records.provenance import PACKAGE
 from framebench.suite.case import Case
 from framebench.suite.profiles import read_profile_name
 
-ONEDNN = Path(".cache/jittor/mkl/dnnl_lnx_2.2.0_cpu_gomp")  # below HOME, where Jittor looks before it downloads
+# below HOME, where Jittor looks before it downloads
+ONEDNN = Path(".cache/jittor/mkl/dnnl_lnx_2.2.0_cpu_gomp")
 USUAL_NVCC = Path("/usr/local/cuda/bin/nvcc")
 Say = Callable[[str], None]
 
@@ -61,14 +63,17 @@ class Environment:
 
     @property
     def on_card(self) -> bool:
-        """Say whether it launches to a GPU here: the pinned builds of PyTorch and JAX are for the CPU."""
+        """Say whether it launches to a GPU here: the pinned builds of PyTorch and JAX are for the
+        CPU.
+        """
         return bool(nvml.list_gpus()) and (self.installed or self.framework == "jittor")
 
     def variables(self) -> dict[str, str]:
         """Return the variables that must be set before the framework is imported."""
         variables = self.of_framework()
         if not self.installed:
-            # ours are installed without byte code: where none may be written, every process compiles thousands of sources
+            # ours are installed without byte code: where none may be written, every process
+            # compiles thousands of sources
             variables["PYTHONDONTWRITEBYTECODE"] = ""
         return variables
 
@@ -77,9 +82,14 @@ class Environment:
         if self.framework == "jax":
             return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         if self.framework == "jittor":
-            # with rewrite_op each process writes the sources of its kernels, compiled long ago or not, and another process
-            # that reads one just then finds it empty and ends
-            variables = {"nvcc_path": nvcc(), "log_silent": "1", "FIX_TORCH_ERROR": "0", "rewrite_op": "0"}
+            # with rewrite_op each process writes the sources of its kernels, compiled long ago or
+            # not, and another process that reads one just then finds it empty and ends
+            variables = {
+                "nvcc_path": nvcc(),
+                "log_silent": "1",
+                "FIX_TORCH_ERROR": "0",
+                "rewrite_op": "0",
+            }
             if self.home:
                 variables["HOME"] = str(self.home)
             return variables
@@ -88,45 +98,64 @@ class Environment:
     def scratch(self, folder: Path) -> dict[str, str]:
         """Return the variables that point at a folder for what one case compiles.
 
-        The process for the memory finds there what the one for the time compiled; the executable and its plan are the same.
+        The process for the memory finds there what the one for the time compiled; the executable
+        and its plan are the same.
         """
         if self.framework == "torch":
             return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
         if self.framework == "jax":
-            return {"JAX_COMPILATION_CACHE_DIR": str(folder / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+            return {
+                "JAX_COMPILATION_CACHE_DIR": str(folder / "xla"),
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            }
         return {}
 
 
 def nvcc() -> str:
-    """Return the CUDA compiler that Jittor is to build with: what its own variable says, or one that is found.
+    """Return the CUDA compiler that Jittor is to build with: what its own variable says, or one
+    that is found.
 
-    Best is one next to the toolkit's libraries, where Jittor looks for them (some images have a script of that name on the
-    path, elsewhere). Empty without a GPU or without a compiler, which keeps Jittor on the CPU.
+    Best is one next to the toolkit's libraries, where Jittor looks for them (some images have a
+    script of that name on the path, elsewhere). Empty without a GPU or without a compiler, which
+    keeps Jittor on the CPU.
     """
     if not nvml.list_gpus():
         return ""
     requested = os.environ.get("nvcc_path")  # noqa: SIM112 - so Jittor spells it
     if requested is not None:
         return requested
-    compilers = [Path(path) for path in (shutil.which("nvcc"), USUAL_NVCC) if path and Path(path).exists()]
-    with_libraries = [path for path in compilers if any(path.parent.parent.glob("lib*/libcudart.so"))]
+    compilers = [
+        Path(path) for path in (shutil.which("nvcc"), USUAL_NVCC) if path and Path(path).exists()
+    ]
+    with_libraries = [
+        path for path in compilers if any(path.parent.parent.glob("lib*/libcudart.so"))
+    ]
     best_first = with_libraries + compilers
     return str(best_first[0]) if best_first else ""
 
 
 def requirement_file(framework: str, version: str, package: str = "") -> Path:
-    """Return the requirements file of a version. Raises SetupError, with the versions that have one."""
+    """Return the requirements file of a version.
+
+    Raises SetupError, with the versions that have one.
+    """
     files = find_pinned_versions(framework)
     if package:
         files = {find_pinned_version(framework): REQUIREMENTS / f"{package}.txt"}
     if version not in files:
-        raise SetupError(f"no pinned requirements for {framework} {version}; there are: {', '.join(files)}")
+        raise SetupError(
+            f"no pinned requirements for {framework} {version}; there are: {', '.join(files)}"
+        )
     return files[version]
 
 
 def location(framework: str, version: str, package: str = "") -> Path:
     """Return the folder of this environment, built or not."""
-    key = requirement_file(framework, version, package).read_bytes() + sys.version.encode() + platform.machine().encode()
+    key = (
+        requirement_file(framework, version, package).read_bytes()
+        + sys.version.encode()
+        + platform.machine().encode()
+    )
     name = "-".join(part for part in (framework, version, package) if part)
     return cache() / "envs" / f"{name}-{hashlib.sha256(key).hexdigest()[:10]}"
 
@@ -140,10 +169,11 @@ def describe(framework: str, version: str | None = None, package: str = "") -> E
 
 
 def of_case(case: Case, usual: Environment | None = None, say: Say = lambda _: None) -> Environment:
-    """Return the environment that has what the case needs, the `usual` one of its framework as a rule.
+    """Return the environment that has what the case needs, the `usual` one of its framework as a
+    rule.
 
-    One for a case that needs another package is built now if it is not there yet, unless an interpreter was named.
-    Raises SetupError.
+    One for a case that needs another package is built now if it is not there yet, unless an
+    interpreter was named. Raises SetupError.
     """
     was_named = usual is not None and usual.installed
     if case.support.package and not was_named:
@@ -156,8 +186,13 @@ def built(environment: Environment) -> bool:
     return (environment.python.parent.parent / ".complete").exists()
 
 
-def ensure(framework: str, version: str | None = None, say: Say = lambda _: None, package: str = "") -> Environment:
-    """Return the environment, built now if it is not there yet; other processes wait. Raises SetupError."""
+def ensure(
+    framework: str, version: str | None = None, say: Say = lambda _: None, package: str = ""
+) -> Environment:
+    """Return the environment, built now if it is not there yet; other processes wait.
+
+    Raises SetupError.
+    """
     environment = describe(framework, version, package)
     if built(environment):
         return environment
@@ -171,12 +206,19 @@ def ensure(framework: str, version: str | None = None, say: Say = lambda _: None
 
 
 def check_tools(framework: str) -> None:
-    """Check for compilers and headers before minutes are spent. Raises SetupError, which names what is missing."""
+    """Check for compilers and headers before minutes are spent.
+
+    Raises SetupError, which names what is missing.
+    """
     missing = []
     if shutil.which("g++") is None and framework == "jittor":
-        missing.append("a C++ compiler, which Jittor calls for every kernel (Debian: apt-get install g++)")
+        missing.append(
+            "a C++ compiler, which Jittor calls for every kernel (Debian: apt-get install g++)"
+        )
     if framework == "jittor" and not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
-        missing.append("Python.h, which Jittor's core includes (Debian: apt-get install python3-dev)")
+        missing.append(
+            "Python.h, which Jittor's core includes (Debian: apt-get install python3-dev)"
+        )
     try:
         import ensurepip  # noqa: F401
     except ImportError:
@@ -186,13 +228,28 @@ def check_tools(framework: str) -> None:
 
 
 def build(environment: Environment, where: Path, say: Say) -> None:
-    """Build the environment from nothing: an interrupted build leaves nothing that could be mistaken for a whole one."""
+    """Build the environment from nothing: an interrupted build leaves nothing that could be
+    mistaken for a whole one.
+    """
     shutil.rmtree(where, ignore_errors=True)
     requirements = requirement_file(environment.framework, environment.version, environment.package)
     package = f" and {environment.package}" if environment.package else ""
     say(f"installing {environment.framework} {environment.version}{package} (once per machine)")
     shell(where, [sys.executable, "-m", "venv", str(where)], say)
-    shell(where, [str(environment.python), "-m", "pip", "install", "--quiet", "--no-compile", "-r", str(requirements)], say)
+    shell(
+        where,
+        [
+            str(environment.python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-compile",
+            "-r",
+            str(requirements),
+        ],
+        say,
+    )
     if environment.framework == "jittor":
         build_jittor(environment, where, say)
     (where / ".complete").touch()
@@ -200,17 +257,25 @@ def build(environment: Environment, where: Path, say: Say) -> None:
 
 
 def warm(environment: Environment, profile: str, say: Say = lambda _: None) -> None:
-    """Compile the kernels that a profile's cases need, once: Jittor's are made when they are first met.
+    """Compile the kernels that a profile's cases need, once:
+
+    Jittor's are made when they are first met.
 
     An interruption only costs time.
     """
     if not cold(environment, profile):
         return
     kernels = profile if profile in ("first", "standard") else "quick"
-    say(f"compiling Jittor's kernels for the {kernels} profile, some minutes more (once per machine)")
+    say(
+        f"compiling Jittor's kernels for the {kernels} profile, some minutes more (once per "
+        "machine)"
+    )
     command = [str(environment.python), "-P", "-m", "framebench.worker.warmup", "jittor", kernels]
     shell(
-        environment.python.parent.parent, command, say, environment.variables() | {"PYTHONPATH": import_path(), "nvcc_path": ""}
+        environment.python.parent.parent,
+        command,
+        say,
+        environment.variables() | {"PYTHONPATH": import_path(), "nvcc_path": ""},
     )
     (environment.python.parent.parent / f".warm-{kernels}").touch()
 
@@ -219,7 +284,9 @@ def cold(environment: Environment, profile: str) -> bool:
     """Say whether kernels of a profile's cases may still have to be compiled."""
     if environment.framework != "jittor" or environment.installed:
         return False
-    enough = {"first": ("first", "quick", "standard"), "standard": ("standard",)}.get(profile, ("quick", "standard"))
+    enough = {"first": ("first", "quick", "standard"), "standard": ("standard",)}.get(
+        profile, ("quick", "standard")
+    )
     return not any((environment.python.parent.parent / f".warm-{name}").exists() for name in enough)
 
 
@@ -233,16 +300,30 @@ def build_jittor(environment: Environment, where: Path, say: Say) -> None:
     say("compiling Jittor's core, about four minutes")
     check = "import jittor as jt; assert jt.array([1, 2]).numpy().tolist() == [1, 2]"
     # for the CPU: a build against CUDA that fails is a worker's, whose record then says why
-    shell(where, [str(environment.python), "-c", check], say, environment.variables() | {"nvcc_path": ""})
+    shell(
+        where,
+        [str(environment.python), "-c", check],
+        say,
+        environment.variables() | {"nvcc_path": ""},
+    )
 
 
-def shell(where: Path, command: list[str], say: Say, variables: dict[str, str] | None = None) -> None:
-    """Run one set-up command, its output in a log, saying every few seconds that it goes on. Raises SetupError."""
+def shell(
+    where: Path, command: list[str], say: Say, variables: dict[str, str] | None = None
+) -> None:
+    """Run one set-up command, its output in a log, saying every few seconds that it goes on.
+
+    Raises SetupError.
+    """
     log = where.with_suffix(".log")
     start = time.monotonic()
     with log.open("ab") as out:
         process = subprocess.Popen(
-            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={**os.environ, **(variables or {})}
+            command,
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **(variables or {})},
         )
         try:
             while process.poll() is None:
@@ -255,15 +336,17 @@ def shell(where: Path, command: list[str], say: Say, variables: dict[str, str] |
             raise
     if process.returncode:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise SetupError(f"{command[0]} ended with exit code {process.returncode}; the end of {log}:\n{tail}")
+        raise SetupError(
+            f"{command[0]} ended with exit code {process.returncode}; the end of {log}:\n{tail}"
+        )
 
 
 @cache_result
 def _our_folder() -> Path:
     """Return a folder in which `framebench` alone can be imported.
 
-    What lies next to it in a checkout, or is installed next to it, must not reach a framework's environment, nor a user's
-    file.
+    What lies next to it in a checkout, or is installed next to it, must not reach a framework's
+    environment, nor a user's file.
     """
     where = cache() / "import" / hashlib.sha256(str(PACKAGE).encode()).hexdigest()[:10]
     link = where / "framebench"
@@ -276,13 +359,24 @@ def _our_folder() -> Path:
 
 
 def import_path(more: str | None = None) -> str:
-    """Return the PYTHONPATH of a worker: our folder, and then `more`, those of the user. Raises OSError."""
+    """Return the PYTHONPATH of a worker: our folder, and then `more`, those of the user.
+
+    Raises OSError.
+    """
     return f"{_our_folder()}{os.pathsep}{more}" if more else str(_our_folder())
 
 
 def run_module(environment: Environment, module: str, *arguments: str, **variables: str) -> str:
-    """Return what one of our modules prints in a framework's environment. Raises SetupError with the end of its errors."""
-    paths = {**os.environ, **environment.variables(), **variables, "PYTHONPATH": import_path(variables.get("PYTHONPATH"))}
+    """Return what one of our modules prints in a framework's environment.
+
+    Raises SetupError with the end of its errors.
+    """
+    paths = {
+        **os.environ,
+        **environment.variables(),
+        **variables,
+        "PYTHONPATH": import_path(variables.get("PYTHONPATH")),
+    }
     command = [str(environment.python), "-P", "-m", module, *arguments]
     done = subprocess.run(command, env=paths, capture_output=True, text=True)
     if done.returncode:

@@ -19,8 +19,8 @@ REFERENCE_FRAMEWORK = FRAMEWORKS[0]  # PyTorch, whose baseline the others' are c
 class Group:
     """Arms that are compared with each other.
 
-    `always` are in each of its blocks; where memory does not suffice for all at once, the others are shared out among
-    several blocks.
+    `always` are in each of its blocks; where memory does not suffice for all at once, the others
+    are shared out among several blocks.
     """
 
     name: str
@@ -31,8 +31,8 @@ class Group:
 def make_groups(cases: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
     """Group cases that can be measured by workload, scenario, batch, size and framework.
 
-    Each group has the framework's baseline, asked for or not, and where PyTorch is measured too, PyTorch's, by which
-    frameworks are compared. `ready`: the environments by framework.
+    Each group has the framework's baseline, asked for or not, and where PyTorch is measured too,
+    PyTorch's, by which frameworks are compared. `ready`: the environments by framework.
     """
     alike: dict[tuple[object, ...], list[Case]] = defaultdict(list)
     for case in cases:

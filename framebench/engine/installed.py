@@ -1,7 +1,9 @@
-"""`--env installed`, or `--env /path/to/python`: an interpreter that already has a framework, used as it is.
+"""`--env installed`, or `--env /path/to/python`: an interpreter that already has a framework, used
+as it is.
 
-Nothing is installed or changed there; its versions may be older or newer than the pins, and go into every record. The packages
-of the control environment may lie in the same interpreter: workers import the framework and NumPy alone.
+Nothing is installed or changed there; its versions may be older or newer than the pins, and go into
+every record. The packages of the control environment may lie in the same interpreter: workers
+import the framework and NumPy alone.
 """
 
 from __future__ import annotations
@@ -19,9 +21,14 @@ from framebench.engine.environments import Environment, Say, SetupError
 from framebench.strategies.strategy import FRAMEWORKS
 
 INSTALLED = "installed"  # what --env says for the interpreter that runs framebench
-NEEDS = {"torch": ("torch", "numpy"), "jax": ("jax", "flax", "optax", "numpy"), "jittor": ("jittor", "numpy")}
+NEEDS = {
+    "torch": ("torch", "numpy"),
+    "jax": ("jax", "flax", "optax", "numpy"),
+    "jittor": ("jittor", "numpy"),
+}
 LIMIT_S = 300.0  # for importing a framework from a slow disk
-# Importing Jittor compiles its core for minutes, so it is only looked for; a build that fails is found by the first worker.
+# Importing Jittor compiles its core for minutes, so it is only looked for; a build that fails is
+# found by the first worker.
 LOOK = """
 import importlib, importlib.metadata, importlib.util, json, sys
 
@@ -55,29 +62,46 @@ def interpreter(env: str) -> Path:
     program = shutil.which(os.path.expanduser(env))
     if program is None or Path(program).is_dir():
         raise SetupError(
-            f"--env {env!r} is no interpreter; give {INSTALLED!r} for this one ({sys.executable}), or a path to a python"
+            f"--env {env!r} is no interpreter; give {INSTALLED!r} for this one "
+            f"({sys.executable}), or a path to a python"
         )
     return Path(program).absolute()  # a link into a virtual environment must stay one
 
 
 def describe(framework: str, python: Path) -> Environment:
-    """Return the framework as this interpreter has it. Raises SetupError, with what cannot be imported and why."""
+    """Return the framework as this interpreter has it.
+
+    Raises SetupError, with what cannot be imported and why.
+    """
     if framework not in FRAMEWORKS:
         raise SetupError(f"no framework {framework!r}; frameworks: {', '.join(FRAMEWORKS)}")
     needs = NEEDS[framework]
     try:
-        done = subprocess.run([str(python), "-c", LOOK, *needs], capture_output=True, text=True, timeout=LIMIT_S)
+        done = subprocess.run(
+            [str(python), "-c", LOOK, *needs], capture_output=True, text=True, timeout=LIMIT_S
+        )
         answer = json.loads(done.stdout.splitlines()[-1])
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
         raise SetupError(f"{python} cannot be asked for {framework}: {error}") from error
     if answer["error"]:
-        raise SetupError(f"{python} cannot import what {framework} needs ({', '.join(needs)}): {answer['error']}")
-    home = python.parent.parent / "home"  # of an environment of ours, where Jittor's compiled kernels are
+        raise SetupError(
+            f"{python} cannot import what {framework} needs ({', '.join(needs)}): {answer['error']}"
+        )
+    # of an environment of ours, where Jittor's compiled kernels are
+    home = python.parent.parent / "home"
     version = answer["versions"][framework].split("+")[0]
-    return Environment(framework, version, python, home if framework == "jittor" and home.is_dir() else None, installed=True)
+    return Environment(
+        framework,
+        version,
+        python,
+        home if framework == "jittor" and home.is_dir() else None,
+        installed=True,
+    )
 
 
-def ready(frameworks: Iterable[str], env: str | None, say: Say = lambda _: None) -> dict[str, Environment]:
+def ready(
+    frameworks: Iterable[str], env: str | None, say: Say = lambda _: None
+) -> dict[str, Environment]:
     """Return an environment for each framework: pinned and built, or by `env` what is installed.
 
     A framework that is not there is left out, with a sentence. Raises SetupError if none is left.
@@ -85,7 +109,9 @@ def ready(frameworks: Iterable[str], env: str | None, say: Say = lambda _: None)
     requested = set(frameworks)
     requested_in_order = [framework for framework in FRAMEWORKS if framework in requested]
     if env is None:
-        return {framework: environments.ensure(framework, say=say) for framework in requested_in_order}
+        return {
+            framework: environments.ensure(framework, say=say) for framework in requested_in_order
+        }
     python = interpreter(env)
     available: dict[str, Environment] = {}
     missing = []

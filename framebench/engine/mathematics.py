@@ -1,7 +1,8 @@
-"""Have the mathematics of strategies checked in float64, once per code, environment and kind of processor.
+"""Have the mathematics of strategies checked in float64, once per code, environment and kind of
+processor.
 
-A process of its own computes the same strategy at the smallest size (`worker/mathematics.py`). That stands for every
-batch and size of the strategy, so it is kept in the cache until the code changes.
+A process of its own computes the same strategy at the smallest size (`worker/mathematics.py`). That
+stands for every batch and size of the strategy, so it is kept in the cache until the code changes.
 """
 
 from __future__ import annotations
@@ -32,17 +33,28 @@ WORKER = "framebench.worker.mathematics"
 SMALLEST = "tiny"
 CASES_OF_A_PROCESS = 12  # what they leave in memory, such as compiled programs, adds up
 # What limits the instructions that libraries use: their kernels are others then.
-LIMITING = ("ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "XLA_FLAGS")
+LIMITING = (
+    "ATEN_CPU_CAPABILITY",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "ONEDNN_MAX_CPU_ISA",
+    "OPENBLAS_CORETYPE",
+    "XLA_FLAGS",
+)
 
 
-def check(arms: list[Arm], options: Options, on_phase: Callable[[Case, str], None]) -> dict[Arm, Mathematics]:
+def check(
+    arms: list[Arm], options: Options, on_phase: Callable[[Case, str], None]
+) -> dict[Arm, Mathematics]:
     """Return what float64 says of each arm's strategy, computing what the cache lacks."""
     representatives: dict[Arm, Case] = {}
     outcomes: dict[Arm, Mathematics] = {}
     for arm in arms:
         case = representative(arm.case)
         if case is None:
-            reason = f"there are no float64 references for {arm.case.golden_key}, and none for it at a smaller size"
+            reason = (
+                f"there are no float64 references for {arm.case.golden_key}, and none for it "
+                "at a smaller size"
+            )
             outcomes[arm] = Mathematics(arm.case.id, computed=False, passed=True, reason=reason)
         else:
             representatives[arm] = case
@@ -50,15 +62,20 @@ def check(arms: list[Arm], options: Options, on_phase: Callable[[Case, str], Non
         cases = list(dict.fromkeys(representatives[arm] for arm in several))
         # progress names the case that is asked for, and not the one that stands for it
         on_phase_of_first = partial(on_phase, several[0].case)
-        processes = 1 if nvml.list_gpus() else len(options.cores())  # a GPU's memory is not shared out
-        lines = compute_missing(file, cases, several[0].environment, options, on_phase_of_first, processes=processes)
+        # a GPU's memory is not shared out
+        processes = 1 if nvml.list_gpus() else len(options.cores())
+        lines = compute_missing(
+            file, cases, several[0].environment, options, on_phase_of_first, processes=processes
+        )
         for arm in several:
             outcomes[arm] = lines[representatives[arm].id]
     return outcomes
 
 
 def representative(case: Case) -> Case | None:
-    """Return the case that stands for this one in float64: the same strategy at the smallest size with references."""
+    """Return the case that stands for this one in float64: the same strategy at the smallest size
+    with references.
+    """
     for size in dict.fromkeys((SMALLEST, case.size)):
         if size not in case.spec.sizes or size in case.spec.without_golden:
             continue
@@ -80,14 +97,22 @@ def by_file(representatives: dict[Arm, Case], options: Options) -> dict[Path, li
 def cache_file(environment: Environment, case: Case, options: Options) -> Path:
     """Return the file that grows by a line for each case.
 
-    Its name tells the environment, and by a digest the code, the interpreter, the processor, the GPU and the
-    variables that the process gets.
+    Its name tells the environment, and by a digest the code, the interpreter, the processor, the
+    GPU and the variables that the process gets.
     """
     variables = runner.worker_variables(environment, case, "time", options)
     limits = {name: os.environ.get(name, "") for name in LIMITING}
     processor = provenance.describe_hardware().get("cpu")
     key = json.dumps(
-        [source_digest(), str(environment.python), processor, list(nvml.list_gpus()), variables, limits], sort_keys=True
+        [
+            source_digest(),
+            str(environment.python),
+            processor,
+            list(nvml.list_gpus()),
+            variables,
+            limits,
+        ],
+        sort_keys=True,
     )
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     folder = environments.cache() / "mathematics"
@@ -115,7 +140,9 @@ def read_lines(file: Path) -> dict[str, Mathematics]:
     if file.exists():
         for line in file.read_text().splitlines():
             with suppress(ValueError):
-                outcomes.update({case: Mathematics(**fields) for case, fields in json.loads(line).items()})
+                outcomes.update(
+                    {case: Mathematics(**fields) for case, fields in json.loads(line).items()}
+                )
     return outcomes
 
 
@@ -128,13 +155,15 @@ def compute_missing(
     baseline: Case | None = None,
     processes: int = 1,
 ) -> dict[str, Mathematics]:
-    """Have the cases computed that the file lacks, by so many processes at once, and return all of its lines.
+    """Have the cases computed that the file lacks, by so many processes at once, and return all of
+    its lines.
 
-    Cases of a user's model are compared with their `baseline`, computed in each process. A case whose process
-    dies is not computed, with the reason; those after it go on in another process.
+    Cases of a user's model are compared with their `baseline`, computed in each process. A case
+    whose process dies is not computed, with the reason; those after it go on in another process.
     """
     outcomes = read_lines(file)
-    died: dict[str, Mathematics] = {}  # not kept in the cache: what ended the process may not happen again
+    # not kept in the cache: what ended the process may not happen again
+    died: dict[str, Mathematics] = {}
     while True:
         missing = [case for case in cases if case.id not in outcomes and case.id not in died]
         if not missing:
@@ -146,11 +175,15 @@ def compute_missing(
             lost = [case for case in batch if case.id not in outcomes]
             if lost:  # the process died at the first of these, and did not come to the others
                 reason = f"the step does not run in float64: {end.reason or end.status}"
-                died[lost[0].id] = Mathematics(lost[0].id, computed=False, passed=True, reason=reason)
+                died[lost[0].id] = Mathematics(
+                    lost[0].id, computed=False, passed=True, reason=reason
+                )
 
 
 def split(cases: list[Case], processes: int) -> list[list[Case]]:
-    """Share the first cases out among so many processes, in order and none with more than `CASES_OF_A_PROCESS`."""
+    """Share the first cases out among so many processes, in order and none with more than
+    `CASES_OF_A_PROCESS`.
+    """
     size = min(CASES_OF_A_PROCESS, math.ceil(len(cases) / processes))
     batches = [cases[start : start + size] for start in range(0, len(cases), size)]
     return batches[:processes]
@@ -164,7 +197,9 @@ def run_workers(
     on_phase: Callable[[str], None],
     baseline: Case | None,
 ) -> list[Outcome]:
-    """Have a process for each batch append a line for each case to the file, and say how each ended."""
+    """Have a process for each batch append a line for each case to the file, and say how each
+    ended.
+    """
     orders: dict[str, object] = {"file": str(file)}
     if baseline is not None:
         orders["baseline"] = baseline.id
@@ -175,9 +210,12 @@ def run_workers(
             variables = runner.worker_variables(environment, batch[0], "time", options)
             log = file.with_suffix(f".{os.getpid()}.{number}.log")
             stack.callback(log.unlink, missing_ok=True)
-            worker = Worker(environment, WORKER, orders | {"cases": [case.id for case in batch]}, variables, log)
+            worker = Worker(
+                environment, WORKER, orders | {"cases": [case.id for case in batch]}, variables, log
+            )
             stack.callback(worker.kill)
             workers.append(worker)
         for worker in workers:  # the others go on while one is listened to
-            outcomes.append(worker.end(on_phase, options.time_limit_s))  # for each case: a worker answers after each
+            # for each case: a worker answers after each
+            outcomes.append(worker.end(on_phase, options.time_limit_s))
     return outcomes

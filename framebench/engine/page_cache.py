@@ -1,10 +1,12 @@
-"""Renew the pages of memory that outlive a process: those of the files it maps, such as a framework's libraries.
+"""Renew the pages of memory that outlive a process: those of the files it maps, such as a
+framework's libraries.
 
-How fast code runs depends on where its pages lie. The kernel keeps them, so that every fresh process gets the same ones
-until the file is dropped from its cache: Jittor's evaluation of ResNet-50 took 0.66 or 0.83 s by the same library, and each
-process the same until the next time. Two environments have a copy of it each, and their ratio would be off by as much in
-every block. So when a block is over, what its processes mapped is dropped and read again, in a second or two: the next block
-has other pages.
+How fast code runs depends on where its pages lie. The kernel keeps them, so that every fresh
+process gets the same ones until the file is dropped from its cache: Jittor's evaluation of
+ResNet-50 took 0.66 or 0.83 s by the same library, and each process the same until the next time.
+Two environments have a copy of it each, and their ratio would be off by as much in every block. So
+when a block is over, what its processes mapped is dropped and read again, in a second or two: the
+next block has other pages.
 """
 
 from __future__ import annotations
@@ -34,9 +36,10 @@ def mapped(pid: int) -> set[Path]:
 def renew(files: Iterable[Path]) -> None:
     """Give each file other pages.
 
-    They are read here, and not by the next block's first process in its first step. They are read as if at random: the
-    kernel would lay out what is read in sequence in large pieces, which count as a process's memory when a byte of them is
-    touched. PyTorch's cold peaks by `host.rss` were 17 MiB larger then.
+    They are read here, and not by the next block's first process in its first step. They are read
+    as if at random: the kernel would lay out what is read in sequence in large pieces, which count
+    as a process's memory when a byte of them is touched. PyTorch's cold peaks by `host.rss` were 17
+    MiB larger then.
     """
     every = list(files)
     drop(every)
@@ -48,7 +51,9 @@ def renew(files: Iterable[Path]) -> None:
 
 
 def drop(files: Iterable[Path]) -> None:
-    """Let the kernel forget the files, but for those that a living process maps or that may not be read."""
+    """Let the kernel forget the files, but for those that a living process maps or that may not be
+    read.
+    """
     for path in files:
         with suppress(OSError), path.open("rb", buffering=0) as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

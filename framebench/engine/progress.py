@@ -31,7 +31,8 @@ def duration(seconds: float) -> str:
 class CaseProgress(Listener):
     """A bar over the cases of a run.
 
-    The time left comes from what the same cases took before on this machine, or else from `guesses`, in seconds. What
+    The time left comes from what the same cases took before on this machine, or else from
+    `guesses`, in seconds. What
     `session` has already counts as done; `at_once` cases run next to each other.
     """
 
@@ -75,7 +76,12 @@ class CaseProgress(Listener):
         self.bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.bar.stop()
 
     def remaining(self) -> str:
@@ -89,7 +95,9 @@ class CaseProgress(Listener):
         self.bar.update(self.task, description=description, left=self.remaining())
 
     def fit(self, text: str) -> str:
-        """Cut a text's beginning where a line is too short for it: strategy and phase stand at its end."""
+        """Cut a text's beginning where a line is too short for it: strategy and phase stand at its
+        end.
+        """
         columns = max(LEAST_COLUMNS, self.console.width - BAR_COLUMNS)
         return text if len(text) <= columns else f"…{text[1 - columns :]}"
 
@@ -102,8 +110,14 @@ class CaseProgress(Listener):
         if self.left.get(record.parsed, 0) > 0:
             self.left[record.parsed] -= 1
             self.bar.update(self.task, advance=1, left=self.remaining())
-        version = f"  {record.parsed.framework} {record.framework_version}" if record.framework_version else ""
-        self.bar.console.print(f"{format_record(record)}{version}", markup=False, highlight=False, soft_wrap=True)
+        version = (
+            f"  {record.parsed.framework} {record.framework_version}"
+            if record.framework_version
+            else ""
+        )
+        self.bar.console.print(
+            f"{format_record(record)}{version}", markup=False, highlight=False, soft_wrap=True
+        )
 
 
 def format_record(record: Record, step_s: float | None = None, width: int = 41) -> str:
@@ -115,11 +129,14 @@ def format_record(record: Record, step_s: float | None = None, width: int = 41) 
         return f"{record.case:<{width}} {record.status}: {record.reason}"
     effect = "" if record.effect and record.effect.proven else "  effect not proven"
     is_user_model = record.parsed.workload == USER_MODEL
-    instrument = record.peak_instrument if is_user_model else record.step_instrument  # as its table has it
+    # as its table has it
+    instrument = record.peak_instrument if is_user_model else record.step_instrument
     peak = f"{record.peaks[instrument] / 2**20:7.1f} MiB ({instrument})" if instrument else ""
     if record.ranks:
         peak_instrument = record.peak_instrument
-        emptiest = min(rank.peaks[peak_instrument] for rank in record.ranks) if peak_instrument else 0
+        emptiest = (
+            min(rank.peaks[peak_instrument] for rank in record.ranks) if peak_instrument else 0
+        )
         ranks = f"the fullest of {len(record.ranks)} ranks, the emptiest {emptiest / 2**20:.1f}"
         return f"{record.case:<{width}} {peak:<22} {ranks}{effect}"
     if step_s is None:
@@ -132,18 +149,25 @@ def count_measured(case: Case, results: Path, session: str) -> int:
     """Return how often this session has measured a case, in every release of its framework."""
     if not session:
         return 0
-    folders = store.find_folder(results, provenance.read_machine_name(), f"{case.framework}-*", case).relative_to(results)
+    folders = store.find_folder(
+        results, provenance.read_machine_name(), f"{case.framework}-*", case
+    ).relative_to(results)
     return sum(len(store.read_session(folder, session)) for folder in results.glob(str(folders)))
 
 
-def expected_seconds(cases: list[Case], results: Path, guesses: Mapping[Case, float]) -> dict[Case, float]:
+def expected_seconds(
+    cases: list[Case], results: Path, guesses: Mapping[Case, float]
+) -> dict[Case, float]:
     """Return what each case took last time here.
 
-    For a new one it is a guess: the caller's, the median of its framework's other cases, or `GUESS_S`.
+    For a new one it is a guess: the caller's, the median of its framework's other cases, or
+    `GUESS_S`.
     """
     known: dict[Case, float] = {}
     for case in cases:
-        where = store.find_folder(results, provenance.read_machine_name(), describe(case.framework).name, case)
+        where = store.find_folder(
+            results, provenance.read_machine_name(), describe(case.framework).name, case
+        )
         for path in sorted(where.glob("*.json"))[-1:]:
             try:
                 known[case] = store.read(path).spent_s.get("total", 0.0)

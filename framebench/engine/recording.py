@@ -1,7 +1,7 @@
 """Make the record of a case from what its processes have measured.
 
-The process for the times makes the record (`make_record`), and the process for the memory adds its part to it
-(`add_memory`). A wrong result has no measurements.
+The process for the times makes the record (`make_record`), and the process for the memory adds its
+part to it (`add_memory`). A wrong result has no measurements.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Context:
 
 @dataclass(frozen=True)
 class Samples:
-    """The times of a process's turns, and of the steps after them that were waited for one by one."""
+    """The times of a process's turns, and of the steps after them that were waited for one by
+    one.
+    """
 
     turns: list[Turn]
     synced_s: list[float]
@@ -76,8 +78,8 @@ def make_record(
 ) -> Record:
     """Return the record of a case from what one of its processes has measured.
 
-    `part` names the process in reasons and times. `has_first_step`: the time of its first step means something, since
-    it was alone and found nothing compiled.
+    `part` names the process in reasons and times. `has_first_step`: the time of its first step
+    means something, since it was alone and found nothing compiled.
     """
     verdict = judge(outcome, mathematics, part, context.case)
     result = outcome.result
@@ -116,7 +118,9 @@ def make_record(
 
 
 def make_wrong_record(context: Context, mathematics: Mathematics) -> Record:
-    """Return the record of a case whose mathematics is wrong in float64: no process has to measure it."""
+    """Return the record of a case whose mathematics is wrong in float64: no process has to measure
+    it.
+    """
     verdict = judge(CaseOutcome(), mathematics, "time", context.case)
     return Record(
         case=context.case.id,
@@ -168,19 +172,27 @@ def change(record: Record, **fields: Any) -> Record:
 
 
 def judge(outcome: CaseOutcome, mathematics: Mathematics | None, part: str, case: Case) -> Verdict:
-    """Return the status that follows from how a process ended, what it verified, and what float64 says."""
+    """Return the status that follows from how a process ended, what it verified, and what float64
+    says.
+    """
     verification = join_verification(outcome.result.verification, mathematics)
     if verification is not None and not verification.passed:
-        reasons = [reason for reason in (verification.reason, describe_worst(verification)) if reason]
+        reasons = [
+            reason for reason in (verification.reason, describe_worst(verification)) if reason
+        ]
         return Verdict("wrong", "; ".join(dict.fromkeys(reasons)), verification)
     if outcome.status == "ok":
         return Verdict("ok", outcome.reason, verification)
-    reason = outcome.reason if outcome.status == "unsupported" else f"{part} worker: {outcome.reason}"
+    reason = (
+        outcome.reason if outcome.status == "unsupported" else (f"{part} worker: {outcome.reason}")
+    )
     slow = too_slow(case) if outcome.status == "timeout" else None
     return Verdict(outcome.status, f"{reason}; {slow}" if slow else reason, verification)
 
 
-def join_verification(measured: Verification | None, mathematics: Mathematics | None) -> Verification | None:
+def join_verification(
+    measured: Verification | None, mathematics: Mathematics | None
+) -> Verification | None:
     """Join what the measured process verified with what float64 says of the strategy.
 
     Wrong mathematics needs no measured process to be wrong.
@@ -199,7 +211,9 @@ def present(values: Iterable[Number | None]) -> list[Number]:
 
 
 def energy_per_step(joules: float | None, times: TimeResult) -> float | None:
-    """Return what a step takes of the GPU's energy, unless the steps were over before the counter moved."""
+    """Return what a step takes of the GPU's energy, unless the steps were over before the counter
+    moved.
+    """
     if joules is None or times.timed_s < ENOUGH_S:
         return None
     return joules / times.timed_steps
@@ -208,7 +222,8 @@ def energy_per_step(joules: float | None, times: TimeResult) -> float | None:
 def larger_peaks(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
     """Return the larger of two peaks by instrument.
 
-    The first step of the process for the time compiles and tunes; that of the process for the memory finds it done.
+    The first step of the process for the time compiles and tunes; that of the process for the
+    memory finds it done.
     """
     larger = dict(other)
     for name, size in one.items():
@@ -217,9 +232,11 @@ def larger_peaks(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
 
 
 def allocator_bytes(memory: MemoryResult, device_peaks: dict[str, int]) -> dict[str, int]:
-    """Return the allocator's counters, and the bytes of the process that are not in its pool at its largest.
+    """Return the allocator's counters, and the bytes of the process that are not in its pool at its
+    largest.
 
-    The latter are the CUDA context, kernels, and libraries' own workspaces, where both sizes are known.
+    The latter are the CUDA context, kernels, and libraries' own workspaces, where both sizes are
+    known.
     """
     counters = dict(memory.allocator)
     pools = present(peaks.get("allocator.reserved") for peaks in (memory.peaks, memory.cold_peaks))
@@ -234,7 +251,9 @@ def describe_worst(verification: Verification) -> str:
     if again is not None and not again.passed:
         failed = list(describe_failed_tensors(again.tensors)) or ["the loss differs"]
         return "after the timed steps: " + (again.reason or "; ".join(failed))
-    return "; ".join([*describe_failed_values(verification), *describe_failed_tensors(verification.tensors)])
+    return "; ".join(
+        [*describe_failed_values(verification), *describe_failed_tensors(verification.tensors)]
+    )
 
 
 def describe_failed_values(verification: Verification) -> Iterator[str]:
@@ -252,8 +271,14 @@ def describe_failed_tensors(tensors: dict[str, TensorComparison]) -> Iterator[st
     """Yield a phrase for each kind of tensors of which any is beyond its tolerance."""
     for kind, compared in tensors.items():
         if compared.failed:
-            errors = f"({compared.by}: relative error {format_error(compared.error)}, tolerance {compared.tolerance:.1e})"
-            yield f"{kind}: {compared.failed} of {compared.count} tensors are off, {compared.worst} most {errors}"
+            errors = (
+                f"({compared.by}: relative error {format_error(compared.error)}, tolerance "
+                f"{compared.tolerance:.1e})"
+            )
+            yield (
+                f"{kind}: {compared.failed} of {compared.count} tensors are off, "
+                f"{compared.worst} most {errors}"
+            )
 
 
 def format_error(error: float | None) -> str:
@@ -262,29 +287,46 @@ def format_error(error: float | None) -> str:
 
 
 def spent_seconds(part: str, outcome: CaseOutcome) -> dict[str, float]:
-    """Return where a process's time went: its import, build and work, and `harness`: everything else.
+    """Return where a process's time went: its import, build and work, and `harness`: everything
+    else.
 
     What it waited for its turns is in none of them.
     """
     result = outcome.result
     seconds = {"work": result.work_s}
     if result.origin is not None:
-        seconds = {"import": result.origin.import_s, "build": result.origin.build_s, "work": result.work_s}
+        seconds = {
+            "import": result.origin.import_s,
+            "build": result.origin.build_s,
+            "work": result.work_s,
+        }
     parts = {f"{part}_{name}": value for name, value in seconds.items() if value is not None}
     return parts | {"harness": outcome.seconds - sum(parts.values()), "total": outcome.seconds}
 
 
 def join_seconds(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    """Return where the time of two processes went, in the order that records have: parts first, then the sums."""
+    """Return where the time of two processes went, in the order that records have: parts first,
+    then the sums.
+    """
     sums = ("harness", "total")
-    joined = {name: seconds for spent in (one, other) for name, seconds in spent.items() if name not in sums}
+    joined = {
+        name: seconds
+        for spent in (one, other)
+        for name, seconds in spent.items()
+        if name not in sums
+    }
     for name in sums:
         joined[name] = one.get(name, 0.0) + other.get(name, 0.0)
     return joined
 
 
-def make_provenance(context: Context, origin: Origin | None, started: bool, gpu: dict[str, Any] | None = None) -> Provenance:
-    """Return what a record tells of the circumstances. `started`: a worker of the case was started."""
+def make_provenance(
+    context: Context, origin: Origin | None, started: bool, gpu: dict[str, Any] | None = None
+) -> Provenance:
+    """Return what a record tells of the circumstances.
+
+    `started`: a worker of the case was started.
+    """
     environment, options = context.environment, context.options
     variables = worker_variables(environment, context.case, "memory", options) if started else {}
     hardware = describe_hardware()
@@ -300,7 +342,9 @@ def make_provenance(context: Context, origin: Origin | None, started: bool, gpu:
         hardware=hardware,
         python=origin.python if origin else platform.python_version(),
         versions=origin.versions if origin else {environment.framework: environment.version},
-        environment={name: value for name, value in variables.items() if name not in ("HOME", "PYTHONPATH")},
+        environment={
+            name: value for name, value in variables.items() if name not in ("HOME", "PYTHONPATH")
+        },
         threads=options.threads,
         core=origin.core if origin else options.on(environment).core(),
         load_before=context.load_before,
@@ -315,7 +359,9 @@ def make_provenance(context: Context, origin: Origin | None, started: bool, gpu:
 
 
 def describe_hardware() -> dict[str, Any]:
-    """Return what a record tells of the machine: also its GPUs, though no worker came as far as its device."""
+    """Return what a record tells of the machine: also its GPUs, though no worker came as far as its
+    device.
+    """
     hardware = dict(provenance.describe_hardware())
     if nvml.list_gpus():
         hardware["gpus"] = list(nvml.list_gpus())
@@ -323,7 +369,10 @@ def describe_hardware() -> dict[str, Any]:
 
 
 def gpu_states(before: dict[str, Any] | None = None, note: str | None = None) -> dict[str, Any]:
-    """Return the GPU's state before and after the case, and why a figure of it is missing. Empty without a GPU."""
+    """Return the GPU's state before and after the case, and why a figure of it is missing.
+
+    Empty without a GPU.
+    """
     state = nvml.read_state()
     if not state:
         return {}

@@ -1,8 +1,10 @@
-"""What a case is verified against where golden.json has no values: at sizes that float64 on a processor would take hours for.
+"""What a case is verified against where golden.json has no values: at sizes that float64 on a
+processor would take hours for.
 
-The first record of the same session that computed the same mathematics in strict float32 and passed is the reference of all
-that follow; the baselines of PyTorch are measured first, so JAX's and Jittor's confirm them or fail. The reference itself is
-only checked for being finite. That its mathematics is right is decided in float64 at the `tiny` size (`mathematics.py`).
+The first record of the same session that computed the same mathematics in strict float32 and passed
+is the reference of all that follow; the baselines of PyTorch are measured first, so JAX's and
+Jittor's confirm them or fail. The reference itself is only checked for being finite. That its
+mathematics is right is decided in float64 at the `tiny` size (`mathematics.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ def needed(case: Case) -> bool:
 
 
 def in_order(cases: list[Case]) -> list[Case]:
-    """Return the cases with those last that need a reference, and among these the baselines first, PyTorch's before all."""
+    """Return the cases with those last that need a reference, and among these the baselines first,
+    PyTorch's before all.
+    """
 
     def rank(case: Case) -> tuple[bool, int]:
         return not _is_baseline(case), FRAMEWORKS.index(case.framework)
@@ -33,7 +37,9 @@ def in_order(cases: list[Case]) -> list[Case]:
 
 
 def find(case: Case, session: str, machine: Path) -> Reference | None:
-    """Return the reference among this machine's records of the session, if the case needs one and there is one."""
+    """Return the reference among this machine's records of the session, if the case needs one and
+    there is one.
+    """
     if not needed(case):
         return None
     candidates = []
@@ -43,13 +49,18 @@ def find(case: Case, session: str, machine: Path) -> Reference | None:
             candidates.append(record)
     if not candidates:
         return None
-    first = min(candidates, key=lambda record: (not _is_baseline(record.parsed), record.provenance.measured_at))
+    first = min(
+        candidates,
+        key=lambda record: (not _is_baseline(record.parsed), record.provenance.measured_at),
+    )
     assert first.verification
     return reference_of(first.case, first.verification)
 
 
 def among(case: Case, alive: list[tuple[Case, Verification]]) -> Reference | None:
-    """Return the reference among the cases that are alive in the same block, each with its verification."""
+    """Return the reference among the cases that are alive in the same block, each with its
+    verification.
+    """
     if not needed(case):
         return None
     for other, verification in alive:

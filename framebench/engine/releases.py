@@ -1,4 +1,6 @@
-"""The releases of a framework that the package index lists, and an environment of any of them for as long as it is needed."""
+"""The releases of a framework that the package index lists, and an environment of any of them for
+as long as it is needed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ PACKAGE = {"jax": "jax[cpu]"}  # older ones have jaxlib by this extra alone
 
 
 def listed(framework: str) -> list[str]:
-    """Return every release that pip's index has for this Python, oldest first. Raises UnknownName, SetupError."""
+    """Return every release that pip's index has for this Python, oldest first.
+
+    Raises UnknownName, SetupError.
+    """
     find_pinned_version(framework)
     command = [sys.executable, "-m", "pip", "index", "versions", framework]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -44,14 +49,22 @@ def newest_first(framework: str) -> list[str]:
 
 
 def between(framework: str, first: str, last: str, all_releases: list[str]) -> list[str]:
-    """Return the known releases from the first to the last. Raises SetupError, with the nearest to one that does not exist."""
+    """Return the known releases from the first to the last.
+
+    Raises SetupError, with the nearest to one that does not exist.
+    """
     for version in (first, last):
         if version not in all_releases:
-            raise SetupError(f"no release {version!r} of {framework}; the nearest: {', '.join(nearest(version, all_releases))}")
+            raise SetupError(
+                f"no release {version!r} of {framework}; the nearest: "
+                f"{', '.join(nearest(version, all_releases))}"
+            )
     start, end = all_releases.index(first), all_releases.index(last)
     if start >= end:
         correction = f", {last} {first}" if start > end else ""
-        raise SetupError(f"{first} is not older than {last}: the older release comes first{correction}")
+        raise SetupError(
+            f"{first} is not older than {last}: the older release comes first{correction}"
+        )
     return all_releases[start : end + 1]
 
 
@@ -59,7 +72,10 @@ def check_listed(framework: str, version: str) -> None:
     """Raise SetupError for a release that does not exist, with the nearest ones."""
     all_releases = listed(framework)
     if version not in {Version(release).public for release in all_releases}:
-        raise SetupError(f"no release {version!r} of {framework}; the nearest: {', '.join(nearest(version, all_releases))}")
+        raise SetupError(
+            f"no release {version!r} of {framework}; the nearest: "
+            f"{', '.join(nearest(version, all_releases))}"
+        )
 
 
 def nearest(version: str, all_releases: list[str]) -> list[str]:
@@ -81,13 +97,20 @@ def describe_release(framework: str, version: str, package: str = "") -> Environ
     if version in find_pinned_versions(framework) and not package:
         return environments.describe(framework, version)
     name = "-".join(part for part in (framework, version, package) if part)
-    where = environments.cache() / "releases" / f"{name}-py{sys.version_info.major}.{sys.version_info.minor}"
+    where = (
+        environments.cache()
+        / "releases"
+        / f"{name}-py{sys.version_info.major}.{sys.version_info.minor}"
+    )
     home = where / "home" if framework == "jittor" else None
     return Environment(framework, version, where / "bin" / "python", home, package=package)
 
 
 def find_environment(framework: str, version: str | None) -> Environment:
-    """Return the pinned environment, or one that a bisection has kept. Raises SetupError, with those pinned."""
+    """Return the pinned environment, or one that a bisection has kept.
+
+    Raises SetupError, with those pinned.
+    """
     if version:
         environment = describe_release(framework, version)
         if environments.built(environment):
@@ -95,12 +118,18 @@ def find_environment(framework: str, version: str | None) -> Environment:
     return environments.describe(framework, version)
 
 
-def ensure_release(framework: str, version: str, package: str, more: Sequence[str], say: Say) -> Environment:
-    """Return an environment of a release with more packages, made now if it is not there, and kept. Raises SetupError.
+def ensure_release(
+    framework: str, version: str, package: str, more: Sequence[str], say: Say
+) -> Environment:
+    """Return an environment of a release with more packages, made now if it is not there, and kept.
+
+    Raises SetupError.
 
     Where the release has pinned requirements, it is the environment of these.
     """
-    if version == find_pinned_version(framework) or (version in find_pinned_versions(framework) and not package):
+    if version == find_pinned_version(framework) or (
+        version in find_pinned_versions(framework) and not package
+    ):
         return environments.ensure(framework, version, say, package)
     environment = describe_release(framework, version, package)
     where = environment.python.parent.parent

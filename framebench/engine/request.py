@@ -19,13 +19,15 @@ class RunRequest:
     env: str | None = None
     blocks: int = 1
     block: int | None = None  # of these blocks the one of this number alone
-    beside_torch: bool = False  # PyTorch's baseline in each block, though none of its cases is named
+    # PyTorch's baseline in each block, though none of its cases is named
+    beside_torch: bool = False
 
     @property
     def named(self) -> str:
         """Return what tells the session from others.
 
-        Options belong to it: what was measured with other threads or under a limit does not stand for what is asked now.
+        Options belong to it: what was measured with other threads or under a limit does not stand
+        for what is asked now.
         """
         parts = [*self.selectors, self.profile or ""]
         if self.env:
@@ -36,7 +38,9 @@ class RunRequest:
         return " ".join([*parts, str(self.options)])
 
     def arguments(self) -> list[str]:
-        """Return the command line without the program and the results folder; what has its default is left out."""
+        """Return the command line without the program and the results folder; what has its default
+        is left out.
+        """
         values = {
             "profile": self.profile,
             "env": self.env,
@@ -57,7 +61,9 @@ class RunRequest:
         return words
 
     def mark(self, code: str | None) -> str:
-        """Return the name of the file that says, in a results folder, that a run of this by this code came to its end."""
+        """Return the name of the file that says, in a results folder, that a run of this by this
+        code came to its end.
+        """
         return Session("", code, self.named).path(Path(), "done").name
 
 

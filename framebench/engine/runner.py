@@ -1,7 +1,7 @@
 """How a case is measured: the options, what its workers get, and the process that reads its peaks.
 
-The processes for the times are alive together and take turns: `timed_process.py` and `blocks.py`. What a process has
-measured becomes a record in `recording.py`.
+The processes for the times are alive together and take turns: `timed_process.py` and `blocks.py`.
+What a process has measured becomes a record in `recording.py`.
 """
 
 from __future__ import annotations
@@ -30,23 +30,29 @@ from framebench.suite.result import Result, StrategyEffect
 
 RESULTS = provenance.ROOT / "results"
 AT_ONCE = 4  # processes: what they have in common, such as the disk, serves no more
-AT_ONCE_ON_CARD = 12  # a GPU's minutes are dear, and each process waits for its imports and for CUDA
+# a GPU's minutes are dear, and each process waits for its imports and for CUDA
+AT_ONCE_ON_CARD = 12
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure. `threads=1` on a pinned core is the calmest that a shared machine offers; both are recorded."""
+    """How to measure.
+
+    `threads=1` on a pinned core is the calmest that a shared machine offers; both are recorded.
+    """
 
     threads: int = 1
     pin: bool = True
     rounds: int = 8  # of each block
-    time_limit_s: float = 900.0  # for each of a case's two workers; one whose steps would take longer altogether ends at once
+    # for each of a case's two workers; one whose steps would take longer altogether ends at once
+    time_limit_s: float = 900.0
     memory_limit: int | None = None  # bytes
     profile: str | None = None  # that the case is measured as part of
     peaks_each_block: bool = False  # else once in a session: peaks do not drift
     memory: bool = True  # else times alone, as a study of them needs
     cold_blocks: int = 1  # the first of each case, which compile anew: their first steps count
-    first_alone: bool = True  # how long a first step takes is wanted to the per cent: nothing is built beside what compiles
+    # how long a first step takes is wanted to the per cent: nothing is built beside what compiles
+    first_alone: bool = True
 
     def task(
         self,
@@ -78,11 +84,14 @@ class Options:
         return replace(self, pin=False) if environment.on_card else self
 
     def core(self) -> int | None:
-        """Return the core that turns are made on, the last one that this process may use: the parent stays on the others."""
+        """Return the core that turns are made on, the last one that this process may use: the
+        parent stays on the others.
+        """
         return self.cores()[0]
 
     def cores(self) -> tuple[int | None, ...]:
-        """Return the core that turns are made on, and others, as many as are of use, to build and check processes on.
+        """Return the core that turns are made on, and others, as many as are of use, to build and
+        check processes on.
 
         (None,) stands for one process at a time that is not pinned.
         """
@@ -91,7 +100,8 @@ class Options:
         usable = sorted(os.sched_getaffinity(0), reverse=True)
         if not nvml.list_gpus():
             return tuple(usable[:AT_ONCE])
-        if self.rounds and self.first_alone:  # on a GPU processes would disturb each other's first steps
+        # on a GPU processes would disturb each other's first steps
+        if self.rounds and self.first_alone:
             return tuple(usable[:1])
         return tuple(usable[:AT_ONCE_ON_CARD])
 
@@ -99,10 +109,18 @@ class Options:
 USUAL = Options()
 
 
-def worker_variables(environment: Environment, case: Case, part: str, options: Options) -> dict[str, str]:
-    """Return all that is set for the worker on top of the user's environment; it goes into the record."""
+def worker_variables(
+    environment: Environment, case: Case, part: str, options: Options
+) -> dict[str, str]:
+    """Return all that is set for the worker on top of the user's environment; it goes into the
+    record.
+    """
     threads = str(options.threads)
-    variables = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+    variables = {
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+    }
     variables.update(environment.variables())
     variables.update(case.support.env)
     if part == "memory":
@@ -126,7 +144,8 @@ class CaseOutcome:
     joules: float | None = None  # of the timed steps, the whole GPU
     resident_bytes: int = 0  # the most that the process has held
     # of the process for the memory
-    device_peaks: dict[str, int] = field(default_factory=dict)  # bytes by instrument, as NVML reads them from outside
+    # bytes by instrument, as NVML reads them from outside
+    device_peaks: dict[str, int] = field(default_factory=dict)
     device_note: str | None = None  # why there are none of the process
 
     @property
@@ -138,7 +157,8 @@ class CaseOutcome:
 def case_outcome(worker: Worker, outcome: Outcome) -> CaseOutcome:
     """Return what a worker has measured of a case.
 
-    Whatever ended it once everything was measured and verified, it took no more than the proof that the strategy was
+    Whatever ended it once everything was measured and verified, it took no more than the proof that
+    the strategy was
     on: the result stays, and the proof is missing.
     """
     try:
@@ -146,7 +166,11 @@ def case_outcome(worker: Worker, outcome: Outcome) -> CaseOutcome:
             return CaseOutcome(result=read_result(outcome.answer), log=outcome.log)
         measured = read_result(worker.measured)
     except ValidationError as error:
-        return CaseOutcome("crashed", f"Protocol during {worker.phase}: not a result: {error}"[:2000], log=outcome.log)
+        return CaseOutcome(
+            "crashed",
+            f"Protocol during {worker.phase}: not a result: {error}"[:2000],
+            log=outcome.log,
+        )
     if measured.verification is None:
         return CaseOutcome(outcome.status, outcome.reason, log=outcome.log)
     lost = f"measured and verified, but the strategy was not proven: {outcome.reason}"
@@ -169,18 +193,27 @@ class MemoryProcess:
         self.started = time.monotonic()
         self.options = options
         scratch.mkdir(parents=True, exist_ok=True)
-        variables = worker_variables(environment, case, "memory", options) | environment.scratch(scratch)
+        variables = worker_variables(environment, case, "memory", options) | environment.scratch(
+            scratch
+        )
         task = options.task(case, part, extra=extra)
         log = scratch / f"memory-{time.monotonic_ns()}.log"
         used_before = nvml.read_used() if len(options.cores()) == 1 else None
-        self.worker = Worker(environment, "framebench.worker.worker", task.as_dict(), variables, log)
+        self.worker = Worker(
+            environment, "framebench.worker.worker", task.as_dict(), variables, log
+        )
         self.watching = ExitStack()  # from its first moment: it may end while others are waited for
         self.device = self.watching.enter_context(ProcessPeak(self.worker.process.pid, used_before))
 
     def end(self, on_phase: Callable[[str], None]) -> CaseOutcome:
-        """Wait until it ends, and return what it has measured. Never raises for a worker's fault."""
+        """Wait until it ends, and return what it has measured.
+
+        Never raises for a worker's fault.
+        """
         with self.watching:
-            outcome = case_outcome(self.worker, self.worker.end(on_phase, self.options.time_limit_s))
+            outcome = case_outcome(
+                self.worker, self.worker.end(on_phase, self.options.time_limit_s)
+            )
         outcome.seconds = time.monotonic() - self.started
         if self.device.peak is not None:
             outcome.device_peaks["device.process"] = self.device.peak
@@ -207,7 +240,8 @@ def unsupported(case: Case) -> str | None:
 def without_reference(case: Case) -> str | None:
     """Say why nothing tells whether a combination comes out right, if so.
 
-    Its strategies change the mathematics, and the values of all of them together were never computed.
+    Its strategies change the mathematics, and the values of all of them together were never
+    computed.
     """
     plan = case.plan
     if len(plan.parts) == 1 or case.workload == USER_MODEL or case.size in case.spec.without_golden:
@@ -220,8 +254,15 @@ def without_reference(case: Case) -> str | None:
 
 def too_slow(case: Case) -> str | None:
     """Say why a case takes longer than it may, where the processor tells."""
-    if case.plan.precision == "bf16" and not nvml.list_gpus() and provenance.list_bfloat16_instructions() == set():
-        return "no bfloat16 units here: the processor computes bfloat16 by way of float32, at a fraction of the speed"
+    if (
+        case.plan.precision == "bf16"
+        and not nvml.list_gpus()
+        and provenance.list_bfloat16_instructions() == set()
+    ):
+        return (
+            "no bfloat16 units here: the processor computes bfloat16 by way of float32, at a "
+            "fraction of the speed"
+        )
     return None
 
 
@@ -236,7 +277,9 @@ def expected(record: Record) -> bool:
 
 
 def limited(case: Case, options: Options) -> Options:
-    """Return the options, with a first comparison's shorter limit for what the processor is known to be slow at."""
+    """Return the options, with a first comparison's shorter limit for what the processor is known
+    to be slow at.
+    """
     if options.profile is None or not too_slow(case):
         return options
     slow_limit_s = profiles.find_profile(options.profile).slow_limit_s

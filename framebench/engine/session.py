@@ -1,8 +1,9 @@
-"""Who measures now, and which runs were interrupted: two files in the results folder that know nothing of each other.
+"""Who measures now, and which runs were interrupted: two files in the results folder that know
+nothing of each other.
 
-The lock is held by whoever starts workers that measure; the kernel takes it back however its holder ends. A session is
-one run of the suite: its file lies there until the run comes to its end, so that the next run of the same code and
-selection goes on with it.
+The lock is held by whoever starts workers that measure; the kernel takes it back however its holder
+ends. A session is one run of the suite: its file lies there until the run comes to its end, so that
+the next run of the same code and selection goes on with it.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ LOCK = ".lock"
 
 
 class Busy(Exception):
-    """Another process is measuring into the same results folder; the message says which, and what to do."""
+    """Another process is measuring into the same results folder; the message says which, and what
+    to do.
+    """
 
 
 @contextmanager
 def alone(results: Path) -> Iterator[None]:
     """Hold the results folder in this context.
 
-    Raises Busy if another process does, OSError if nothing can be written there, and BadMachine if what this machine is
-    called cannot name a folder in it.
+    Raises Busy if another process does, OSError if nothing can be written there, and BadMachine if
+    what this machine is called cannot name a folder in it.
     """
     provenance.read_machine_name()
     results.mkdir(parents=True, exist_ok=True)
@@ -41,7 +44,8 @@ def alone(results: Path) -> Iterator[None]:
         lock = FileLock(file).acquire(blocking=False)
     except Timeout:
         raise Busy(
-            f"{read_holder(file)} is measuring into {results}; two at once would disturb each other's times. Wait for it, "
+            f"{read_holder(file)} is measuring into {results}; two at once would disturb each "
+            "other's times. Wait for it, "
             f"or stop it, or name another folder with --results"
         ) from None
     with lock:
@@ -80,13 +84,18 @@ class Session:
 
     @classmethod
     def unfinished(cls, results: Path, code: str | None, selector: str) -> Session | None:
-        """Return the session that an interrupted run of this code and selector left, if there is one that can be read."""
+        """Return the session that an interrupted run of this code and selector left, if there is
+        one that can be read.
+        """
         file = cls("", code, selector).path(results)
         try:
             session = cls(**json.loads(file.read_text()))
         except (OSError, ValueError, TypeError):
             return None
-        is_same_run = isinstance(session.id, str) and (session.code, session.selector) == (code, selector)
+        is_same_run = isinstance(session.id, str) and (session.code, session.selector) == (
+            code,
+            selector,
+        )
         return session if is_same_run else None
 
     def path(self, results: Path, state: str = "session") -> Path:
@@ -95,11 +104,15 @@ class Session:
         return results / f".{state}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
 
     def kept(self, results: Path) -> bool:
-        """Say whether it has written anything: a record of its own, or a probe of the claims since it began."""
+        """Say whether it has written anything: a record of its own, or a probe of the claims since
+        it began.
+        """
         began = self.path(results).stat().st_mtime
         if any(path.stat().st_mtime >= began for path in (results / "claims").rglob("*.json")):
             return True
-        records = [path for path in (results / "records").rglob("*.json") if path.stat().st_mtime >= began]
+        records = [
+            path for path in (results / "records").rglob("*.json") if path.stat().st_mtime >= began
+        ]
         return any(store.find_in_session(path.parent, self.id) for path in records)
 
     def close(self, results: Path, keep: bool = False) -> None:

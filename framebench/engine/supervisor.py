@@ -20,8 +20,11 @@ from framebench.records.record import Status
 from framebench.suite.protocol import BatchReport, Command, Failure, Message
 
 LOG_LINES = 25
-OOM_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat"))  # of the control group, of the whole machine
-COMPILER_ERROR = re.compile(r"(?:fatal )?error: |cannot find -l|undefined reference|No such file or directory.*\.(?:h|so)")
+# of the control group, of the whole machine
+OOM_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat"))
+COMPILER_ERROR = re.compile(
+    r"(?:fatal )?error: |cannot find -l|undefined reference|No such file or directory.*\.(?:h|so)"
+)
 
 OnPhase = Callable[[str], None]
 
@@ -37,7 +40,9 @@ class Outcome:
 
 
 class Worker:
-    """One worker process: started, listened to, and always gone in the end. What it reports stays here when it dies.
+    """One worker process: started, listened to, and always gone in the end.
+
+    What it reports stays here when it dies.
 
     One that is `live` takes commands on its standard input.
     """
@@ -65,13 +70,15 @@ class Worker:
             stdin=subprocess.PIPE if live else subprocess.DEVNULL,
             text=True,
             env={**os.environ, **variables, "PYTHONPATH": import_path(variables.get("PYTHONPATH"))},
-            start_new_session=True,  # Jittor's compilers die with their group, and Ctrl-C reaches us first
+            # Jittor's compilers die with their group, and Ctrl-C reaches us first
+            start_new_session=True,
         )
 
     def send(self, command: Command) -> None:
         """Send a command. To a dead worker it is lost: `receive` tells that it is dead.
 
-        It never blocks: a command is far shorter than a pipe is deep, and the next one follows the answer to this one.
+        It never blocks: a command is far shorter than a pipe is deep, and the next one follows the
+        answer to this one.
         """
         assert self.process.stdin
         with contextlib.suppress(BrokenPipeError):
@@ -87,7 +94,9 @@ class Worker:
             return self.read_message(on_phase)
 
     def read_message(self, on_phase: OnPhase) -> Message | None:
-        """Take in what the worker reports on the way, and return its next answer, its result or its error."""
+        """Take in what the worker reports on the way, and return its next answer, its result or its
+        error.
+        """
         assert self.process.stdout
         for line in self.process.stdout:
             message = parse_message(line)
@@ -100,7 +109,8 @@ class Worker:
                 self.reports.append(message["report"])
             elif message:
                 ends = "result" in message or "error" in message
-                if ends and "error" not in self.final:  # of several ranks the first error is the cause of the others
+                # of several ranks the first error is the cause of the others
+                if ends and "error" not in self.final:
                     self.final = message
                 return message
         return None
@@ -114,7 +124,8 @@ class Worker:
             self.kill()
 
         timer = threading.Timer(limit_s, expire)
-        timer.daemon = True  # interrupted at the wrong moment, the program would wait for it at its end
+        # interrupted at the wrong moment, the program would wait for it at its end
+        timer.daemon = True
         timer.start()
         try:
             yield
@@ -151,13 +162,22 @@ class Worker:
 
 
 def parse_message(line: str) -> Message:
-    """Return the message in a line. What is no message is an error; a last line that was cut off by death is empty."""
+    """Return the message in a line.
+
+    What is no message is an error; a last line that was cut off by death is empty.
+    """
     try:
         message: Message = json.loads(line)
     except ValueError:
         if not line.endswith("\n"):
             return {}
-        return {"error": {"type": "Protocol", "message": f"not a message: {line.strip()[:200]}", "oom": False}}
+        return {
+            "error": {
+                "type": "Protocol",
+                "message": f"not a message: {line.strip()[:200]}",
+                "oom": False,
+            }
+        }
     return message
 
 
@@ -169,7 +189,9 @@ def classify(worker: Worker, oom_killed: bool) -> Outcome:
     if "error" in worker.final:
         return classify_error(worker.final["error"], worker.phase, log)
     if worker.expired_s is not None:
-        return Outcome("timeout", f"no end after {worker.expired_s:g} s, during {worker.phase}", log=log)
+        return Outcome(
+            "timeout", f"no end after {worker.expired_s:g} s, during {worker.phase}", log=log
+        )
     code = worker.process.returncode
     ended_by = signal_name(-code) if code < 0 else f"exit code {code}"
     killed_by_kernel = oom_killed and code == -signal.SIGKILL
@@ -194,7 +216,10 @@ def classify_error(error: Failure, phase: str, log: str) -> Outcome:
 
 
 def describe_compiler_error(log: str, already_said: str = "") -> str:
-    """Quote the first error of a compiler or linker in a worker's log: why Jittor cannot build. Empty if there is none."""
+    """Quote the first error of a compiler or linker in a worker's log: why Jittor cannot build.
+
+    Empty if there is none.
+    """
     for line in log.splitlines():
         if COMPILER_ERROR.search(line):
             error = line.strip()
@@ -208,7 +233,9 @@ def signal_name(number: int) -> str:
 
 
 def oom_kills() -> int:
-    """Return how often the kernel has killed for want of memory, as far as it says: only whether this grows matters."""
+    """Return how often the kernel has killed for want of memory, as far as it says: only whether
+    this grows matters.
+    """
     kills = 0
     for counter in OOM_COUNTERS:
         with contextlib.suppress(OSError):

@@ -1,4 +1,6 @@
-"""One arm of a block: the process that is timed, from its start to its end, and the reference process of the block."""
+"""One arm of a block: the process that is timed, from its start to its end, and the reference
+process of the block.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ CONTROL = Environment("numpy", "", Path(sys.executable))  # what the reference p
 
 @dataclass(frozen=True)
 class Arm:
-    """A case in an environment. `spin` and `extra` plant a known slowdown and more memory: see `Task`."""
+    """A case in an environment.
+
+    `spin` and `extra` plant a known slowdown and more memory: see `Task`.
+    """
 
     case: Case
     environment: Environment
@@ -43,16 +48,18 @@ class Arm:
     @property
     def planted(self) -> dict[str, float]:
         """Return what is planted, as a record tells of it."""
-        return {name: share for name, share in (("spin", self.spin), ("extra", self.extra)) if share}
+        return {
+            name: share for name, share in (("spin", self.spin), ("extra", self.extra)) if share
+        }
 
 
 @dataclass
 class TimedProcess:
     """The process in which an arm's steps are timed.
 
-    Its life: `start`, `get_ready`, then `turn` while it is `ready`, then `finish` and `end`. Whatever goes wrong ends
-    this arm alone and becomes its `outcome`. Between the first two and between the last two it works by itself, next to
-    others.
+    Its life: `start`, `get_ready`, then `turn` while it is `ready`, then `finish` and `end`.
+    Whatever goes wrong ends this arm alone and becomes its `outcome`. Between the first two and
+    between the last two it works by itself, next to others.
     """
 
     arm: Arm
@@ -82,16 +89,22 @@ class TimedProcess:
         self.scratch.mkdir(parents=True, exist_ok=True)
         case, environment = self.arm.case, self.arm.environment
         self.working_since = time.monotonic()
-        variables = worker_variables(environment, case, "time", self.options) | environment.scratch(self.scratch)
+        variables = worker_variables(environment, case, "time", self.options) | environment.scratch(
+            self.scratch
+        )
         self.options = runner.limited(case, self.options)
         options = self.options.on(environment)
         built_on = core if options.pin and core != options.core() else None
         task = options.task(case, "time", reference, built_on, self.arm.spin)
         log = self.scratch / f"time-{time.monotonic_ns()}.log"
-        self.worker = Worker(environment, "framebench.worker.worker", task.as_dict(), variables, log, live=True)
+        self.worker = Worker(
+            environment, "framebench.worker.worker", task.as_dict(), variables, log, live=True
+        )
 
     def get_ready(self) -> None:
-        """Wait until the case is built, verified and warmed up, and decide how many steps and rounds it takes part in."""
+        """Wait until the case is built, verified and warmed up, and decide how many steps and
+        rounds it takes part in.
+        """
         message = self.receive("ready", self.options.time_limit_s)
         if message is not None:
             ready = message["ready"]
@@ -110,7 +123,10 @@ class TimedProcess:
         return self.outcome is None
 
     def receive(self, name: Literal["ready", "turn", "synced"], limit_s: float) -> Message | None:
-        """Return the worker's answer of this name. Anything else is the worker's end, and the arm's outcome: None."""
+        """Return the worker's answer of this name.
+
+        Anything else is the worker's end, and the arm's outcome: None.
+        """
         assert self.worker
         message = self.worker.receive(self.on_phase, min(limit_s, self.options.time_limit_s))
         if message is not None and name in message:
@@ -143,7 +159,9 @@ class TimedProcess:
         return max(LEAST_S, PATIENCE * self.expected_turn_s)
 
     def wait_for_each(self) -> None:
-        """Make a few steps that are not queued: how much longer they take is what launching costs."""
+        """Make a few steps that are not queued: how much longer they take is what launching
+        costs.
+        """
         assert self.worker
         began = time.monotonic()
         self.worker.send({"synced": min(self.steps, SYNCED)})
@@ -166,7 +184,9 @@ class TimedProcess:
     def end(self) -> None:
         """Wait for its result."""
         assert self.worker
-        self.outcome = case_outcome(self.worker, self.worker.end(self.on_phase, self.options.time_limit_s))
+        self.outcome = case_outcome(
+            self.worker, self.worker.end(self.on_phase, self.options.time_limit_s)
+        )
         self.seconds += time.monotonic() - self.working_since
         self.outcome.joules = self.joules or None
         self.outcome.resident_bytes = self.resident_bytes
@@ -193,7 +213,9 @@ class TimedProcess:
 
 
 def read_resident_peak(pid: int) -> int:
-    """Return the high-water mark of a process's resident memory in bytes; 0 where there is no such process, or no Linux."""
+    """Return the high-water mark of a process's resident memory in bytes; 0 where there is no such
+    process, or no Linux.
+    """
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -205,13 +227,20 @@ def read_resident_peak(pid: int) -> int:
 
 
 class ReferenceMatmul:
-    """The reference process of a block: how long a fixed matmul takes in every round. Use as a context."""
+    """The reference process of a block: how long a fixed matmul takes in every round.
+
+    Use as a context.
+    """
 
     def __init__(self, options: Options, scratch: Path) -> None:
-        variables = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        variables = {
+            name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+        }
         orders: dict[str, object] = {"core": options.core()}
         log = scratch / "reference.log"
-        self.worker = Worker(CONTROL, "framebench.worker.control_matmul", orders, variables, log, live=True)
+        self.worker = Worker(
+            CONTROL, "framebench.worker.control_matmul", orders, variables, log, live=True
+        )
         self.flop = 0.0
         self.seconds: dict[int, float] = {}  # by round
         message = self.worker.receive(lambda _: None, LEAST_S)

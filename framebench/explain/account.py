@@ -1,4 +1,5 @@
-"""Every value of one step, from which follow the timeline of its memory, the peak, and what holds it.
+"""Every value of one step, from which follow the timeline of its memory, the peak, and what holds
+it.
 
 The frameworks' own accounts (`<framework>_account.py`) fill it inside their environments: standard
 library only.
@@ -62,7 +63,9 @@ class Account:
         return timeline
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the timeline, its highest point and what is alive there, as fields of an `Explanation`."""
+        """Return the timeline, its highest point and what is alive there, as fields of an
+        `Explanation`.
+        """
         timeline = self.make_timeline()
         peak = max(timeline, key=lambda moment: moment.bytes)
         alive = [value for value in self.values if value.size and value.is_alive(peak.event)]

@@ -1,4 +1,6 @@
-"""Two explained steps against each other: what one holds more of at its fullest moment, to the byte."""
+"""Two explained steps against each other: what one holds more of at its fullest moment, to the
+byte.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class PeakDifference(NamedTuple):
 
 
 def choose_peaks(base: Explanation, change: Explanation) -> PeakPair:
-    """Return the peaks by the first instrument that measured both steps; two instruments are never subtracted."""
+    """Return the peaks by the first instrument that measured both steps; two instruments are never
+    subtracted.
+    """
     for instrument in INSTRUMENTS:
         if instrument in base.measured and instrument in change.measured:
             return PeakPair(instrument, base.measured[instrument], change.measured[instrument])
@@ -57,7 +61,9 @@ def list_differences(base: Explanation, change: Explanation) -> list[PeakDiffere
         rows.append(PeakDifference(layer, kind, base_sizes[layer, kind], change_sizes[layer, kind]))
     rows.sort(key=lambda row: (-abs(row.difference), row.layer, row.kind))
     peaks = choose_peaks(base, change)
-    unexplained = PeakDifference("", UNEXPLAINED, peaks.base - base.peak.bytes, peaks.change - change.peak.bytes)
+    unexplained = PeakDifference(
+        "", UNEXPLAINED, peaks.base - base.peak.bytes, peaks.change - change.peak.bytes
+    )
     return [*rows, unexplained]
 
 
@@ -70,7 +76,9 @@ def sum_by_layer(explanation: Explanation) -> Counter[tuple[str, str]]:
 
 
 def make_table(base: Explanation, change: Explanation) -> Comparison:
-    """Return the table of the largest differences, the rest, what is unexplained, and the sum, in bytes."""
+    """Return the table of the largest differences, the rest, what is unexplained, and the sum, in
+    bytes.
+    """
     *explained, unexplained = list_differences(base, change)
     rows = explained[:LARGEST]
     if len(explained) > LARGEST:
@@ -118,7 +126,9 @@ def describe_ratio(peaks: PeakPair) -> str:
 def as_json(base: Explanation, change: Explanation) -> dict[str, Any]:
     """Return both peaks and their differences in bytes."""
     peaks = choose_peaks(base, change)
-    rows = [{**row._asdict(), "difference": row.difference} for row in list_differences(base, change)]
+    rows = [
+        {**row._asdict(), "difference": row.difference} for row in list_differences(base, change)
+    ]
     return {
         "case": change.case,
         "against": base.case,

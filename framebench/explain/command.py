@@ -32,7 +32,10 @@ from framebench.suite.user_file import Fault
 from framebench.user_file.opening import open_model
 
 CASE_HELP = "workload/framework/scenario/strategy/bN/size, with any batch; or your own file"
-AGAINST_HELP = "Show how the peak differs from that of another case. A version may follow: CASE@0.9.2, or @0.9.2."
+AGAINST_HELP = (
+    "Show how the peak differs from that of another case. A version may follow: "
+    "CASE@0.9.2, or @0.9.2."
+)
 
 
 @app.command(rich_help_panel=MEASURE)
@@ -41,7 +44,9 @@ def explain(
     against: Annotated[str | None, typer.Option(help=AGAINST_HELP)] = None,
     to: Annotated[
         Path | None,
-        typer.Option(callback=file_to_write, help="An SVG file for a picture of memory over the step."),
+        typer.Option(
+            callback=file_to_write, help="An SVG file for a picture of memory over the step."
+        ),
     ] = None,
     version: Annotated[
         str | None,
@@ -49,16 +54,24 @@ def explain(
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(help="Explain the prediction for a device that is not here, such as h100-80gb."),
+        typer.Option(
+            help="Explain the prediction for a device that is not here, such as h100-80gb."
+        ),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Batch size of a file of your own.")] = 8,
-    scenario: Annotated[str, typer.Option(help="Scenario of a file of your own: train or eval.")] = "train",
-    strategy: Annotated[str | None, typer.Option(help="Strategy of a file of your own. Default: its baseline.")] = None,
+    scenario: Annotated[
+        str, typer.Option(help="Scenario of a file of your own: train or eval.")
+    ] = "train",
+    strategy: Annotated[
+        str | None, typer.Option(help="Strategy of a file of your own. Default: its baseline.")
+    ] = None,
     env: Env = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Where does the peak of a steady step come from? Shows what is held at the fullest moment, by kind, layer and phase.
+    """Where does the peak of a steady step come from?
+
+    Shows what is held at the fullest moment, by kind, layer and phase.
 
     With --against: how the peak differs from that of another case, by layer and kind, to the byte.
     With --device: the parts of the peak on a device that is not here, and the lines of the source
@@ -90,7 +103,9 @@ def explain(
         show(explanation, as_json)
 
 
-def explain_file(file: Path, scenario: str, strategy: str | None, batch: int, env: str | None, results: Path) -> Explanation:
+def explain_file(
+    file: Path, scenario: str, strategy: str | None, batch: int, env: str | None, results: Path
+) -> Explanation:
     """Explain a step of a user's own model. Raises Fault and Unexplained."""
     strategies = [strategy] if strategy else []
     with (
@@ -117,7 +132,9 @@ def explain_cases(
 
 
 def check_explainable(case: Case, version: str | None) -> None:
-    """Raise Unexplained or SetupError for a case or a version without an account, before an environment is built."""
+    """Raise Unexplained or SetupError for a case or a version without an account, before an
+    environment is built.
+    """
     obstacle = measure.find_obstacle(case)
     if obstacle:
         raise Unexplained(f"{case.id}: {obstacle}")
@@ -125,7 +142,10 @@ def check_explainable(case: Case, version: str | None) -> None:
 
 
 def explain_release(case: Case, version: str | None, results: Path) -> Explanation:
-    """Explain a case in a version of its framework, or in the pinned one. Raises SetupError and Unexplained."""
+    """Explain a case in a version of its framework, or in the pinned one.
+
+    Raises SetupError and Unexplained.
+    """
     with measuring(results), err.status(case.id):
         return measure.explain(case, prepare_environment(case.framework, version))
 
@@ -139,10 +159,16 @@ def prepare_environment(framework: str, version: str | None) -> Environment:
 
 
 def parse_other(text: str, case: Case) -> tuple[Case, str | None]:
-    """Return case and version of `CASE@0.9.2`, of which either may be left out. Raises UnknownCase."""
+    """Return case and version of `CASE@0.9.2`, of which either may be left out.
+
+    Raises UnknownCase.
+    """
     case_id, at, version = text.partition("@")
     if at and not version:
-        raise UnknownCase(f"--against {text}: a version follows the @, as in {case_id}@0.9.2; without @ it is the pinned one")
+        raise UnknownCase(
+            f"--against {text}: a version follows the @, as in {case_id}@0.9.2; "
+            "without @ it is the pinned one"
+        )
     other = hypothetical.parse_any_batch(case_id) if case_id else case
     return other, version or None
 

@@ -1,4 +1,7 @@
-"""When in a step is memory full? A figure of one step, and one of the steps of several frameworks side by side."""
+"""When in a step is memory full?
+
+A figure of one step, and one of the steps of several frameworks side by side.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ NOTE = (
 
 @page.styled
 def draw_step(explanation: Explanation) -> Figure:
-    """Draw the bytes in use over one step, coloured by phase, and next to it what they are at the peak."""
+    """Draw the bytes in use over one step, coloured by phase, and next to it what they are at the
+    peak.
+    """
     figure, (timeline_axes, kinds_axes) = plt.subplots(1, 2, figsize=(11, 3.6), width_ratios=(3, 1))
     draw_timeline(explanation, timeline_axes)
     draw_kinds(explanation, kinds_axes)
@@ -45,7 +50,9 @@ def draw_step(explanation: Explanation) -> Figure:
     share = f"{explanation.kinds[largest_kind] / peak.bytes:.0%} {largest_kind}"
     finding = f"{explanation.case}: peak {mib(peak.bytes, FINE)} MiB in {peak.phase}, {share}"
     versions = ", ".join(f"{name} {version}" for name, version in explanation.versions.items())
-    return page.explained(figure, finding, [f"One steady step on {explanation.device}; {versions}."])
+    return page.explained(
+        figure, finding, [f"One steady step on {explanation.device}; {versions}."]
+    )
 
 
 def draw_timeline(explanation: Explanation, axes: Axes) -> None:
@@ -54,7 +61,9 @@ def draw_timeline(explanation: Explanation, axes: Axes) -> None:
     moments = pd.DataFrame(timeline)
     edges = [*moments["event"], timeline[-1].event + 1]
     draw_phases(axes, edges, moments["bytes"] / MIB, moments["phase"])
-    axes.plot(explanation.peak.event, explanation.peak.bytes / MIB, "v", color="black", label="peak")
+    axes.plot(
+        explanation.peak.event, explanation.peak.bytes / MIB, "v", color="black", label="peak"
+    )
     # what the allocator reserves is more than it gives out, and would flatten the curve
     instruments = [name for name in explanation.measured if name != "allocator.reserved"]
     for name, style in zip(instruments, ("--", ":")):
@@ -68,7 +77,10 @@ def draw_timeline(explanation: Explanation, axes: Axes) -> None:
 
 
 def draw_phases(axes: Axes, edges: list[float], heights: pd.Series, phases: pd.Series) -> None:
-    """Draw one curve in the colours of the phases. `edges` has the events, and the end of the step."""
+    """Draw one curve in the colours of the phases.
+
+    `edges` has the events, and the end of the step.
+    """
     for phase, colour in COLOURS.items():
         in_phase = heights.where(phases == phase, 0)
         if in_phase.any():
@@ -87,13 +99,16 @@ def draw_kinds(explanation: Explanation, axes: Axes) -> None:
 
 
 def figures(results: Results, _machines: Iterable[str]) -> Iterator[FigureRequest]:
-    """Yield a figure for each workload, scenario, strategy and batch that several frameworks explain.
+    """Yield a figure for each workload, scenario, strategy and batch that several frameworks
+    explain.
 
     Of each framework it has the newest release.
     """
     explanations = sorted(select_newest(load_explanations(results.root)), key=find_question)
     for (workload, scenario, *_, size), group in groupby(explanations, find_question):
-        moments = pd.concat([tabulate_moments(explanation) for explanation in group], ignore_index=True)
+        moments = pd.concat(
+            [tabulate_moments(explanation) for explanation in group], ignore_index=True
+        )
         if moments["framework"].nunique() > 1:
             yield f"step-{workload}-{scenario}{rows.size_suffix(size)}", draw_frameworks, moments
 
@@ -105,7 +120,9 @@ def find_question(explanation: Explanation) -> tuple[str, ...]:
 
 
 def tabulate_moments(explanation: Explanation) -> pd.DataFrame:
-    """Return a row for each moment: where in the step it is, in %, and the MiB in use from then on."""
+    """Return a row for each moment: where in the step it is, in %, and the MiB in use from then
+    on.
+    """
     case = parse_case(explanation.case)
     moments = pd.DataFrame(explanation.timeline)
     return pd.DataFrame(
@@ -126,7 +143,10 @@ def tabulate_moments(explanation: Explanation) -> pd.DataFrame:
 
 @page.styled
 def draw_frameworks(moments: pd.DataFrame) -> Figure | None:
-    """Draw the step of one case in several frameworks. `moments` has the rows of `tabulate_moments`."""
+    """Draw the step of one case in several frameworks.
+
+    `moments` has the rows of `tabulate_moments`.
+    """
     panels = rows.order_by_catalog(moments).groupby("framework", observed=True, sort=True)
     count = panels.ngroups
     figure, grid = plt.subplots(1, count, figsize=(3.6 * count, 3.0), sharey=True, squeeze=False)
@@ -148,12 +168,16 @@ def draw_frameworks(moments: pd.DataFrame) -> Figure | None:
         frameon=False,
     )
     first = moments.iloc[0]
-    question = f"{first['workload']} {first['scenario']} {first['strategy']}, batch {first['batch']}"
+    question = (
+        f"{first['workload']} {first['scenario']} {first['strategy']}, batch {first['batch']}"
+    )
     return page.explained(figure, f"{question}: a step peaks at {rows.join_words(peaks)}", [NOTE])
 
 
 def thin_out(moments: pd.DataFrame) -> pd.DataFrame:
-    """Return the fullest moment in each half per cent of the step: a picture has no room for thousands."""
+    """Return the fullest moment in each half per cent of the step: a picture has no room for
+    thousands.
+    """
     fullest = moments.groupby((2 * moments["at"]).astype(int))["mib"].idxmax()
     return moments.loc[fullest]
 
@@ -165,6 +189,8 @@ def draw_panel(axes: Axes, moments: pd.DataFrame) -> str:
     peak = moments.nlargest(1, "mib").iloc[0]
     place = (peak["at"], peak["mib"])
     axes.plot(*place, "v", color="black", markersize=4)
-    axes.annotate(f"{peak['mib']:,.0f} MiB", place, (0, 5), textcoords="offset points", ha="center", size=8)
+    axes.annotate(
+        f"{peak['mib']:,.0f} MiB", place, (0, 5), textcoords="offset points", ha="center", size=8
+    )
     axes.set(xlim=(0, 100), xlabel="% of the step's events")
     return f"{peak['mib']:,.0f} MiB in {peak['framework']} ({peak['phase']})"

@@ -1,4 +1,5 @@
-"""JAX's account of one step, from the compiler's plan: each buffer of the executable, when it is filled and last read.
+"""JAX's account of one step, from the compiler's plan: each buffer of the executable, when it is
+filled and last read.
 
 XLA reserves the whole plan (arguments, outputs, one block for all temporaries) before the first
 instruction. The account says what the plan is needed for. It is read from two texts that XLA dumps:
@@ -80,7 +81,9 @@ def explain_step(adapter: JaxAdapter) -> dict[str, Any]:
     label_temporaries(buffers)
     label_results(result, adapter, program)
     end_overwritten(buffers)
-    next_to_step = Value("other", "(beside the step)", "before", size=adapter.count_unplanned_bytes())
+    next_to_step = Value(
+        "other", "(beside the step)", "before", size=adapter.count_unplanned_bytes()
+    )
     walk.account.values = [*buffers, next_to_step]
     return {**walk.account.as_dict(), "how": HOW, "plan": summarize_plan(program, allocations)}
 
@@ -103,7 +106,8 @@ def modules_named(model: nnx.Module) -> Iterator[None]:
     """Let the names of operations that are traced in here tell the path of their module."""
     modules: list[tuple[Any, Any]] = list(nnx.iter_modules(model))
     with ExitStack() as stack:
-        # Python looks `__call__` up in the class: each class is wrapped once, and each module has its scope
+        # Python looks `__call__` up in the class: each class is wrapped once, and each module has
+        # its scope
         for kind in {type(module) for _, module in modules}:
             stack.callback(setattr, kind, "__call__", kind.__call__)
             kind.__call__ = add_scope(kind.__call__)
@@ -138,11 +142,21 @@ def label_argument(buffer: HloBuffer, op_name: str) -> None:
 
 
 def label_temporaries(buffers: list[HloBuffer]) -> None:
-    """Label what is neither argument nor result by the phase that makes it and those that read it."""
+    """Label what is neither argument nor result by the phase that makes it and those that read
+    it.
+    """
     for buffer in buffers:
-        if buffer.kind == "temporary" and buffer.phase == "forward" and "backward" in buffer.read_in:
+        if (
+            buffer.kind == "temporary"
+            and buffer.phase == "forward"
+            and "backward" in buffer.read_in
+        ):
             buffer.kind = "saved for backward"
-        elif buffer.kind == "temporary" and buffer.phase == "backward" and "optimizer" in buffer.read_in:
+        elif (
+            buffer.kind == "temporary"
+            and buffer.phase == "backward"
+            and "optimizer" in buffer.read_in
+        ):
             buffer.kind = "gradient"
 
 
@@ -167,7 +181,9 @@ def summarize_plan(program: StepProgram, allocations: dict[int, tuple[int, str]]
     """
     (executable,) = program.compiled.values()
     analysis = executable.memory_analysis()
-    sizes = {name: getattr(analysis, f"{field}_size_in_bytes") for name, field in PLAN_PARTS.items()}
+    sizes = {
+        name: getattr(analysis, f"{field}_size_in_bytes") for name, field in PLAN_PARTS.items()
+    }
     sizes["in all"] = program.plan
     sizes["by its allocations"] = sum(size for size, _ in allocations.values())
     return sizes

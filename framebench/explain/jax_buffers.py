@@ -14,7 +14,8 @@ CALLERS = ("while", "call", "conditional")  # what they read is read by the inst
 
 
 class ProgramWalk:
-    """Goes through a program in the order in which it runs, and notes when each buffer is filled and last read.
+    """Goes through a program in the order in which it runs, and notes when each buffer is filled
+    and last read.
 
     A loop's body is walked once; what the loop carries is alive until its end.
     """
@@ -42,7 +43,9 @@ class ProgramWalk:
                 result = results[instruction.name]
         return result
 
-    def execute(self, instruction: Instruction, results: dict[str, Positions], arguments: list[Positions]) -> Positions:
+    def execute(
+        self, instruction: Instruction, results: dict[str, Positions], arguments: list[Positions]
+    ) -> Positions:
         """Note what one instruction reads and fills, and return where its result may lie.
 
         `results` has those of the instructions before it; `arguments` is empty for the entry of the
@@ -66,7 +69,9 @@ class ProgramWalk:
         return pass_on(instruction, operands) | inner | filled
 
     def walk_called(self, instruction: Instruction, operands: list[Positions]) -> Positions:
-        """Walk through what a loop, a call or a branch runs, and return where its result may lie."""
+        """Walk through what a loop, a call or a branch runs, and return where its result may
+        lie.
+        """
         if instruction.opcode == "while":
             (body,) = instruction.list_called("body")
             (condition,) = instruction.list_called("condition")
@@ -81,7 +86,9 @@ class ProgramWalk:
             if not branches:
                 branches = instruction.list_called("true_computation", "false_computation")
             # the first operand chooses the branch, and each branch has one of the others
-            return merge(*(self.walk(name, [operand]) for name, operand in zip(branches, operands[1:])))
+            return merge(
+                *(self.walk(name, [operand]) for name, operand in zip(branches, operands[1:]))
+            )
         return {}
 
     def note_reads(self, instruction: Instruction, operands: list[Positions]) -> None:
@@ -94,7 +101,9 @@ class ProgramWalk:
                         buffer.read_in.add(self.account.phase)
 
     def find_name(self, instruction: Instruction) -> str:
-        """Return the name of the operation; of several that are fused, that of the last one which has a name."""
+        """Return the name of the operation; of several that are fused, that of the last one which
+        has a name.
+        """
         if instruction.op_name:
             return instruction.op_name
         for computation in reversed(instruction.list_called("calls")):
@@ -120,7 +129,9 @@ class ProgramWalk:
         return "(compiler)"
 
     def find_phase(self, instruction: Instruction) -> str:
-        """Return the phase that an instruction belongs to, by the transformations that its name tells."""
+        """Return the phase that an instruction belongs to, by the transformations that its name
+        tells.
+        """
         name = self.find_name(instruction)
         if not name:
             return self.account.phase
@@ -146,7 +157,9 @@ class ProgramWalk:
 
 
 def pass_on(instruction: Instruction, operands: list[Positions]) -> Positions:
-    """Return the buffers that the result of an alias has from its operands; nothing for other instructions."""
+    """Return the buffers that the result of an alias has from its operands; nothing for other
+    instructions.
+    """
     if instruction.opcode not in ALIASES:
         return {}
     passed: Positions = {}

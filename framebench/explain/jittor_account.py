@@ -1,4 +1,5 @@
-"""Jittor's account of one step: every block that its variables take from the pool and give back, and who made them.
+"""Jittor's account of one step: every block that its variables take from the pool and give back,
+and who made them.
 
 The allocator of `jittor_probe.cc` notes them; Jittor's own stack traces do not work in Python 3.11.
 Nodes of the graph are numbered in the order in which they are made, and computed only later, when
@@ -94,11 +95,14 @@ class Origins:
         self.phases.append((load_probe().node(), before))
 
     def wrap_backward(self, optimizer: Any, original: Callable[..., None]) -> Callable[..., None]:
-        """Return the optimizer's `backward` that notes which nodes it makes, and which of them are gradients."""
+        """Return the optimizer's `backward` that notes which nodes it makes, and which of them are
+        gradients.
+        """
 
         def run_backward(*arguments: Any) -> None:
             if all(phase != "backward" for _, phase in self.phases):
-                load_probe().backward()  # what is made from now on is looked up in what was made before
+                # what is made from now on is looked up in what was made before
+                load_probe().backward()
             with self.in_phase("backward"):
                 original(*arguments)
             for group in optimizer.param_groups:
@@ -151,7 +155,8 @@ def node_number(variable: Var) -> int:
 
 def find_note(notes: Notes, node: int) -> str:
     """Return what was entered last before this node was made; empty if nothing was."""
-    place = bisect_right(notes, node - 1, key=lambda note: note[0])  # a note is made before the next node
+    # a note is made before the next node
+    place = bisect_right(notes, node - 1, key=lambda note: note[0])
     return notes[place - 1][1] if place else ""
 
 
@@ -162,7 +167,9 @@ def label_variables(adapter: JittorAdapter) -> dict[int, Label]:
     for name, parameter in adapter.model.named_parameters():
         layer = name.rpartition(".")[0]
         layers[id(parameter)] = layer
-        labels[node_number(parameter)] = Label("buffer" if name.endswith(RUNNING) else "parameter", layer)
+        labels[node_number(parameter)] = Label(
+            "buffer" if name.endswith(RUNNING) else "parameter", layer
+        )
     optimizer = getattr(adapter, "optimizer", None)
     for group in getattr(optimizer, "param_groups", []):
         for key, kind in (
@@ -178,7 +185,9 @@ def label_variables(adapter: JittorAdapter) -> dict[int, Label]:
 
 
 def explain_step(adapter: JittorAdapter) -> dict[str, Any]:
-    """Make one more step, run the graph that it leaves, and return its account, as fields of an `Explanation`."""
+    """Make one more step, run the graph that it leaves, and return its account, as fields of an
+    `Explanation`.
+    """
     adapter.release()
     adapter.synchronize()
     gc.collect()
@@ -206,7 +215,9 @@ def explain_step(adapter: JittorAdapter) -> dict[str, Any]:
 
 
 def add_present(account: Account, origins: Origins) -> dict[int, Value]:
-    """Add what is there before the step, and return the part of it that can be given back, by block."""
+    """Add what is there before the step, and return the part of it that can be given back, by
+    block.
+    """
     alive = {}
     for block, size, node in split_rows(load_probe().held(), 3):
         kind, layer = origins.labels.get(node, Label("other", ""))
@@ -240,7 +251,11 @@ def replay_blocks(account: Account, alive: dict[int, Value], origins: Origins) -
         elif block in alive:
             value = alive.pop(block)
             value.died = account.events
-            if value.kind == "temporary" and value.phase == "forward" and account.phase != "forward":
+            if (
+                value.kind == "temporary"
+                and value.phase == "forward"
+                and account.phase != "forward"
+            ):
                 value.kind = "saved for backward"  # whoever let it go was not of the forward pass
     account.events += 1  # the end of the step, until which the last values are alive
     return made

@@ -21,12 +21,17 @@ def find_obstacle(case: Case) -> str | None:
     if why:
         return why
     if case.ranks > 1:
-        return "explain follows a single process; framebench predict tells the parts of a rank's peak"
+        return (
+            "explain follows a single process; framebench predict tells the parts of a rank's peak"
+        )
     if case.scenario not in ("train", "eval"):
         return f"explain covers train and eval, not {case.scenario}"
     switches = {part.how for part in case.parts}
     if {"compile", "compile_step"} & switches:
-        return "explain follows PyTorch operator by operator, and torch.compile leaves no operators to follow"
+        return (
+            "explain follows PyTorch operator by operator, and torch.compile leaves no "
+            "operators to follow"
+        )
     if {"adamw_8bit", "int8"} & switches:
         return "explain follows storages, and a tensor of torchao's is made of several"
     if "no_jit" in switches:
@@ -35,7 +40,10 @@ def find_obstacle(case: Case) -> str | None:
 
 
 def explain(case: Case, environment: Environment) -> Explanation:
-    """Run a few steps in a fresh process, one of them under the framework's account. Raises Unexplained."""
+    """Run a few steps in a fresh process, one of them under the framework's account.
+
+    Raises Unexplained.
+    """
     obstacle = find_obstacle(case)
     if obstacle:
         raise Unexplained(f"{case.id}: {obstacle}")
@@ -45,6 +53,10 @@ def explain(case: Case, environment: Environment) -> Explanation:
         printed = run_module(environment, "framebench.explain.worker", case.id, **variables)
         return Explanation.model_validate_json(printed.splitlines()[-1])
     except SetupError as error:
-        raise Unexplained(f"{case.id} in {environment.name}: {str(error).splitlines()[-1]}") from error
+        raise Unexplained(
+            f"{case.id} in {environment.name}: {str(error).splitlines()[-1]}"
+        ) from error
     except (ValidationError, IndexError) as error:
-        raise Unexplained(f"{case.id} in {environment.name}: the account does not hold: {error}") from error
+        raise Unexplained(
+            f"{case.id} in {environment.name}: the account does not hold: {error}"
+        ) from error

@@ -30,11 +30,15 @@ class Holder(Part):
 
 
 class Explanation(Part):
-    """One steady step's memory. The holders' bytes sum to the peak's, which is the timeline's highest point."""
+    """One steady step's memory.
+
+    The holders' bytes sum to the peak's, which is the timeline's highest point.
+    """
 
     case: str
     how: str  # what was counted, and what an event is
-    measured: dict[str, int]  # peak of a step without the account, in the same process, by instrument
+    # peak of a step without the account, in the same process, by instrument
+    measured: dict[str, int]
     plan: dict[str, int] = Field(default={})  # JAX: bytes that the executable reserves, by purpose
     timeline: tuple[Moment, ...]
     peak: Peak
@@ -48,7 +52,10 @@ class Explanation(Part):
         highest = max(moment.bytes for moment in self.timeline)
         held = sum(holder.bytes for holder in self.holders)
         if not highest == self.peak.bytes == held:
-            raise ValueError(f"the holders sum to {held} bytes, the peak is {self.peak.bytes}, the timeline's {highest}")
+            raise ValueError(
+                f"the holders sum to {held} bytes, the peak is {self.peak.bytes}, "
+                f"the timeline's {highest}"
+            )
         return self
 
     @property

@@ -28,7 +28,9 @@ def load_explanations(results: Path) -> list[Explanation]:
         return Case.from_id(explanation.case), Version(find_release(explanation).partition("==")[2])
 
     files = (results / "explained").glob("*.json")
-    return sorted((Explanation.model_validate_json(file.read_bytes()) for file in sorted(files)), key=rank)
+    return sorted(
+        (Explanation.model_validate_json(file.read_bytes()) for file in sorted(files)), key=rank
+    )
 
 
 def find_release(explanation: Explanation) -> str:
@@ -38,13 +40,17 @@ def find_release(explanation: Explanation) -> str:
 
 
 def select_newest(explanations: Sequence[Explanation]) -> list[Explanation]:
-    """Return each case's explanation in the newest version. `explanations` are in the order of versions."""
+    """Return each case's explanation in the newest version.
+
+    `explanations` are in the order of versions.
+    """
     newest = {explanation.case: explanation for explanation in explanations}
     return list(newest.values())
 
 
 def pair_versions(explanations: Sequence[Explanation]) -> list[tuple[Explanation, Explanation]]:
-    """Return the two newest explanations, older first, of each case that is explained in several versions.
+    """Return the two newest explanations, older first, of each case that is explained in several
+    versions.
 
     `explanations` are in the order of versions.
     """
@@ -55,7 +61,10 @@ def pair_versions(explanations: Sequence[Explanation]) -> list[tuple[Explanation
 
 
 def load_causes(results: Path) -> Callable[[str, str, str], str | None]:
-    """Return a function of a case and two releases that says why the peak changed: `describe_cause`."""
+    """Return a function of a case and two releases that says why the peak changed:
+
+    `describe_cause`.
+    """
     explanations = load_explanations(results)
 
     def describe(case: str, base: str, change: str) -> str | None:
@@ -64,12 +73,20 @@ def load_causes(results: Path) -> Callable[[str, str, str], str | None]:
     return describe
 
 
-def describe_cause(case: str, base: str, change: str, explanations: Sequence[Explanation]) -> str | None:
-    """Return what the peak holds more or less of in another release, most first: `saved for backward +10.0 MiB`.
+def describe_cause(
+    case: str, base: str, change: str, explanations: Sequence[Explanation]
+) -> str | None:
+    """Return what the peak holds more or less of in another release, most first:
+
+    `saved for backward +10.0 MiB`.
 
     Releases are such as `jax==0.9.2`. Return None unless the case is explained in both.
     """
-    by_release = {find_release(explanation): explanation for explanation in explanations if explanation.case == case}
+    by_release = {
+        find_release(explanation): explanation
+        for explanation in explanations
+        if explanation.case == case
+    }
     if base not in by_release or change not in by_release:
         return None
     increases = Counter(by_release[change].kinds)
@@ -85,15 +102,23 @@ def describe_cause(case: str, base: str, change: str, explanations: Sequence[Exp
 def tabulate_kinds(explanation: Explanation) -> Comparison:
     """Return a table of the bytes at the peak by kind."""
     peak = explanation.peak
-    rows = [(kind, mib(size, FINE), f"{size / peak.bytes:.1%}") for kind, size in explanation.kinds.items()]
+    rows = [
+        (kind, mib(size, FINE), f"{size / peak.bytes:.1%}")
+        for kind, size in explanation.kinds.items()
+    ]
     last_event = explanation.timeline[-1].event
-    measured = ", ".join(f"{mib(size, FINE)} MiB ({name})" for name, size in explanation.measured.items())
+    measured = ", ".join(
+        f"{mib(size, FINE)} MiB ({name})" for name, size in explanation.measured.items()
+    )
     notes = [
-        f"{explanation.case}: peak {mib(peak.bytes, FINE)} MiB, at event {peak.event} of {last_event}, in {peak.phase}",
+        f"{explanation.case}: peak {mib(peak.bytes, FINE)} MiB, at event {peak.event} of "
+        f"{last_event}, in {peak.phase}",
         f"the same process without this account of its memory: {measured}",
     ]
     if explanation.plan:
-        parts = ", ".join(f"{mib(size, FINE)} MiB {name}" for name, size in explanation.plan.items())
+        parts = ", ".join(
+            f"{mib(size, FINE)} MiB {name}" for name, size in explanation.plan.items()
+        )
         notes.append(f"the executable's plan: {parts}")
     notes.append(f"counted: {explanation.how}")
     title = f"The peak by kind: {explanation.case}"
@@ -101,7 +126,10 @@ def tabulate_kinds(explanation: Explanation) -> Comparison:
 
 
 def tabulate_layers(explanation: Explanation) -> Comparison:
-    """Return a table of the largest holders at the peak. Layers that differ in a number only share a row."""
+    """Return a table of the largest holders at the peak.
+
+    Layers that differ in a number only share a row.
+    """
     groups: dict[tuple[str, str, str], list[Holder]] = defaultdict(list)
     for holder in explanation.holders:
         groups[fold_numbers(holder.layer), holder.kind, holder.phase].append(holder)
@@ -126,7 +154,9 @@ def tabulate_layers(explanation: Explanation) -> Comparison:
 
 
 def fold_numbers(layer: str) -> str:
-    """Return the layer with `*` for each number, so that `blocks.0.fc1` and `blocks.1.fc1` are one."""
+    """Return the layer with `*` for each number, so that `blocks.0.fc1` and `blocks.1.fc1` are
+    one.
+    """
     return re.sub(r"\d+", "*", layer)
 
 
@@ -141,7 +171,9 @@ def total_bytes(holders: Sequence[Holder]) -> int:
 
 
 def advise_no_grad(explanation: Explanation) -> str:
-    """Return a hint for an evaluation that keeps what only a backward pass would need; empty if it keeps nothing."""
+    """Return a hint for an evaluation that keeps what only a backward pass would need; empty if it
+    keeps nothing.
+    """
     saved = explanation.kinds.get("saved for backward", 0)
     if not saved or Case.from_id(explanation.case).scenario != "eval":
         return ""

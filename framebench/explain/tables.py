@@ -8,7 +8,9 @@ from framebench.explain import against, table
 
 
 def make_tables(results: Results) -> list[Comparison]:
-    """Return each case's newest step by kind and by layer, and how two versions of a case differ."""
+    """Return each case's newest step by kind and by layer, and how two versions of a case
+    differ.
+    """
     explanations = table.load_explanations(results.root)
     tables = []
     for explanation in table.select_newest(explanations):

@@ -1,4 +1,5 @@
-"""PyTorch's account of one step: every storage that an operator makes, from its birth to its death, and who made it.
+"""PyTorch's account of one step: every storage that an operator makes, from its birth to its death,
+and who made it.
 
 What kernels allocate inside themselves is not seen (oneDNN's reordered copies, unfolded volumes),
 nor what fusion by torch.compile leaves out. The layer of a backward operator is that of the forward
@@ -55,7 +56,8 @@ class StorageAccount(Storages):
         self.values: dict[int, Value] = {}  # those alive, by storage
         self.model = adapter.model
         self.path: list[str] = []  # the modules that run, the innermost last
-        self.entered: list[tuple[int, str]] = [(0, "")]  # (number of the next autograd node, module from there on)
+        # (number of the next autograd node, module from there on)
+        self.entered: list[tuple[int, str]] = [(0, "")]
         self.names = {parameter: name for name, parameter in self.model.named_parameters()}
         self.is_updating = False
         self.account.enter_phase("forward")
@@ -75,7 +77,9 @@ class StorageAccount(Storages):
         end = register_optimizer_step_post_hook(self.end_update)
         self.stack.callback(begin.remove)
         self.stack.callback(end.remove)
-        self.stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self.save, lambda saved: saved))
+        self.stack.enter_context(
+            torch.autograd.graph.saved_tensors_hooks(self.save, lambda saved: saved)
+        )
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
@@ -113,7 +117,9 @@ class StorageAccount(Storages):
         self.values.pop(key).died = self.account.events
 
     def note_result(self, tensor: Tensor, operator: str) -> None:
-        """Add a result of an operator, unless its storage has been there before; label it if it is a gradient."""
+        """Add a result of an operator, unless its storage has been there before; label it if it is
+        a gradient.
+        """
         node: Any = torch._C._current_autograd_node()  # None outside of the backward pass
         if node is not None and not self.is_updating:
             self.account.enter_phase("backward")
@@ -129,7 +135,9 @@ class StorageAccount(Storages):
             value.layer = self.find_layer_of_parameter(node)
 
     def find_layer(self, node: Any) -> str:
-        """Return the module that runs, or the one whose forward pass made this node of the backward pass."""
+        """Return the module that runs, or the one whose forward pass made this node of the backward
+        pass.
+        """
         if self.path:
             return self.path[-1]
         if node is None:

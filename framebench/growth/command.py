@@ -20,23 +20,35 @@ from framebench.user_file.opening import open_model
 LEAST_STEPS = 52  # framebench.growth.table has the reason, and is imported late
 USER_MODEL_BATCH = 8
 EXIT_CODES = {"does not grow": 0, "grows": 1, "undecided": 3}
-CASE_HELP = "workload/framework/scenario/strategy/bN/size, with any batch; or your own model, or a training script"
+CASE_HELP = (
+    "workload/framework/scenario/strategy/bN/size, with any batch; or your own model, or "
+    "a training script"
+)
 STEP_HELP = "A Python file with `step(adapter)`, which is called in place of the case's own step."
 
 
 @app.command(rich_help_panel=MEASURE)
 def grow(
     case: Annotated[str, typer.Argument(help=CASE_HELP)],
-    arguments: Annotated[list[str] | None, typer.Argument(help="After `--`: the arguments of your script.")] = None,
-    steps: Annotated[int, typer.Option(min=LEAST_STEPS, help="Steps to read, after the warm-up.")] = 200,
-    step: Annotated[Path | None, typer.Option("--step", exists=True, dir_okay=False, help=STEP_HELP)] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="After `--`: the arguments of your script.")
+    ] = None,
+    steps: Annotated[
+        int, typer.Option(min=LEAST_STEPS, help="Steps to read, after the warm-up.")
+    ] = 200,
+    step: Annotated[
+        Path | None, typer.Option("--step", exists=True, dir_okay=False, help=STEP_HELP)
+    ] = None,
     env: Env = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Does memory grow from step to step? Prints the bytes that a step adds, and what piles up: objects, storages or programs,
-    and where they are made. In a script of your own a step ends when the optimizer steps. Exit code
-    1: it grows; 3: undecided."""
+    """Does memory grow from step to step?
+
+    Prints the bytes that a step adds, and what piles up: objects, storages or programs, and where
+    they are made. In a script of your own a step ends when the optimizer steps. Exit code 1: it
+    grows; 3: undecided.
+    """
     try:
         if case.endswith(".py") and is_model(Path(case)):
             growth = follow_model(Path(case), steps, step, env, results)
@@ -66,10 +78,15 @@ def is_model(file: Path) -> bool:
 
 def announce(steps: int) -> None:
     """Say what is about to run."""
-    say(f"{steps} steps are read after a warm-up, and some more are watched; whatever they keep stays in memory until the end")
+    say(
+        f"{steps} steps are read after a warm-up, and some more are watched; whatever they keep "
+        "stays in memory until the end"
+    )
 
 
-def follow_case(case_id: str, steps: int, step: Path | None, env: str | None, results: Path) -> Growth:
+def follow_case(
+    case_id: str, steps: int, step: Path | None, env: str | None, results: Path
+) -> Growth:
     """Read the steps of a case. Raises UnknownCase and NoReadings."""
     case = hypothetical.parse_any_batch(case_id)
     obstacle = measure.find_obstacle(case)
@@ -81,7 +98,9 @@ def follow_case(case_id: str, steps: int, step: Path | None, env: str | None, re
         return measure.read_case(case, environment, steps, step)
 
 
-def follow_model(file: Path, steps: int, step: Path | None, env: str | None, results: Path) -> Growth:
+def follow_model(
+    file: Path, steps: int, step: Path | None, env: str | None, results: Path
+) -> Growth:
     """Read the training steps of a user's model, in its baseline. Raises NoReadings and Fault."""
     opened = open_model(file, "train", [], USER_MODEL_BATCH, env, results)
     with measuring(results), opened as (cases, environment, _):

@@ -23,7 +23,9 @@ WIDTHS = {
     "bool": 1,
 }
 # a variable and an operator as `jt.dump_all_graphs` prints them
-VARIABLE = re.compile(r"Var\([^,]*,(?P<dtype>[^,]*),[^,]*,(?P<address>[0-9a-f]+)\)\[(?P<shape>[\d,]*)\]")
+VARIABLE = re.compile(
+    r"Var\([^,]*,(?P<dtype>[^,]*),[^,]*,(?P<address>[0-9a-f]+)\)\[(?P<shape>[\d,]*)\]"
+)
 OPERATOR = re.compile(r"\w*Op\([^,]*,(?P<name>[\w.]+)")
 
 
@@ -87,7 +89,10 @@ def name_operators(nodes: list[str], places: list[int]) -> list[str]:
 
 
 def describe_array(variable: re.Match[str], operators: list[str]) -> LiveStorage:
-    """Return an array and its bytes: `float32[4, 8] of matmul`, which made it, or `for matmul`, which waits for it."""
+    """Return an array and its bytes:
+
+    `float32[4, 8] of matmul`, which made it, or `for matmul`, which waits for it.
+    """
     shape = [int(number) for number in variable["shape"].split(",") if number]
     what = " ".join([f"{variable['dtype']}{shape}", *operators[:1]])
     size = math.prod(shape) * WIDTHS.get(variable["dtype"], 4)

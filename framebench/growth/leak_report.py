@@ -1,4 +1,6 @@
-"""Name what steps leave behind: programs, objects and storages, with the line that made them and what holds them."""
+"""Name what steps leave behind: programs, objects and storages, with the line that made them and
+what holds them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ PLAIN = {
     type,
 }  # too many, too small, or made by looking
 
-FOREIGN = tuple(str(Path(sysconfig.get_paths()[name]).resolve()) for name in ("stdlib", "purelib", "platlib"))
+FOREIGN = tuple(
+    str(Path(sysconfig.get_paths()[name]).resolve()) for name in ("stdlib", "purelib", "platlib")
+)
 THIS_FILE = Path(__file__)
 WATCHERS = tuple(str(file) for file in THIS_FILE.parent.glob("*.py"))  # what looks on is no leak
 GENERATED = "<string>"  # the file of code that Python's library generates
@@ -64,7 +68,8 @@ class Source(NamedTuple):
 
 
 class StorageTracker:
-    """A context that knows the memory of tensors made inside it, where a framework tells it apart from its tensors.
+    """A context that knows the memory of tensors made inside it, where a framework tells it apart
+    from its tensors.
 
     This one knows none: see `TorchStorages` and `GraphArrays`.
     """
@@ -84,8 +89,11 @@ class StorageTracker:
         return ""
 
 
-def report_leaks(tracker: StorageTracker, step: Callable[[], None], programs: list[Program]) -> list[dict[str, Any]]:
-    """Watch some steps, and return what they leave behind, as fields of `framebench.growth.record.Kept`.
+def report_leaks(
+    tracker: StorageTracker, step: Callable[[], None], programs: list[Program]
+) -> list[dict[str, Any]]:
+    """Watch some steps, and return what they leave behind, as fields of
+    `framebench.growth.record.Kept`.
 
     Args:
         tracker: Knows the memory of tensors.
@@ -102,7 +110,9 @@ def report_leaks(tracker: StorageTracker, step: Callable[[], None], programs: li
 
 
 class LeakWatch:
-    """Watches two halves of some steps, whoever makes them: what the first one sets up is no leak."""
+    """Watches two halves of some steps, whoever makes them: what the first one sets up is no
+    leak.
+    """
 
     def __init__(self, tracker: StorageTracker, programs: list[Program]) -> None:
         self.tracker = tracker
@@ -135,7 +145,9 @@ class LeakWatch:
 
 
 def group_things(programs: list[Program], tracker: StorageTracker) -> dict[Source, list[Any]]:
-    """Return programs, objects, and the bytes of storages by their source, each in the order in which they were made."""
+    """Return programs, objects, and the bytes of storages by their source, each in the order in
+    which they were made.
+    """
     groups: dict[Source, list[Any]] = defaultdict(list)
     for program in programs:
         groups[Source("compilation", program.function, program.called_from)].append(None)
@@ -167,7 +179,8 @@ def make_row(source: Source, things: list[Any], tracker: StorageTracker) -> dict
 
 
 def list_recent_objects() -> list[Any]:
-    """Return the objects made since tracing began, and all tensors of PyTorch that an object of Python refers to.
+    """Return the objects made since tracing began, and all tensors of PyTorch that an object of
+    Python refers to.
 
     Python 3.11 has no traces of PyTorch's tensors. One that only a graph refers to became an object
     by being watched.
@@ -177,7 +190,9 @@ def list_recent_objects() -> list[Any]:
     referents = gc.get_referents(*tracked)
     # The collector knows neither arrays of other frameworks nor dictionaries and tuples of them:
     # what refers to them tells.
-    untracked = [thing for thing in referents if type(thing) in CONTAINERS and not gc.is_tracked(thing)]
+    untracked = [
+        thing for thing in referents if type(thing) in CONTAINERS and not gc.is_tracked(thing)
+    ]
     met = [*tracked, *referents, *gc.get_referents(*untracked)]
     # These are millions of things, and many of them are there often: only their types are looked
     # at.
@@ -204,7 +219,9 @@ def is_of_steps(thing: Any) -> bool:
 
 def select_held(tensors: list[Any]) -> list[Any]:
     """Return the tensors that an object of Python refers to other than this list."""
-    holders = [h for h in gc.get_referrers(*tensors) if h is not tensors and not isinstance(h, FrameType)]
+    holders = [
+        h for h in gc.get_referrers(*tensors) if h is not tensors and not isinstance(h, FrameType)
+    ]
     held = set(map(id, gc.get_referents(*holders)))
     return [tensor for tensor in tensors if id(tensor) in held]
 
@@ -232,11 +249,13 @@ def find_caller(frame: FrameType | None) -> str:
 
 
 def choose_line(lines: Iterable[tuple[str, int]]) -> str:
-    """Return `file:line` of the innermost call in the user's files, else in the suite's, else in a library.
+    """Return `file:line` of the innermost call in the user's files, else in the suite's, else in a
+    library.
 
     `lines` are file and line of each call, the innermost first. Without any the answer is empty.
     """
-    file, line = max(lines, key=lambda call: rank_file(call[0]), default=("", 0))  # the first of the highest rank
+    # the first of the highest rank
+    file, line = max(lines, key=lambda call: rank_file(call[0]), default=("", 0))
     return f"{shorten_path(file)}:{line}" if file else ""
 
 
@@ -276,14 +295,17 @@ def is_array(thing: Any) -> bool:
 
 
 def total_size(things: list[Any]) -> int | None:
-    """Return the bytes of objects, of arrays with their elements; None for PyTorch's tensors, whose storages have them."""
+    """Return the bytes of objects, of arrays with their elements; None for PyTorch's tensors, whose
+    storages have them.
+    """
     if has_storage(type(things[0])):
         return None
     return sum(int(thing.nbytes) if is_array(thing) else sys.getsizeof(thing) for thing in things)
 
 
 def describe_holder(things: list[Any], tracker: StorageTracker) -> str:
-    """Return what refers to the middle one, such as ``held by `kept`, list of 36, in leak``, and what else that keeps.
+    """Return what refers to the middle one, such as ``held by `kept`, list of 36, in leak``, and
+    what else that keeps.
 
     The last one may be held by a step that is not over.
     """

@@ -1,4 +1,6 @@
-"""Read memory from step to step in a process of its own: the parent's side of `worker.py` and `torch_script.py`."""
+"""Read memory from step to step in a process of its own: the parent's side of `worker.py` and
+`torch_script.py`.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def find_obstacle(case: Case) -> str | None:
 
 
 def read_case(case: Case, environment: Environment, steps: int, file: Path | None = None) -> Growth:
-    """Read memory after each step of a case, in a fresh process whose malloc returns what it can. Raises NoReadings.
+    """Read memory after each step of a case, in a fresh process whose malloc returns what it can.
+
+    Raises NoReadings.
 
     Args:
         case: What is run.
@@ -87,13 +91,20 @@ def run_worker(
     arguments: list[str],
     variables: dict[str, str],
 ) -> Growth:
-    """Run a worker, and return what it has read. Raises NoReadings, with the `name` of what is followed."""
+    """Run a worker, and return what it has read.
+
+    Raises NoReadings, with the `name` of what is followed.
+    """
     try:
-        reply = json.loads(run_module(environment, worker, *arguments, **variables).splitlines()[-1])
+        reply = json.loads(
+            run_module(environment, worker, *arguments, **variables).splitlines()[-1]
+        )
         if "fault" in reply:
             raise NoReadings(reply["fault"])
         return Growth.model_validate(reply)
     except SetupError as error:
         raise NoReadings(f"{name} in {environment.name}: {str(error).splitlines()[-1]}") from error
     except (ValidationError, ValueError, IndexError) as error:
-        raise NoReadings(f"{name} in {environment.name} ended without an answer: {error}") from error
+        raise NoReadings(
+            f"{name} in {environment.name} ended without an answer: {error}"
+        ) from error

@@ -33,18 +33,25 @@ def read_malloc() -> int:
 
 
 def read_private() -> int:
-    """Return the resident bytes that are no file's, once malloc has returned what it can: RssAnon of proc(5)."""
+    """Return the resident bytes that are no file's, once malloc has returned what it can:
+
+    RssAnon of proc(5).
+    """
     ctypes.CDLL(None).malloc_trim(0)
     return read_status("RssAnon")
 
 
 def read_shared() -> int:
-    """Return the resident bytes of shared memory, which is neither malloc's nor private: RssShmem of proc(5)."""
+    """Return the resident bytes of shared memory, which is neither malloc's nor private:
+
+    RssShmem of proc(5).
+    """
     return read_status("RssShmem")
 
 
 def read_children() -> int:
-    """Return the bytes that all processes started by this one, and by those, have for themselves alone.
+    """Return the bytes that all processes started by this one, and by those, have for themselves
+    alone.
 
     Of a page that is copied when it is written to, only the copy is a child's own.
     """
@@ -52,7 +59,9 @@ def read_children() -> int:
 
 
 def list_descendants(process: str) -> Iterator[str]:
-    """Yield the ids of the processes that a process has started, and of those that they have started."""
+    """Yield the ids of the processes that a process has started, and of those that they have
+    started.
+    """
     for tasks in PROC.glob(f"{process}/task/*/children"):
         try:
             children = tasks.read_text().split()
@@ -64,7 +73,9 @@ def list_descendants(process: str) -> Iterator[str]:
 
 
 def read_own_bytes(process: str) -> int:
-    """Return Private_Clean and Private_Dirty of proc(5) in bytes; 0 for a process that has ended."""
+    """Return Private_Clean and Private_Dirty of proc(5) in bytes; 0 for a process that has
+    ended.
+    """
     try:
         lines = (PROC / process / "smaps_rollup").read_text().splitlines()
     except OSError:
@@ -77,14 +88,20 @@ def read_own_bytes(process: str) -> int:
 
 
 class Readings:
-    """What each meter reads after each step. The memory for it is taken before the first, so that it is no growth."""
+    """What each meter reads after each step.
+
+    The memory for it is taken before the first, so that it is no growth.
+    """
 
     def __init__(self, meters: dict[str, Meter], steps: int) -> None:
         self.meters = meters
         self.series = {name: np.zeros(steps, np.int64) for name in meters}
 
     def take(self, step: int) -> None:
-        """Read every meter after a step. Garbage in cycles is no growth, unless the strategy keeps the collector off."""
+        """Read every meter after a step.
+
+        Garbage in cycles is no growth, unless the strategy keeps the collector off.
+        """
         if gc.isenabled():
             gc.collect()
         for name, meter in self.meters.items():

@@ -1,4 +1,6 @@
-"""Does memory grow from step to step? From readings after each step: bytes per step with an interval, and a verdict.
+"""Does memory grow from step to step?
+
+From readings after each step: bytes per step with an interval, and a verdict.
 
 The readings are cut into 13 segments of equal length, of each of which the median counts; between
 them lie 12 differences. Their median is the slope, and the third smallest and third largest are its
@@ -26,7 +28,9 @@ DIFFERENCES = SEGMENTS - 1
 STRAYS = 2  # differences that may stray on either side
 LEAST_STEPS = 4 * SEGMENTS
 # by the sign test: the probability that more than STRAYS differences lie on each side of the median
-CONFIDENCE = 1 - 2 * sum(math.comb(DIFFERENCES, strays) for strays in range(STRAYS + 1)) / 2**DIFFERENCES
+CONFIDENCE = (
+    1 - 2 * sum(math.comb(DIFFERENCES, strays) for strays in range(STRAYS + 1)) / 2**DIFFERENCES
+)
 # Bytes per step that matter: twice as much is always found. 1 KiB is 1 GiB in a million steps. What
 # the kernel counts is in whole pages.
 SENSITIVITY = {
@@ -67,11 +71,17 @@ class Slope(NamedTuple):
 
 
 def estimate_slope(readings: Sequence[int]) -> Slope:
-    """Return what a step adds to the readings. Raises ValueError for fewer than four readings a segment."""
+    """Return what a step adds to the readings.
+
+    Raises ValueError for fewer than four readings a segment.
+    """
     if len(readings) < LEAST_STEPS:
-        raise ValueError(f"{len(readings)} readings are too few for {SEGMENTS} segments; at least {LEAST_STEPS}")
+        raise ValueError(
+            f"{len(readings)} readings are too few for {SEGMENTS} segments; at least {LEAST_STEPS}"
+        )
     length = len(readings) // SEGMENTS
-    newest = np.asarray(readings[-length * SEGMENTS :], dtype=float)  # those before are no whole segment
+    # those before are no whole segment
+    newest = np.asarray(readings[-length * SEGMENTS :], dtype=float)
     medians = np.median(newest.reshape(SEGMENTS, length), axis=1)
     slopes = np.sort(np.diff(medians)) / length
     return Slope(float(np.median(slopes)), float(slopes[STRAYS]), float(slopes[-1 - STRAYS]))
@@ -83,7 +93,8 @@ def estimate_slopes(growth: Growth) -> dict[str, Slope]:
 
 
 def judge(growth: Growth) -> Verdict:
-    """Return whether memory grows, which it does if one instrument says so, and does not if all of them say so.
+    """Return whether memory grows, which it does if one instrument says so, and does not if all of
+    them say so.
 
     Each instrument sees what others do not. What steps were seen to leave behind must be seen by
     one of them, or nothing is decided.
@@ -97,7 +108,9 @@ def judge(growth: Growth) -> Verdict:
 
 
 def find_unseen(growth: Growth) -> int:
-    """Return the bytes per step of the largest leftover, or 0 if they are too few to be seen by every instrument."""
+    """Return the bytes per step of the largest leftover, or 0 if they are too few to be seen by
+    every instrument.
+    """
     largest = max((row.bytes_per_step or 0 for row in growth.kept), default=0)
     return largest if largest >= max(SENSITIVITY.values()) else 0
 
@@ -165,7 +178,9 @@ def describe_verdict(slope: Slope, least: int) -> str:
 
 
 def describe_subject(growth: Growth) -> str:
-    """Return the case, or the script, whose steps were read, with the file of the step that took its place."""
+    """Return the case, or the script, whose steps were read, with the file of the step that took
+    its place.
+    """
     is_script = growth.file is not None and growth.file.endswith(growth.case)
     if growth.file and not is_script:
         return f"{growth.case} with the step of {growth.file}"
@@ -173,14 +188,22 @@ def describe_subject(growth: Growth) -> str:
 
 
 def list_notes(growth: Growth) -> list[str]:
-    """Return what the table of slopes does not show: what piles up, and where readings and leftovers disagree."""
+    """Return what the table of slopes does not show: what piles up, and where readings and
+    leftovers disagree.
+    """
     notes = [f"{name}: {slope.value:+,.1f} per step" for name, slope in find_piles(growth).items()]
     verdict = judge(growth)
     unseen = find_unseen(growth)
     if verdict == "undecided" and unseen:
-        notes.append(f"watched steps kept {describe_size(unseen)} each, which no instrument sees: the two do not agree")
+        notes.append(
+            f"watched steps kept {describe_size(unseen)} each, which no instrument "
+            "sees: the two do not agree"
+        )
     if verdict == "grows" and not growth.kept:
-        notes.append(f"{growth.watched} more steps were watched, and most of them left nothing behind that could be named")
+        notes.append(
+            f"{growth.watched} more steps were watched, and most of them left nothing "
+            "behind that could be named"
+        )
     return notes
 
 

@@ -24,7 +24,9 @@ from framebench.growth.meters import Meter
 
 
 def make_allocator_meters(adapter: TorchAdapter) -> dict[str, Meter]:
-    """Return the meters of a GPU's allocators; on the CPU there are none, as tensors are malloc's."""
+    """Return the meters of a GPU's allocators; on the CPU there are none, as tensors are
+    malloc's.
+    """
     return make_gpu_meters() if adapter.read_peaks() else {}
 
 
@@ -104,7 +106,9 @@ class TorchStorages(TorchDispatchMode, StorageTracker):  # type: ignore[misc]  #
         is_known = earlier is not None and earlier.reference() is not None
         if address not in self.made_before and not is_known:
             made_at = find_caller(sys._getframe(2))  # above this method and __torch_dispatch__
-            self.made[address] = TracedStorage(weakref.ref(storage), operator, made_at, storage.nbytes())
+            self.made[address] = TracedStorage(
+                weakref.ref(storage), operator, made_at, storage.nbytes()
+            )
 
     def list_alive(self) -> list[LiveStorage]:
         """Return what operators have made and nobody has dropped."""

@@ -1,4 +1,6 @@
-"""Read memory after each step of a user's own script: `python -m framebench.growth.torch_script FILE STEPS [ARG ...]`.
+"""Read memory after each step of a user's own script:
+
+`python -m framebench.growth.torch_script FILE STEPS [ARG ...]`.
 
 The script runs as it is, and a step ends where its optimizer's does; where it has several
 optimizers, where that of the first does. Once enough steps were read and watched the script is
@@ -32,7 +34,9 @@ class EnoughSteps(BaseException):
 
 
 class ScriptFollower:
-    """Reads and watches the steps of a script as they are made: warm-up, readings, then both halves of the watch."""
+    """Reads and watches the steps of a script as they are made: warm-up, readings, then both halves
+    of the watch.
+    """
 
     def __init__(self, steps: int) -> None:
         self.first_watched = WARM_UP + steps

@@ -1,4 +1,6 @@
-"""Read memory after each step of a case: `python -m framebench.growth.worker CASE STEPS [FILE]`. Linux.
+"""Read memory after each step of a case:
+
+`python -m framebench.growth.worker CASE STEPS [FILE]`. Linux.
 
 FILE has a function `step(adapter)`, which is called in place of the case's own step. First each
 step is followed by readings of every meter, with nothing else in the process; then some more steps
@@ -41,7 +43,9 @@ def load_user_step(file: str) -> Callable[[Adapter], None]:
     """
     user_step = getattr(load_file(file), "step", None)
     if not callable(user_step):
-        raise Fault(f"{file} has no function `step(adapter)`, which is called in place of the case's step")
+        raise Fault(
+            f"{file} has no function `step(adapter)`, which is called in place of the case's step"
+        )
 
     def make_user_step(adapter: Adapter) -> None:
         try:
@@ -52,7 +56,9 @@ def load_user_step(file: str) -> Callable[[Adapter], None]:
     return make_user_step
 
 
-def read_steps(step: Callable[[], None], meters: dict[str, Meter], steps: int) -> dict[str, list[int]]:
+def read_steps(
+    step: Callable[[], None], meters: dict[str, Meter], steps: int
+) -> dict[str, list[int]]:
     """Make some steps, and return what each meter reads after each of them."""
     readings = Readings(meters, steps)
     gc.freeze()  # what is there already need not be looked through after every step

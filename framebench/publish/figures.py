@@ -31,7 +31,8 @@ def list_figures(
     machines = sorted(set(df["machine"]))
     if len(machines) > 1:
         raise ValueError(
-            f"figures show one machine, and here are rows of {', '.join(machines)}; choose one of them",
+            f"figures show one machine, and here are rows of {', '.join(machines)}; choose one "
+            "of them",
         )
     yield from of_rows(df)
     if results and machines:

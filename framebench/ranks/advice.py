@@ -1,4 +1,6 @@
-"""What one rank of several would need, judged by predictions alone: nothing was measured, so nothing is said of speed."""
+"""What one rank of several would need, judged by predictions alone: nothing was measured, so
+nothing is said of speed.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ class UnpredictedCase(NamedTuple):
 
 @dataclass(frozen=True)
 class RankAdvice:
-    """Which strategies over ranks fit into a budget of bytes for each rank. There is at least one case."""
+    """Which strategies over ranks fit into a budget of bytes for each rank.
+
+    There is at least one case.
+    """
 
     budget: int
     fitting: list[RankOffer]  # the one that needs least first
@@ -65,7 +70,9 @@ class RankAdvice:
         return cases[0]
 
 
-def judge(offers: Sequence[RankOffer], unpredicted: Sequence[UnpredictedCase], budget: int) -> RankAdvice:
+def judge(
+    offers: Sequence[RankOffer], unpredicted: Sequence[UnpredictedCase], budget: int
+) -> RankAdvice:
     """Return what fits into a budget of bytes, and what does not."""
     by_needs = sorted(offers, key=lambda offer: offer.needs)
     fitting = [offer for offer in by_needs if offer.needs <= budget]
@@ -107,9 +114,14 @@ def make_table(advice: RankAdvice) -> Comparison:
             )
         )
     case = advice.question
-    subject = f"{case.workload} {case.scenario}, batch {case.batch} over {case.ranks} ranks, size {case.size}"
+    subject = (
+        f"{case.workload} {case.scenario}, batch {case.batch} over {case.ranks} ranks, size "
+        f"{case.size}"
+    )
     notes = tuple(f"{case.strategy}: not predicted, {why}" for case, why in advice.unpredicted)
-    return Comparison.of_text(f"{subject}, within {mib(advice.budget)} MiB", CAPTION, HEAD, rows, left=2, notes=notes)
+    return Comparison.of_text(
+        f"{subject}, within {mib(advice.budget)} MiB", CAPTION, HEAD, rows, left=2, notes=notes
+    )
 
 
 def as_json(advice: RankAdvice) -> dict[str, Any]:

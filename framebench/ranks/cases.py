@@ -1,4 +1,7 @@
-"""Cases over any number of ranks, of which few are measured and all predicted. Standard library only, as workers read it."""
+"""Cases over any number of ranks, of which few are measured and all predicted.
+
+Standard library only, as workers read it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ MOST_RANKS = 1024
 
 
 def over_ranks(case_id: str, ranks: int | None = None) -> Case:
-    """Return the case with this id, whose size may be left out, over the ranks of its batch (`b4x2`), or over `ranks`.
+    """Return the case with this id, whose size may be left out, over the ranks of its batch
+    (`b4x2`), or over `ranks`.
 
     Every rank has as many samples as the others, and at least one: a batch that does not divide
     becomes the next that does. Raises UnknownCase.
@@ -24,10 +28,15 @@ def over_ranks(case_id: str, ranks: int | None = None) -> Case:
     workload, framework, scenario, name, batch, size = parts
     matched = BATCH.fullmatch(batch)
     if matched is None:
-        raise UnknownCase(f"{batch!r} is no batch: write for instance b4 with --ranks 2, or b4x2 for a batch of 4 over 2 ranks")
+        raise UnknownCase(
+            f"{batch!r} is no batch: write for instance b4 with --ranks 2, or b4x2 "
+            "for a batch of 4 over 2 ranks"
+        )
     # all but the strategy is valid if it is for the baseline
     baseline = BASELINES.get(scenario, "*")
-    hypothetical.parse_any_batch(f"{workload}/{framework}/{scenario}/{baseline}/b{matched['batch']}/{size}")
+    hypothetical.parse_any_batch(
+        f"{workload}/{framework}/{scenario}/{baseline}/b{matched['batch']}/{size}"
+    )
     count = choose_ranks(batch, int(matched["ranks"] or 0), ranks, name)
     strategy = find_rank_strategy(scenario, name)
     if not strategy.suits(spec.load_workload(workload)):
@@ -47,10 +56,15 @@ def choose_ranks(batch: str, written: int, requested: int | None, strategy: str)
         strategy: The name of the strategy, for the message.
     """
     if written and requested and written != requested:
-        raise UnknownCase(f"{batch} says {written} ranks, and --ranks {requested}: leave one of them out")
+        raise UnknownCase(
+            f"{batch} says {written} ranks, and --ranks {requested}: leave one of them out"
+        )
     count = requested or written
     if not count:
-        raise UnknownCase(f"{strategy} needs a number of ranks: --ranks 2, or {batch}x2 for the batch over 2 ranks")
+        raise UnknownCase(
+            f"{strategy} needs a number of ranks: --ranks 2, or {batch}x2 for the "
+            "batch over 2 ranks"
+        )
     if not 2 <= count <= MOST_RANKS:
         raise UnknownCase(f"{count} ranks: choose from 2 to {MOST_RANKS}")
     return count
@@ -61,16 +75,22 @@ def find_rank_strategy(scenario: str, name: str) -> Strategy:
     choices = [choice for of_scenario, choice in OVER_RANKS if of_scenario == scenario]
     if not choices:
         scenarios = dict.fromkeys(of_scenario for of_scenario, _ in OVER_RANKS)  # an ordered set
-        raise UnknownCase(f"{scenario} has no strategy over ranks; choose from: {', '.join(scenarios)}")
+        raise UnknownCase(
+            f"{scenario} has no strategy over ranks; choose from: {', '.join(scenarios)}"
+        )
     try:
         strategy = find_strategy(scenario, name)
     except KeyError as error:
         _, unknown = error.args[0]
-        raise UnknownCase(f"no strategy {unknown!r} over ranks; choose from: {', '.join(choices)}") from None
+        raise UnknownCase(
+            f"no strategy {unknown!r} over ranks; choose from: {', '.join(choices)}"
+        ) from None
     except IncompatibleStrategies as error:
         raise UnknownCase(str(error)) from None
     if not strategy.over_ranks:
-        raise UnknownCase(f"{name} runs in a single process; strategies over ranks: {', '.join(choices)}")
+        raise UnknownCase(
+            f"{name} runs in a single process; strategies over ranks: {', '.join(choices)}"
+        )
     return strategy
 
 
@@ -78,7 +98,13 @@ def find_obstacle(case: Case) -> str | None:
     """Return why one rank of this case cannot be predicted; None if it can."""
     if case.support.supported and not case.support.gpu:
         if case.plan.micro_batches > 1 and any(part.how == "fsdp" for part in case.parts):
-            return "PyTorch's tracker of a rank's memory follows one forward pass of a step, not those of micro-batches"
+            return (
+                "PyTorch's tracker of a rank's memory follows one forward pass of a step, not "
+                "those of micro-batches"
+            )
         if case.support.package:
-            return f"{case.support.package} is not followed on fake tensors: what its ranks hold is counted in docs/sharding.md"
+            return (
+                f"{case.support.package} is not followed on fake tensors: what its ranks hold "
+                "is counted in docs/sharding.md"
+            )
     return hypothetical.find_obstacle(case)

@@ -27,7 +27,9 @@ def predict_rank(selector: str, ranks: int | None, as_json: bool) -> None:
     if as_json:
         typer.echo(prediction.model_dump_json(indent=1))
         return
-    typer.echo(f"{prediction.case}, rank {prediction.rank} of {prediction.ranks}: {prediction.note}")
+    typer.echo(
+        f"{prediction.case}, rank {prediction.rank} of {prediction.ranks}: {prediction.note}"
+    )
     print_size("predicted peak", prediction.peak_bytes)
     for name, size in prediction.parts.items():
         print_size(f"  {name}", size)
@@ -57,7 +59,8 @@ def advise(
     budget: int,
     as_json: bool,
 ) -> bool:
-    """Print which strategies over ranks fit into a budget of bytes for each rank, and return whether none does.
+    """Print which strategies over ranks fit into a budget of bytes for each rank, and return
+    whether none does.
 
     Raises UnknownCase if there are no such strategies.
     """
@@ -65,7 +68,10 @@ def advise(
 
     cases = select_cases(workload, frameworks, scenario, batch, size, ranks)
     if cases[0].batch != batch:
-        say(f"a batch of {batch} does not divide by {ranks} ranks: of {cases[0].batch} samples instead")
+        say(
+            f"a batch of {batch} does not divide by {ranks} ranks: of {cases[0].batch} samples "
+            "instead"
+        )
     offers = []
     unpredicted = []
     for case in cases:
@@ -86,13 +92,24 @@ def advise(
     return not answer.fitting
 
 
-def select_cases(workload: str, frameworks: tuple[str, ...], scenario: str, batch: int, size: str, ranks: int) -> list[Case]:
-    """Return a case for each strategy over ranks that a framework has and that exists by itself. Raises UnknownCase."""
+def select_cases(
+    workload: str, frameworks: tuple[str, ...], scenario: str, batch: int, size: str, ranks: int
+) -> list[Case]:
+    """Return a case for each strategy over ranks that a framework has and that exists by itself.
+
+    Raises UnknownCase.
+    """
     cases = []
     for framework in frameworks:
         for (of_scenario, name), strategy in OVER_RANKS.items():
-            if of_scenario == scenario and strategy.suits(spec.load_workload(workload)) and not strategy.needs:
-                case = over_ranks(f"{workload}/{framework}/{scenario}/{name}/b{batch}/{size}", ranks)
+            if (
+                of_scenario == scenario
+                and strategy.suits(spec.load_workload(workload))
+                and not strategy.needs
+            ):
+                case = over_ranks(
+                    f"{workload}/{framework}/{scenario}/{name}/b{batch}/{size}", ranks
+                )
                 if case.support.supported:
                     cases.append(case)
     if not cases:
@@ -104,7 +121,9 @@ def select_cases(workload: str, frameworks: tuple[str, ...], scenario: str, batc
 
 
 def list_scenarios() -> list[str]:
-    """Return the workloads and scenarios that have strategies over ranks, such as `transformer train`."""
+    """Return the workloads and scenarios that have strategies over ranks, such as `transformer
+    train`.
+    """
     scenarios = set()
     for (scenario, _), strategy in OVER_RANKS.items():
         for workload in strategy.workloads or spec.list_workloads():

@@ -23,7 +23,10 @@ class Gone(Exception):
 
 
 def predict(case: Case) -> dict[str, Any]:
-    """Return the bytes that one device needs for a steady step by XLA's plan, and their parts. Raises Gone."""
+    """Return the bytes that one device needs for a steady step by XLA's plan, and their parts.
+
+    Raises Gone.
+    """
     try:
         jax.config.update("jax_num_cpu_devices", case.ranks)
         jax.config.update("jax_platforms", "cpu")
@@ -43,7 +46,9 @@ def predict(case: Case) -> dict[str, Any]:
 
 
 def list_parts(adapter: ShapedAdapter, compiled: Any) -> dict[str, int]:
-    """Return the bytes that one device is given, and those that the plan has besides; parts without any are left out."""
+    """Return the bytes that one device is given, and those that the plan has besides; parts without
+    any are left out.
+    """
     parts = {
         "parameters": count_bytes_of_one(adapter.params),
         "optimizer states": count_bytes_of_one(adapter.optimizer_state or ()),

@@ -1,4 +1,5 @@
-"""Measure a case over several ranks: two processes, one after the other, each of which launches its ranks.
+"""Measure a case over several ranks: two processes, one after the other, each of which launches its
+ranks.
 
 The record has one entry for each rank. Ranks that share cores have no step times, and such a case
 is in no block.
@@ -26,7 +27,10 @@ from framebench.suite.result import MemoryResult, RankMemory
 
 
 def measure(case: Case, environment: Environment, run: Run) -> Record:
-    """Return the record of the case, measured unless the session has it. Raises OSError if it cannot be written."""
+    """Return the record of the case, measured unless the session has it.
+
+    Raises OSError if it cannot be written.
+    """
     arm = Arm(case, environment)
     earlier = run.records(arm)
     if earlier:
@@ -39,7 +43,10 @@ def measure(case: Case, environment: Environment, run: Run) -> Record:
             memory = run_part("memory", arm, run, Path(scratch))
             record = recording.add_memory(record, memory)
             if record.status == "ok":
-                ranks = [make_rank(number, measured) for number, measured in enumerate(memory.result.ranks)]
+                ranks = [
+                    make_rank(number, measured)
+                    for number, measured in enumerate(memory.result.ranks)
+                ]
                 record = recording.change(record, ranks=ranks, predicted_bytes=predict(arm))
     run.write(record, arm)
     return record
@@ -86,7 +93,9 @@ def make_rank(number: int, measured: RankMemory) -> Rank:
 
 
 def predict(arm: Arm) -> int | None:
-    """Return the predicted peak in bytes, which the record has next to the measured one; None without a prediction."""
+    """Return the predicted peak in bytes, which the record has next to the measured one; None
+    without a prediction.
+    """
     try:
         return predicted.predict(arm.case, arm.environment).peak_bytes
     except predicted.Unpredicted:

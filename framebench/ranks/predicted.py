@@ -1,4 +1,6 @@
-"""Predict the peak of one rank in a process of its own: the parent's side of `predicted_worker.py`."""
+"""Predict the peak of one rank in a process of its own: the parent's side of
+`predicted_worker.py`.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +33,10 @@ def predict(case: Case, environment: Environment) -> Prediction:
             raise Unpredicted(f"{case.id} in {environment.name}: {answer['error']}")
         return Prediction.model_validate({"case": case.id, "ranks": case.ranks, **answer})
     except SetupError as error:
-        raise Unpredicted(f"{case.id} in {environment.name}: {str(error).splitlines()[-1]}") from error
+        raise Unpredicted(
+            f"{case.id} in {environment.name}: {str(error).splitlines()[-1]}"
+        ) from error
     except (ValidationError, IndexError, ValueError) as error:
-        raise Unpredicted(f"{case.id} in {environment.name}: the prediction does not hold: {error}") from error
+        raise Unpredicted(
+            f"{case.id} in {environment.name}: the prediction does not hold: {error}"
+        ) from error

@@ -1,4 +1,6 @@
-"""The peak of one rank that was not measured, as `framebench predict CASE --ranks N --json` prints it."""
+"""The peak of one rank that was not measured, as `framebench predict CASE --ranks N --json` prints
+it.
+"""
 
 from __future__ import annotations
 

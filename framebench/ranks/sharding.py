@@ -1,4 +1,5 @@
-"""What one rank holds of a model's states between two steps: published formulas, and counts by each implementation's rule.
+"""What one rank holds of a model's states between two steps: published formulas, and counts by each
+implementation's rule.
 
 The states are Adam's where nothing else is said. This is only arithmetic on shapes; tests of real
 and of predicted ranks check that frameworks hold just this.
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from math import prod
 
 Shapes = Sequence[tuple[int, ...]]
-Rule = Callable[[Shapes, int], int]  # shapes of the tensors, and ranks -> numbers that the fullest rank holds
+# shapes of the tensors, and ranks -> numbers that the fullest rank holds
+Rule = Callable[[Shapes, int], int]
 WIDE = 4  # bytes of float32
 # what a rank holds, by a record's names
 PARTS = (
@@ -25,7 +27,10 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Formula:
-    """Bytes of one rank: `whole` for each parameter, and `shared` for each, divided by the ranks."""
+    """Bytes of one rank:
+
+    `whole` for each parameter, and `shared` for each, divided by the ranks.
+    """
 
     name: str
     whole: int
@@ -34,7 +39,9 @@ class Formula:
     layer: int = 0  # for each parameter of the largest layer
 
     def at(self, parameters: int, ranks: int, largest: int = 0) -> float:
-        """Return the bytes for a model with so many parameters, of which the largest layer has `largest`."""
+        """Return the bytes for a model with so many parameters, of which the largest layer has
+        `largest`.
+        """
         return self.whole * parameters + self.shared * parameters / ranks + self.layer * largest
 
 
@@ -54,7 +61,8 @@ ESTIMATE_2 = Formula(
     "estimate_zero2_model_states_mem_needs",
     2,
     18,
-    "DeepSpeed's stage_1_and_2.py: 18 = 2 + 4 for gradients in 16 and 32 bits, 4 + 8 for copy and moments",
+    "DeepSpeed's stage_1_and_2.py: 18 = 2 + 4 for gradients in 16 and 32 bits, 4 + 8 for copy "
+    "and moments",
 )
 ESTIMATE_3 = Formula(
     "estimate_zero3_model_states_mem_needs",
@@ -72,7 +80,9 @@ def count_all(shapes: Shapes, ranks: int) -> int:
 
 
 def count_first_chunks(shapes: Shapes, ranks: int) -> int:
-    """Count as `fully_shard` does, which cuts the first axis into equal parts, and pads each rank's to the longest."""
+    """Count as `fully_shard` does, which cuts the first axis into equal parts, and pads each rank's
+    to the longest.
+    """
     return sum(divide_up(shape[0], ranks) * prod(shape[1:]) for shape in shapes)
 
 
@@ -82,7 +92,9 @@ def count_whole_tensors(shapes: Shapes, ranks: int) -> int:
 
 
 def hand_out(shapes: Shapes, ranks: int) -> list[int]:
-    """Return each rank's share of whole tensors: the largest goes first, each to the rank that has least."""
+    """Return each rank's share of whole tensors: the largest goes first, each to the rank that has
+    least.
+    """
     shares = [0] * ranks
     for size in sorted(map(prod, shapes), reverse=True):
         shares[shares.index(min(shares))] += size
@@ -90,7 +102,8 @@ def hand_out(shapes: Shapes, ranks: int) -> list[int]:
 
 
 def count_longest_axis(shapes: Shapes, ranks: int) -> int:
-    """Count as `adapters/jax/ranks.py` does, which divides an axis that the ranks divide; a tensor without one stays whole.
+    """Count as `adapters/jax/ranks.py` does, which divides an axis that the ranks divide; a tensor
+    without one stays whole.
 
     It takes the longest such axis, which makes no difference to the count.
     """
@@ -102,17 +115,22 @@ def count_longest_axis(shapes: Shapes, ranks: int) -> int:
 
 
 def count_even_parts(shapes: Shapes, ranks: int) -> int:
-    """Count as DeepSpeed's stages 1 and 2 do: all tensors in a row, cut into equal parts of an even length."""
+    """Count as DeepSpeed's stages 1 and 2 do: all tensors in a row, cut into equal parts of an even
+    length.
+    """
     return 2 * divide_up(count_all(shapes, ranks), 2 * ranks)
 
 
 def count_padded_row(shapes: Shapes, ranks: int) -> int:
-    """Count the weights of DeepSpeed's stages 1 and 2, which are views of the row, whose end is padded."""
+    """Count the weights of DeepSpeed's stages 1 and 2, which are views of the row, whose end is
+    padded.
+    """
     return ranks * count_even_parts(shapes, ranks)
 
 
 def count_touched_tensors(shapes: Shapes, ranks: int) -> int:
-    """Count the gradients of DeepSpeed's stages 1 and 2: a rank keeps each tensor whole that its part has a piece of.
+    """Count the gradients of DeepSpeed's stages 1 and 2: a rank keeps each tensor whole that its
+    part has a piece of.
 
     The last rank keeps the padding, too.
     """
@@ -133,7 +151,9 @@ def count_touched_tensors(shapes: Shapes, ranks: int) -> int:
 
 
 def count_parts_of_each(shapes: Shapes, ranks: int) -> int:
-    """Count as DeepSpeed's stage 3 does, which cuts each tensor into equal parts, and pads the last."""
+    """Count as DeepSpeed's stage 3 does, which cuts each tensor into equal parts, and pads the
+    last.
+    """
     return sum(divide_up(prod(shape), ranks) for shape in shapes)
 
 
@@ -149,7 +169,9 @@ def divide_up(number: int, divisor: int) -> int:
 
 @dataclass(frozen=True)
 class HeldStates:
-    """What a rank holds under a strategy: the rule for each part, and the formula that is published for it."""
+    """What a rank holds under a strategy: the rule for each part, and the formula that is published
+    for it.
+    """
 
     formula: Formula
     parameters: Rule
@@ -219,7 +241,8 @@ STRATEGIES = {
         states=count_even_parts,
         gradients=count_touched_tensors,
         copy=count_even_parts,
-        why="a copy of the part's weights; at the end of the backward pass only the part's gradients are left",
+        why="a copy of the part's weights; at the end of the backward pass only the part's "
+        "gradients are left",
     ),
     "deepspeed_zero2": HeldStates(
         ESTIMATE_2,
@@ -227,7 +250,10 @@ STRATEGIES = {
         states=count_even_parts,
         gradients=count_touched_tensors,
         copy=count_even_parts,
-        why=("the estimate is of 16 bits: in float32 4 + 16 / N, and the gradients of the tensors at a part's ends are whole"),
+        why=(
+            "the estimate is of 16 bits: in float32 4 + 16 / N, and the gradients of the "
+            "tensors at a part's ends are whole"
+        ),
     ),
     "deepspeed_zero3": HeldStates(
         ESTIMATE_3,
@@ -236,7 +262,8 @@ STRATEGIES = {
         gradients=count_parts_of_each,
         buckets=count_sixteenth,
         copy=count_parts_of_each,
-        why="the estimate is of 16 bits: in float32 20 / N; a bucket that stays; no layer is whole between two steps",
+        why="the estimate is of 16 bits: in float32 20 / N; a bucket that stays; no layer is "
+        "whole between two steps",
     ),
     "fsdp_keep": HeldStates(
         ZERO_2,

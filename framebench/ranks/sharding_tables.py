@@ -1,4 +1,6 @@
-"""Tables for docs/sharding.md: formulas of what one rank of several holds, next to what implementations count."""
+"""Tables for docs/sharding.md: formulas of what one rank of several holds, next to what
+implementations count.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def tabulate_formulas() -> Comparison:
     rows = []
     for formula in sharding.FORMULAS:
         sizes = [number(formula.at(1, ranks), ",.2f") for ranks in RANKS]
-        rows.append((formula.name, *sizes, f"{formula.whole} + {formula.shared} / N", formula.source))
+        rows.append(
+            (formula.name, *sizes, f"{formula.whole} + {formula.shared} / N", formula.source)
+        )
     caption = (
         "Bytes of model states (weights, gradients, Adam's moments) that one of N ranks holds for "
         "each parameter. The two of DeepSpeed are its own estimators for a GPU without offloading."
@@ -80,7 +84,9 @@ def tabulate_counts(size: str) -> Comparison:
             difference = total / formula - 1
             why = held.why if abs(difference) > NEAR else ""
             part_cells = [mib(parts.get(part)) for part in sharding.PARTS]
-            rows.append((name, str(ranks), *part_cells, mib(total), mib(formula), f"{difference:+.1%}", why))
+            rows.append(
+                (name, str(ranks), *part_cells, mib(total), mib(formula), f"{difference:+.1%}", why)
+            )
     caption = (
         "MiB (2^20 bytes) that the fullest rank holds between two steps, float32, Transformer of "
         f"{parameters:,} parameters. Counted by the rule of the implementation, which tests "
@@ -106,7 +112,10 @@ def tabulate_counts(size: str) -> Comparison:
 
 
 def find_largest_module(size: str) -> int:
-    """Return the parameters of the largest module without those inside it: DeepSpeed's estimate calls it a layer."""
+    """Return the parameters of the largest module without those inside it:
+
+    DeepSpeed's estimate calls it a layer.
+    """
     modules: Counter[str] = Counter()
     for parameter in list_parameters(size):
         modules[parameter.name.rpartition(".")[0]] += prod(parameter.shape)
@@ -132,7 +141,9 @@ def tabulate_unevenness() -> Comparison:
 
 
 def load_predictions(root: Path) -> list[Prediction]:
-    """Return what `framebench predict --json` printed and was put into results/predicted, in the order of the table."""
+    """Return what `framebench predict --json` printed and was put into results/predicted, in the
+    order of the table.
+    """
     files = (root / "predicted").glob("*.json")
     predictions = [Prediction.model_validate_json(file.read_bytes()) for file in files]
     return sorted(predictions, key=rank_prediction)
@@ -204,7 +215,9 @@ def make_prediction_row(prediction: Prediction) -> tuple[str, ...]:
 
 
 def find_largest_unit(size: str) -> int:
-    """Return the bytes of what `fully_shard` gathers at once: a block's weights, or all outside the blocks."""
+    """Return the bytes of what `fully_shard` gathers at once: a block's weights, or all outside the
+    blocks.
+    """
     units: Counter[str] = Counter()
     for parameter in list_parameters(size):
         unit = ""

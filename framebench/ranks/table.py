@@ -1,4 +1,6 @@
-"""What each rank of a case over several holds and needs: the fullest and the emptiest, never a sum."""
+"""What each rank of a case over several holds and needs: the fullest and the emptiest, never a
+sum.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def make_tables(records: Iterable[Record]) -> Iterator[Comparison]:
     table_rows.sort(key=rank_row)
     for key, group in groupby(table_rows, find_table):
         table = pd.DataFrame(list(group))
-        table["off"] = table["predicted_bytes"].astype(float) / table["fullest_rank_bytes"].astype(float) - 1
+        table["off"] = (
+            table["predicted_bytes"].astype(float) / table["fullest_rank_bytes"].astype(float) - 1
+        )
         versions = sorted(set(table["framework"] + " " + table["framework_version"].fillna("-")))
         yield Comparison(
             f"Over ranks: {key.scenario}, size {key.size}",
@@ -88,7 +92,10 @@ def find_table(row: dict[str, object]) -> TableKey:
 
 
 def rank_row(row: dict[str, object]) -> tuple[object, ...]:
-    """Return the place of a row: by table, then in the order of the catalog. Combinations follow their strategy."""
+    """Return the place of a row: by table, then in the order of the catalog.
+
+    Combinations follow their strategy.
+    """
     names = [name for _, name in OVER_RANKS]
     strategy = str(row["strategy"])
     # of a combination such as checkpoint+fsdp one part is over ranks

@@ -1,4 +1,6 @@
-"""Predict the peak of one rank, however many there are, without running: PyTorch, on fake tensors in a fake process group.
+"""Predict the peak of one rank, however many there are, without running:
+
+PyTorch, on fake tensors in a fake process group.
 
 FSDP moves its parameters between storages that it resizes: PyTorch's own tracker follows those
 (`ranks_private.py`). Where every rank holds whole tensors, each storage is counted from its birth
@@ -36,7 +38,10 @@ class FakeRank(FakeAdapter):
 
 
 def predict(case: Case) -> dict[str, Any]:
-    """Return the bytes at the peak of a steady step in the fullest rank, and their parts. Raises Gone."""
+    """Return the bytes at the peak of a steady step in the fullest rank, and their parts.
+
+    Raises Gone.
+    """
     rank = find_fullest_rank(case)
     private.join_fake_group(rank, case.ranks)
     private.share_empty_chunks()
@@ -75,9 +80,12 @@ def make_first_steps(adapter: FakeRank) -> None:
 
 
 def track_sharded(case: Case) -> tuple[int, dict[str, int]]:
-    """Return the peak of a step and its parts where FSDP divides the tensors, by PyTorch's tracker."""
+    """Return the peak of a step and its parts where FSDP divides the tensors, by PyTorch's
+    tracker.
+    """
     adapter = FakeRank(case)
-    adapter.build()  # outside of the mode: as many parts of each tensor as there are ranks take long to watch
+    # outside of the mode: as many parts of each tensor as there are ranks take long to watch
+    adapter.build()
     optimizer = adapter.optimizer if case.stage.trains else None
     with Storages():  # which answers the optimizer when it reads a number
         make_first_steps(adapter)
@@ -85,7 +93,9 @@ def track_sharded(case: Case) -> tuple[int, dict[str, int]]:
             adapter.step()
     peak, parts = tracker.read_peak()
     # to the tracker, all that an operator makes during the update is a state: only some of it stays
-    states = count_bytes(t.to_local() if isinstance(t, DTensor) else t for t in adapter.state_tensors())
+    states = count_bytes(
+        t.to_local() if isinstance(t, DTensor) else t for t in adapter.state_tensors()
+    )
     passing = parts.get("optimizer states", 0) - states
     if passing > 0:
         parts["optimizer states"] = states
@@ -94,7 +104,9 @@ def track_sharded(case: Case) -> tuple[int, dict[str, int]]:
 
 
 def count_storages(case: Case) -> tuple[int, dict[str, int]]:
-    """Return the peak of a step and its parts where every rank holds whole tensors, by counting storages."""
+    """Return the peak of a step and its parts where every rank holds whole tensors, by counting
+    storages.
+    """
     with Storages() as storages:
         adapter = FakeRank(case)
         adapter.build()
@@ -117,7 +129,10 @@ def count_storages(case: Case) -> tuple[int, dict[str, int]]:
 
 
 def count_bytes(tensors: Iterable[Tensor]) -> int:
-    """Return the bytes of the tensors' storages, each counted once. A storage without numbers has no address."""
+    """Return the bytes of the tensors' storages, each counted once.
+
+    A storage without numbers has no address.
+    """
     storages = [tensor.untyped_storage() for tensor in tensors]
     sizes = {storage._cdata: storage.nbytes() for storage in storages}
     return sum(sizes.values())

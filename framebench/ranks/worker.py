@@ -1,4 +1,6 @@
-"""Measure one part of one case over several ranks: `python -m framebench.ranks.worker '{"case": ..., "part": "time"}'`.
+"""Measure one part of one case over several ranks:
+
+`python -m framebench.ranks.worker '{"case": ..., "part": "time"}'`.
 
 As `framebench.worker.worker`, but for the times: ranks that share cores tell nothing of them. Where
 a framework has a process for each rank, this process becomes the framework's launcher, which starts
@@ -45,12 +47,15 @@ from framebench.worker.worker import (
     serve,
 )
 
-LAUNCHERS = {"torch": ("torch.distributed.run", "--standalone", "--nproc-per-node")}  # the number of ranks follows
+# the number of ranks follows
+LAUNCHERS = {"torch": ("torch.distributed.run", "--standalone", "--nproc-per-node")}
 POLL_S = 0.05
 
 
 def launch_ranks(case: Case) -> None:
-    """Become the framework's launcher, or start the ranks and end with them; in a rank, or without processes, return."""
+    """Become the framework's launcher, or start the ranks and end with them; in a rank, or without
+    processes, return.
+    """
     if "RANK" in os.environ:  # set for each rank by its launcher
         return
     arguments = ["-m", "framebench.ranks.worker", *sys.argv[1:]]
@@ -64,7 +69,8 @@ def launch_ranks(case: Case) -> None:
 
 
 def run_processes(ranks: int, arguments: list[str]) -> int:
-    """Run a process of this Python for each rank until all have ended or one has failed, and return the exit status.
+    """Run a process of this Python for each rank until all have ended or one has failed, and return
+    the exit status.
 
     They meet at the address in JAX_COORDINATOR_ADDRESS.
     """
@@ -125,7 +131,9 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
             joined = to_json(Result(ranks=[make_rank(answer) for answer in gathered]))
     except Exception as error:
         raise WorkerError(error, limits.is_out_of_memory(error, limits.is_enforced())) from error
-    joined["origin"] = to_json(Origin(adapter.versions(), adapter.device(), platform.python_version()))
+    joined["origin"] = to_json(
+        Origin(adapter.versions(), adapter.device(), platform.python_version())
+    )
     return joined
 
 

@@ -28,7 +28,9 @@ from framebench.suite.tensors import measure_errors
 MAKERS = ("torch", "jax")
 AGREEMENT = 1e-7  # between two independent float64 implementations, relative
 DIGITS = 12
-NOTHING = 1e-10  # of the largest gradient: in float64 far more than rounding, and far less than the smallest of these workloads
+# of the largest gradient: in float64 far more than rounding, and far less than the smallest of
+# these workloads
+NOTHING = 1e-10
 
 Tensors = dict[str, dict[str, tuple[float, ...]]]  # by kind and name: the norm, then projections
 
@@ -100,7 +102,10 @@ def measure_difference(one: References, other: References) -> float:
 
 
 def compare_references(key: str, one: GoldenValues, other: GoldenValues) -> float:
-    """Return the largest relative difference of one key. Raises ValueError if the two have other tensors."""
+    """Return the largest relative difference of one key.
+
+    Raises ValueError if the two have other tensors.
+    """
     differences = []
     for name, value in other["values"].items():
         differences.append(abs(one["values"][name] - value) / abs(value))
@@ -114,7 +119,9 @@ def compare_references(key: str, one: GoldenValues, other: GoldenValues) -> floa
     return max(differences)
 
 
-def write_confirmed(name: str, made: References, confirmed: References, existing_keys: Collection[str] = ()) -> Path:
+def write_confirmed(
+    name: str, made: References, confirmed: References, existing_keys: Collection[str] = ()
+) -> Path:
     """Write the values of all keys, or of new ones in addition to the existing keys.
 
     Raises ValueError if the two implementations disagree: then one of them is wrong, and nothing is
@@ -125,11 +132,16 @@ def write_confirmed(name: str, made: References, confirmed: References, existing
         raise ValueError(f"{name}: only one framework has values for {keys}")
     difference = measure_difference(made, confirmed)
     if difference > AGREEMENT:
-        raise ValueError(f"{name}: torch and JAX differ by {difference:.1e} in float64; one model is wrong")
+        raise ValueError(
+            f"{name}: torch and JAX differ by {difference:.1e} in float64; one model is wrong"
+        )
     if existing_keys:
         existing = json.loads((load_workload(name).folder / "golden.json").read_text())
         if existing.get("confirmed_by", "") is None:
-            raise ValueError(f"{name}: the values that are there are confirmed by nobody; without --missing all are made anew")
+            raise ValueError(
+                f"{name}: the values that are there are confirmed by nobody; "
+                "without --missing all are made anew"
+            )
         difference = max(difference, float(existing["largest_difference"]))
     maker, confirmer = MAKERS
     head = {
@@ -140,7 +152,9 @@ def write_confirmed(name: str, made: References, confirmed: References, existing
     return write_files(name, head, made, existing_keys)
 
 
-def write_unconfirmed(name: str, framework: str, made: References, existing_keys: Collection[str] = ()) -> Path:
+def write_unconfirmed(
+    name: str, framework: str, made: References, existing_keys: Collection[str] = ()
+) -> Path:
     """Write the values of a single implementation. Records that are verified against them say so.
 
     Raises ValueError like `write_files`.
@@ -155,13 +169,17 @@ def describe_maker(framework: str) -> str:
 
 
 def find_rounding(references: References) -> list[str]:
-    """Return the tensors whose gradient is zero but for rounding, as of a bias that a norm subtracts.
+    """Return the tensors whose gradient is zero but for rounding, as of a bias that a norm
+    subtracts.
 
     No two computations agree on such a gradient.
     """
     names: list[str] = []
     for reference in references.values():
-        norms = {name: projections[0] for name, projections in reference["tensors"].get("gradient", {}).items()}
+        norms = {
+            name: projections[0]
+            for name, projections in reference["tensors"].get("gradient", {}).items()
+        }
         largest = max(norms.values(), default=0.0)
         for name, norm in norms.items():
             if 0 < norm < NOTHING * largest and name not in names:
@@ -169,7 +187,9 @@ def find_rounding(references: References) -> list[str]:
     return names
 
 
-def write_files(name: str, head: Mapping[str, str | None], made: References, existing_keys: Collection[str]) -> Path:
+def write_files(
+    name: str, head: Mapping[str, str | None], made: References, existing_keys: Collection[str]
+) -> Path:
     """Write golden.json and tensors.json.gz, and return the former.
 
     Raises ValueError if there is a tensor that the loss does not depend on.
@@ -185,7 +205,9 @@ def write_files(name: str, head: Mapping[str, str | None], made: References, exi
     values = {key: load_workload(name).golden[key] for key in existing_keys}
     values |= {key: reference["values"] for key, reference in made.items()}
     path.write_text(json.dumps({**head, "values": values}, indent=1) + "\n")
-    tensors: dict[str, Tensors] = {key: load_workload(name).golden_tensors[key] for key in existing_keys}
+    tensors: dict[str, Tensors] = {
+        key: load_workload(name).golden_tensors[key] for key in existing_keys
+    }
     tensors |= {key: shorten_tensors(reference["tensors"]) for key, reference in made.items()}
     packed = gzip.compress(json.dumps(tensors, separators=(",", ":")).encode(), 9, mtime=0)
     (path.parent / "tensors.json.gz").write_bytes(packed)
@@ -196,7 +218,9 @@ def shorten_tensors(tensors: Tensors) -> Tensors:
     """Return tensors with as many digits as their norms have."""
     shortened: Tensors = {}
     for kind, tensors_of_kind in tensors.items():
-        shortened[kind] = {name: shorten(projections) for name, projections in tensors_of_kind.items()}
+        shortened[kind] = {
+            name: shorten(projections) for name, projections in tensors_of_kind.items()
+        }
     return shortened
 
 

@@ -26,13 +26,23 @@ FULL_PRECISIONS = {"float32", "float64", "complex64", "complex128"}
 # states of an optimizer that are the first step's gradient, but for a factor
 PROPORTIONAL = "momentum", "first moment"
 HALVES = 2
-SUM = "the loss is a sum over the batch, and accumulation divides it by the number of micro-batches: return the mean"
-COUPLED = "samples look at each other, as with batch norm or in-batch negatives, so that micro-batches are other mathematics"
-DRAWN = "random numbers are drawn anew for each micro-batch, as by dropout, so that their gradients add up to another one"
+SUM = (
+    "the loss is a sum over the batch, and accumulation divides it by the number of "
+    "micro-batches: return the mean"
+)
+COUPLED = (
+    "samples look at each other, as with batch norm or in-batch negatives, so that "
+    "micro-batches are other mathematics"
+)
+DRAWN = (
+    "random numbers are drawn anew for each micro-batch, as by dropout, so that their "
+    "gradients add up to another one"
+)
 
 
 def find_largest_difference(one: Observed, other: Observed) -> tuple[str, float]:
-    """Return the quantity in which two runs from the same weights differ most, and its relative difference.
+    """Return the quantity in which two runs from the same weights differ most, and its relative
+    difference.
 
     Weights are skipped: an optimizer that divides by a second moment turns rounding in a gradient
     into a whole update.
@@ -68,7 +78,9 @@ def find_total_error(observed: dict[str, Summary], reference: dict[str, Summary]
 
 
 def uses_lower_precision(adapter: Adapter) -> bool:
-    """Return whether the file computes matmuls in less than float32 by itself; only PyTorch's tell."""
+    """Return whether the file computes matmuls in less than float32 by itself; only PyTorch's
+    tell.
+    """
     if adapter.case.framework != "torch":
         return False
     products = adapter.observe().get("products")
@@ -81,7 +93,8 @@ def check_accumulation(adapter: Adapter, same: float = SAME) -> str:
     The batch's gradient is fitted by those of its halves, as they are before an optimizer clips
     them. For a mean both count one half; for a sum both count once; for a mean over unequal numbers
     of tokens by their share; and where samples look at each other nothing fits. Projections are
-    linear in the gradient, so that they are fitted in its place. What is as close as `same` is alike.
+    linear in the gradient, so that they are fitted in its place. What is as close as `same` is
+    alike.
     """
     x, y = adapter.workload.make_batch(adapter.config, adapter.case.batch)
     if adapter.case.batch % HALVES:
@@ -93,7 +106,10 @@ def check_accumulation(adapter: Adapter, same: float = SAME) -> str:
             halves.append(compute_gradient(adapter, *part))
     except Exception as error:  # the user's, whose targets may be places in the batch
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        return f"half of the batch ends in an error ({reason}); targets that number the samples are better made in `loss`"
+        return (
+            f"half of the batch ends in an error ({reason}); targets that number the samples "
+            "are better made in `loss`"
+        )
     loss = whole.values["loss_0"]
     mean = sum(half.values["loss_0"] for half in halves) / HALVES
     is_mean = abs(mean - loss) <= same * abs(loss)
@@ -114,11 +130,16 @@ def describe_coupling(shares: np.ndarray, rest: float, is_mean: bool, same: floa
     if np.allclose(shares, 1, atol=10 * same):
         return SUM
     counted = " and ".join(f"{share:.0%}" for share in shares)
-    return f"tokens are unequal: in the batch's loss its halves count {counted}, so that accumulation is other mathematics"
+    return (
+        f"tokens are unequal: in the batch's loss its halves count {counted}, so that "
+        "accumulation is other mathematics"
+    )
 
 
 def fit_shares(whole: Observed, halves: list[Observed]) -> tuple[np.ndarray, float]:
-    """Return the share of each half in the batch's gradient, and what they leave of it, relative."""
+    """Return the share of each half in the batch's gradient, and what they leave of it,
+    relative.
+    """
     gradient = whole.tensors["gradient"]
     names = list(gradient)
     columns = [join_projections(half.tensors["gradient"], names) for half in halves]

@@ -34,8 +34,8 @@ from framebench.worker.tolerances import RUNS, PerturbedCase
 from framebench.worker.verification import must_move
 from framebench.worker.worker import Emit, WorkerError, serve
 
-# Perturbations of the weights, relative: what sums of some hundred float32 terms differ by when they
-# are added up in another order, and what bfloat16 rounds by.
+# Perturbations of the weights, relative: what sums of some hundred float32 terms differ by when
+# they are added up in another order, and what bfloat16 rounds by.
 FINE, COARSE = 2.0**-21, 2.0**-8
 UNDETERMINED = 0.1  # a gradient that the fine one moves by more has no digit that could be compared
 GROWN = 10.0  # no other gradient grows tenfold when weights move by 0.4 %
@@ -141,14 +141,18 @@ def check_output(adapter: Adapter, user: UserFile) -> None:
     adapter.one_step()
     if not list(iterate_arrays(adapter.output)):
         raise Fault(
-            f"{user.locate('model')}: the model returns {describe_type(adapter.output)}; in evaluation "
-            "its output is compared, and must be or have tensors or arrays: put a module around the "
+            f"{user.locate('model')}: the model returns {describe_type(adapter.output)}; in "
+            "evaluation "
+            "its output is compared, and must be or have tensors or arrays: put a module around "
+            "the "
             "model"
         )
 
 
 def check_finite(adapter: Adapter, observed: Observed) -> None:
-    """Raise Fault where a loss or a norm is no number, with the place in the model if it is found."""
+    """Raise Fault where a loss or a norm is no number, with the place in the model if it is
+    found.
+    """
     module = adapter.model_module
     for name, value in observed.values.items():
         if not math.isfinite(value):
@@ -200,9 +204,12 @@ def describe_difference(
     where = module.first_random(adapter)
     place = f", {where}" if where else ""
     return (
-        f"{module.user().locate('model')}: two runs from the same weights differ, the {quantity} by "
-        f"{100 * difference:.2g} %, most the {kind} of {name} by {100 * moved[kind, name]:.2g} %{place}: "
-        "something changes from one step to the next, as a counter, a cache or a schedule in Python "
+        f"{module.user().locate('model')}: two runs from the same weights differ, the {quantity} "
+        "by "
+        f"{100 * difference:.2g} %, most the {kind} of {name} by {100 * moved[kind, name]:.2g} "
+        f"%{place}: "
+        "something changes from one step to the next, as a counter, a cache or a schedule in "
+        "Python "
         "does, or draws from a random generator of its own. Nothing can be verified then: put a "
         "constant in its place"
     )
@@ -240,7 +247,8 @@ def observe_references(
 
 
 def find_undetermined(adapter: Adapter, case: Case, observed: Observed, emit: Emit) -> list[str]:
-    """Return the tensors whose gradient is nothing but rounding, such as that of a bias before a norm.
+    """Return the tensors whose gradient is nothing but rounding, such as that of a bias before a
+    norm.
 
     `observed` is what the adapter gives as it is, with random numbers or without. A perturbation of
     float32's size moves such a gradient by much of its size. Where a compiler rounds the same way
@@ -261,7 +269,9 @@ def observe_perturbed(adapter: Adapter, case: Case, seed: int, perturbation: flo
 
 
 def find_moved(perturbed: list[Observed], observed: Observed, limit: float) -> set[str]:
-    """Return the tensors whose gradient moved by more than this in any run, relative to its norm."""
+    """Return the tensors whose gradient moved by more than this in any run, relative to its
+    norm.
+    """
     names = set()
     for one in perturbed:
         for (kind, name), moved in compare_tensors(one, observed).items():

@@ -20,7 +20,10 @@ FACTS = {
 
 
 def look_into(model: UserModel, environment: Environment, folder: Path) -> None:
-    """Find out what is in the file, add it to `own.json` of the folder, and print it. Raises Fault."""
+    """Find out what is in the file, add it to `own.json` of the folder, and print it.
+
+    Raises Fault.
+    """
     file = folder / "own.json"
     facts = json.loads(file.read_text()) | read_facts(model, environment)
     file.write_text(json.dumps(facts))

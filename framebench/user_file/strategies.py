@@ -13,4 +13,8 @@ assert {plan.how for plan in STRATEGIES.values()} >= GENERAL
 def list_general_strategies(scenario: str) -> list[str]:
     """Return the strategies that people use, and that compute what the baseline does."""
     plans = [find_strategy(scenario, name) for name in list_strategies(scenario)]
-    return [plan.name for plan in plans if plan.same_loss and not plan.only_for_claims and is_general(plan)]
+    return [
+        plan.name
+        for plan in plans
+        if plan.same_loss and not plan.only_for_claims and is_general(plan)
+    ]

@@ -227,4 +227,6 @@ def describe_facts(model: UserModel, facts: dict[str, Any]) -> str:
         blocks = f"{len(facts['blocks'])} blocks ({facts['block']})"
     shape = " x ".join(map(str, facts["input"]))
     parameters = f"{facts['parameters']:,} parameters"
-    return f"{model.file.name}: {parameters}, {blocks}, input {shape}, optimizer {facts['optimizer']}"
+    return (
+        f"{model.file.name}: {parameters}, {blocks}, input {shape}, optimizer {facts['optimizer']}"
+    )

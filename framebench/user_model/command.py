@@ -53,17 +53,26 @@ if TYPE_CHECKING:
 FOLDER = runner.RESULTS / "own"
 BLOCKS = 3  # the fewest that give an interval
 COMPILER_S = 80.0  # of a small model under torch.compile, and of the search for its kernels
-COMPILED = "what is not in this table yet follows; what compiles takes a minute or more each, and --strategies leaves it out"
+COMPILED = (
+    "what is not in this table yet follows; what compiles takes a minute or more each, and "
+    "--strategies leaves it out"
+)
 FOLLOWS = "step times follow; what is not in this table yet, too"
 
 STRATEGIES_HELP = "some, such as amp_bf16,checkpoint; by default all that apply"
 BLOCKS_HELP = "fresh processes of each strategy; by default 3, and more as --minutes says"
-MINUTES_HELP = "without --blocks: add blocks until ratios of times are decided, as far as they end within so many minutes"
+MINUTES_HELP = (
+    "without --blocks: add blocks until ratios of times are decided, as far as they "
+    "end within so many minutes"
+)
 ROUNDS_HELP = "turns of each process in a block; 0: memory alone, no times"
 FOLDER_HELP = "folder of the records; by default results/own/NAME"
 BUDGET_HELP = "such as 16GiB: which strategies fit, and which of them is fastest"
 MAX_BATCH_HELP = "the largest batch within the budget, for each strategy"
-DEVICE_HELP = "predict for a GPU that is not here, such as rtx4090-24gb, and run nothing; see framebench devices"
+DEVICE_HELP = (
+    "predict for a GPU that is not here, such as rtx4090-24gb, and run nothing; see "
+    "framebench devices"
+)
 
 File = Annotated[
     Path,
@@ -118,8 +127,9 @@ def try_(
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:
-    """Your own model under every strategy that applies, verified against its own float32 baseline: the file has model(),
-    batch(n) and loss(output, target), in PyTorch, Flax or Jittor."""
+    """Your own model under every strategy that applies, verified against its own float32 baseline:
+    the file has model(), batch(n) and loss(output, target), in PyTorch, Flax or Jittor.
+    """
     budget_bytes = parse_bytes(budget) if budget else None
     check_options(rounds, max_batch and budget is None and device is None)
     named = strategies.split(",") if strategies else None
@@ -176,7 +186,8 @@ def check_options(rounds: int, lacks_budget: bool) -> None:
     """End the command, before anything runs, where its options give no answer."""
     if 0 < rounds < ROUNDS:
         fail(
-            f"--rounds {rounds}: times of fewer than {ROUNDS} rounds do not count; choose {ROUNDS} or more, or 0: memory alone",
+            f"--rounds {rounds}: times of fewer than {ROUNDS} rounds do not count; choose "
+            f"{ROUNDS} or more, or 0: memory alone",
             2,
         )
     if lacks_budget:
@@ -402,7 +413,8 @@ def write_pictures(
 
     if drawing is None:
         say(
-            "nothing to draw: a point needs a ratio of times with an interval, which takes 3 blocks or more",
+            "nothing to draw: a point needs a ratio of times with an interval, which takes 3 "
+            "blocks or more",
         )
     elif figure:
         figure.write_text(page.svg(drawing))

@@ -14,9 +14,12 @@ from framebench.user_model.look import compiles
 
 # by the fact of `user_file.reference` that they are about
 REMARKS = {
-    "narrow": "the file computes in a lower precision by itself: its strategies are checked in that precision alone",
-    "compiled": "the file compiles its model: strategies run it uncompiled, but for those that compile",
-    "level": "a step moves the loss by less than float32 shows: that weights are updated is seen by the weights alone",
+    "narrow": "the file computes in a lower precision by itself: its strategies are checked in "
+    "that precision alone",
+    "compiled": "the file compiles its model: strategies run it uncompiled, but for those that "
+    "compile",
+    "level": "a step moves the loss by less than float32 shows: that weights are updated is seen "
+    "by the weights alone",
 }
 
 

@@ -29,7 +29,8 @@ def predict_on_device(
 
     if model.framework not in FACTS:
         raise Fault(
-            f"{model.file.name}: --device takes a model in {' or '.join(FACTS)}; this one is in {model.framework}",
+            f"{model.file.name}: --device takes a model in {' or '.join(FACTS)}; this one is in "
+            f"{model.framework}",
         )
     trial.list_cases(model, strategies)  # refuses an unknown strategy before anything runs
     environment = trial.choose_environment(model, env, say)

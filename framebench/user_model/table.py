@@ -84,9 +84,11 @@ def make_table(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> 
     graph = GRAPH if first["framework"] == "jittor" else ""
     return Comparison(
         f"{first['size']} in {first['framework']}, {first['scenario']}, batch {first['batch']}",
-        f"base = {BASELINES[first['scenario']]}; MiB = 2^20 bytes; peak = the most that a steady step "
+        f"base = {BASELINES[first['scenario']]}; MiB = 2^20 bytes; peak = the most that a steady "
+        "step "
         f"has in use, cold = that of the first step, with compilation{graph}{meaning}. verified = "
-        "largest relative error of the losses and the gradient's norm against your float32 baseline; "
+        "largest relative error of the losses and the gradient's norm against your float32 "
+        "baseline; "
         "every tensor was compared too. effect = whether the strategy was seen to be on. "
         f"{timing(df)} {conditions(df)}",
         make_cells_with_status(df),
@@ -155,9 +157,15 @@ def make_first_table(df: pd.DataFrame, remarks: Remarks) -> Comparison:
 
 def describe_deterministic(strategies: list[str]) -> str:
     """Return which strategies were verified without what they draw at random."""
-    note = "the model draws random numbers, as dropout does, and they stay on while memory and time are measured; "
+    note = (
+        "the model draws random numbers, as dropout does, and they stay on while memory and "
+        "time are measured; "
+    )
     if {*strategies} & {*BASELINES.values()}:
-        return note + "every strategy was verified without them, since Jittor's kernels draw as they are fused"
+        return note + (
+            "every strategy was verified without them, since Jittor's kernels draw as "
+            "they are fused"
+        )
     names = ", ".join(strategies)
     return f"{note}{names}: draw in another order than the baseline, and were verified without them"
 
@@ -174,9 +182,12 @@ def describe_untracked(untracked: dict[str, int]) -> str:
 
 
 LIBRARIES_NOTE = (
-    "libraries: what MKL, oneDNN and their like keep for their next calls, once the first step is made: room to pack "
-    "matrices, generated code, reordered weights. It differs from processor to processor, grows with the number of "
-    "different products and hardly with the batch, and is not there on a GPU. So it is in no peak and in no ratio, but a "
+    "libraries: what MKL, oneDNN and their like keep for their next calls, once the first step is "
+    "made: room to pack "
+    "matrices, generated code, reordered weights. It differs from processor to processor, grows "
+    "with the number of "
+    "different products and hardly with the batch, and is not there on a GPU. So it is in no peak "
+    "and in no ratio, but a "
     "process must have room for it beside the peak."
 )
 
@@ -188,8 +199,10 @@ def find_contradiction(df: pd.DataFrame) -> str | None:
         return None
     row = worse.iloc[0]
     return (
-        f"{row['strategy']}: a forward pass saves {mib(row['activation_bytes'])} MiB, and the peak was read as only "
-        f"{mib(row['peak_bytes'])} MiB: one of the two is misread, so nothing is reported; the records are kept"
+        f"{row['strategy']}: a forward pass saves {mib(row['activation_bytes'])} MiB, and the "
+        "peak was read as only "
+        f"{mib(row['peak_bytes'])} MiB: one of the two is misread, so nothing is reported; the "
+        "records are kept"
     )
 
 
@@ -209,7 +222,8 @@ def describe_verdicts(records: list[Record]) -> str:
             wrong.append(record)
     proven = [record for record in right if record.effect and record.effect.proven]
     sentence = (
-        f"{len(right)} of {len(verified)} strategies compute the same, up to rounding; {len(proven)} of them were seen at work"
+        f"{len(right)} of {len(verified)} strategies compute the same, up to rounding; "
+        f"{len(proven)} of them were seen at work"
     )
     if wrong:
         sentence += f"; wrong: {', '.join(record.parsed.strategy for record in wrong)}"
@@ -295,11 +309,16 @@ def explain_precision(evidence: dict[str, Any]) -> str:
     if "float32" not in products or products.keys() <= {"float32"}:
         return ""
     in_full = f"{products['float32']} of {sum(products.values())} products"
-    return f"{in_full} are still computed in float32, as those of PyTorch's attention with dropout are on a CPU"
+    return (
+        f"{in_full} are still computed in float32, as those of PyTorch's attention with "
+        "dropout are on a CPU"
+    )
 
 
 def explain_widening(evidence: dict[str, Any]) -> str:
-    """Return that XLA computes in float32 most of what was asked for in 16 bits; empty if it does not."""
+    """Return that XLA computes in float32 most of what was asked for in 16 bits; empty if it does
+    not.
+    """
     requested: dict[str, int] = evidence.get("operands") or {}
     compiled: dict[str, int] = evidence.get("compiled_operands") or {}
     narrow = requested.get("bfloat16", 0) + requested.get("float16", 0)
@@ -308,7 +327,8 @@ def explain_widening(evidence: dict[str, Any]) -> str:
     if not narrow or 2 * in_float32 <= total:
         return ""
     return (
-        f"{narrow} of {sum(requested.values())} operands of products were asked for in 16 bits, and "
+        f"{narrow} of {sum(requested.values())} operands of products were asked for in 16 bits, "
+        "and "
         f"XLA computes {in_float32} of {total} in float32 on this device"
     )
 
@@ -379,7 +399,8 @@ def describe_fastest(fitting: list[TableRow]) -> str:
 
 
 def describe_lowest(df: pd.DataFrame) -> list[str]:
-    """Return which strategy has the lowest peak, of those that came out right and were seen at work.
+    """Return which strategy has the lowest peak, of those that came out right and were seen at
+    work.
 
     There is no sentence where only one did.
     """
@@ -411,7 +432,8 @@ def make_batch_table(fits: list[Fit]) -> Comparison:
     """Return the largest batch that each strategy was seen to fit at."""
     return Comparison.of_text(
         f"The largest batch within {mib(fits[0].budget_bytes)} MiB",
-        "Tried under an enforced limit, each batch in a fresh process; the loss was only seen to be finite.",
+        "Tried under an enforced limit, each batch in a fresh process; the loss was only seen to "
+        "be finite.",
         ("strategy", "batch", "what was found"),
         [(fit.case.split("/")[3], str(fit.largest or "-"), fit.answer) for fit in fits],
         left=1,

@@ -1,4 +1,6 @@
-"""Read which regressions of releases are known and accepted, so that an alarm does not ring for them every week."""
+"""Read which regressions of releases are known and accepted, so that an alarm does not ring for
+them every week.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,16 @@ ACCEPTED = REQUIREMENTS / "versions" / "accepted.toml"
 
 
 class MalformedEntry(ValueError):
-    """The file of accepted regressions has an entry that cannot be read; the message says which and why."""
+    """The file of accepted regressions has an entry that cannot be read; the message says which and
+    why.
+    """
 
 
 class AcceptedRegression(BaseModel):
-    """A regression that somebody has looked at. `at_most` is the largest accepted ratio of change over base."""
+    """A regression that somebody has looked at.
+
+    `at_most` is the largest accepted ratio of change over base.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     release: str  # such as jax==0.11.0
@@ -55,14 +62,18 @@ def read_accepted(file: Path = ACCEPTED) -> list[AcceptedRegression]:
         except ValidationError as error:
             problem = error.errors()[0]
             field = ".".join(map(str, problem["loc"]))
-            raise MalformedEntry(f"{file.name}, entry {number}: {field}: {problem['msg']}") from error
+            raise MalformedEntry(
+                f"{file.name}, entry {number}: {field}: {problem['msg']}"
+            ) from error
     return accepted
 
 
 def split_regressions(
     rows: Iterable[QuantityComparison], accepted: Iterable[AcceptedRegression]
 ) -> tuple[list[QuantityComparison], list[tuple[QuantityComparison, str]]]:
-    """Return the new regressions among the rows, and the known ones with the reason that each was accepted for."""
+    """Return the new regressions among the rows, and the known ones with the reason that each was
+    accepted for.
+    """
     entries = list(accepted)
     new = []
     known = []

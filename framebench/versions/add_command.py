@@ -17,7 +17,8 @@ from framebench.versions.command import versions_app
 def add(
     release: Annotated[str, typer.Argument(help="Such as jax==0.9.1.")],
     released: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day of the release, for asv's history.")
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="The day of the release, for asv's history."),
     ] = None,
 ) -> None:
     """Pin a release of a framework, for `versions run` and asv's matrix.
@@ -30,7 +31,9 @@ def add(
     from framebench.versions.judge import UnknownVersion, parse_release
 
     if not CHECKOUT:
-        fail("releases are pinned in a checkout of the project, and this copy is an installed one", 2)
+        fail(
+            "releases are pinned in a checkout of the project, and this copy is an installed one", 2
+        )
     try:
         framework, version = parse_release(release)
     except UnknownVersion as error:
@@ -44,4 +47,7 @@ def add(
     if released is not None:
         pin.write_day(framework, version, released.date())
     say(f"requirements/versions/{file.name}: {len(packages)} packages")
-    say(f"framebench versions run --framework {framework} measures it next to the other pinned releases")
+    say(
+        f"framebench versions run --framework {framework} measures it next to the other pinned "
+        "releases"
+    )

@@ -85,7 +85,9 @@ History = dict[Place, dict[Case, dict[str, Numbers]]]  # by version
 
 @dataclass(frozen=True)
 class Plan:
-    """What the compiler of a release plans for a case on a device that is not here: exact, not measured."""
+    """What the compiler of a release plans for a case on a device that is not here: exact, not
+    measured.
+    """
 
     device: str
     case: Case
@@ -93,7 +95,9 @@ class Plan:
     peak_bytes: int
 
 
-def write(records: Iterable[Record], config_file: Path = CONFIG, plans: Iterable[Plan] = ()) -> list[Release]:
+def write(
+    records: Iterable[Record], config_file: Path = CONFIG, plans: Iterable[Plan] = ()
+) -> list[Release]:
     """Write repository, results and benchmarks of a configuration. Return the releases.
 
     What was there is replaced. Raises NoHistoryError.
@@ -102,7 +106,8 @@ def write(records: Iterable[Record], config_file: Path = CONFIG, plans: Iterable
     history = collect(records, plans)
     if not history:
         raise NoHistoryError(
-            "no case has peaks or times of two releases of a framework on one machine: framebench versions run"
+            "no case has peaks or times of two releases of a framework on one machine: framebench "
+            "versions run"
         )
     releases = order_releases(history)
     commits = write_repository(releases, Path(config.repo))
@@ -118,7 +123,9 @@ def write(records: Iterable[Record], config_file: Path = CONFIG, plans: Iterable
 def load_config(file: Path) -> Config:
     """Return a configuration with absolute paths. Raises NoHistoryError without the file."""
     if not file.exists():
-        raise NoHistoryError(f"{file.name} is not there: a history is made in a checkout of the project")
+        raise NoHistoryError(
+            f"{file.name} is not there: a history is made in a checkout of the project"
+        )
     config = Config.load(str(file))
     for name in ("repo", "results_dir", "html_dir"):
         setattr(config, name, str(file.parent / getattr(config, name)))
@@ -127,7 +134,9 @@ def load_config(file: Path) -> Config:
 
 
 def read_plans(results: Path) -> list[Plan]:
-    """Return what releases of JAX plan for devices that are not here; none where nothing was planned."""
+    """Return what releases of JAX plan for devices that are not here; none where nothing was
+    planned.
+    """
     try:
         table = framebench.planned(results)
     except LookupError:
@@ -136,12 +145,16 @@ def read_plans(results: Path) -> list[Plan]:
     for row in table[table["source"] == "compiler.plan"].to_dict("records"):
         if row["ranks"] == 1 and row["used_bytes"] > 0:  # NaN where a release has no plan
             case = Case.from_id(row["case"])
-            plans.append(Plan(row["device"], case, row["framework_version"], int(row["used_bytes"])))
+            plans.append(
+                Plan(row["device"], case, row["framework_version"], int(row["used_bytes"]))
+            )
     return plans
 
 
 def collect(records: Iterable[Record], plans: Iterable[Plan] = ()) -> History:
-    """Return the numbers of every case of which two releases were measured on one machine, or planned for a device."""
+    """Return the numbers of every case of which two releases were measured on one machine, or
+    planned for a device.
+    """
     history: History = defaultdict(lambda: defaultdict(dict))
     for measured in select_cases(records):
         record = measured.read
@@ -208,7 +221,10 @@ def read_numbers(measured: Measured) -> Numbers:
 def known_releases() -> list[Release]:
     """Return the releases whose day is known."""
     with KNOWN.open(newline="") as file:
-        return [Release(row["framework"], row["version"], date.fromisoformat(row["released"])) for row in csv.DictReader(file)]
+        return [
+            Release(row["framework"], row["version"], date.fromisoformat(row["released"]))
+            for row in csv.DictReader(file)
+        ]
 
 
 def order_releases(history: History) -> list[Release]:
@@ -233,7 +249,11 @@ def place_in_time(framework: str, measured: set[str]) -> list[Release]:
     A fix of an older line may appear after a newer one. A release whose day is not known follows
     the one before it.
     """
-    days = {release.version: release.released for release in known_releases() if release.framework == framework}
+    days = {
+        release.version: release.released
+        for release in known_releases()
+        if release.framework == framework
+    }
     oldest, newest = min(measured, key=Version), max(measured, key=Version)
     versions = []
     for version in {*days, *measured}:
@@ -281,9 +301,21 @@ def write_repository(releases: list[Release], where: Path) -> dict[Release, str]
 
 def git(where: Path, *arguments: str, **variables: str) -> str:
     """Run git without the user's settings. Return what it prints. Raises NoHistoryError."""
-    environment = {**os.environ, **variables, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    environment = {
+        **os.environ,
+        **variables,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
     try:
-        done = subprocess.run(["git", *arguments], cwd=where, env=environment, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=where,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
     except OSError as error:
         raise NoHistoryError(f"git could not be started: {error}") from error
     except subprocess.CalledProcessError as error:
@@ -293,7 +325,10 @@ def git(where: Path, *arguments: str, **variables: str) -> str:
 
 def discover(config: Config) -> list[dict[str, Any]]:
     """Return the benchmarks of the suite, as asv itself finds them."""
-    script = "import sys\nfrom asv_runner.discovery import list_benchmarks\nlist_benchmarks(sys.argv[1], sys.stdout)"
+    script = (
+        "import sys\nfrom asv_runner.discovery import list_benchmarks\n"
+        "list_benchmarks(sys.argv[1], sys.stdout)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script, config.benchmark_dir],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -301,7 +336,9 @@ def discover(config: Config) -> list[dict[str, Any]]:
         text=True,
     )
     if done.returncode:
-        raise NoHistoryError(f"asv cannot read {config.benchmark_dir}: {done.stderr.strip().splitlines()[-1]}")
+        raise NoHistoryError(
+            f"asv cannot read {config.benchmark_dir}: {done.stderr.strip().splitlines()[-1]}"
+        )
     listed: list[dict[str, Any]] = json.loads(done.stdout)
     return listed
 
@@ -369,7 +406,10 @@ def write_results(
         for benchmark in benchmarks:
             values = numbers.get((release.version, benchmark["name"]))
             if values:
-                every = [values.get(combination, math.nan) for combination in itertools.product(*benchmark["params"])]
+                every = [
+                    values.get(combination, math.nan)
+                    for combination in itertools.product(*benchmark["params"])
+                ]
                 none = [None] * len(every)
                 results.add_result(benchmark, BenchmarkResult(every, none, none, 0, "", None))
         if results.get_all_result_keys():
@@ -405,13 +445,20 @@ def publish(config_file: Path = CONFIG) -> list[Regression]:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
         raise NoHistoryError(f"asv publish failed: {lines[-1]}")
     html = Path(load_config(config_file).html_dir)
-    tags = {revision: tag for tag, revision in json.loads((html / "index.json").read_text())["tags"].items()}
+    tags = {
+        revision: tag
+        for tag, revision in json.loads((html / "index.json").read_text())["tags"].items()
+    }
     regressions = []
-    for name, path, _, _, _, _, jumps in json.loads((html / "regressions.json").read_text())["regressions"]:
+    for name, path, _, _, _, _, jumps in json.loads((html / "regressions.json").read_text())[
+        "regressions"
+    ]:
         for before, after, old, new in jumps:
             # asv leaves the first one out where the step is between neighbours
             start = after - 1 if before is None else before
-            regressions.append(Regression(name, machine_in(path), tags[start], tags[after], old, new))
+            regressions.append(
+                Regression(name, machine_in(path), tags[start], tags[after], old, new)
+            )
     regressions.sort(key=Regression.sort_key)
     return regressions
 

@@ -1,10 +1,12 @@
-"""The first release of a framework in which a case's peak memory, or its instructions, changed: by bisection.
+"""The first release of a framework in which a case's peak memory, or its instructions, changed: by
+bisection.
 
-A release has changed if its value differs from that of the oldest one tried by more than the threshold, and by more than the
-processes of either release differ among themselves (at least `bisection_record.FLOOR`). Looked for is a change in the
-direction in which the newest release differs. A release that cannot be installed, run or verified, or whose noise hides the
-answer, is stepped over; if such releases lie before the first that changed, none of them is ruled out. A value that changes
-and changes back between the two ends is not seen.
+A release has changed if its value differs from that of the oldest one tried by more than the
+threshold, and by more than the processes of either release differ among themselves (at least
+`bisection_record.FLOOR`). Looked for is a change in the direction in which the newest release
+differs. A release that cannot be installed, run or verified, or whose noise hides the answer, is
+stepped over; if such releases lie before the first that changed, none of them is ruled out. A value
+that changes and changes back between the two ends is not seen.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ class ReleaseSearch:
         base, newest = self.result(low), self.result(high)
         changed = newest.changed(base, self.minimum)
         if not changed:
-            outcome: Literal["undecided", "no change"] = "undecided" if changed is None else "no change"
+            outcome: Literal["undecided", "no change"] = (
+                "undecided" if changed is None else "no change"
+            )
             return SearchOutcome(outcome, describe_unchanged(base, newest, changed, self.minimum))
 
         low, high = self.narrow(low, high)
@@ -90,7 +94,9 @@ class ReleaseSearch:
         return None
 
     def narrow(self, low: int, high: int) -> tuple[int, int]:
-        """Return the last place that did not change and the first that did; those between were stepped over."""
+        """Return the last place that did not change and the first that did; those between were
+        stepped over.
+        """
         base = self.result(low)
         has_grown = is_growth(self.result(high), base)
         stepped_over: set[int] = set()
@@ -122,7 +128,9 @@ def is_growth(result: ReleaseResult, base: ReleaseResult) -> bool:
 
 
 def describe_change(first: ReleaseResult, last: ReleaseResult, between: Sequence[str]) -> str:
-    """Return the first release that changed against the last that did not, and those that may be the first instead."""
+    """Return the first release that changed against the last that did not, and those that may be
+    the first instead.
+    """
     change = first.change(last) or 0.0
     text = f"{change:+.1%} against {last.release}"
     if not between:
@@ -131,15 +139,26 @@ def describe_change(first: ReleaseResult, last: ReleaseResult, between: Sequence
     return f"first changed in {candidates} ({text}); those before {first.release} were stepped over"
 
 
-def describe_unchanged(base: ReleaseResult, last: ReleaseResult, changed: bool | None, minimum: float) -> str:
+def describe_unchanged(
+    base: ReleaseResult, last: ReleaseResult, changed: bool | None, minimum: float
+) -> str:
     """Return that nothing changed between the two ends, or why that cannot be told."""
     change = last.change(base)
     if change is None:
-        return f"{base.release} and {last.release} are not comparable: read by {base.instrument} and {last.instrument}"
+        return (
+            f"{base.release} and {last.release} are not comparable: read by {base.instrument} "
+            f"and {last.instrument}"
+        )
     summary = f"{base.release} to {last.release}: {change:+.2%}"
     if changed is None:
-        return f"cannot tell: {summary}, and equal processes differ by {max(base.noise, last.noise):.2%}"
-    return f"no change by more than {minimum:.1%}: {summary}; what changed and changed back between them is not seen"
+        return (
+            f"cannot tell: {summary}, and equal processes differ by "
+            f"{max(base.noise, last.noise):.2%}"
+        )
+    return (
+        f"no change by more than {minimum:.1%}: {summary}; what changed and changed back "
+        "between them is not seen"
+    )
 
 
 def bisect_releases(
@@ -191,7 +210,8 @@ class ReleaseBench:
     def measure(self, release: str) -> ReleaseResult:
         """Measure a release, and say what it gave."""
         arm = Arm(self.case, releases.describe_release(self.case.framework, release))
-        # peaks need verified steps and no times; instructions are counted in the steps that are timed
+        # peaks need verified steps and no times; instructions are counted in the steps that are
+        # timed
         options = Options(rounds=0 if self.quantity == "peak" else 2, peaks_each_block=True)
         with Run(self.session, options, self.results, self.progress) as run:
             records = run.records(arm)
@@ -199,7 +219,9 @@ class ReleaseBench:
                 try:
                     self.fill(arm, run)
                 except SetupError as error:
-                    result = ReleaseResult(release=release, reason=f"cannot be installed: {last_line(error)}")
+                    result = ReleaseResult(
+                        release=release, reason=f"cannot be installed: {last_line(error)}"
+                    )
                     self.say(f"{arm.environment.name}: stepped over: {result.reason}")
                     return result
             result = make_result(release, run.records(arm), self.quantity)
@@ -208,7 +230,9 @@ class ReleaseBench:
 
     def fill(self, arm: Arm, run: Run) -> None:
         """Measure in fresh processes until there are enough, or one fails. Raises SetupError."""
-        with releases.make_environment(self.case.framework, arm.environment.version, self.keep, self.say):
+        with releases.make_environment(
+            self.case.framework, arm.environment.version, self.keep, self.say
+        ):
             group = Group(f"bisect/{arm.environment.name}/{arm.case.id}", (arm,))
             for number in range(self.processes):
                 measure_group(group, run, number)
@@ -222,11 +246,15 @@ def has_failed(records: Iterable[Record]) -> bool:
 
 
 def make_result(release: str, records: Sequence[Record], quantity: Quantity) -> ReleaseResult:
-    """Return what the processes of a release gave; one that failed makes it a release without a value."""
+    """Return what the processes of a release gave; one that failed makes it a release without a
+    value.
+    """
     for record in records:
         if record.status != "ok":
             reason = f"{record.status}: {record.reason}"
-            return ReleaseResult(release=release, reason=reason, versions=record.provenance.versions)
+            return ReleaseResult(
+                release=release, reason=reason, versions=record.provenance.versions
+            )
     versions = records[-1].provenance.versions
     values = []
     for record in records:
@@ -234,9 +262,13 @@ def make_result(release: str, records: Sequence[Record], quantity: Quantity) -> 
         if value:
             values.append(value)
     if not values:
-        return ReleaseResult(release=release, reason=f"no {quantity} could be read here", versions=versions)
+        return ReleaseResult(
+            release=release, reason=f"no {quantity} could be read here", versions=versions
+        )
     instrument = records[-1].peak_instrument if quantity == "peak" else "instructions"
-    return ReleaseResult(release=release, values=tuple(values), instrument=instrument, versions=versions)
+    return ReleaseResult(
+        release=release, values=tuple(values), instrument=instrument, versions=versions
+    )
 
 
 def read_value(record: Record, quantity: Quantity) -> float | None:

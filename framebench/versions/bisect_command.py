@@ -30,17 +30,29 @@ EXIT_CODES = {"found": 0, "no change": 1, "not measured": 1, "one of several": 3
 def bisect(
     first: Annotated[str, typer.Argument(help="The older release, such as 0.9.2.")],
     last: Annotated[str, typer.Argument(help="The newer release.")],
-    case: Annotated[str, typer.Argument(help="Such as unet3d/jax/train/fp32/b4/cpu, or your own file: its baseline.")],
+    case: Annotated[
+        str,
+        typer.Argument(
+            help="Such as unet3d/jax/train/fp32/b4/cpu, or your own file: its baseline."
+        ),
+    ],
     framework: Annotated[str, typer.Option(help="Such as jax.")],
     instructions: Annotated[
-        bool, typer.Option("--instructions", help="Compare instructions per step instead of peak memory.")
+        bool,
+        typer.Option(
+            "--instructions", help="Compare instructions per step instead of peak memory."
+        ),
     ] = False,
     threshold: Annotated[str, typer.Option(help="The smallest change that matters.")] = "1%",
     processes: Annotated[
         int, typer.Option(min=1, help="Processes of each release. Their differences are its noise.")
     ] = PROCESSES,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the environments that were made for it.")] = False,
-    device: Annotated[str | None, typer.Option(help="not here, such as h100-80gb: by what is planned for it")] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the environments that were made for it.")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="not here, such as h100-80gb: by what is planned for it")
+    ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Of a file of your own.")] = 8,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
@@ -49,17 +61,25 @@ def bisect(
 
     With --device: in which the plan for a device that is not here changed.
 
-    Exit code 1: nothing changed, or no two releases could be measured; 3: several releases may be the first, or noise hides it.
+    Exit code 1: nothing changed, or no two releases could be measured; 3: several releases may be
+    the first, or noise hides it.
     """
     find_pinned_version(framework)
     minimum = parse_share(threshold) or 0.0
     if minimum < FLOOR:
-        fail(f"--threshold {threshold} is less than equal processes differ by: at least {FLOOR:.1%}", 2)
+        fail(
+            f"--threshold {threshold} is less than equal processes differ by: at least {FLOOR:.1%}",
+            2,
+        )
     quantity: Quantity = "instructions" if instructions else "peak"
     request = BisectionRequest(first, last, framework, quantity, minimum, processes, keep)
     if case.endswith(".py"):
         if device is not None:
-            fail(f"--device takes the suite's cases, and {case} is a file: `framebench try {case} --device {device}`", 2)
+            fail(
+                f"--device takes the suite's cases, and {case} is a file: `framebench try "
+                f"{case} --device {device}`",
+                2,
+            )
         show(bisect_file(Path(case), batch, request, results), as_json)
 
     named = parse(case)
@@ -78,10 +98,15 @@ def bisect(
 
 
 def bisect_file(file: Path, batch: int, request: BisectionRequest, results: Path) -> Bisection:
-    """Bisect by the baseline in training of a user's own model, which the pinned release computes right first."""
+    """Bisect by the baseline in training of a user's own model, which the pinned release computes
+    right first.
+    """
     names = request.list_releases()
     try:
-        with alone(results), open_model(file, "train", [], batch, None, results) as (cases, _, folder):
+        with (
+            alone(results),
+            open_model(file, "train", [], batch, None, results) as (cases, _, folder),
+        ):
             request.check(cases[0])
             return request.measure(cases[0], folder / "bisect", names)
     except Fault as error:
@@ -109,7 +134,9 @@ class BisectionRequest:
 
     def list_releases(self) -> list[str]:
         """Return the releases from the first to the last, and say which they are."""
-        names = releases.between(self.framework, self.first, self.last, releases.listed(self.framework))
+        names = releases.between(
+            self.framework, self.first, self.last, releases.listed(self.framework)
+        )
         say(f"{len(names)} releases: {', '.join(names)}")
         return names
 
@@ -117,8 +144,13 @@ class BisectionRequest:
         """Measure as many releases as it takes; another threshold reads the same values."""
         title = f"bisect {case.id} {self.first} {self.last} {self.quantity} {self.processes}"
         most = self.processes * (2 + len(names).bit_length())  # both ends, and what halving takes
-        with open_session(folder, title) as opened, CaseProgress([case], folder, err, most, opened.id) as progress:
-            bench = ReleaseBench(case, self.quantity, opened.id, folder, say, self.keep, self.processes, progress)
+        with (
+            open_session(folder, title) as opened,
+            CaseProgress([case], folder, err, most, opened.id) as progress,
+        ):
+            bench = ReleaseBench(
+                case, self.quantity, opened.id, folder, say, self.keep, self.processes, progress
+            )
             return bench.bisect(names, self.minimum)
 
 

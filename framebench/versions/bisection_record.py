@@ -1,4 +1,6 @@
-"""What a bisection over the releases of a framework found, as `framebench versions bisect --json` prints it."""
+"""What a bisection over the releases of a framework found, as `framebench versions bisect --json`
+prints it.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,15 @@ from pydantic import Field
 
 from framebench.records.record import Part
 
-# Equal work repeats to this share in fresh processes: a smaller difference is none, however calm the processes were.
+# Equal work repeats to this share in fresh processes: a smaller difference is none, however calm
+# the processes were.
 FLOOR = 0.001
 
 
 class ReleaseResult(Part):
-    """One release: a value (bytes, or instructions of a step) from each of its fresh processes, or why there is none."""
+    """One release: a value (bytes, or instructions of a step) from each of its fresh processes, or
+    why there is none.
+    """
 
     release: str
     values: tuple[float, ...] = ()
@@ -29,20 +34,26 @@ class ReleaseResult(Part):
 
     @property
     def noise(self) -> float:
-        """Return how far its own processes lie apart, as a share of the smallest value; at least FLOOR."""
+        """Return how far its own processes lie apart, as a share of the smallest value; at least
+        FLOOR.
+        """
         least = min(self.values, default=0)
         if not least:
             return FLOOR
         return max(FLOOR, (max(self.values) - least) / least)
 
     def change(self, base: ReleaseResult) -> float | None:
-        """Return the change relative to the base; None if either has no value, or two instruments read them."""
+        """Return the change relative to the base; None if either has no value, or two instruments
+        read them.
+        """
         if not self.value or not base.value or self.instrument != base.instrument:
             return None
         return self.value / base.value - 1
 
     def changed(self, base: ReleaseResult, minimum: float) -> bool | None:
-        """Return whether the value differs by more than `minimum`; None if noise is larger than that."""
+        """Return whether the value differs by more than `minimum`; None if noise is larger than
+        that.
+        """
         change = self.change(base)
         noise = max(self.noise, base.noise)
         if change is None:
@@ -53,7 +64,9 @@ class ReleaseResult(Part):
 
 
 class Bisection(Part):
-    """`first` is the first release that changed against the oldest one tried that runs, unless `between` has others."""
+    """`first` is the first release that changed against the oldest one tried that runs, unless
+    `between` has others.
+    """
 
     framework: str
     case: str

@@ -20,13 +20,17 @@ def make_documents(results: Results) -> list[Comparison]:
 
 
 def read_saved(results: Path) -> list[Bisection]:
-    """Return what `framebench versions bisect --json` printed and was put into the folder `bisected`."""
+    """Return what `framebench versions bisect --json` printed and was put into the folder
+    `bisected`.
+    """
     files = sorted((results / "bisected").glob("*.json"))
     return [Bisection.model_validate_json(file.read_bytes()) for file in files]
 
 
 def make_table(bisection: Bisection) -> Comparison:
-    """Return every release that was tried, oldest first, with its change against the oldest that runs, and the answer."""
+    """Return every release that was tried, oldest first, with its change against the oldest that
+    runs, and the answer.
+    """
     framework, quantity = bisection.framework, bisection.quantity
     if quantity == "peak":
         value_column = Shown("peak (MiB)", ",.2f", 2**-20)
@@ -49,18 +53,27 @@ def make_table(bisection: Bisection) -> Comparison:
     how = "planned, not measured" if bisection.device else "median over fresh processes"
     answer = f"{bisection.answer[0].upper()}{bisection.answer[1:]}"
     caption = (
-        f"{answer}. {quantity}: {how}. A release has changed if it differs from the oldest that runs by more than "
-        f"{bisection.threshold:.1%}, and by more than the processes of either differ (at least {FLOOR:.1%}). "
-        "Named is the first that answered as the newest does. What cannot be installed, run or verified is stepped over."
+        f"{answer}. {quantity}: {how}. A release has changed if it differs from the oldest that "
+        "runs by more than "
+        f"{bisection.threshold:.1%}, and by more than the processes of either differ (at least "
+        f"{FLOOR:.1%}). "
+        "Named is the first that answered as the newest does. What cannot be installed, run or "
+        "verified is stepped over."
     )
     title = f"Releases of {framework}: {bisection.case}{device}"
     return Comparison(title, caption, pd.DataFrame(rows, columns=list(columns)), columns, left=1)
 
 
-def make_row(result: ReleaseResult, base: ReleaseResult | None, bisection: Bisection) -> dict[str, object]:
+def make_row(
+    result: ReleaseResult, base: ReleaseResult | None, bisection: Bisection
+) -> dict[str, object]:
     """Return the values of a release by column."""
     if result.value is None or base is None:
-        return {"release": result.release, "verdict": "stepped over", "beside": shorten(result.reason or "")}
+        return {
+            "release": result.release,
+            "verdict": "stepped over",
+            "beside": shorten(result.reason or ""),
+        }
     return {
         "release": result.release,
         "value": result.value,

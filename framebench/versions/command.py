@@ -31,39 +31,57 @@ from framebench.records.record import Record
 from framebench.versions import measure as versions
 from framebench.versions import own
 
-versions_app = typer.Typer(no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?")
+versions_app = typer.Typer(
+    no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?"
+)
 app.add_typer(versions_app, name="versions", rich_help_panel=MEASURE)
 
 Threshold = Annotated[
-    str | None, typer.Option(help="The smallest difference that matters, such as 5%. Default: each quantity's own.")
+    str | None,
+    typer.Option(
+        help="The smallest difference that matters, such as 5%. Default: each quantity's own."
+    ),
 ]
 
 
 @versions_app.command()
 def run(
     framework: Annotated[str, typer.Option(help="Such as jax.")],
-    selectors: Annotated[list[str] | None, typer.Argument(help="Cases. Default: a few usual ones.")] = None,
+    selectors: Annotated[
+        list[str] | None, typer.Argument(help="Cases. Default: a few usual ones.")
+    ] = None,
     profile: Profile = None,
     named_versions: Annotated[
-        list[str] | None, typer.Option("--version", help="Any release; may be repeated. Default: all pinned ones.")
+        list[str] | None,
+        typer.Option("--version", help="Any release; may be repeated. Default: all pinned ones."),
     ] = None,
-    blocks: Annotated[int, typer.Option(min=1, help="Number of blocks per case.")] = versions.BLOCKS,
+    blocks: Annotated[
+        int, typer.Option(min=1, help="Number of blocks per case.")
+    ] = versions.BLOCKS,
     rounds: Rounds = runner.Options.rounds,
     results: Results = runner.RESULTS,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core.")] = 1,
-    time_limit: Annotated[float, typer.Option(min=0.01, help="Seconds for each of a case's two workers.")] = 900.0,
+    time_limit: Annotated[
+        float, typer.Option(min=0.01, help="Seconds for each of a case's two workers.")
+    ] = 900.0,
     device: Annotated[
-        str | None, typer.Option(help="Plan for a device that is not here, such as h100-80gb, and measure nothing.")
+        str | None,
+        typer.Option(
+            help="Plan for a device that is not here, such as h100-80gb, and measure nothing."
+        ),
     ] = None,
 ) -> None:
-    """Measure the same cases in several versions, taking turns in the same blocks. An interrupted run resumes.
+    """Measure the same cases in several versions, taking turns in the same blocks.
 
-    A release that is not pinned is installed with the packages of the pinned one as far as they go together, and kept.
+    An interrupted run resumes.
 
-    Exit code 1: a case was wrong, crashed, or ran out of time.
-    With --device: what releases plan for a device that is not here. For JAX the last eight, unless some are
-    named by --version. Exit code 3: a case has no plan.
-    Without cases and profile: training in fp32 and with checkpoints, evaluation, and a 3-D convolution in bf16.
+    A release that is not pinned is installed with the packages of the pinned one as far as they go
+    together, and kept.
+
+    Exit code 1: a case was wrong, crashed, or ran out of time. With --device: what releases plan
+    for a device that is not here. For JAX the last eight, unless some are named by --version. Exit
+    code 3: a case has no plan. Without cases and profile: training in fp32 and with checkpoints,
+    evaluation, and a 3-D convolution in bf16.
     """
     if device is not None:
         from framebench.versions import planned  # imports pandas
@@ -71,7 +89,11 @@ def run(
         raise typer.Exit(planned.run(framework, named_versions, selectors or [], device, results))
     matrix = versions.choose_versions(framework, named_versions)
     options = runner.Options(
-        profile=profile, threads=threads, rounds=rounds, time_limit_s=time_limit, cold_blocks=versions.COLD_BLOCKS
+        profile=profile,
+        threads=threads,
+        rounds=rounds,
+        time_limit_s=time_limit,
+        cold_blocks=versions.COLD_BLOCKS,
     )
     able = []
     for case in versions.select_cases(framework, selectors, profile):
@@ -82,9 +104,21 @@ def run(
             able.append(case)
     if not able:
         fail("none of these cases can run here; framebench list --strategies has the reasons", 2)
-    title = " ".join(["versions run", framework, *matrix, str(blocks), *(selectors or []), profile or "", str(options)])
+    title = " ".join(
+        [
+            "versions run",
+            framework,
+            *matrix,
+            str(blocks),
+            *(selectors or []),
+            profile or "",
+            str(options),
+        ]
+    )
     with open_session(results, title) as opened:
-        ready = {version: releases.ensure_release(framework, version, "", (), say) for version in matrix}
+        ready = {
+            version: releases.ensure_release(framework, version, "", (), say) for version in matrix
+        }
         for environment in ready.values():
             environments.warm(environment, profile or "quick", say)
         with CaseProgress(able, results, err, blocks * len(matrix), opened.id) as progress:
@@ -99,33 +133,48 @@ def compare_(
     base: Annotated[str, typer.Argument(help="The older release, such as jax==0.9.2.")],
     change: Annotated[str, typer.Argument(help="The newer release, such as jax==0.10.2.")],
     selectors: Annotated[
-        list[str] | None, typer.Argument(help="Cases, with --device; or your own file, which is measured now.")
+        list[str] | None,
+        typer.Argument(help="Cases, with --device; or your own file, which is measured now."),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="Compare plans for a device that is not here, such as h100-80gb.")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Compare plans for a device that is not here, such as h100-80gb."),
+    ] = None,
     machine: Machines = None,
     threshold: Threshold = None,
     batch: Annotated[int, typer.Option(min=1, help="Of a file of your own.")] = 8,
     scenario: Annotated[str, typer.Option(help="Of a file of your own: train or eval.")] = "train",
-    strategies: Annotated[str | None, typer.Option(help="Of a file of your own. Default: its baseline.")] = None,
+    strategies: Annotated[
+        str | None, typer.Option(help="Of a file of your own. Default: its baseline.")
+    ] = None,
     blocks: Annotated[int, typer.Option(min=1, help="Of a file of your own.")] = 3,
-    rounds: Annotated[int, typer.Option(min=0, help="Of a file of your own. 0: memory only.")] = runner.Options.rounds,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Of a file of your own. 0: memory only.")
+    ] = runner.Options.rounds,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Compare every case of which both versions have records. Exit code 1: a regression; 3: too few blocks to tell.
+    """Compare every case of which both versions have records.
+
+    Exit code 1: a regression; 3: too few blocks to tell.
 
     A regression that requirements/versions/accepted.toml has is listed as known, and no failure.
 
     A file of your own is measured in both versions first, in the same blocks.
 
-    With --device: compare the plans of both releases for a device that is not here. Exit code 3: a case has no plan.
+    With --device: compare the plans of both releases for a device that is not here. Exit code 3: a
+    case has no plan.
     """
     named = selectors or []
     files = [Path(name) for name in named if name.endswith(".py")]
     if files:
         file = files[0]
         if device is not None or len(named) > 1:
-            fail(f"compare takes {file} alone, and no --device: `framebench try {file} --device NAME` is for that", 2)
+            fail(
+                f"compare takes {file} alone, and no --device: `framebench try {file} "
+                "--device NAME` is for that",
+                2,
+            )
         named_strategies = strategies.split(",") if strategies else []
         request = own.FileRequest(file, batch, scenario, named_strategies, blocks, rounds)
         records = own.measure(base, change, request, results)
@@ -133,10 +182,16 @@ def compare_(
     if device is not None:
         from framebench.versions import planned  # imports pandas
 
-        code = planned.compare(base, change, named, device, results, parse_share(threshold), as_json)
+        code = planned.compare(
+            base, change, named, device, results, parse_share(threshold), as_json
+        )
         raise typer.Exit(code)
     if named:
-        fail("cases are named with --device; without it every case counts that both versions have records of", 2)
+        fail(
+            "cases are named with --device; without it every case counts that both versions "
+            "have records of",
+            2,
+        )
     from framebench.analysis.results import Results as Folder
 
     folder = Folder(results)
@@ -149,7 +204,14 @@ def compare_(
     judge(records, base, change, threshold, results, as_json)
 
 
-def judge(records: list[Record], base: str, change: str, threshold: str | None, results: Path, as_json: bool) -> None:
+def judge(
+    records: list[Record],
+    base: str,
+    change: str,
+    threshold: str | None,
+    results: Path,
+    as_json: bool,
+) -> None:
     """Print a verdict on each quantity; ends the command with the answer's exit code."""
     from framebench.explain.table import load_causes
     from framebench.versions import judge as rule
@@ -162,7 +224,11 @@ def judge(records: list[Record], base: str, change: str, threshold: str | None, 
     except (rule.UnknownVersion, MalformedEntry) as error:
         fail(str(error), 2)
     if not rows:
-        fail(f"no case has records of both {base} and {change}; measure them in turn: framebench versions run", 2)
+        fail(
+            f"no case has records of both {base} and {change}; measure them in turn: "
+            "framebench versions run",
+            2,
+        )
     if as_json:
         typer.echo(json.dumps([row.as_dict() for row in rows], indent=1))
     else:
@@ -178,7 +244,10 @@ def judge(records: list[Record], base: str, change: str, threshold: str | None, 
     if regressions:
         raise typer.Exit(1)
     if all(row.verdict == rule.FEW for row in rows):
-        fail("too few blocks for any verdict; measure the versions in turn: framebench versions run", 3)
+        fail(
+            "too few blocks for any verdict; measure the versions in turn: framebench versions run",
+            3,
+        )
 
 
 def measured_releases(records: list[Record]) -> set[str]:

@@ -24,13 +24,15 @@ DECIDED = (REGRESSION, IMPROVEMENT, NONE)
 ROW_IN = 0.17  # height of a case's row in inches
 RANGE = math.log2(1.5)  # where the colours end: two thirds, and one and a half times
 NOTE = (
-    "Ratios, new version / old version: above 1 (orange) is worse, below (violet) better; white: no difference that matters. "
+    "Ratios, new version / old version: above 1 (orange) is worse, below (violet) better; white: "
+    "no difference that matters. "
     "What is undecided, or too few to tell, has no number. The rule: framebench/versions/judge.py."
 )
 
 
 def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest]:
-    """Yield one for each version and the one before it, of the first of these machines that has both.
+    """Yield one for each version and the one before it, of the first of these machines that has
+    both.
 
     The last line of the figure names the machine.
     """
@@ -45,7 +47,8 @@ def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest
 
 @page.styled
 def draw_changes(comparison_rows: pd.DataFrame) -> Figure | None:
-    """Draw the rows of one pair of versions on one machine (`judge.compare_versions`): cases down, quantities across.
+    """Draw the rows of one pair of versions on one machine (`judge.compare_versions`): cases down,
+    quantities across.
 
     Returns None where nothing is decided.
     """
@@ -61,12 +64,16 @@ def draw_changes(comparison_rows: pd.DataFrame) -> Figure | None:
 
 
 def draw_cells(axes: Axes, cells: pd.DataFrame) -> None:
-    """Draw colours on a logarithmic scale around 1, for what matters; the case with the largest ratio comes first."""
+    """Draw colours on a logarithmic scale around 1, for what matters; the case with the largest
+    ratio comes first.
+    """
     cells = cells.assign(shade=np.log2(cells["value"]).mask(cells["verdict"] == NONE, 0))
     order = cells.groupby("case")["value"].max().sort_values(ascending=False, kind="stable").index
 
     def arrange(column: str) -> pd.DataFrame:
-        return cells.pivot(index="case", columns="quantity", values=column).reindex(index=order, columns=NAMES)
+        return cells.pivot(index="case", columns="quantity", values=column).reindex(
+            index=order, columns=NAMES
+        )
 
     values, shades, verdicts = arrange("value"), arrange("shade"), arrange("verdict")
     common: dict[str, Any] = {"ax": axes, "cbar": False, "linewidths": 1.2}
@@ -105,5 +112,7 @@ def describe_regressions(cells: pd.DataFrame) -> str:
         if len(worse):
             share = f"{len(worse)} of {len(group)} cases"
             regressions.append(f"worse {quantity} in {share}, by at most {worse.max() - 1:.0%}")
-    finding = rows.join_words(regressions) or f"no regression found ({rows.join_words(compared)} compared)"
+    finding = rows.join_words(regressions) or (
+        f"no regression found ({rows.join_words(compared)} compared)"
+    )
     return f"{make_title(cells['base'].iloc[0], cells['change'].iloc[0])}: {finding}"

@@ -1,11 +1,12 @@
 """Did an upgrade of the framework cost memory or time? Verdicts on two versions, from records.
 
 `framebench versions run` measures the versions in blocks. The rule is that of every other ratio
-(`framebench.analysis.statistics`), and the p of all times on one page are corrected for their number (Holm). Where two
-versions share fewer than three blocks the verdict on times is `too few`, however far two numbers lie apart.
+(`framebench.analysis.statistics`), and the p of all times on one page are corrected for their
+number (Holm). Where two versions share fewer than three blocks the verdict on times is `too few`,
+however far two numbers lie apart.
 
-Throughput has no verdict of its own: it is work / step time, and a rule by which less is better would take its growth for a
-regression.
+Throughput has no verdict of its own: it is work / step time, and a rule by which less is better
+would take its growth for a regression.
 """
 
 from __future__ import annotations
@@ -39,11 +40,19 @@ from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
 
 Key = tuple[str, str]  # machine and case
-FIRST = Quantity("first step", "s", 0.10, "slower", "faster")  # mostly compilation, which scatters more than steps do
+# mostly compilation, which scatters more than steps do
+FIRST = Quantity("first step", "s", 0.10, "slower", "faster")
 QUANTITIES = (PEAK, TIME, FIRST)  # of all of them less is better
-REGRESSION, IMPROVEMENT, NONE, UNDECIDED, FEW = "regression", "improvement", "no difference", "undecided", "too few"
+REGRESSION, IMPROVEMENT, NONE, UNDECIDED, FEW = (
+    "regression",
+    "improvement",
+    "no difference",
+    "undecided",
+    "too few",
+)
 INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
-VERDICTS = (REGRESSION, IMPROVEMENT, OTHER_WORK, INCOMPARABLE, NONE, SAME_WORK, UNDECIDED, FEW)  # as a table has them
+# as a table has them
+VERDICTS = (REGRESSION, IMPROVEMENT, OTHER_WORK, INCOMPARABLE, NONE, SAME_WORK, UNDECIDED, FEW)
 # why there is no better verdict, where the caption explains it too
 APART = "no timed block has both releases"
 STATUS = "status"  # the quantity of a row about a case that did not run to its end in some process
@@ -63,14 +72,16 @@ class VersionConditions(NamedTuple):
     first: str  # day
     last: str
     load: tuple[float, float] | None  # lowest and highest of the one-minute load average
-    packages: tuple[str, ...]  # what differs apart from the framework's release: `flax 0.12.6 and 0.12.8`
+    # what differs apart from the framework's release: `flax 0.12.6 and 0.12.8`
+    packages: tuple[str, ...]
 
 
 class QuantityComparison(NamedTuple):
     """One quantity of one case in two versions, in seconds or bytes.
 
-    Values are those of `verdicts.Verdict`; None where there is no such number. `ratio` is change / base: above 1 is worse for
-    every quantity but instructions. A named tuple, as pandas makes columns of its fields and leaves `conditions` as it is.
+    Values are those of `verdicts.Verdict`; None where there is no such number. `ratio` is change /
+    base: above 1 is worse for every quantity but instructions. A named tuple, as pandas makes
+    columns of its fields and leaves `conditions` as it is.
     """
 
     machine: str
@@ -115,17 +126,20 @@ def parse_release(text: str) -> tuple[str, str]:
     framework, _, version = text.partition("==")
     if framework not in FRAMEWORKS or not version:
         choices = ", ".join(FRAMEWORKS)
-        raise UnknownVersion(f"{text!r} is no version; write framework==version, with a framework of {choices}")
+        raise UnknownVersion(
+            f"{text!r} is no version; write framework==version, with a framework of {choices}"
+        )
     return framework, version
 
 
 def compare_versions(
     records: Iterable[Record], base: str, change: str, threshold: float | None = None
 ) -> list[QuantityComparison]:
-    """Compare each quantity of each case that both versions (`jax==0.9.2`) have records of, by machine and case.
+    """Compare each quantity of each case that both versions (`jax==0.9.2`) have records of, by
+    machine and case.
 
-    `threshold` replaces the quantities' own minimum effects (memory 1 %, step time 3 %, first step 10 %). Raises
-    UnknownVersion for what no record is of, and for two frameworks.
+    `threshold` replaces the quantities' own minimum effects (memory 1 %, step time 3 %, first step
+    10 %). Raises UnknownVersion for what no record is of, and for two frameworks.
     """
     if base == change or parse_release(base)[0] != parse_release(change)[0]:
         raise UnknownVersion(f"{base} and {change} are not two versions of one framework")
@@ -155,15 +169,23 @@ def correct_rows(rows: Sequence[QuantityComparison]) -> list[QuantityComparison]
 
 
 def select_version(records: Sequence[Record], text: str) -> dict[Key, list[Record]]:
-    """Return the records of one version, in the order of measurement. Raises UnknownVersion if there are none."""
+    """Return the records of one version, in the order of measurement.
+
+    Raises UnknownVersion if there are none.
+    """
     release = parse_release(text)
     selected: dict[Key, list[Record]] = {}
     for record in sorted(records, key=measured_at):
         if release_of(record) == release:
             selected.setdefault((record.provenance.machine, record.case), []).append(record)
     if not selected:
-        releases = sorted({f"{framework}=={version}" for framework, version in map(release_of, records)})
-        raise UnknownVersion(f"no records of {text}; there are: {', '.join(releases) or 'none'}; framebench versions run")
+        releases = sorted(
+            {f"{framework}=={version}" for framework, version in map(release_of, records)}
+        )
+        raise UnknownVersion(
+            f"no records of {text}; there are: {', '.join(releases) or 'none'}; "
+            "framebench versions run"
+        )
     return selected
 
 
@@ -183,7 +205,9 @@ def compare_case(
         rows.append(compare_quantity(blank, quantity, succeeded, blocks))
     work = verdicts.compare_instructions(succeeded.base, succeeded.change)
     if work:  # where the processor counts instructions
-        row = blank._replace(quantity=INSTRUCTIONS.name, minimum=INSTRUCTIONS.minimum, verdict=work.verdict)
+        row = blank._replace(
+            quantity=INSTRUCTIONS.name, minimum=INSTRUCTIONS.minimum, verdict=work.verdict
+        )
         rows.append(fill_in(row, work))
     return rows
 
@@ -201,7 +225,11 @@ def compare_statuses(blank: QuantityComparison, pair: CaseRecords) -> QuantityCo
     base_count, change_count = len(pair.base), len(pair.change)
     base_succeeded, change_succeeded = len(pair.succeeded.base), len(pair.succeeded.change)
     base_failed, change_failed = base_count - base_succeeded, change_count - change_succeeded
-    p = float(stats.fisher_exact([(base_failed, base_succeeded), (change_failed, change_succeeded)]).pvalue)
+    p = float(
+        stats.fisher_exact(
+            [(base_failed, base_succeeded), (change_failed, change_succeeded)]
+        ).pvalue
+    )
     if not base_succeeded and not change_succeeded:
         verdict = NONE
     elif p > 1 - CONFIDENCE:
@@ -221,7 +249,9 @@ def compare_statuses(blank: QuantityComparison, pair: CaseRecords) -> QuantityCo
     )
 
 
-def compare_quantity(blank: QuantityComparison, quantity: Quantity, pair: CaseRecords, blocks: Blocks) -> QuantityComparison:
+def compare_quantity(
+    blank: QuantityComparison, quantity: Quantity, pair: CaseRecords, blocks: Blocks
+) -> QuantityComparison:
     """Compare one quantity of one case."""
     row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=quantity.minimum)
     missing = APART
@@ -240,7 +270,9 @@ def compare_quantity(blank: QuantityComparison, quantity: Quantity, pair: CaseRe
         return row._replace(reason=missing)
     if comparison.low is None:
         return fill_in(row._replace(verdict=FEW, reason=NO_INTERVAL), comparison)
-    verdict = {quantity.more: REGRESSION, quantity.less: IMPROVEMENT}.get(comparison.verdict, comparison.verdict)
+    verdict = {quantity.more: REGRESSION, quantity.less: IMPROVEMENT}.get(
+        comparison.verdict, comparison.verdict
+    )
     return fill_in(row._replace(verdict=verdict), comparison)
 
 
@@ -265,7 +297,9 @@ def compare_first_steps(pair: CaseRecords, quantity: Quantity) -> Verdict | None
     if not log_ratios:
         return None
     ratio = compare_blocks(log_ratios)
-    return verdicts.make_verdict(quantity, ratio, geometric_mean(base_times), geometric_mean(change_times))
+    return verdicts.make_verdict(
+        quantity, ratio, geometric_mean(base_times), geometric_mean(change_times)
+    )
 
 
 def fill_in(row: QuantityComparison, comparison: Verdict) -> QuantityComparison:
@@ -305,7 +339,9 @@ def collect_conditions(pair: CaseRecords) -> VersionConditions:
 
 
 def list_package_changes(old: dict[str, str], new: dict[str, str], framework: str) -> Iterator[str]:
-    """Yield the packages that changed with the framework, and the build that its own label names (`2.13.0+cpu`)."""
+    """Yield the packages that changed with the framework, and the build that its own label names
+    (`2.13.0+cpu`).
+    """
     for name in sorted((old.keys() & new.keys()) - {framework}):
         if old[name] != new[name]:
             yield f"{name} {old[name]} and {new[name]}"
@@ -315,12 +351,16 @@ def list_package_changes(old: dict[str, str], new: dict[str, str], framework: st
 
 
 def release_of(record: Record) -> tuple[str, str | None]:
-    """Return framework and version; the version is unknown where a process ended before it reported one."""
+    """Return framework and version; the version is unknown where a process ended before it reported
+    one.
+    """
     return record.case.split("/")[1], record.framework_version
 
 
 def sort_versions(versions: Iterable[str | None]) -> list[str]:
-    """Return each version once, oldest first; what is no version by the common rules is left out."""
+    """Return each version once, oldest first; what is no version by the common rules is left
+    out.
+    """
     parsed_versions = set()
     for version in versions:
         try:
@@ -342,6 +382,8 @@ def compare_successive(records: Iterable[Record]) -> Iterator[list[QuantityCompa
             releases.setdefault((machine, framework), set()).add(version)
     for machine, framework in sorted(releases):
         for old, new in pairwise(sort_versions(releases[machine, framework])):
-            rows = compare_versions(by_machine[machine], f"{framework}=={old}", f"{framework}=={new}")
+            rows = compare_versions(
+                by_machine[machine], f"{framework}=={old}", f"{framework}=={new}"
+            )
             if rows:
                 yield rows

@@ -1,7 +1,7 @@
 """Measure the same cases in several versions of one framework.
 
-In a block each version is an arm, so that what disturbs the machine disturbs every version alike. `framebench.versions.judge`
-judges the records.
+In a block each version is an arm, so that what disturbs the machine disturbs every version alike.
+`framebench.versions.judge` judges the records.
 """
 
 from __future__ import annotations
@@ -24,19 +24,26 @@ from framebench.suite.selectors import select
 
 COLD_BLOCKS = 3  # a verdict on first steps needs three that compile
 BLOCKS = 7  # fresh processes of each case in each version
-# What is measured when nothing is named, at the base batch: each workload, training and evaluation, the baseline, recomputation
-# and reduced precision. 3-D convolution in bf16 is the standing canary: releases of PyTorch are known to have made it larger.
+# What is measured when nothing is named, at the base batch: each workload, training and evaluation,
+# the baseline, recomputation and reduced precision. 3-D convolution in bf16 is the standing canary:
+# releases of PyTorch are known to have made it larger.
 CANARY = "unet3d/*/train/amp_bf16"
-# What is planned for a device that is not here: the training that people ask for, at sizes for a GPU.
+# What is planned for a device that is not here: the training that people ask for, at sizes for a
+# GPU.
 PLANNED = ("*/*/train/{fp32,checkpoint}//full",)
-STANDING = (CANARY, "transformer/*/train/fp32", "transformer/*/train/checkpoint", "resnet50/*/eval/no_grad")
+STANDING = (
+    CANARY,
+    "transformer/*/train/fp32",
+    "transformer/*/train/checkpoint",
+    "resnet50/*/eval/no_grad",
+)
 
 
 def choose_versions(framework: str, named: list[str] | None = None) -> list[str]:
     """Return the versions to measure, oldest first: all that are pinned, unless some are named.
 
-    A release that is not pinned may be named too. Raises UnknownName for an unknown framework, SetupError for a
-    release that does not exist and where there are not two of them.
+    A release that is not pinned may be named too. Raises UnknownName for an unknown framework,
+    SetupError for a release that does not exist and where there are not two of them.
     """
     pinned = find_pinned_versions(framework)
     for version in named or ():
@@ -45,14 +52,20 @@ def choose_versions(framework: str, named: list[str] | None = None) -> list[str]
     versions = sorted(set(named or pinned), key=Version)
     if len(versions) < 2:
         raise SetupError(
-            f"{framework} has one version to measure, {versions[0]}, and nothing to compare it with: name another by"
-            f" --version, or pin it: framebench versions add {framework}==VERSION (pinned: {', '.join(pinned)})"
+            f"{framework} has one version to measure, {versions[0]}, and nothing to compare it "
+            "with: name another by"
+            f" --version, or pin it: framebench versions add {framework}==VERSION (pinned: "
+            f"{', '.join(pinned)})"
         )
     return versions
 
 
-def select_cases(framework: str, selectors: list[str] | None = None, profile: str | None = None) -> list[Case]:
-    """Return the framework's cases that are named, those of a profile, or STANDING at the base batch. Raises UnknownCase."""
+def select_cases(
+    framework: str, selectors: list[str] | None = None, profile: str | None = None
+) -> list[Case]:
+    """Return the framework's cases that are named, those of a profile, or STANDING at the base
+    batch. Raises UnknownCase.
+    """
     cases: list[Case] = []
     of_profile = profiles.list_profile_cases(profile) if profile else None
     if selectors:
@@ -62,10 +75,16 @@ def select_cases(framework: str, selectors: list[str] | None = None, profile: st
         cases += of_profile
     else:
         for selector in STANDING:
-            cases += [case for case in select(selector) if case.batch == case.spec.preset(case.size).base]
-    selected = [case for case in dict.fromkeys(cases) if case.framework == framework]  # each once, in their order
+            cases += [
+                case for case in select(selector) if case.batch == case.spec.preset(case.size).base
+            ]
+    # each once, in their order
+    selected = [case for case in dict.fromkeys(cases) if case.framework == framework]
     if not selected:
-        raise UnknownCase(f"none of the {len(cases)} cases named is one of {framework}: {', '.join(selectors or [])}")
+        raise UnknownCase(
+            f"none of the {len(cases)} cases named is one of {framework}: "
+            f"{', '.join(selectors or [])}"
+        )
     return selected
 
 
@@ -88,9 +107,11 @@ def measure(
     results: Path,
     progress: Listener = NOBODY,
 ) -> list[str]:
-    """Measure so many blocks of each case, with the versions in `ready` as arms; return the statuses of all records.
+    """Measure so many blocks of each case, with the versions in `ready` as arms; return the
+    statuses of all records.
 
-    What this session has measured already is not repeated. Raises OSError if a record cannot be written.
+    What this session has measured already is not repeated. Raises OSError if a record cannot be
+    written.
     """
     groups = []
     for case in cases:

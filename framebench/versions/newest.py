@@ -1,6 +1,8 @@
-"""The newest release of a framework against the pinned one: both measured in the same blocks, judged as any two versions are.
+"""The newest release of a framework against the pinned one: both measured in the same blocks,
+judged as any two versions are.
 
-The records lie in a folder of their own: no table of the suite is to have a release that nobody pinned.
+The records lie in a folder of their own: no table of the suite is to have a release that nobody
+pinned.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from framebench.versions.table import FOLDED, count_verdicts
 FOLDER = "newest"  # below the results
 FAILED = ("crashed", "timeout", "wrong", "oom")
 Outcome = Literal["current", "same", "regression", "broken", "cannot be installed", "undecided"]
-# A framework's outcome is the first of these that is true; the command's exit code is that of the worst framework.
+# A framework's outcome is the first of these that is true; the command's exit code is that of the
+# worst framework.
 EXIT_CODES: dict[Outcome, int] = {
     "cannot be installed": 1,
     "broken": 1,
@@ -44,7 +47,8 @@ EXIT_CODES: dict[Outcome, int] = {
 class ReleasePair:
     """A framework's pinned version, and the newest release that the index lists.
 
-    `older` are the releases between them, newest first: they are tried where the newest one cannot be installed.
+    `older` are the releases between them, newest first: they are tried where the newest one cannot
+    be installed.
     """
 
     framework: str
@@ -80,7 +84,8 @@ class NewestVerdict:
     answer: str
     rows: tuple[QuantityComparison, ...] = ()
     new_regressions: tuple[QuantityComparison, ...] = ()
-    known_regressions: tuple[tuple[QuantityComparison, str], ...] = ()  # with the reason that each is accepted for
+    # with the reason that each is accepted for
+    known_regressions: tuple[tuple[QuantityComparison, str], ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -97,7 +102,9 @@ class NewestVerdict:
             "answer": self.answer,
             "rows": [row.as_dict() for row in self.rows],
             "new_regressions": [row.as_dict() for row in self.new_regressions],
-            "known_regressions": [row.as_dict() | {"accepted": reason} for row, reason in self.known_regressions],
+            "known_regressions": [
+                row.as_dict() | {"accepted": reason} for row, reason in self.known_regressions
+            ],
         }
 
 
@@ -106,7 +113,9 @@ def describe_current(pair: ReleasePair) -> NewestVerdict:
     name = f"{pair.framework} {pair.pinned}, the pinned version,"
     if pair.newest == pair.pinned:
         return NewestVerdict(pair, "current", f"{name} is the newest release")
-    return NewestVerdict(pair, "current", f"{name} is newer than {pair.newest}, the last release in the index")
+    return NewestVerdict(
+        pair, "current", f"{name} is newer than {pair.newest}, the last release in the index"
+    )
 
 
 @dataclass(frozen=True)
@@ -125,7 +134,8 @@ class PairBench:
     def measure(self, pair: ReleasePair, session: str, progress: Listener) -> NewestVerdict:
         """Measure both releases, and judge the newest that can be installed.
 
-        Raises SetupError if the pinned version cannot be installed, OSError if a record cannot be written.
+        Raises SetupError if the pinned version cannot be installed, OSError if a record cannot be
+        written.
         """
         pinned = environments.ensure(pair.framework, pair.pinned, self.say)
         self.warm(pinned)
@@ -134,22 +144,31 @@ class PairBench:
             if newest is None:
                 return NewestVerdict(pair, "cannot be installed", "; ".join(problems))
             ready = {pair.pinned: pinned, newest.version: newest}
-            measure.measure(self.cases, ready, self.blocks, session, self.options, self.results, progress)
+            measure.measure(
+                self.cases, ready, self.blocks, session, self.options, self.results, progress
+            )
         measured_pair = replace(pair, newest=newest.version)
         pinned_records = self.read_records(pinned, session)
         newest_records = self.read_records(newest, session)
-        verdict = judge_newest(measured_pair, pinned_records, newest_records, self.threshold, self.accepted)
+        verdict = judge_newest(
+            measured_pair, pinned_records, newest_records, self.threshold, self.accepted
+        )
         return replace(verdict, answer="; ".join([*problems, verdict.answer]))
 
-    def install_newest(self, pair: ReleasePair, stack: ExitStack) -> tuple[Environment | None, list[str]]:
-        """Return the environment of the newest release that can be installed, and why newer ones cannot.
+    def install_newest(
+        self, pair: ReleasePair, stack: ExitStack
+    ) -> tuple[Environment | None, list[str]]:
+        """Return the environment of the newest release that can be installed, and why newer ones
+        cannot.
 
         The environment lasts as long as the stack.
         """
         problems = []
         for version in (pair.newest, *pair.older):
             try:
-                environment = stack.enter_context(releases.make_environment(pair.framework, version, self.keep, self.say))
+                environment = stack.enter_context(
+                    releases.make_environment(pair.framework, version, self.keep, self.say)
+                )
                 self.warm(environment)
             except SetupError as error:
                 problems.append(f"{pair.framework} {version} cannot be installed: {error}")
@@ -159,7 +178,9 @@ class PairBench:
         return None, problems
 
     def warm(self, environment: Environment) -> None:
-        """Compile kernels in both: where one alone finds them compiled, its first step is the faster one."""
+        """Compile kernels in both: where one alone finds them compiled, its first step is the
+        faster one.
+        """
         environments.warm(environment, self.options.profile or "quick", self.say)
 
     def read_records(self, environment: Environment, session: str) -> list[Record]:
@@ -180,11 +201,13 @@ def judge_newest(
 ) -> NewestVerdict:
     """Return what both sides' records say.
 
-    A case that fails under the pinned version too does not count, nor does a regression that is accepted.
+    A case that fails under the pinned version too does not count, nor does a regression that is
+    accepted.
     """
     name = f"{pair.framework} {pair.newest} against {pair.pinned}"
     rows: list[QuantityComparison] = []
-    # a process that ended early could not tell its version, and a side of such processes alone cannot be compared
+    # a process that ended early could not tell its version, and a side of such processes alone
+    # cannot be compared
     if has_version(pinned) and has_version(newest):
         rows = compare_versions([*pinned, *newest], *pair.releases, threshold)
 
@@ -198,8 +221,18 @@ def judge_newest(
     elif all(row.verdict in FOLDED for row in rows):
         outcome, answer = "undecided", "nothing could be judged"
     else:
-        outcome, answer = "same", f"no {'new ' if known_regressions else ''}regression ({count_verdicts(rows)})"
-    return NewestVerdict(pair, outcome, f"{name}: {answer}", tuple(rows), tuple(new_regressions), tuple(known_regressions))
+        outcome, answer = (
+            "same",
+            (f"no {'new ' if known_regressions else ''}regression ({count_verdicts(rows)})"),
+        )
+    return NewestVerdict(
+        pair,
+        outcome,
+        f"{name}: {answer}",
+        tuple(rows),
+        tuple(new_regressions),
+        tuple(known_regressions),
+    )
 
 
 def has_version(records: Iterable[Record]) -> bool:

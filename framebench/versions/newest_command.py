@@ -1,4 +1,7 @@
-"""The command that compares each framework's newest release with the pinned one: `versions newest`."""
+"""The command that compares each framework's newest release with the pinned one:
+
+`versions newest`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framebench.cli.shared import AsJson, Profile, Results, Rounds, err, fail, open_session, out, say
+from framebench.cli.shared import (
+    AsJson,
+    Profile,
+    Results,
+    Rounds,
+    err,
+    fail,
+    open_session,
+    out,
+    say,
+)
 from framebench.engine import runner
 from framebench.engine.progress import CaseProgress
 from framebench.engine.session import alone
@@ -24,32 +37,46 @@ if TYPE_CHECKING:
 
 @versions_app.command()
 def newest(
-    frameworks: Annotated[list[str] | None, typer.Argument(help="Such as jax. Default: all.")] = None,
+    frameworks: Annotated[
+        list[str] | None, typer.Argument(help="Such as jax. Default: all.")
+    ] = None,
     profile: Profile = None,
-    blocks: Annotated[int, typer.Option(min=1, help="Number of blocks per case.")] = versions.BLOCKS,
+    blocks: Annotated[
+        int, typer.Option(min=1, help="Number of blocks per case.")
+    ] = versions.BLOCKS,
     rounds: Rounds = runner.Options.rounds,
     threshold: Threshold = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the environments that were made for it.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the environments that were made for it.")
+    ] = False,
     device: Annotated[
-        str | None, typer.Option(help="Compare plans for a device that is not here, such as h100-80gb, and measure nothing.")
+        str | None,
+        typer.Option(
+            help="Compare plans for a device that is not here, such as "
+            "h100-80gb, and measure nothing."
+        ),
     ] = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Compare each framework's newest release, as the package index lists it, with the pinned version, in the same blocks.
+    """Compare each framework's newest release, as the package index lists it, with the pinned
+    version, in the same blocks.
 
-    Exit code 1: a regression that is not accepted in requirements/versions/accepted.toml, a case that fails under the newest
-    release alone, or no newer release that can be installed; 3: nothing could be judged. Nothing is measured where the
-    pinned version is the newest one. Without a profile the cases are those of `versions run`. An interrupted comparison
-    goes on where it stopped.
+    Exit code 1: a regression that is not accepted in requirements/versions/accepted.toml, a case
+    that fails under the newest release alone, or no newer release that can be installed; 3: nothing
+    could be judged. Nothing is measured where the pinned version is the newest one. Without a
+    profile the cases are those of `versions run`. An interrupted comparison goes on where it
+    stopped.
 
-    With --device: compare what both releases plan for the training of full sizes on a device that is not here. Plans have
-    no noise. Jittor has none.
+    With --device: compare what both releases plan for the training of full sizes on a device that
+    is not here. Plans have no noise. Jittor has none.
     """
     from framebench.versions import newest as search
     from framebench.versions.table import make_table
 
-    pairs = [search.ReleasePair.of(framework) for framework in dict.fromkeys(frameworks or FRAMEWORKS)]
+    pairs = [
+        search.ReleasePair.of(framework) for framework in dict.fromkeys(frameworks or FRAMEWORKS)
+    ]
     if device is not None:
         raise typer.Exit(compare_plans(pairs, device, results, parse_share(threshold), as_json))
     try:
@@ -87,8 +114,13 @@ def newest(
     raise typer.Exit(worst([verdict.exit_code for verdict in verdicts]))
 
 
-def compare_plans(pairs: list[ReleasePair], device: str, results: Path, threshold: float | None, as_json: bool) -> int:
-    """Print what the newest releases plan for a device that is not here, against the pinned ones. Returns the exit code."""
+def compare_plans(
+    pairs: list[ReleasePair], device: str, results: Path, threshold: float | None, as_json: bool
+) -> int:
+    """Print what the newest releases plan for a device that is not here, against the pinned ones.
+
+    Returns the exit code.
+    """
     from framebench.versions import newest as search
     from framebench.versions import planned  # imports pandas
 
@@ -105,10 +137,14 @@ def compare_plans(pairs: list[ReleasePair], device: str, results: Path, threshol
                 continue
             installable = replace(pair, newest=version)
             cases = [case.id for case in versions.select_planned(pair.framework)]
-            codes.append(planned.compare(*installable.releases, cases, device, results, threshold, as_json))
+            codes.append(
+                planned.compare(*installable.releases, cases, device, results, threshold, as_json)
+            )
     return worst(codes)
 
 
 def worst(codes: list[int]) -> int:
-    """Return the exit code of all frameworks: a regression counts more than what could not be judged."""
+    """Return the exit code of all frameworks: a regression counts more than what could not be
+    judged.
+    """
     return 1 if 1 in codes else max(codes)

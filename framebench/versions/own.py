@@ -1,7 +1,7 @@
 """Two releases of a framework on a user's own model.
 
-Both are measured in the same blocks and verified against the baseline as the older one computes it. They are judged as the
-suite's cases are.
+Both are measured in the same blocks and verified against the baseline as the older one computes it.
+They are judged as the suite's cases are.
 """
 
 from __future__ import annotations
@@ -40,14 +40,28 @@ def measure(base: str, change: str, request: FileRequest, results: Path) -> list
     framework, _, older = base.partition("==")
     other_framework, _, newer = change.partition("==")
     if not framework or not older or not newer or framework != other_framework:
-        fail(f"{base} and {change} are no two releases of one framework, such as torch==2.12.1 and torch==2.13.0", 2)
+        fail(
+            f"{base} and {change} are no two releases of one framework, such as torch==2.12.1 "
+            "and torch==2.13.0",
+            2,
+        )
     session = secrets.token_hex(6)
     options = runner.Options(rounds=request.rounds, cold_blocks=versions.COLD_BLOCKS)
     try:
         with measuring(results):
-            ready = {version: releases.ensure_release(framework, version, "", (), say) for version in (older, newer)}
+            ready = {
+                version: releases.ensure_release(framework, version, "", (), say)
+                for version in (older, newer)
+            }
             reference = str(ready[older].python)
-            opened = open_model(request.file, request.scenario, request.strategies, request.batch, reference, results)
+            opened = open_model(
+                request.file,
+                request.scenario,
+                request.strategies,
+                request.batch,
+                reference,
+                results,
+            )
             with (
                 opened as (cases, _, folder),
                 CaseProgress(cases, folder, err, request.blocks * len(ready)) as progress,

@@ -15,7 +15,12 @@ from packaging.version import Version
 from framebench.engine import releases
 from framebench.engine.environments import SetupError
 from framebench.engine.installed import NEEDS
-from framebench.records.pins import REQUIREMENTS, find_pinned_version, find_pinned_versions, read_pins
+from framebench.records.pins import (
+    REQUIREMENTS,
+    find_pinned_version,
+    find_pinned_versions,
+    read_pins,
+)
 from framebench.records.provenance import ROOT
 from framebench.strategies.strategy import FRAMEWORKS
 
@@ -48,13 +53,27 @@ def resolve(framework: str, version: str) -> dict[str, str]:
 def ask_pip(wanted: list[str], constraints: dict[str, str]) -> dict[str, str]:
     """Return what pip would install into an empty environment. Raises SetupError."""
     fixed = [f"{name}=={constraints[name]}" for name in constraints if name in wanted]
-    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--dry-run",
+        "--ignore-installed",
+        "--quiet",
+        "--report",
+        "-",
+    ]
     lines = "".join(f"{name}=={version}\n" for name, version in constraints.items())
     command += ["--constraint", "/dev/stdin", *wanted]
     done = subprocess.run(command, input=lines, capture_output=True, text=True)
     if done.returncode:
-        reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["no reason given"]
-        raise SetupError(f"pip cannot resolve {' '.join(fixed or wanted)}: {reasons[-1].removeprefix('ERROR: ')}")
+        reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or [
+            "no reason given"
+        ]
+        raise SetupError(
+            f"pip cannot resolve {' '.join(fixed or wanted)}: {reasons[-1].removeprefix('ERROR: ')}"
+        )
     packages = {}
     for item in json.loads(done.stdout)["install"]:
         metadata = item["metadata"]

@@ -1,4 +1,7 @@
-"""Two releases of a framework by what they plan for a device that is not here. A plan is exact: one of each is enough."""
+"""Two releases of a framework by what they plan for a device that is not here.
+
+A plan is exact: one of each is enough.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ from framebench.versions.bisection_record import ReleaseResult
 
 REGRESSION, IMPROVEMENT, NONE, NO_PLAN = "regression", "improvement", "no difference", "no plan"
 LAST = 8  # releases
-ONE_CUDNN = "only one of the two releases is installed with cuDNN, which tells the workspaces of convolutions"
+ONE_CUDNN = (
+    "only one of the two releases is installed with cuDNN, which tells the workspaces of "
+    "convolutions"
+)
 HOW = {
     "jax": "Planned by each release's own compiler, not measured.",
     "torch": "Simulated, in MiB reserved, not measured.",
@@ -31,7 +37,9 @@ HOW = {
 
 @dataclass(frozen=True)
 class PlanComparison:
-    """The plans of one case in bytes; None where a release has no plan, for which `why` has the reason."""
+    """The plans of one case in bytes; None where a release has no plan, for which `why` has the
+    reason.
+    """
 
     case: str
     base: int | None
@@ -61,7 +69,9 @@ class PlanBench:
         """Return the peak that a release plans, and say it."""
         framework = self.case.split("/")[1]
         with err.status(f"{self.device}: {framework} {release}"):
-            (plan,) = planned_for([self.case], self.device, self.results, say, f"{framework}=={release}")
+            (plan,) = planned_for(
+                [self.case], self.device, self.results, say, f"{framework}=={release}"
+            )
         if plan.peak_bytes is None:
             values: tuple[float, ...] = ()
             say(f"{framework} {release}: stepped over: {plan.reason}")
@@ -78,7 +88,10 @@ class PlanBench:
 
 
 def find_installable(framework: str, versions: Sequence[str], device: str) -> str | None:
-    """Return the first of the releases whose planner can be installed, or None. Raises UnknownDevice."""
+    """Return the first of the releases whose planner can be installed, or None.
+
+    Raises UnknownDevice.
+    """
     for version in versions:
         try:
             ensure_environment(framework, catalog.find(device), version, say)
@@ -101,7 +114,11 @@ def compare(
     """Print both releases' plans of the cases. Returns the exit code."""
     framework = check_release(base)
     if check_release(change) != framework:
-        fail(f"{base} and {change} are releases of two frameworks, and their plans have nothing in common", 2)
+        fail(
+            f"{base} and {change} are releases of two frameworks, and their plans have "
+            "nothing in common",
+            2,
+        )
     check_named(selectors)
     with err.status(f"{base} and {change}: {device}"):
         base_plans = planned_for(selectors, device, results, say, base)
@@ -110,8 +127,13 @@ def compare(
     minimum = PEAK.minimum if threshold is None else threshold
     verdicts = [comparison.verdict(minimum) for comparison in comparisons]
     if as_json:
-        rows = [{**asdict(comparison), "verdict": verdict} for comparison, verdict in zip(comparisons, verdicts)]
-        typer.echo(json.dumps({"base": base, "change": change, "device": device, "rows": rows}, indent=1))
+        rows = [
+            {**asdict(comparison), "verdict": verdict}
+            for comparison, verdict in zip(comparisons, verdicts)
+        ]
+        typer.echo(
+            json.dumps({"base": base, "change": change, "device": device, "rows": rows}, indent=1)
+        )
     else:
         how = [HOW[framework]]
         for comparison in comparisons:
@@ -123,11 +145,22 @@ def compare(
     return 3 if NO_PLAN in verdicts else 0
 
 
-def run(framework: str, versions: list[str] | None, selectors: Sequence[str], device: str, results: Path) -> int:
-    """Print what releases plan, of JAX the newest LAST unless some are named. Returns the exit code."""
+def run(
+    framework: str, versions: list[str] | None, selectors: Sequence[str], device: str, results: Path
+) -> int:
+    """Print what releases plan, of JAX the newest LAST unless some are named.
+
+    Returns the exit code.
+    """
     if framework != "jax" and not versions:
-        fail("which releases? name some by --version: without it JAX's last are planned, others take gigabytes each", 2)
-    chosen = [f"{framework}=={version}" for version in versions or releases.listed(framework)[-LAST:]]
+        fail(
+            "which releases? name some by --version: without it JAX's last are planned, "
+            "others take gigabytes each",
+            2,
+        )
+    chosen = [
+        f"{framework}=={version}" for version in versions or releases.listed(framework)[-LAST:]
+    ]
     for release in chosen:
         check_release(release)
     check_named(selectors)
@@ -146,10 +179,16 @@ def check_named(selectors: Sequence[str]) -> None:
 
 
 def check_release(release: str) -> str:
-    """Return the framework of a release such as jax==0.9.2, or end the command if it has no plans."""
+    """Return the framework of a release such as jax==0.9.2, or end the command if it has no
+    plans.
+    """
     framework, _, version = release.partition("==")
     if framework not in HOW or not version:
-        fail(f"{release!r}: with --device releases of {' and '.join(HOW)} are planned, such as jax==0.9.2", 2)
+        fail(
+            f"{release!r}: with --device releases of {' and '.join(HOW)} are planned, such as "
+            "jax==0.9.2",
+            2,
+        )
     return framework
 
 
@@ -169,7 +208,12 @@ def compare_plans(base: Planned, change: Planned) -> PlanComparison:
 
 
 def make_table(
-    base: str, change: str, device: str, comparisons: Sequence[PlanComparison], minimum: float, how: str
+    base: str,
+    change: str,
+    device: str,
+    comparisons: Sequence[PlanComparison],
+    minimum: float,
+    how: str,
 ) -> Comparison:
     """Return the plans to the byte, and their difference."""
     columns = {
@@ -191,5 +235,7 @@ def make_table(
         data,
         columns,
         left=1,
-        notes=tuple(f"{comparison.case}: {comparison.why}" for comparison in comparisons if comparison.why),
+        notes=tuple(
+            f"{comparison.case}: {comparison.why}" for comparison in comparisons if comparison.why
+        ),
     )

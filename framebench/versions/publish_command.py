@@ -15,7 +15,10 @@ from framebench.versions.command import versions_app
 @versions_app.command()
 def publish(
     config: Annotated[
-        Path | None, typer.Option(help="asv's configuration. Default: asv.releases.json.", dir_okay=False, exists=True)
+        Path | None,
+        typer.Option(
+            help="asv's configuration. Default: asv.releases.json.", dir_okay=False, exists=True
+        ),
     ] = None,
     results: Results = runner.RESULTS,
 ) -> None:
@@ -37,5 +40,8 @@ def publish(
     say(f"{len(releases)} releases from {releases[0].tag} to {releases[-1].tag}")
     say(f"{len(regressions)} regressions" if regressions else "no regression")
     for found in regressions:
-        say(f"{found.change:+.1%} from {found.before} to {found.after}: {found.benchmark} ({found.machine})")
+        say(
+            f"{found.change:+.1%} from {found.before} to {found.after}: {found.benchmark} "
+            f"({found.machine})"
+        )
     say(f"asv --config {file.name} preview shows it")

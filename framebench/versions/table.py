@@ -1,4 +1,7 @@
-"""What two versions of a framework differ by, for people: a table, its notes, and a sentence. `judge.py` has the verdicts."""
+"""What two versions of a framework differ by, for people: a table, its notes, and a sentence.
+
+`judge.py` has the verdicts.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +46,17 @@ COLUMNS = {
     "verdict": Shown("verdict", priority=ESSENTIAL),
 }
 RULE = (
-    "Ratio: change over base; above 1 is worse. Ratios of times come from paired rounds of a block, so they can differ from "
-    "the quotient of the columns. A difference is claimed if it exceeds the minimum and chance gives it in at most 5 %, "
-    f"corrected for the number of tests (Holm). Of times fewer than {FEWEST_BLOCKS} shared blocks are too few. "
+    "Ratio: change over base; above 1 is worse. Ratios of times come from paired rounds of a "
+    "block, so they can differ from "
+    "the quotient of the columns. A difference is claimed if it exceeds the minimum and chance "
+    "gives it in at most 5 %, "
+    f"corrected for the number of tests (Holm). Of times fewer than {FEWEST_BLOCKS} shared blocks "
+    "are too few. "
     "How it is decided: docs/versions.md. MiB = 2^20 bytes."
 )
 
-Cause = Callable[[str, str, str], str | None]  # case, base and change, such as `jax==0.9.2`: why its peak changed
+# case, base and change, such as `jax==0.9.2`: why its peak changed
+Cause = Callable[[str, str, str], str | None]
 
 
 def find_no_cause(case: str, base: str, change: str) -> None:
@@ -57,7 +64,9 @@ def find_no_cause(case: str, base: str, change: str) -> None:
 
 
 def make_table(
-    rows: Sequence[QuantityComparison], find_cause: Cause = find_no_cause, folded: Sequence[str] = FOLDED
+    rows: Sequence[QuantityComparison],
+    find_cause: Cause = find_no_cause,
+    folded: Sequence[str] = FOLDED,
 ) -> Comparison:
     """Return the rows of one pair of versions: regressions first, the largest ahead.
 
@@ -77,7 +86,8 @@ def make_table(
     notes = [*list_reasons(rows), *list_causes(shown, find_cause), *count_folded(rows, folded)]
     return Comparison(
         make_title(rows[0].base, rows[0].change),
-        f"Memory and times together: {count_verdicts(rows)}. {list_instruments(rows)}{RULE} {describe_conditions(rows)}",
+        f"Memory and times together: {count_verdicts(rows)}. {list_instruments(rows)}{RULE} "
+        f"{describe_conditions(rows)}",
         pd.DataFrame([make_row(row) for row in shown], columns=list(COLUMNS)),
         columns,
         left=2 if len(machines) == 1 else 3,
@@ -93,7 +103,9 @@ def make_row(row: QuantityComparison) -> dict[str, object]:
         "case": row.case,
         "quantity": row.quantity,
         "base": None if row.base_value is None else verdicts.format_value(row.base_value, row.unit),
-        "change": None if row.change_value is None else verdicts.format_value(row.change_value, row.unit),
+        "change": None
+        if row.change_value is None
+        else verdicts.format_value(row.change_value, row.unit),
         "ratio": row.ratio,
         "interval": verdicts.format_interval(row.low, row.high),
         "minimum": None if row.minimum is None else f"{row.minimum * 100:g} %",
@@ -117,7 +129,9 @@ def count_verdicts(rows: Iterable[QuantityComparison]) -> str:
 
 
 def list_instruments(rows: Iterable[QuantityComparison]) -> str:
-    """Return a sentence that names the instruments of the peaks, or nothing where no peak is compared."""
+    """Return a sentence that names the instruments of the peaks, or nothing where no peak is
+    compared.
+    """
     instruments = sorted({row.instrument for row in rows if row.instrument})
     return f"Peaks by {', '.join(instruments)}. " if instruments else ""
 
@@ -145,14 +159,20 @@ def count_folded(rows: Iterable[QuantityComparison], folded: Iterable[str]) -> I
         if same_verdict:
             counts = Counter(row.quantity for row in same_verdict)
             counted = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
-            reasons = sorted({row.reason for row in same_verdict if row.reason in (APART, NO_INTERVAL)})
+            reasons = sorted(
+                {row.reason for row in same_verdict if row.reason in (APART, NO_INTERVAL)}
+            )
             why = f" ({'; '.join(reasons)})" if reasons else ""
             yield f"{verdict}, not shown: {counted}{why}"
 
 
 def describe_changes(rows: Sequence[QuantityComparison]) -> str:
     """Return how many cases each quantity is worse and better in, and its largest regression."""
-    decided = [row for row in rows if row.verdict in (REGRESSION, IMPROVEMENT, NONE) and row.ratio is not None]
+    decided = [
+        row
+        for row in rows
+        if row.verdict in (REGRESSION, IMPROVEMENT, NONE) and row.ratio is not None
+    ]
     counted = "; ".join(count_by_quantity(decided)) or "nothing was decided"
     framework, old = parse_release(rows[0].base)
     _, new = parse_release(rows[0].change)
@@ -220,5 +240,7 @@ def make_report_tables(records: Iterable[Record], results: Path) -> list[Compari
 
 
 def make_tables(records: Iterable[Record], find_cause: Cause = find_no_cause) -> list[Comparison]:
-    """Return a table for each version and the one before it, by machine and framework, where both have a case."""
+    """Return a table for each version and the one before it, by machine and framework, where both
+    have a case.
+    """
     return [make_table(rows, find_cause) for rows in compare_successive(records)]

@@ -1,7 +1,10 @@
-"""Time a fixed float32 matmul by NumPy's BLAS: `python -m framebench.worker.control_matmul '{"core": CORE}'`.
+"""Time a fixed float32 matmul by NumPy's BLAS:
 
-Its times, taken in every round of a block, show how the machine drifts, and what share of that rate a step reaches. It
-runs in the interpreter that runs framebench, and speaks the worker's language: `{"turn": 1}` is one matmul.
+`python -m framebench.worker.control_matmul '{"core": CORE}'`.
+
+Its times, taken in every round of a block, show how the machine drifts, and what share of that rate
+a step reaches. It runs in the interpreter that runs framebench, and speaks the worker's language:
+`{"turn": 1}` is one matmul.
 """
 
 from __future__ import annotations
@@ -19,7 +22,10 @@ FLOP = 2.0 * SIZE**3 * REPEATS
 
 
 def work(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
-    """Multiply whenever a command says so. Raises Abandoned if the commands end before one says that it is finished."""
+    """Multiply whenever a command says so.
+
+    Raises Abandoned if the commands end before one says that it is finished.
+    """
     if orders["core"] is not None:
         os.sched_setaffinity(0, {orders["core"]})
     a = np.random.default_rng(0).standard_normal((SIZE, SIZE)).astype(np.float32)

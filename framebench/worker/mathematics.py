@@ -2,18 +2,21 @@
 
 `python -m framebench.worker.mathematics '{"cases": [...], "file": "..."}'`
 
-The very step of the strategy, with its switches, runs in double precision: two updates, or one evaluation.
-Every tensor of it is compared with the reference. In float64 a right step agrees to some 1e-11, whatever the
-processor, the library and the order of its sums are, and a wrong one does not: an epsilon of 1e-4 for 1e-5 in a
-single batch norm is off by 3e-5. So one bound serves all, and no table of machines is needed.
+The very step of the strategy, with its switches, runs in double precision: two updates, or one
+evaluation. Every tensor of it is compared with the reference. In float64 a right step agrees to
+some 1e-11, whatever the processor, the library and the order of its sums are, and a wrong one does
+not: an epsilon of 1e-4 for 1e-5 in a single batch norm is off by 3e-5. So one bound serves all, and
+no table of machines is needed.
 
-The suite's cases are computed at the smallest size and compared with the stored references, which two
-frameworks agree on. A user's model is compared with its own baseline in float64, at a small batch, and how far
-its tensors may be off is measured there too: the baseline is repeated from weights that are perturbed by some
-hundred thousand roundoffs of float64. A gradient that is zero but for rounding is found so, and left out.
+The suite's cases are computed at the smallest size and compared with the stored references, which
+two frameworks agree on. A user's model is compared with its own baseline in float64, at a small
+batch, and how far its tensors may be off is measured there too: the baseline is repeated from
+weights that are perturbed by some hundred thousand roundoffs of float64. A gradient that is zero
+but for rounding is found so, and left out.
 
-A lower precision that the strategy asks for leaves float64 alone, so casts are not seen here, but by the coarse
-check of the measured process (`tolerances.py`). What cannot run in float64 is reported with its reason.
+A lower precision that the strategy asks for leaves float64 alone, so casts are not seen here, but
+by the coarse check of the measured process (`tolerances.py`). What cannot run in float64 is
+reported with its reason.
 """
 
 from __future__ import annotations
@@ -46,11 +49,13 @@ from framebench.worker.verification import (
 )
 from framebench.worker.worker import Emit, serve
 
-# Relative to a tensor's norm. References are written where PyTorch and JAX agree to as much (`dev golden`). Right steps are off
-# by some 1e-11; Adafactor's by up to 4e-8, whose updates are scaled by entries that are nothing but rounding.
+# Relative to a tensor's norm. References are written where PyTorch and JAX agree to as much (`dev
+# golden`). Right steps are off by some 1e-11; Adafactor's by up to 4e-8, whose updates are scaled
+# by entries that are nothing but rounding.
 TOLERANCE = 1e-7
 PERTURBATION = 2.0**-36  # of a user's weights, relative: 130,000 roundoffs of float64
-DETERMINED = 1e-3  # a tensor that rounding moves further, at float64's, has no digits that could be compared
+# a tensor that rounding moves further, at float64's, has no digits that could be compared
+DETERMINED = 1e-3
 # Precisions whose arithmetic is the strategy itself: in float64 there would be nothing left of it.
 QUANTIZED = {
     "int8": "multiplies whole numbers of 8 bits",
@@ -64,7 +69,8 @@ QUANTIZED = {
 class Baseline:
     """The baseline of a user's model in float64, which its strategies are compared with.
 
-    A strategy that draws random numbers in another order is compared without them, so there are two references.
+    A strategy that draws random numbers in another order is compared without them, so there are two
+    references.
     """
 
     case: Case
@@ -88,17 +94,24 @@ class Baseline:
         begin_again(adapter)
         observed = first_steps(adapter)[1]
         reference = Reference(self.case.id, observed.values, observed.tensors)
-        return reference, tolerances_from(observed, responses, TOLERANCE, left_out=self.case.spec.incomparable, shared=False)
+        return reference, tolerances_from(
+            observed, responses, TOLERANCE, left_out=self.case.spec.incomparable, shared=False
+        )
 
 
 class NarrowResults(Exception):
-    """The model rounds to a narrower type by itself, so that a float64 step shows no more than a float32 one."""
+    """The model rounds to a narrower type by itself, so that a float64 step shows no more than a
+    float32 one.
+    """
 
 
 def check(
-    case: Case, baseline: Baseline | None = None, prepare: Callable[[Adapter], object] = lambda adapter: None
+    case: Case,
+    baseline: Baseline | None = None,
+    prepare: Callable[[Adapter], object] = lambda adapter: None,
 ) -> Mathematics:
-    """Compute the case's first steps in float64, and compare them with the stored reference or with the baseline.
+    """Compute the case's first steps in float64, and compare them with the stored reference or with
+    the baseline.
 
     `prepare` is called with the adapter once it is built: studies plant bugs with it.
     """
@@ -106,7 +119,9 @@ def check(
     if reason:
         return not_computed(case, reason)
     try:
-        reference_and_tolerances = baseline.find(case.is_deterministic) if baseline else stored_reference(case)
+        reference_and_tolerances = (
+            baseline.find(case.is_deterministic) if baseline else stored_reference(case)
+        )
         if reference_and_tolerances is None:
             return not_computed(case, f"there are no float64 references for {case.golden_key}")
         adapter = load(case)
@@ -115,7 +130,9 @@ def check(
         observed = first_steps(adapter)[1]
     except (MemoryError, OSError):
         raise  # of this machine at this moment, and nothing that a strategy does
-    except Exception as error:  # an operator that the framework lacks: whatever it raises is the reason
+    except (
+        Exception
+    ) as error:  # an operator that the framework lacks: whatever it raises is the reason
         if limits.is_out_of_memory(error, limits.is_enforced()):
             raise
         message = " ".join(str(error).split())[:300]
@@ -125,7 +142,9 @@ def check(
     observed.tensors = drop_local_buffers(case, observed.tensors)
     outcome = compare(case, observed, reference, tolerances)
     if case.workload == USER_MODEL and not outcome.passed:
-        cause = adapter.model_module.explain_wrong_gradients(adapter, wrong_gradients(observed, reference, tolerances))
+        cause = adapter.model_module.explain_wrong_gradients(
+            adapter, wrong_gradients(observed, reference, tolerances)
+        )
         outcome = replace(outcome, reason=cause or outcome.reason)
     return outcome
 
@@ -133,8 +152,8 @@ def check(
 def load(case: Case) -> Adapter:
     """Return an adapter that computes in float64.
 
-    The case before it, which was in memory until now, is gone. What was imported is frozen, so that Python's
-    collector need not look through a framework's hundred thousand objects each time.
+    The case before it, which was in memory until now, is gone. What was imported is frozen, so that
+    Python's collector need not look through a framework's hundred thousand objects each time.
     """
     adapter = adapters.load_frozen(case)
     adapter.float64 = True
@@ -177,18 +196,25 @@ class Float64Error:
         return math.inf if math.isnan(self.error) else self.error / self.tolerance
 
 
-def compare(case: Case, observed: Observed, reference: Reference, tolerances: Tolerances | None = None) -> Mathematics:
+def compare(
+    case: Case, observed: Observed, reference: Reference, tolerances: Tolerances | None = None
+) -> Mathematics:
     """Compare every value and tensor with the reference."""
     every = list_errors(case, observed, reference, tolerances)
     compared = [each for each in every if each.tolerance <= DETERMINED]
     reason = mismatched_tensors(observed.tensors, reference.tensors)
     if not compared and not reason:
-        return not_computed(case, "rounding moves every tensor of the step by more than could be compared")
+        return not_computed(
+            case, "rounding moves every tensor of the step by more than could be compared"
+        )
     if not compared:
         return Mathematics(case.id, computed=True, passed=False, reason=reason)
     worst = max(compared, key=lambda each: each.margin)
     if not reason and not worst.error <= worst.tolerance:
-        reason = f"{worst.name} is off by {worst.error:.1e} in float64, where at most {worst.tolerance:.0e} is rounding"
+        reason = (
+            f"{worst.name} is off by {worst.error:.1e} in float64, where at most "
+            f"{worst.tolerance:.0e} is rounding"
+        )
     return Mathematics(
         case.id,
         computed=True,
@@ -201,13 +227,17 @@ def compare(case: Case, observed: Observed, reference: Reference, tolerances: To
     )
 
 
-def list_errors(case: Case, observed: Observed, reference: Reference, tolerances: Tolerances | None) -> list[Float64Error]:
+def list_errors(
+    case: Case, observed: Observed, reference: Reference, tolerances: Tolerances | None
+) -> list[Float64Error]:
     """Return the error of every value, and of every tensor that has a reference."""
     every = []
     for name, value in observed.values.items():
         expected = reference.values[name]
         error = relative_difference(value, expected)
-        every.append(Float64Error(name, error, tolerances.of_value(name) if tolerances else TOLERANCE))
+        every.append(
+            Float64Error(name, error, tolerances.of_value(name) if tolerances else TOLERANCE)
+        )
     for kind, summaries in observed.tensors.items():
         for name, summary in summaries.items():
             if name not in reference.tensors.get(kind, {}) or name in case.spec.incomparable:
@@ -221,8 +251,8 @@ def list_errors(case: Case, observed: Observed, reference: Reference, tolerances
 def check_all(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
     """Check the cases one after the other, and append a line of JSON to the file for each.
 
-    With a `baseline` among the orders, cases of a user's model are compared with it. A process that dies leaves
-    the lines of the cases before.
+    With a `baseline` among the orders, cases of a user's model are compared with it. A process that
+    dies leaves the lines of the cases before.
     """
     file = Path(orders["file"])
     baseline = Baseline(Case.from_id(orders["baseline"])) if orders.get("baseline") else None

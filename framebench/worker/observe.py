@@ -1,4 +1,6 @@
-"""Observe what verification looks at in a case: losses, summaries of every tensor, and the optimizer's updates."""
+"""Observe what verification looks at in a case: losses, summaries of every tensor, and the
+optimizer's updates.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,15 @@ KEPT = 0.9  # share of a running statistic that one forward pass leaves: 1 - PyT
 class Observed:
     """What the first steps of a case gave.
 
-    The kinds of tensors are gradient, weight (its change), buffer (its change), each of the optimizer's states, and output.
+    The kinds of tensors are gradient, weight (its change), buffer (its change), each of the
+    optimizer's states, and output.
     """
 
     values: dict[str, float]  # losses and norms by name
     tensors: Summaries = field(default_factory=dict)
     state_bytes: int | None = None  # of the optimizer
-    updates: dict[str, float] = field(default_factory=dict)  # by tensor: how far its change is from the textbook's, relative
+    # by tensor: how far its change is from the textbook's, relative
+    updates: dict[str, float] = field(default_factory=dict)
 
 
 def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
@@ -79,7 +83,8 @@ def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float]
 
 def _evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
     """Make one step without an update, and return its seconds and what was observed."""
-    if adapter.case.stage.observes != "logits":  # a scenario that gives no logits has no model that stays, either
+    # a scenario that gives no logits has no model that stays, either
+    if adapter.case.stage.observes != "logits":
         return [timed_step(adapter)], Observed({"loss": adapter.loss()})
     names = buffer_names(adapter)
     before = {name: array.copy() for name, array in adapter.weights() if name in names}
@@ -95,10 +100,11 @@ def output(adapter: Adapter, tensors: Summaries | None = None) -> Observed:
 
 
 def gradients(adapter: Adapter) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the gradients of the first step, read from the optimizer's state, so that the measured step needs no addition.
+    """Yield the gradients of the first step, read from the optimizer's state, so that the measured
+    step needs no addition.
 
-    SGD's momentum is then the gradient, and Adam's first moment (1 - beta1) times it. What a user's optimizer keeps under
-    these names is taken as it is.
+    SGD's momentum is then the gradient, and Adam's first moment (1 - beta1) times it. What a user's
+    optimizer keeps under these names is taken as it is.
     """
     optimizer = adapter.case.optimizer
     kinds: tuple[str, ...] = ("momentum", "first moment")
@@ -129,7 +135,9 @@ def buffer_names(adapter: Adapter) -> set[str]:
 
 
 def changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summaries:
-    """Return by how much the weights and buffers in `before` have changed, where the loss depends on them."""
+    """Return by how much the weights and buffers in `before` have changed, where the loss depends
+    on them.
+    """
     undetermined = adapter.workload.undetermined(adapter.config)
     buffers = buffer_names(adapter)
     by_kind: Summaries = {"weight": {}, "buffer": {}}
@@ -146,15 +154,22 @@ def changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summ
 
 
 def corrected(
-    adapter: Adapter, tensors: Iterable[tuple[str, np.ndarray]], before: dict[str, np.ndarray], passes: int
+    adapter: Adapter,
+    tensors: Iterable[tuple[str, np.ndarray]],
+    before: dict[str, np.ndarray],
+    passes: int,
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the tensors with running variances as PyTorch has them, unbiased, where the framework keeps biased ones.
+    """Yield the tensors with running variances as PyTorch has them, unbiased, where the framework
+    keeps biased ones.
 
-    Of the n values per channel that each forward pass sees, the unbiased variance's share is larger by n / (n - 1).
+    Of the n values per channel that each forward pass sees, the unbiased variance's share is larger
+    by n / (n - 1).
     """
     counts: Mapping[str, int] = {}
     if adapter.biased_variance:
-        counts = adapter.workload.normalised(adapter.config, adapter.case.batch // adapter.micro_batches)
+        counts = adapter.workload.normalised(
+            adapter.config, adapter.case.batch // adapter.micro_batches
+        )
     for name, array in tensors:
         n = counts.get(name)
         if n is not None and not np.array_equal(array, before[name]):

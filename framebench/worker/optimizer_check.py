@@ -1,7 +1,8 @@
 """Compare how weights moved with what the optimizer should have made of its own states.
 
-The tolerances of gradients in bfloat16 would hide half a learning rate, or a missing weight decay. So each update is
-computed again from the optimizer's own states, as the textbook has it, and compared with how the weight moved.
+The tolerances of gradients in bfloat16 would hide half a learning rate, or a missing weight decay.
+So each update is computed again from the optimizer's own states, as the textbook has it, and
+compared with how the weight moved.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ FLOAT32_ROUNDOFF = 2.0**-24
 CHUNK = 1 << 16  # numbers at once: what is made of them in between stays in the processor's cache
 
 
-def update(optimizer: Optimizer, step: int, weight: np.ndarray, states: dict[str, np.ndarray]) -> np.ndarray:
-    """Return the weight after update number `step`, counted from 1, in float64, from the states after it.
+def update(
+    optimizer: Optimizer, step: int, weight: np.ndarray, states: dict[str, np.ndarray]
+) -> np.ndarray:
+    """Return the weight after update number `step`, counted from 1, in float64, from the states
+    after it.
 
     Raises KeyError where one of the states is missing.
     """
@@ -35,28 +39,33 @@ def update(optimizer: Optimizer, step: int, weight: np.ndarray, states: dict[str
 class OptimizerCheck:
     """Follows an adapter from its first update on.
 
-    `before` are the weights before that. Only float32 weights are compared: narrower ones round a change away.
+    `before` are the weights before that. Only float32 weights are compared: narrower ones round a
+    change away.
     """
 
     def __init__(self, adapter: Adapter, before: dict[str, np.ndarray]) -> None:
         self.steps = 0
         self.before = before
-        self.change: dict[str, np.ndarray] = {}  # float32, of each weight that has states: what it should be by now
+        # float32, of each weight that has states: what it should be by now
+        self.change: dict[str, np.ndarray] = {}
         self.follow(adapter)
 
     def follow(self, adapter: Adapter) -> None:
         """Take in the states after an update. Call it after every update."""
         self.steps += 1
         optimizer = adapter.case.optimizer
-        if optimizer.name in (USER_MODEL, "adafactor"):  # a user's is not known, and Adafactor's update needs the gradient
+        # a user's is not known, and Adafactor's update needs the gradient
+        if optimizer.name in (USER_MODEL, "adafactor"):
             return
         states_by_weight: dict[str, dict[str, np.ndarray]] = {}
         for state in adapter.states():
-            if state.nbytes < 2 * state.array.size:  # in 8 bits: the update was made of what was rounded only after it
+            # in 8 bits: the update was made of what was rounded only after it
+            if state.nbytes < 2 * state.array.size:
                 return
             states_by_weight.setdefault(state.name, {})[state.kind] = state.array
         for name, states in states_by_weight.items():
-            is_whole = set(optimizer.states) <= set(states)  # else verification reports the state that is missing
+            # else verification reports the state that is missing
+            is_whole = set(optimizer.states) <= set(states)
             if name in self.before and is_whole:
                 self.follow_weight(optimizer, name, states)
 
@@ -74,7 +83,9 @@ class OptimizerCheck:
             change[part] = update(optimizer, self.steps, weight, states_of_part) - start[part]
 
     def errors(self, adapter: Adapter) -> dict[str, float]:
-        """Return by weight how far its change is from the textbook's beyond rounding, relative to the textbook's."""
+        """Return by weight how far its change is from the textbook's beyond rounding, relative to
+        the textbook's.
+        """
         errors_by_weight = {}
         for name, array in adapter.weights():
             if name not in self.change or array.dtype != np.float32:
@@ -93,7 +104,10 @@ def norm(array: np.ndarray) -> float:
 
 
 def relative(off: float, size: float) -> float:
-    """Return an error relative to a size. What should not move at all, as a weight without a gradient, must not."""
+    """Return an error relative to a size.
+
+    What should not move at all, as a weight without a gradient, must not.
+    """
     if size:
         return off / size
     return math.inf if off else 0.0

@@ -20,7 +20,9 @@ class OverBudget(Exception):
 
 
 def step(adapter: Adapter) -> None:
-    """Make one step, and count how often it sets its output: a step that does nothing leaves the last one's."""
+    """Make one step, and count how often it sets its output: a step that does nothing leaves the
+    last one's.
+    """
     before = adapter.outputs
     adapter.step()
     adapter.outputs_per_step[adapter.outputs - before] += 1
@@ -33,7 +35,10 @@ def timed_step(adapter: Adapter) -> float:
     adapter.synchronize()
     seconds = time.perf_counter() - start
     if adapter.steps > SETTLED and seconds * STEPS > adapter.budget_s:
-        raise OverBudget(f"a step takes {seconds:.1f} s, so that the case would take over {adapter.budget_s:.0f} s")
+        raise OverBudget(
+            f"a step takes {seconds:.1f} s, so that the case would take over "
+            f"{adapter.budget_s:.0f} s"
+        )
     return seconds
 
 
@@ -58,15 +63,19 @@ class Reading:
 class Timing:
     """Times a case's steps, turn by turn.
 
-    `spin` lengthens each step by a share of its own time, waiting busily; only studies ask for that.
+    `spin` lengthens each step by a share of its own time, waiting busily; only studies ask for
+    that.
     """
 
-    def __init__(self, adapter: Adapter, instructions: Counter | None = None, spin: float = 0.0) -> None:
+    def __init__(
+        self, adapter: Adapter, instructions: Counter | None = None, spin: float = 0.0
+    ) -> None:
         self.adapter = adapter
         self.instructions = instructions
         self.spin = spin
         self.stopwatch: Stopwatch | None = adapter.make_stopwatch()
-        self.losses: list[float] = []  # in training that of each step, read when its clock has stopped
+        # in training that of each step, read when its clock has stopped
+        self.losses: list[float] = []
         self.steps = 0
         self.total = Reading(0.0, 0.0, 0, 0.0)
         self.seconds_spent: dict[str, float] = defaultdict(
@@ -120,14 +129,19 @@ class Timing:
             self.adapter.synchronize()
             device_s = self.stopwatch.seconds()
         reading = Reading(
-            time.perf_counter() - start, time.process_time() - cpu, self.count_instructions() - instructions, device_s
+            time.perf_counter() - start,
+            time.process_time() - cpu,
+            self.count_instructions() - instructions,
+            device_s,
         )
         if self.adapter.case.stage.trains:
             self.losses.append(self.adapter.loss())
         return reading
 
     def count_instructions(self) -> int:
-        """Return how many instructions were executed so far, or 0 where the processor does not count them."""
+        """Return how many instructions were executed so far, or 0 where the processor does not
+        count them.
+        """
         return self.instructions.read() if self.instructions else 0
 
     def summarize(self, times: TimeResult) -> TimeResult:
@@ -137,7 +151,10 @@ class Timing:
         return replace(
             times,
             cpu_s_per_step=self.total.cpu_s / self.steps,
-            shares={purpose: seconds / self.total.wall_s for purpose, seconds in self.seconds_spent.items()},
+            shares={
+                purpose: seconds / self.total.wall_s
+                for purpose, seconds in self.seconds_spent.items()
+            },
             timed_steps=self.steps,
             timed_s=self.total.wall_s,
         )

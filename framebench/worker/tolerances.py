@@ -1,14 +1,14 @@
 """How far a step may be off in its own precision, measured on the spot.
 
-A step that computes the right mathematics is still off from the reference: every operation rounds, and a
-network amplifies some of these errors by orders of magnitude. By how much depends on the model, its weights
-and its batch, and on nothing that a table could know of the next processor.
+A step that computes the right mathematics is still off from the reference: every operation rounds,
+and a network amplifies some of these errors by orders of magnitude. By how much depends on the
+model, its weights and its batch, and on nothing that a table could know of the next processor.
 
-So the measured process repeats its verified steps from weights that are perturbed by `PERTURBATION` of the
-precision, several times what the precision itself rounds by. How far losses, gradients, updated weights and
-optimizer states move is what rounding may explain, with room to spare. The check is coarse on purpose: whether
-the mathematics is right is decided in float64 (`mathematics.py`); here a step must only be told from one that
-computes something else.
+So the measured process repeats its verified steps from weights that are perturbed by `PERTURBATION`
+of the precision, several times what the precision itself rounds by. How far losses, gradients,
+updated weights and optimizer states move is what rounding may explain, with room to spare. The
+check is coarse on purpose: whether the mathematics is right is decided in float64
+(`mathematics.py`); here a step must only be told from one that computes something else.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from framebench.suite.case import Case
 from framebench.suite.tensors import Summaries, measure_distance, name_family
 from framebench.worker.observe import Observed, begin_again, first_steps
 
-# Relative size of the perturbation of each weight, by the precision of the strategy. Its unit roundoff is
-# 2^-24 for float32, 2^-11 for float16 and TensorFloat-32, 2^-9 for bfloat16, about 2^-8 for int8 and for the
-# codes of 8-bit optimizers. float32 gets a thousand roundoffs: sums over a million terms, added up in another
-# order, lose tens of them, and a ReLU whose input lies near zero must have a chance to switch.
+# Relative size of the perturbation of each weight, by the precision of the strategy. Its unit
+# roundoff is 2^-24 for float32, 2^-11 for float16 and TensorFloat-32, 2^-9 for bfloat16, about 2^-8
+# for int8 and for the codes of 8-bit optimizers. float32 gets a thousand roundoffs: sums over a
+# million terms, added up in another order, lose tens of them, and a ReLU whose input lies near zero
+# must have a chance to switch.
 PERTURBATION = {
     "fp32": 2.0**-14,
     "tf32": 2.0**-8,
@@ -44,30 +45,34 @@ PERTURBATION = {
 }
 FLOAT32_ROUNDOFF = 2.0**-24
 FACTOR = 4.0  # a tolerance is so many times the largest response to the perturbation
-# A gradient below this share of all gradients together is nothing but rounding in float32, as that of a bias before a norm
-# is. Its size says nothing, and that of its moments neither.
+# A gradient below this share of all gradients together is nothing but rounding in float32, as that
+# of a bias before a norm is. Its size says nothing, and that of its moments neither.
 NEGLIGIBLE = 2.0**-20
-# A tensor whose tolerance is above DIGITS_LOST has no digit left that a comparison could trust. The gradient of a bias
-# that nearly cancels is the case in point: a perturbation of the weights keeps what cancels in exact arithmetic, and
-# rounding does not, so its responses say little. (XLA's U-Net in bfloat16 is off by 54 % in one bias on every
-# instruction set; the responses gave it a tolerance of 80 % with AVX-512 and of 33 % with SSE4.2.) Only its size is
-# compared then, coarsely, and that it is not zero.
+# A tensor whose tolerance is above DIGITS_LOST has no digit left that a comparison could trust. The
+# gradient of a bias that nearly cancels is the case in point: a perturbation of the weights keeps
+# what cancels in exact arithmetic, and rounding does not, so its responses say little. (XLA's U-Net
+# in bfloat16 is off by 54 % in one bias on every instruction set; the responses gave it a tolerance
+# of 80 % with AVX-512 and of 33 % with SSE4.2.) Only its size is compared then, coarsely, and that
+# it is not zero.
 DIGITS_LOST = 2.0**-2
 SIZE_ALONE = 1 - 2.0**-4
-# A tensor whose tolerance is above NO_SIZE may be off by its own size: it is what is left where terms cancel.
+# A tensor whose tolerance is above NO_SIZE may be off by its own size: it is what is left where
+# terms cancel.
 NO_SIZE = 1.0
-# How far an update may be from what the textbook makes of the optimizer's own states: kernels approximate the
-# root of the second moment, and a first moment in bfloat16 is rounded after it was used.
+# How far an update may be from what the textbook makes of the optimizer's own states: kernels
+# approximate the root of the second moment, and a first moment in bfloat16 is rounded after it was
+# used.
 UPDATE = 2.0**-10
 UPDATE_BY_ROUNDED_MOMENTS = 2.0**-6
-# Moments in 8 bits are off by some 4 % of their norm, and the weights that are updated by them by 2 %, whatever the model is:
-# a code has two significant digits. No weight decay moves them by 10 %.
+# Moments in 8 bits are off by some 4 % of their norm, and the weights that are updated by them by 2
+# %, whatever the model is: a code has two significant digits. No weight decay moves them by 10 %.
 LEAST_OF_CODED_MOMENTS = 2.0**-4
 RUNS = 2  # perturbed repetitions; one alone where a step is slow
 SLOW_S = 2.0
-# Two repetitions may leave a number where it was by chance: a student's divergence from its teacher is a small difference
-# of large terms, and an activation next to the corner of a hard-swish may stay on its side. Before anything is called
-# wrong there are so many repetitions, and where a step is slow RUNS: how fast the machine is must not decide.
+# Two repetitions may leave a number where it was by chance: a student's divergence from its teacher
+# is a small difference of large terms, and an activation next to the corner of a hard-swish may
+# stay on its side. Before anything is called wrong there are so many repetitions, and where a step
+# is slow RUNS: how fast the machine is must not decide.
 RUNS_BEFORE_WRONG = 8
 
 
@@ -78,7 +83,8 @@ class Tolerances:
     values: Mapping[str, float]
     tensors: Mapping[str, Mapping[str, float]]  # kind -> group of tensors
     update: float
-    usual: Mapping[str, float] = field(default_factory=dict)  # kind -> of a tensor that is in no group
+    # kind -> of a tensor that is in no group
+    usual: Mapping[str, float] = field(default_factory=dict)
     least: float = 0.0  # the perturbation: no tolerance is below it
     shared: bool = True  # the tensors of a family are one group; else each is its own
 
@@ -118,14 +124,20 @@ class PerturbedCase(Case):
             if np.issubdtype(array.dtype, np.inexact):
                 shares = rng.uniform(-1.0, 1.0, array.shape)
                 moved = array * (1.0 + self.perturbation * shares)
-                array = moved if self.perturbation < FLOAT32_ROUNDOFF else np.asarray(moved, array.dtype)
+                array = (
+                    moved
+                    if self.perturbation < FLOAT32_ROUNDOFF
+                    else np.asarray(moved, array.dtype)
+                )
             perturbed[name] = array
         return perturbed
 
 
 @dataclass(frozen=True)
 class ObservedSteps:
-    """Observations of the canonical first steps, their tolerances, and the seconds of all steps so far."""
+    """Observations of the canonical first steps, their tolerances, and the seconds of all steps so
+    far.
+    """
 
     seconds: list[float]
     observed: Observed
@@ -136,8 +148,8 @@ class ObservedSteps:
 def observe_steps(adapter: Adapter) -> ObservedSteps:
     """Make the steps that are verified, and measure how far they may be off.
 
-    Perturbed steps come first where the adapter can go back to its first weights, so that the steps which
-    follow continue from the canonical ones.
+    Perturbed steps come first where the adapter can go back to its first weights, so that the steps
+    which follow continue from the canonical ones.
     """
     perturbation = PERTURBATION[rounding_precision(adapter.case)]
     seconds: list[float] = []
@@ -160,10 +172,12 @@ def observe_steps(adapter: Adapter) -> ObservedSteps:
 
 
 def observe_more(adapter: Adapter, first: ObservedSteps) -> ObservedSteps:
-    """Repeat the perturbed steps until there are RUNS_BEFORE_WRONG, or RUNS slow ones, and widen the tolerances.
+    """Repeat the perturbed steps until there are RUNS_BEFORE_WRONG, or RUNS slow ones, and widen
+    the tolerances.
 
-    The adapter must be one that can go back to its first weights. It makes its canonical steps again afterwards,
-    so that the steps which follow continue from there; what was observed stays what it was.
+    The adapter must be one that can go back to its first weights. It makes its canonical steps
+    again afterwards, so that the steps which follow continue from there; what was observed stays
+    what it was.
     """
     perturbation = PERTURBATION[rounding_precision(adapter.case)]
     runs = RUNS if first.seconds[-1] > SLOW_S else RUNS_BEFORE_WRONG
@@ -194,14 +208,18 @@ def compute_tolerances(case: Case, observed: Observed, responses: list[Observed]
 
 
 def rounding_precision(case: Case) -> str:
-    """Return the precision that a case rounds in: the strategy's, or that of a user's file which casts by itself."""
+    """Return the precision that a case rounds in: the strategy's, or that of a user's file which
+    casts by itself.
+    """
     precision = case.plan.precision
     if case.workload == USER_MODEL and precision == "fp32" and case.spec.facts.get("narrow"):  # type: ignore[attr-defined]
         return "bf16"
     return precision
 
 
-def observe_perturbed(adapter: Adapter, seed: int, perturbation: float) -> tuple[list[float], Observed]:
+def observe_perturbed(
+    adapter: Adapter, seed: int, perturbation: float
+) -> tuple[list[float], Observed]:
     """Make the first steps from perturbed weights, in the step as it was compiled."""
     case = adapter.case
     adapter.case = PerturbedCase.of_case(case, seed, perturbation)
@@ -213,7 +231,9 @@ def observe_perturbed(adapter: Adapter, seed: int, perturbation: float) -> tuple
 
 
 def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:
-    """Make the first steps from perturbed weights in another adapter of the same case, which is gone afterwards."""
+    """Make the first steps from perturbed weights in another adapter of the same case, which is
+    gone afterwards.
+    """
     other = adapters.load(PerturbedCase.of_case(adapter.case, 0, perturbation))
     other.float64 = adapter.float64
     other.deterministic = adapter.deterministic
@@ -240,33 +260,43 @@ def tolerances_from(
     left_out: Collection[str] = (),
     shared: bool = True,
 ) -> Tolerances:
-    """Compute tolerances from what the perturbed steps gave, none below `least`, and of tensors none below `least_of_tensors`.
+    """Compute tolerances from what the perturbed steps gave, none below `least`, and of tensors
+    none below `least_of_tensors`.
 
-    Where `shared`, tensors of one family, the same weight of each block, have the largest response among them. None
-    is below the median response of its kind: a single tensor may have stayed close by chance. Of a tensor whose
-    digits are lost (`DIGITS_LOST`) only the size is compared. Names in `left_out`, which are nothing but rounding,
-    widen nobody's tolerance.
+    Where `shared`, tensors of one family, the same weight of each block, have the largest response
+    among them. None is below the median response of its kind: a single tensor may have stayed close
+    by chance. Of a tensor whose digits are lost (`DIGITS_LOST`) only the size is compared. Names in
+    `left_out`, which are nothing but rounding, widen nobody's tolerance.
     """
     tensors: dict[str, dict[str, float]] = {}
     usual: dict[str, float] = {}
     for kind in observed.tensors:
-        largest = largest_responses(observed.tensors, [each.tensors for each in responses], kind, left_out, shared)
+        largest = largest_responses(
+            observed.tensors, [each.tensors for each in responses], kind, left_out, shared
+        )
         median = statistics.median_low(largest.values()) if largest else 0.0
         floor = max(least, least_of_tensors, FACTOR * median)
-        tensors[kind] = {group: tensor_tolerance(response, floor) for group, response in largest.items()}
+        tensors[kind] = {
+            group: tensor_tolerance(response, floor) for group, response in largest.items()
+        }
         usual[kind] = tensor_tolerance(median, floor)
     values = value_tolerances(observed, responses, least, least_of_tensors)
     return Tolerances(values, tensors, update, usual, least, shared)
 
 
 def tensor_tolerance(response: float, floor: float) -> float:
-    """Return the tolerance of a tensor with this response. Where its digits are lost, its size alone must hold."""
+    """Return the tolerance of a tensor with this response.
+
+    Where its digits are lost, its size alone must hold.
+    """
     tolerance = max(floor, FACTOR * response)
     return max(tolerance, SIZE_ALONE) if tolerance > DIGITS_LOST else tolerance
 
 
 def negligible(tensors: Summaries) -> set[str]:
-    """Return the weights whose gradient is nothing but rounding, in the first step or in the moments after the second."""
+    """Return the weights whose gradient is nothing but rounding, in the first step or in the
+    moments after the second.
+    """
     names = set()
     for kind in ("gradient", "momentum", "first moment"):
         norms = {name: summary[0] for name, summary in tensors.get(kind, {}).items()}
@@ -276,11 +306,16 @@ def negligible(tensors: Summaries) -> set[str]:
 
 
 def largest_responses(
-    observed: Summaries, responses: Iterable[Summaries], kind: str, left_out: Collection[str] = (), shared: bool = True
+    observed: Summaries,
+    responses: Iterable[Summaries],
+    kind: str,
+    left_out: Collection[str] = (),
+    shared: bool = True,
 ) -> dict[str, float]:
     """Return by group how far its tensors moved at most, relative to their norms.
 
-    A group is a family of tensors, or if not `shared` a single one. Names in `left_out` are in no group.
+    A group is a family of tensors, or if not `shared` a single one. Names in `left_out` are in no
+    group.
     """
     largest: dict[str, float] = {}
     for name, summary in observed[kind].items():

@@ -1,8 +1,9 @@
 """Verify in the measured process that a case computed what it should, in its own precision.
 
-Losses, gradients, updated weights, buffers, optimizer states and outputs are compared with float64 references,
-within tolerances that are measured on the spot (`tolerances.py`). Whether the mathematics is right to the last
-digit is decided in float64, in a process of its own (`mathematics.py`).
+Losses, gradients, updated weights, buffers, optimizer states and outputs are compared with float64
+references, within tolerances that are measured on the spot (`tolerances.py`). Whether the
+mathematics is right to the last digit is decided in float64, in a process of its own
+(`mathematics.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import LOSS_STEPS, Reference
 from framebench.suite.result import Again, TensorComparison, Verification
 from framebench.suite.tensors import Summaries, Summary, measure_errors, measure_max_error
-from framebench.worker.laziness_check import describe_ignored_inputs, describe_late_result, describe_other_losses
+from framebench.worker.laziness_check import (
+    describe_ignored_inputs,
+    describe_late_result,
+    describe_other_losses,
+)
 from framebench.worker.observe import Observed, begin_again, first_steps, output
 from framebench.worker.stepping import timed_step
 from framebench.worker.tolerances import (
@@ -39,23 +44,32 @@ SHOWN_FROM = 8.0  # roundoffs: a loss may stay what it was if an update moves it
 
 
 def find_reference(case: Case, other: Reference | None = None) -> Reference | None:
-    """Return the float64 values of a case, or where there are none those of another case of the session."""
+    """Return the float64 values of a case, or where there are none those of another case of the
+    session.
+    """
     if case.golden_key in case.spec.golden:
         values = case.spec.golden[case.golden_key]
-        return Reference("", values, drop_local_buffers(case, case.spec.golden_tensors[case.golden_key]))
+        return Reference(
+            "", values, drop_local_buffers(case, case.spec.golden_tensors[case.golden_key])
+        )
     if other is not None and case.size in case.spec.without_golden:
         return other
     return None
 
 
 def drop_local_buffers(case: Case, tensors: Summaries) -> Summaries:
-    """Drop buffers where each rank normalises its own part of the batch. In training no other tensor depends on them."""
+    """Drop buffers where each rank normalises its own part of the batch.
+
+    In training no other tensor depends on them.
+    """
     if not case.normalises_alone:
         return tensors
     return {kind: summaries for kind, summaries in tensors.items() if kind != "buffer"}
 
 
-def make_verified_steps(adapter: Adapter, other: Reference | None = None) -> tuple[ObservedSteps, Verification]:
+def make_verified_steps(
+    adapter: Adapter, other: Reference | None = None
+) -> tuple[ObservedSteps, Verification]:
     """Make the first steps and compare them with the reference. `other` is as for `verify`.
 
     What is beyond its tolerance is compared once more, when the tolerances are known better.
@@ -74,11 +88,13 @@ def is_beyond_tolerance(verification: Verification) -> bool:
     return not verification.known_fault and margin is not None and 1 < margin < math.inf
 
 
-def verify(adapter: Adapter, observed: Observed, tolerances: Tolerances, other: Reference | None = None) -> Verification:
+def verify(
+    adapter: Adapter, observed: Observed, tolerances: Tolerances, other: Reference | None = None
+) -> Verification:
     """Compare the first steps with the reference.
 
-    Where there are no float64 values, `other`, a float32 record of the session, stands in. The first such
-    record has nothing to be compared with and must be finite.
+    Where there are no float64 values, `other`, a float32 record of the session, stands in. The
+    first such record has nothing to be compared with and must be finite.
     """
     case = adapter.case
     reference = find_reference(case, other)
@@ -90,7 +106,9 @@ def verify(adapter: Adapter, observed: Observed, tolerances: Tolerances, other: 
     if fault:
         verification = replace(verification, passed=False, reason=fault, known_fault=True)
     if case.workload == USER_MODEL and not verification.passed:
-        cause = adapter.model_module.explain_wrong_gradients(adapter, wrong_gradients(observed, reference, tolerances))
+        cause = adapter.model_module.explain_wrong_gradients(
+            adapter, wrong_gradients(observed, reference, tolerances)
+        )
         verification = replace(verification, reason=cause or verification.reason)
     return replace(
         verification,
@@ -100,7 +118,9 @@ def verify(adapter: Adapter, observed: Observed, tolerances: Tolerances, other: 
     )
 
 
-def wrong_gradients(observed: Observed, reference: Reference, tolerances: Tolerances | None) -> list[str]:
+def wrong_gradients(
+    observed: Observed, reference: Reference, tolerances: Tolerances | None
+) -> list[str]:
     """Return the names of the gradients that are beyond their tolerance."""
     if tolerances is None:
         return []
@@ -120,8 +140,13 @@ def relative_difference(value: float, expected: float) -> float:
     return abs(value - expected) / abs(expected) if expected else abs(value)
 
 
-def compare(case: Case, observed: Observed, reference: Reference, tolerances: Tolerances) -> Verification:
-    """Compare every value and tensor. Give each error with its tolerance, and the largest of their ratios."""
+def compare(
+    case: Case, observed: Observed, reference: Reference, tolerances: Tolerances
+) -> Verification:
+    """Compare every value and tensor.
+
+    Give each error with its tolerance, and the largest of their ratios.
+    """
     golden = {}
     relative_error: dict[str, float | None] = {}
     allowed = {}
@@ -139,7 +164,9 @@ def compare(case: Case, observed: Observed, reference: Reference, tolerances: To
     if observed.updates:
         comparisons["update"] = compare_updates(observed.updates, tolerances)
     margins += [comparison.margin for comparison in comparisons.values()]
-    reason = mismatched_tensors(observed.tensors, reference.tensors) or wrong_state_bytes(case, observed)
+    reason = mismatched_tensors(observed.tensors, reference.tensors) or wrong_state_bytes(
+        case, observed
+    )
     return Verification(
         passed=not reason and all(margin <= 1 for margin in margins),  # NaN fails
         reason=reason or None,
@@ -154,7 +181,9 @@ def compare(case: Case, observed: Observed, reference: Reference, tolerances: To
 
 @dataclass(frozen=True)
 class TensorError:
-    """The error of one tensor, of its norm or of its projections, with the tolerance it has to meet."""
+    """The error of one tensor, of its norm or of its projections, with the tolerance it has to
+    meet.
+    """
 
     name: str
     by: str
@@ -168,7 +197,11 @@ class TensorError:
 
 
 def compare_tensors(
-    case: Case, kind: str, observed: dict[str, Summary], reference: Reference, tolerances: Tolerances
+    case: Case,
+    kind: str,
+    observed: dict[str, Summary],
+    reference: Reference,
+    tolerances: Tolerances,
 ) -> TensorComparison:
     """Compare the tensors of one kind, and keep the worst."""
     left_out = {*case.spec.incomparable, *negligible(reference.tensors)}
@@ -193,13 +226,17 @@ def compare_tensors(
     return summarize(tensor_errors)
 
 
-def allowed_error(kind: str, name: str, expected: Mapping[str, Summary], tolerances: Tolerances) -> float:
-    """Return how far a tensor may be off, relative to its norm. `expected`: the tensors of its kind.
+def allowed_error(
+    kind: str, name: str, expected: Mapping[str, Summary], tolerances: Tolerances
+) -> float:
+    """Return how far a tensor may be off, relative to its norm.
 
-    A tensor that moves by its own size when the weights hardly move is what is left where terms cancel. The mean of
-    a convolution whose input has the mean zero is one: batch norm's running mean of it is 1e-8 in float32 and 1e-4
-    in bfloat16, and both are right. It has no size of its own, so it may also be off by as much as a tensor of the
-    usual size may.
+    `expected`: the tensors of its kind.
+
+    A tensor that moves by its own size when the weights hardly move is what is left where terms
+    cancel. The mean of a convolution whose input has the mean zero is one: batch norm's running
+    mean of it is 1e-8 in float32 and 1e-4 in bfloat16, and both are right. It has no size of its
+    own, so it may also be off by as much as a tensor of the usual size may.
     """
     tolerance = tolerances.of_tensor(kind, name)
     norm = expected[name][0]
@@ -212,8 +249,8 @@ def allowed_error(kind: str, name: str, expected: Mapping[str, Summary], toleran
 def lost_in_storage(case: Case, reference: Reference) -> dict[str, float]:
     """Return by weight the norm of what storing it in float32 may lose of its change.
 
-    Each update is rounded to the weight's last place: a bias of 2 whose gradient is a millionth hardly moves, or
-    does not move at all. A weight without a gradient must stay.
+    Each update is rounded to the weight's last place: a bias of 2 whose gradient is a millionth
+    hardly moves, or does not move at all. A weight without a gradient must stay.
     """
     gradients = reference.tensors.get("gradient", {})
     updates = (LOSS_STEPS + 1) ** 0.5  # roundings of one update do not depend on the other's
@@ -226,7 +263,9 @@ def lost_in_storage(case: Case, reference: Reference) -> dict[str, float]:
 
 def compare_updates(updates: dict[str, float], tolerances: Tolerances) -> TensorComparison:
     """Compare how far weights moved with what the textbook makes of the optimizer's states."""
-    return summarize([TensorError(name, "norm", error, tolerances.update) for name, error in updates.items()])
+    return summarize(
+        [TensorError(name, "norm", error, tolerances.update) for name, error in updates.items()]
+    )
 
 
 def summarize(tensor_errors: list[TensorError]) -> TensorComparison:
@@ -245,20 +284,29 @@ def summarize(tensor_errors: list[TensorError]) -> TensorComparison:
 
 
 def mismatched_tensors(observed: Summaries, expected: Summaries) -> str:
-    """Say which tensors exist and should not, or should and do not. Empty if all are as expected."""
+    """Say which tensors exist and should not, or should and do not.
+
+    Empty if all are as expected.
+    """
     mismatches = []
     for kind in sorted({*observed, *expected}):
         here, there = observed.get(kind, {}).keys(), expected.get(kind, {}).keys()
         if more := here - there:
-            mismatches.append(f"{kind} of {len(more)} tensors that should have none, such as {min(more)}")
+            mismatches.append(
+                f"{kind} of {len(more)} tensors that should have none, such as {min(more)}"
+            )
         if fewer := there - here:
             mismatches.append(f"no {kind} of {len(fewer)} tensors, such as {min(fewer)}")
     return "; ".join(mismatches)
 
 
 def wrong_state_bytes(case: Case, observed: Observed) -> str:
-    """Say by how much the optimizer's states differ in size from the textbook's. Empty if they do not."""
-    if not case.optimizer.states or observed.state_bytes is None:  # nothing is known of a user's optimizer
+    """Say by how much the optimizer's states differ in size from the textbook's.
+
+    Empty if they do not.
+    """
+    # nothing is known of a user's optimizer
+    if not case.optimizer.states or observed.state_bytes is None:
         return ""
     size = state_bytes(case, observed)
     if observed.state_bytes == size:
@@ -269,15 +317,17 @@ def wrong_state_bytes(case: Case, observed: Observed) -> str:
 def state_bytes(case: Case, observed: Observed) -> int:
     """Return the bytes of the optimizer's states as the textbook has them.
 
-    They are as wide as the weights: float32, but for Jittor's `amp_level` 4 to 6, which turn the weights to
-    float16 too, and for moments that are asked for in bfloat16 or in 8 bits.
+    They are as wide as the weights: float32, but for Jittor's `amp_level` 4 to 6, which turn the
+    weights to float16 too, and for moments that are asked for in bfloat16 or in 8 bits.
     """
     shapes = {p.name: p.shape for p in case.spec.params(case.config)}
     # a gradient of an unknown tensor is reported by `mismatched_tensors`
     weights = [shapes[name] for name in observed.tensors["gradient"] if name in shapes]
     precisions = {part.precision for part in case.plan.parts}
     if "8-bit moments" in precisions:
-        return len(case.optimizer.states) * sum(count_moment_bytes(math.prod(shape)) for shape in weights)
+        return len(case.optimizer.states) * sum(
+            count_moment_bytes(math.prod(shape)) for shape in weights
+        )
     width = 4
     if case.plan.precision == "fp16" and case.framework == "jittor":
         width = 2
@@ -297,7 +347,10 @@ def verify_finite(case: Case, observed: Observed) -> Verification:
         reason = f"golden.json has no values for {case.golden_key}; make them: {command}"
         return Verification(passed=False, reason=reason, observed=values)
     if case.plan.precision != "fp32":
-        reason = f"no float64 values for {case.golden_key}, and the session has no float32 record of it to compare with"
+        reason = (
+            f"no float64 values for {case.golden_key}, and the session has no float32 record "
+            "of it to compare with"
+        )
         return Verification(passed=False, reason=reason, observed=values)
     numbers = list(observed.values.values())
     for summaries in observed.tensors.values():
@@ -306,22 +359,26 @@ def verify_finite(case: Case, observed: Observed) -> Verification:
     passed = all(map(math.isfinite, numbers))
     return Verification(
         passed=passed,
-        reason="no float64 values for this size: finite, and the reference of this session's other cases",
+        reason="no float64 values for this size: finite, and the reference of this session's "
+        "other cases",
         observed=values,
         summaries=observed.tensors if passed else {},
         state_bytes=observed.state_bytes,
     )
 
 
-def verify_again(adapter: Adapter, losses: list[float], tolerances: Tolerances, other: Reference | None = None) -> Again:
+def verify_again(
+    adapter: Adapter, losses: list[float], tolerances: Tolerances, other: Reference | None = None
+) -> Again:
     """Verify that what was timed is what was verified.
 
-    Every step gave a new output when its clock stopped, the loss changed with every step, and from the first
-    weights the very same step gives all that was verified again. Without an update, another step's output is
-    looked at, after one with other inputs.
+    Every step gave a new output when its clock stopped, the loss changed with every step, and from
+    the first weights the very same step gives all that was verified again. Without an update,
+    another step's output is looked at, after one with other inputs.
     """
     case = adapter.case
-    updates_before = adapter.steps - adapter.restored_at - len(losses)  # before the first of these losses
+    # before the first of these losses
+    updates_before = adapter.steps - adapter.restored_at - len(losses)
     reference = find_reference(case, other)
     unmoved = 0
     if case.stage.trains and must_move(case, reference, losses):
@@ -338,21 +395,32 @@ def verify_again(adapter: Adapter, losses: list[float], tolerances: Tolerances, 
         reason = reason or describe_ignored_inputs(adapter)
         with adapter.disable_randomness():
             timed_step(adapter)
-        observed = output(adapter) if case.stage.observes == "logits" else Observed({"loss": adapter.loss()})
+        observed = (
+            output(adapter)
+            if case.stage.observes == "logits"
+            else Observed({"loss": adapter.loss()})
+        )
     again = compare_again(case, observed, reference, tolerances)
     if reason:
         again = replace(again, passed=False, reason=reason)
     return replace(again, unmoved_steps=unmoved)
 
 
-def compare_again(case: Case, observed: Observed, reference: Reference | None, tolerances: Tolerances) -> Again:
-    """Compare what the first steps gave when they were repeated. Without an update only the output is looked at."""
+def compare_again(
+    case: Case, observed: Observed, reference: Reference | None, tolerances: Tolerances
+) -> Again:
+    """Compare what the first steps gave when they were repeated.
+
+    Without an update only the output is looked at.
+    """
     if reference is None:
         return Again(passed=all(map(math.isfinite, observed.values.values())))
     tensors = reference.tensors
     if not case.stage.trains:
         tensors = {kind: reference.tensors[kind] for kind in observed.tensors}
-    comparison = compare(case, observed, Reference(reference.case, reference.values, tensors), tolerances)
+    comparison = compare(
+        case, observed, Reference(reference.case, reference.values, tensors), tolerances
+    )
     return Again(
         passed=comparison.passed,
         reason=comparison.reason,
@@ -365,7 +433,8 @@ def compare_again(case: Case, observed: Observed, reference: Reference | None, t
 def must_move(case: Case, reference: Reference | None, losses: list[float]) -> bool:
     """Say whether an update must change the loss.
 
-    A user's rate may be so small that the losses' precision does not show it: an update moves the loss by less than
+    A user's rate may be so small that the losses' precision does not show it: an update moves the
+    loss by less than
     `SHOWN_FROM` roundoffs. Then the weights alone tell that they were updated.
     """
     if case.workload != USER_MODEL or reference is None:
@@ -375,9 +444,11 @@ def must_move(case: Case, reference: Reference | None, losses: list[float]) -> b
 
 
 def count_unmoved(losses: list[float]) -> int:
-    """Return how many steps left the loss as it was, though the step before or after them moved it visibly.
+    """Return how many steps left the loss as it was, though the step before or after them moved it
+    visibly.
 
-    Near a minimum losses repeat while their neighbours hardly move. Where no loss moves at all, every step counts.
+    Near a minimum losses repeat while their neighbours hardly move. Where no loss moves at all,
+    every step counts.
     """
     visible = SHOWN_FROM * narrowest_roundoff(losses)
     pairs = list(zip(losses, losses[1:]))
@@ -400,8 +471,12 @@ def narrowest_roundoff(losses: list[float]) -> float:
     return 2.0**-24
 
 
-def describe_unrepeated(adapter: Adapter, losses: list[float], updates_before: int, tolerances: Tolerances) -> str:
-    """Replay up to the first timed step and compare the losses that follow. Say what differs; empty if nothing does.
+def describe_unrepeated(
+    adapter: Adapter, losses: list[float], updates_before: int, tolerances: Tolerances
+) -> str:
+    """Replay up to the first timed step and compare the losses that follow.
+
+    Say what differs; empty if nothing does.
 
     On a GPU steps are queued together, and not each loss is read: there nothing is compared.
     """
@@ -418,4 +493,8 @@ def describe_missing_outputs(adapter: Adapter) -> str:
     counts = adapter.outputs_per_step
     steps = counts.total()
     alike = next(iter(counts.values()), 0)  # the first step's count comes first
-    return f"{steps - alike} of {steps} steps gave no output as the first one did" if steps > alike else ""
+    return (
+        f"{steps - alike} of {steps} steps gave no output as the first one did"
+        if steps > alike
+        else ""
+    )

@@ -1,9 +1,11 @@
-"""Compile a framework's kernels once: `python -m framebench.worker.warmup FRAMEWORK PROFILE`, at size `tiny`.
+"""Compile a framework's kernels once:
 
-Jittor compiles each kernel with g++ when it is first met, and keeps it for the life of its environment, whatever the
-shape. Without this, the first cases measured on a machine would spend minutes in the compiler, and their first steps
-would tell of that. A strategy that needs another build of the framework runs in a process of its own, which makes that
-build.
+`python -m framebench.worker.warmup FRAMEWORK PROFILE`, at size `tiny`.
+
+Jittor compiles each kernel with g++ when it is first met, and keeps it for the life of its
+environment, whatever the shape. Without this, the first cases measured on a machine would spend
+minutes in the compiler, and their first steps would tell of that. A strategy that needs another
+build of the framework runs in a process of its own, which makes that build.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from framebench.worker.mathematics import check
 
 
 def warm(case: Case) -> None:
-    """Do all that workers do with a case: its step in float64, its step as it is measured, and the proof of its effect."""
+    """Do all that workers do with a case: its step in float64, its step as it is measured, and the
+    proof of its effect.
+    """
     check(case)
     gc.collect()
     adapter = adapters.load(case)
@@ -50,11 +54,17 @@ def try_to_warm(case: Case) -> None:
 
 
 def choose_cases(framework: str, profile: str) -> list[Case]:
-    """Return one case per strategy that a machine without a GPU can run, of one batch: kernels do not depend on the batch."""
+    """Return one case per strategy that a machine without a GPU can run, of one batch: kernels do
+    not depend on the batch.
+    """
     in_profile = {(case.workload, case.scenario, case.strategy) for case in cases_of(profile)}
     chosen = []
     for case in list_cases():
-        if case.framework != framework or case.size != "tiny" or case.batch != find_first_batch(case):
+        if (
+            case.framework != framework
+            or case.size != "tiny"
+            or case.batch != find_first_batch(case)
+        ):
             continue
         runs_here = case.support.supported and not case.support.gpu
         if runs_here and (case.workload, case.scenario, case.strategy) in in_profile:

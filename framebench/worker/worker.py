@@ -1,10 +1,10 @@
 """Measure one part of one case in a process of its own: `python -m framebench.worker.worker TASK`.
 
-TASK is a `Task` as JSON, such as '{"case": "transformer/torch/train/fp32/b4/tiny", "part": "time"}'. The process runs
-inside the framework's environment: the standard library, NumPy and that framework only. Time and memory are measured
-by separate processes, since what makes memory visible (allocator settings, counters) slows the step. The process for
-the time waits for its turns among other live processes: it makes steps when a line on standard input says so
-(`suite/protocol.py`).
+TASK is a `Task` as JSON, such as '{"case": "transformer/torch/train/fp32/b4/tiny", "part":
+"time"}'. The process runs inside the framework's environment: the standard library, NumPy and that
+framework only. Time and memory are measured by separate processes, since what makes memory visible
+(allocator settings, counters) slows the step. The process for the time waits for its turns among
+other live processes: it makes steps when a line on standard input says so (`suite/protocol.py`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ from framebench.worker.verification import make_verified_steps, verify_again
 
 Emit = Callable[[Message], None]
 Commands = Iterable[Command]
-CarryOut = Callable[[dict[str, Any], Emit], Mapping[str, Any]]  # the orders on the command line -> the result as JSON
+# the orders on the command line -> the result as JSON
+CarryOut = Callable[[dict[str, Any], Emit], Mapping[str, Any]]
 
 
 class Abandoned(Exception):
@@ -68,8 +69,8 @@ class WorkerError(Exception):
 def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
     """Build the case, measure the task's part of it, and return the `Result` as JSON.
 
-    Raises Abandoned if the parent is gone, NoDevice and MemoryError before the build, and WorkerError for what the
-    framework raises.
+    Raises Abandoned if the parent is gone, NoDevice and MemoryError before the build, and
+    WorkerError for what the framework raises.
     """
     first_core = task.core if task.built_on is None else task.built_on
     if first_core is not None:
@@ -124,12 +125,17 @@ def check_device(adapter: Adapter, case: Case) -> None:
 
 
 def measure_time(
-    adapter: Adapter, task: Task, result: Result, emit: Emit, commands: Commands, counter: Counter | None = None
+    adapter: Adapter,
+    task: Task,
+    result: Result,
+    emit: Emit,
+    commands: Commands,
+    counter: Counter | None = None,
 ) -> Result:
     """Verify the first steps, warm up, make turns as they are ordered, and verify what was timed.
 
-    Raises Abandoned if the commands end before one says that it is finished, and ArithmeticError if the loss does
-    not stay finite.
+    Raises Abandoned if the commands end before one says that it is finished, and ArithmeticError if
+    the loss does not stay finite.
     """
     emit({"phase": "first step"})
     first, verification = make_verified_steps(adapter, task.reference)
@@ -146,7 +152,15 @@ def measure_time(
     if task.built_on is not None and task.core is not None:
         move({task.core})
     ready_verification = to_json(verification)
-    emit({"ready": {"step_s": step_s, "verification": ready_verification, "queues": adapter.device() != "cpu"}})
+    emit(
+        {
+            "ready": {
+                "step_s": step_s,
+                "verification": ready_verification,
+                "queues": adapter.device() != "cpu",
+            }
+        }
+    )
     waited = take_turns(timing, emit, commands)
     loss = adapter.loss()
     if not math.isfinite(loss):
@@ -173,7 +187,9 @@ def read_cold_peaks(adapter: Adapter) -> dict[str, int]:
     """
     if adapter.device() == "cpu":
         return {}
-    return {name: size for name, size in adapter.read_peaks().items() if name.startswith("allocator.")}
+    return {
+        name: size for name, size in adapter.read_peaks().items() if name.startswith("allocator.")
+    }
 
 
 def warm_up(adapter: Adapter, task: Task, step_s: float) -> float:
@@ -184,7 +200,8 @@ def warm_up(adapter: Adapter, task: Task, step_s: float) -> float:
 
 
 def take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
-    """Answer commands until one says that it is finished, and return the seconds spent waiting between them.
+    """Answer commands until one says that it is finished, and return the seconds spent waiting
+    between them.
 
     Raises Abandoned if they end without that.
     """
@@ -205,7 +222,9 @@ def take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
 
 
 def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
-    """Read the peaks of the first (cold) step and of steady steps by every instrument that exists here."""
+    """Read the peaks of the first (cold) step and of steady steps by every instrument that exists
+    here.
+    """
     emit({"phase": "first step"})
     cold = peaks(adapter)
     start = time.perf_counter()
@@ -227,7 +246,9 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
 
 
 def measure_memory_and_verify(adapter: Adapter, task: Task, result: Result, emit: Emit) -> Result:
-    """Read the peaks first, as in a process that does nothing else; then verify the steps from the first weights."""
+    """Read the peaks first, as in a process that does nothing else; then verify the steps from the
+    first weights.
+    """
     memory = measure_memory(adapter, task, emit)
     emit({"phase": "verification"})
     verification = make_verified_steps(adapter, task.reference)[1]
@@ -265,7 +286,10 @@ def largest_of_each(samples: list[dict[str, int]]) -> dict[str, int]:
 
 
 def _hold_more(adapter: Adapter, share: float) -> None:
-    """Make each step hold more bytes from now on: this share of its peak without them. Only studies ask for that."""
+    """Make each step hold more bytes from now on: this share of its peak without them.
+
+    Only studies ask for that.
+    """
     plain = peaks(adapter)
     instrument = "allocator.in_use" if "allocator.in_use" in plain else "host.rss"
     size = round(share * plain[instrument])
@@ -320,7 +344,9 @@ def serve(carry_out: CarryOut) -> NoReturn:
 
 
 def answer(carry_out: CarryOut) -> int:
-    """Carry out the orders on the command line, print the result or the error, and return the exit code."""
+    """Carry out the orders on the command line, print the result or the error, and return the exit
+    code.
+    """
     die_with_parent()
     out = own_stdout()
 
@@ -339,7 +365,10 @@ def answer(carry_out: CarryOut) -> int:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies. Linux only; elsewhere the worker ends with its case."""
+    """Have the kernel kill this process when its parent dies.
+
+    Linux only; elsewhere the worker ends with its case.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         # where memory runs out, the kernel should kill this process and no other on the machine
@@ -348,14 +377,19 @@ def die_with_parent() -> None:
 
 
 def own_stdout() -> TextIO:
-    """Take standard output for messages alone: whatever a framework prints goes to standard error."""
+    """Take standard output for messages alone: whatever a framework prints goes to standard
+    error.
+    """
     ours = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     return ours
 
 
 def own_orders() -> Iterator[Command]:
-    """Take standard input, one JSON object a line. Compilers that a framework starts find nothing there."""
+    """Take standard input, one JSON object a line.
+
+    Compilers that a framework starts find nothing there.
+    """
     ours = os.fdopen(os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     return map(json.loads, ours)

@@ -1,4 +1,7 @@
-"""Show predicted peaks of the largest batch next to measured ones: `python -m studies.batch_lines`."""
+"""Show predicted peaks of the largest batch next to measured ones:
+
+`python -m studies.batch_lines`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ STUDY = Path(__file__).parent
 def make_tables() -> list[Comparison]:
     """Return a table for each machine, scenario and size of the published records."""
     records = Results(runner.RESULTS).records
-    return list(held_out.comparisons(select_in_use(frames.frame(of_one_version(counting(records))))))
+    return list(
+        held_out.comparisons(select_in_use(frames.frame(of_one_version(counting(records)))))
+    )
 
 
 def main(readme: IntoReadme = False) -> None:

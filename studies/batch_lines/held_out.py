@@ -15,12 +15,23 @@ from framebench.analysis.tables import conditions
 from framebench.strategies.strategy import FRAMEWORKS
 
 # one line is fitted to what agrees in all of these
-ALIKE = ["machine", "workload", "framework", "framework_version", "scenario", "strategy", "size", "peak_instrument"]
+ALIKE = [
+    "machine",
+    "workload",
+    "framework",
+    "framework_version",
+    "scenario",
+    "strategy",
+    "size",
+    "peak_instrument",
+]
 
 
 def _alike(table: pd.DataFrame, at_least: int) -> Iterator[pd.DataFrame]:
     """Measured peaks that differ in the batch alone, in its order; those with so many batches."""
-    measured = table[(table["status"] == "ok") & table["peak_bytes"].notna() & table["framework_version"].notna()]
+    measured = table[
+        (table["status"] == "ok") & table["peak_bytes"].notna() & table["framework_version"].notna()
+    ]
     for _, group in measured.groupby(ALIKE):
         if group["batch"].nunique() >= at_least:
             yield group.sort_values("batch", kind="stable")
@@ -32,25 +43,36 @@ def through(group: pd.DataFrame) -> Line:
 
 
 def held_out(table: pd.DataFrame) -> pd.DataFrame:
-    """The peak at the largest batch against what the smaller ones predict: one row for each group with three batches or more.
+    """The peak at the largest batch against what the smaller ones predict: one row for each group
+    with three batches or more.
 
-    `error` is that of a line through the peaks, `error_over_bound` that of a line through what they exceed the lower
-    bound by, which knows that gradients and activations need not be there together.
+    `error` is that of a line through the peaks, `error_over_bound` that of a line through what they
+    exceed the lower bound by, which knows that gradients and activations need not be there
+    together.
     """
     return pd.DataFrame([_held_out_of(group) for group in _alike(table, at_least=3)])
 
 
 def _held_out_of(group: pd.DataFrame) -> pd.Series:
     bounds = np.array([float(lower_bound_of(case).total) for case in group["case"]])
-    smaller_batches, last, peak = group.iloc[:-1], group.iloc[-1], float(group["peak_bytes"].iloc[-1])
+    smaller_batches, last, peak = (
+        group.iloc[:-1],
+        group.iloc[-1],
+        float(group["peak_bytes"].iloc[-1]),
+    )
     line, batch = through(smaller_batches), int(group["batch"].iloc[-1])
     over = fit(line.batches, (smaller_batches["peak_bytes"] - bounds[:-1]).tolist())
     expected = line.at(batch)
     prediction = {
-        "known": line.batches, "fixed": line.fixed.value, "per_sample": line.per_sample.value,
-        "predicted": expected.value, "low": expected.low, "high": expected.high, "error": expected.value / peak - 1,
+        "known": line.batches,
+        "fixed": line.fixed.value,
+        "per_sample": line.per_sample.value,
+        "predicted": expected.value,
+        "low": expected.low,
+        "high": expected.high,
+        "error": expected.value / peak - 1,
         "error_over_bound": (over.at(batch).value + bounds[-1]) / peak - 1,
-    }  # fmt: skip
+    }
     return pd.concat([last, pd.Series(prediction, dtype=object)])
 
 
@@ -85,8 +107,10 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
     for (machine, scenario, size), group in predictions.groupby(["machine", "scenario", "size"]):
         yield Comparison(
             f"Prediction of the peak at the largest batch, {scenario}, size {size}",
-            "MiB (2^20 bytes). A straight line through the peaks at the smaller batches predicts the largest. Interval: "
-            "Student's t for one new measurement. Lower bound known: the line is fitted to what peaks exceed that bound by. "
+            "MiB (2^20 bytes). A straight line through the peaks at the smaller batches predicts "
+            "the largest. Interval: "
+            "Student's t for one new measurement. Lower bound known: the line is fitted to what "
+            "peaks exceed that bound by. "
             f"{conditions(group)}",
             group.sort_values(["workload", "place", "strategy"]),
             SHOWN,

@@ -1,1 +1,3 @@
-"""Models of other people's packages: their peaks next to a plain loop's, and verdicts on every strategy."""
+"""Models of other people's packages: their peaks next to a plain loop's, and verdicts on every
+strategy.
+"""

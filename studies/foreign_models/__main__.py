@@ -1,7 +1,8 @@
 """Try other people's models next to a plain loop: `python -m studies.foreign_models --help`.
 
-Each file of `models` has a model of a package as it is, with its dropout. The process by which `framebench try` reads the
-baseline's peak is run, and `plain.py` reads it in a fresh process by another instrument.
+Each file of `models` has a model of a package as it is, with its dropout. The process by which
+`framebench try` reads the baseline's peak is run, and `plain.py` reads it in a fresh process by
+another instrument.
 """
 
 from __future__ import annotations
@@ -51,28 +52,47 @@ def show(context: typer.Context, readme: IntoReadme = False) -> None:
 
 @app.command()
 def measure(
-    torch: Annotated[str | None, typer.Option(help="an interpreter with the packages that the PyTorch files import")] = None,
-    jax: Annotated[str | None, typer.Option(help="one with those that the Flax files import")] = None,
+    torch: Annotated[
+        str | None,
+        typer.Option(help="an interpreter with the packages that the PyTorch files import"),
+    ] = None,
+    jax: Annotated[
+        str | None, typer.Option(help="one with those that the Flax files import")
+    ] = None,
     models: Annotated[str | None, typer.Option(help="some, such as hf_bert,tv_swin")] = None,
     scenarios: Annotated[str, typer.Option(help="train, eval or both")] = "train,eval",
-    verdicts: Annotated[bool, typer.Option(help="verdicts alone, of those that have peaks and none yet")] = False,
-    compiled: Annotated[bool, typer.Option(help="verdicts of what compiles alone, likewise, beside the others")] = False,
+    verdicts: Annotated[
+        bool, typer.Option(help="verdicts alone, of those that have peaks and none yet")
+    ] = False,
+    compiled: Annotated[
+        bool, typer.Option(help="verdicts of what compiles alone, likewise, beside the others")
+    ] = False,
     to: Annotated[Path, typer.Option(help="the record")] = RECORD,
 ) -> None:
-    """Measure each model in each scenario, one after the other; what the record has of others stays.
+    """Measure each model in each scenario, one after the other; what the record has of others
+    stays.
 
-    With --verdicts every default strategy that compiles nothing is tried instead, for models that have none yet; with
-    --compiled those that compile, each for a minute or more. A model whose package is missing keeps its row.
+    With --verdicts every default strategy that compiles nothing is tried instead, for models that
+    have none yet; with --compiled those that compile, each for a minute or more. A model whose
+    package is missing keeps its row.
     """
     pythons = {"torch": torch, "jax": jax}
-    rows: dict[str, Row] = {key(row): row for row in json.loads(to.read_text())["rows"]} if to.exists() else {}
+    rows: dict[str, Row] = (
+        {key(row): row for row in json.loads(to.read_text())["rows"]} if to.exists() else {}
+    )
     for scenario in scenarios.split(","):
-        for name in models.split(",") if models else sorted(file.stem for file in MODELS.glob("*.py")):
+        for name in (
+            models.split(",") if models else sorted(file.stem for file in MODELS.glob("*.py"))
+        ):
             file = MODELS / f"{name}.py"
-            framework = next((name for name in ("jax", "jittor") if name in list_imports(str(file))), "torch")
+            framework = next(
+                (name for name in ("jax", "jittor") if name in list_imports(str(file))), "torch"
+            )
             python = pythons.get(framework) or str(environments.ensure(framework, say=print).python)
             row = rows.get(f"{name}/{scenario}", {})
-            if (verdicts and (row.get("verdicts") or "peak" not in row)) or (compiled and not lacks_compiled(row, framework)):
+            if (verdicts and (row.get("verdicts") or "peak" not in row)) or (
+                compiled and not lacks_compiled(row, framework)
+            ):
                 continue
             if verdicts or compiled:
                 row = judged(row, file, framework, scenario, python, compiled)
@@ -91,25 +111,35 @@ def key(row: Row) -> str:
 def tried(file: Path, framework: str, scenario: str, python: str) -> Row:
     """The row of one model: both peaks, or why there are none."""
     about = {
-        "model": file.stem, "scenario": scenario, "what": file.read_text().split('"""')[1], "batch": BATCH,
-        "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat(), "commit": provenance.find_commit(),
-        "dirty": provenance.is_dirty(), "machine": provenance.read_machine_name(),
-    }  # fmt: skip
+        "model": file.stem,
+        "scenario": scenario,
+        "what": file.read_text().split('"""')[1],
+        "batch": BATCH,
+        "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat(),
+        "commit": provenance.find_commit(),
+        "dirty": provenance.is_dirty(),
+        "machine": provenance.read_machine_name(),
+    }
     try:
         plain = plain_loop(file, framework, scenario, python)
-        row = about | {name: plain[name] for name in ("packages", "kept")} | {"plain": plain["peak"]}
+        row = (
+            about | {name: plain[name] for name in ("packages", "kept")} | {"plain": plain["peak"]}
+        )
         return row | by_try(file, framework, scenario, python) | {"verdicts": {}}
     except (RuntimeError, Fault, subprocess.TimeoutExpired) as error:
         return about | {"failed": str(error)[:300]}
 
 
 def by_try(file: Path, framework: str, scenario: str, python: str) -> dict[str, Any]:
-    """The peak of the baseline, from the process by which `framebench try` reads it. Raises RuntimeError."""
+    """The peak of the baseline, from the process by which `framebench try` reads it.
+
+    Raises RuntimeError.
+    """
     model = trial.inspect_file(file, BATCH, framework, scenario)
     with trial.use_model(model), tempfile.TemporaryDirectory() as scratch:
-        outcome = runner.MemoryProcess(model.baseline, interpreter(framework, python), runner.USUAL, Path(scratch)).end(
-            lambda phase: None
-        )
+        outcome = runner.MemoryProcess(
+            model.baseline, interpreter(framework, python), runner.USUAL, Path(scratch)
+        ).end(lambda phase: None)
     if outcome.status != "ok":
         raise RuntimeError(f"try: {outcome.status}: {outcome.reason}")
     memory = outcome.result.memory
@@ -128,7 +158,9 @@ def plain_loop(file: Path, framework: str, scenario: str, python: str) -> dict[s
     variables = MALLOC_ENV | interpreter(framework, python).variables()
     if framework == "jittor":
         variables |= {"LD_PRELOAD": counter()}
-    said = printed([python, str(HERE / "plain.py"), framework, str(file), scenario, str(BATCH)], variables)
+    said = printed(
+        [python, str(HERE / "plain.py"), framework, str(file), scenario, str(BATCH)], variables
+    )
     found: dict[str, Any] = json.loads(said.splitlines()[-1])
     return found
 
@@ -137,30 +169,48 @@ def plain_loop(file: Path, framework: str, scenario: str, python: str) -> dict[s
 def counter() -> str:
     """The library that counts malloc's calls, compiled."""
     library = Path(tempfile.mkdtemp()) / "malloc_count.so"
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, HERE / "malloc_count.c"], check=True)
+    subprocess.run(
+        ["cc", "-O2", "-shared", "-fPIC", "-o", library, HERE / "malloc_count.c"], check=True
+    )
     return str(library)
 
 
 def lacks_compiled(row: Row, framework: str) -> bool:
-    """Whether it has verdicts, but none of a strategy that compiles. Only PyTorch has such strategies."""
+    """Whether it has verdicts, but none of a strategy that compiles.
+
+    Only PyTorch has such strategies.
+    """
     return framework == "torch" and bool(row.get("verdicts")) and "compile" not in row["verdicts"]
 
 
 def judged(row: Row, file: Path, framework: str, scenario: str, python: str, compiled: bool) -> Row:
-    """The row with what became of every default strategy that compiles, or of every one that does not; or with why nothing
-    did."""
+    """The row with what became of every default strategy that compiles, or of every one that does
+    not; or with why nothing did.
+    """
     model = trial.inspect_file(file, BATCH, framework, scenario)
-    names = [name for name in list_general_strategies(scenario) if compiles(model.make_case(name)) == compiled]
-    about = {"commit": provenance.find_commit(), "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat()}
+    names = [
+        name
+        for name in list_general_strategies(scenario)
+        if compiles(model.make_case(name)) == compiled
+    ]
+    about = {
+        "commit": provenance.find_commit(),
+        "measured_at": datetime.now(UTC).replace(microsecond=0).isoformat(),
+    }
     with trial.use_model(model), tempfile.TemporaryDirectory() as folder:
         try:
             options = runner.Options(rounds=0)
             records, left_out = command.measure(model, names, options, 1, 0.0, Path(folder), python)
         except Fault as error:
             return row | {"verdicts": {"fp32": f"fault: {str(error)[:200]}"}, "judged": about}
-    found = {record.parsed.strategy: verdict(record) for record in records} | dict.fromkeys(left_out, UNSUPPORTED)
+    found = {record.parsed.strategy: verdict(record) for record in records} | dict.fromkeys(
+        left_out, UNSUPPORTED
+    )
     if compiled:
-        return row | {"verdicts": row["verdicts"] | {name: found[name] for name in names if name in found}, "compiled": about}
+        return row | {
+            "verdicts": row["verdicts"] | {name: found[name] for name in names if name in found},
+            "compiled": about,
+        }
     return row | {"verdicts": found, "judged": about}
 
 
@@ -174,8 +224,14 @@ def verdict(record: Record) -> str:
 
 def printed(command: list[str], variables: dict[str, str]) -> str:
     """Raises RuntimeError with what the command complained of, where it printed nothing."""
-    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"} | ONE_THREAD | variables
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LONGEST_S)
+    environment = (
+        {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+        | ONE_THREAD
+        | variables
+    )
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=LONGEST_S
+    )
     if not done.stdout.strip():
         raise RuntimeError((done.stderr.strip().splitlines() or ["no output"])[-1])
     return done.stdout

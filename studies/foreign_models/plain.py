@@ -1,12 +1,15 @@
-"""What a plain loop of a file takes, as the kernel counts it: `python plain.py FRAMEWORK FILE SCENARIO BATCH`, a fresh process.
+"""What a plain loop of a file takes, as the kernel counts it:
 
-The other instrument of `python -m studies.foreign_models`. It imports nothing of framebench, so that nothing is shared but the
-user's file. It prints a line of JSON.
+`python plain.py FRAMEWORK FILE SCENARIO BATCH`, a fresh process.
 
-The process's rest is read after the whole loop was once run and thrown away: code, kernels and what compilers keep are in
-memory then; weights, gradients, states and batches are not. In later steps the kernel's high-water mark less that rest is the
-peak. Jittor's is counted by malloc_count.c instead: the graph of a step is in tens of thousands of small blocks, and pages of
-which one is still in use are in the rest.
+The other instrument of `python -m studies.foreign_models`. It imports nothing of framebench, so
+that nothing is shared but the user's file. It prints a line of JSON.
+
+The process's rest is read after the whole loop was once run and thrown away: code, kernels and what
+compilers keep are in memory then; weights, gradients, states and batches are not. In later steps
+the kernel's high-water mark less that rest is the peak. Jittor's is counted by malloc_count.c
+instead: the graph of a step is in tens of thousands of small blocks, and pages of which one is
+still in use are in the rest.
 """
 
 from __future__ import annotations
@@ -78,7 +81,10 @@ def loaded(file: str) -> Any:
 
 
 def read(ready: Callable[[], Callable[[], object]], count: bool) -> dict[str, int]:
-    """`ready` makes the model, and gives its step. `count`: what malloc gives out, in the place of pages."""
+    """`ready` makes the model, and gives its step.
+
+    `count`: what malloc gives out, in the place of pages.
+    """
     now, highest = (handed_out, most_handed_out) if count else (own, risen)
     imported = now()
     step = ready()
@@ -95,7 +101,13 @@ def torch_loop(mine: Any, scenario: str, size: int) -> Callable[[], Callable[[],
     import torch
 
     def called(model: Any, inputs: Any) -> Any:
-        return model(**inputs) if isinstance(inputs, dict) else model(*inputs) if isinstance(inputs, tuple) else model(inputs)
+        return (
+            model(**inputs)
+            if isinstance(inputs, dict)
+            else model(*inputs)
+            if isinstance(inputs, tuple)
+            else model(inputs)
+        )
 
     def ready() -> Callable[[], object]:
         torch.manual_seed(SEED)
@@ -111,7 +123,11 @@ def torch_loop(mine: Any, scenario: str, size: int) -> Callable[[], Callable[[],
             return evaluated
         model.train()
         weights = [p for p in model.parameters() if p.requires_grad]
-        made: Any = mine.optimizer(weights) if hasattr(mine, "optimizer") else torch.optim.SGD(weights, 0.01, 0.9)
+        made: Any = (
+            mine.optimizer(weights)
+            if hasattr(mine, "optimizer")
+            else torch.optim.SGD(weights, 0.01, 0.9)
+        )
         optimizer = made[0] if isinstance(made, tuple) else made
 
         def objective() -> Any:
@@ -143,7 +159,9 @@ def flax_loop(mine: Any, scenario: str, size: int) -> Callable[[], Callable[[], 
 
     def trained(state: Any, x: Any, y: Any) -> Any:
         weights, others, moments = state
-        (loss, others), gradients = jax.value_and_grad(objective, has_aux=True)(weights, others, x, y)
+        (loss, others), gradients = jax.value_and_grad(objective, has_aux=True)(
+            weights, others, x, y
+        )
         updates, moments = optimizer.update(gradients, moments, weights)
         return (optax.apply_updates(weights, updates), others, moments), loss
 
@@ -169,8 +187,11 @@ def flax_loop(mine: Any, scenario: str, size: int) -> Callable[[], Callable[[], 
 
 
 def jittor_loop(mine: Any, scenario: str, size: int) -> Callable[[], Callable[[], object]]:
-    """Of a model whose file has an optimizer. Without Jittor's pool, whose blocks malloc would count whole; what is computed is
-    wrong then, and takes the same memory."""
+    """Of a model whose file has an optimizer.
+
+    Without Jittor's pool, whose blocks malloc would count whole; what is computed is wrong then,
+    and takes the same memory.
+    """
     import jittor as jt
 
     jt.flags.use_sfrl_allocator = 0
@@ -200,7 +221,11 @@ LOOPS = {"torch": torch_loop, "jax": flax_loop, "jittor": jittor_loop}
 def versions(file: str) -> dict[str, str]:
     """Of the packages that the file imports."""
     nodes = ast.walk(ast.parse(Path(file).read_text()))
-    named = [(n.module if isinstance(n, ast.ImportFrom) else n.names[0].name) for n in nodes if isinstance(n, IMPORTS)]
+    named = [
+        (n.module if isinstance(n, ast.ImportFrom) else n.names[0].name)
+        for n in nodes
+        if isinstance(n, IMPORTS)
+    ]
     every = metadata.packages_distributions()
     distributions = {every[name][0] for one in named if (name := str(one).split(".")[0]) in every}
     return {name: metadata.version(name) for name in sorted(distributions)}
@@ -208,7 +233,8 @@ def versions(file: str) -> dict[str, str]:
 
 def main(framework: str, file: str, scenario: str, size: str) -> None:
     if count := framework == "jittor":
-        vars(os)["RTLD_DEEPBIND"] = 0  # with which Jittor's libraries would call malloc itself, and not what counts
+        # with which Jittor's libraries would call malloc itself, and not what counts
+        vars(os)["RTLD_DEEPBIND"] = 0
     mine = loaded(file)
     found = read(LOOPS[framework](mine, scenario, int(size)), count)
     print(json.dumps({**found, "packages": versions(file)}), flush=True)

@@ -1,1 +1,3 @@
-"""What a GPU's allocator was asked for, replayed, and which workspaces cuDNN answers without the GPU."""
+"""What a GPU's allocator was asked for, replayed, and which workspaces cuDNN answers without the
+GPU.
+"""

@@ -1,8 +1,9 @@
 """Replay the requests that a real GPU's allocator got on the model of it: does it reserve the same?
 
-A history (`torch_history.py`) has every request with its size. Its order and its sizes are the card's, so what is left to be
-wrong is the model of the allocator. Then the same without what is asked for and given back before anything else happens: such
-are the workspaces of convolutions, which cuDNN chooses on the card and no simulation knows.
+A history (`torch_history.py`) has every request with its size. Its order and its sizes are the
+card's, so what is left to be wrong is the model of the allocator. Then the same without what is
+asked for and given back before anything else happens: such are the workspaces of convolutions,
+which cuDNN chooses on the card and no simulation knows.
 """
 
 from __future__ import annotations
@@ -24,15 +25,27 @@ from framebench.devices.simulation.blocks import SMALL, Stats
 DATA = Path(__file__).parent / "data"
 FOLDER = "histories"
 HEAD = (
-    "card", "case", "requests", "segments", "in order", "reserved", "replayed", "workspaces", "largest",
-    "without them", "simulated",
-)  # fmt: skip
+    "card",
+    "case",
+    "requests",
+    "segments",
+    "in order",
+    "reserved",
+    "replayed",
+    "workspaces",
+    "largest",
+    "without them",
+    "simulated",
+)
 
 
 @dataclass(frozen=True)
 class History:
-    """What one process asked its allocator for. `events`: action, bytes, address; `steps`: after each step the peak in use, the
-    peak reserved, and the number of events."""
+    """What one process asked its allocator for.
+
+    `events`: action, bytes, address; `steps`: after each step the peak in use, the peak reserved,
+    and the number of events.
+    """
 
     case: str
     device: str
@@ -52,17 +65,27 @@ class History:
         return [size for size, _ in self._segments()]
 
     def in_order(self, place: Callable[[int], int]) -> tuple[int, int]:
-        """Pairs of segments of one size: how many lie on the card as their addresses by `place(bytes)` do, and of how many."""
+        """Pairs of segments of one size: how many lie on the card as their addresses by
+        `place(bytes)` do, and of how many.
+        """
         placed = [(size, address, place(size)) for size, address in self._segments()]
         pairs = [(one, other) for one, other in combinations(placed, 2) if one[0] == other[0]]
         return sum((a < b) == (ours < its) for (_, a, ours), (_, b, its) in pairs), len(pairs)
 
     def _segments(self) -> list[tuple[int, int]]:
-        return [(size, address) for action, size, address in self.events if action == "segment_alloc"]
+        return [
+            (size, address) for action, size, address in self.events if action == "segment_alloc"
+        ]
 
     def workspaces(self) -> set[int]:
-        """Events that ask for a block of the large pool which is given back before any other request."""
-        requests = [(i, *event) for i, event in enumerate(self.events) if event[0] in ("alloc", "free_requested")]
+        """Events that ask for a block of the large pool which is given back before any other
+        request.
+        """
+        requests = [
+            (i, *event)
+            for i, event in enumerate(self.events)
+            if event[0] in ("alloc", "free_requested")
+        ]
         return {
             i
             for (i, action, size, address), (_, then, _, of) in pairwise(requests)
@@ -96,24 +119,40 @@ def replayed(history: History) -> Stats:
 
 def table(predictions: Iterable[Planned]) -> Comparison | None:
     """Every history; None where there is none."""
-    simulated = {(p.case, p.framework_version): p.peak_bytes for p in predictions if p.framework == "torch"}
+    simulated = {
+        (p.case, p.framework_version): p.peak_bytes for p in predictions if p.framework == "torch"
+    }
     rows = [_cells(one, simulated.get((one.case, one.torch.split("+")[0]))) for one in histories()]
     caption = (
-        "Sizes in MiB. requests, segments, reserved: what PyTorch's own history of the card's allocator says. in order: of two "
-        "segments of one size, how often the one that the card put lower is lower in the model, too. replayed: the "
-        "model's reserved memory after the same requests. workspaces: requests above 1 MiB that are given back before any "
-        "other; largest: the largest of them. without them: the model's reserved memory where these are left out. simulated: "
+        "Sizes in MiB. requests, segments, reserved: what PyTorch's own history of the card's "
+        "allocator says. in order: of two "
+        "segments of one size, how often the one that the card put lower is lower in the model, "
+        "too. replayed: the "
+        "model's reserved memory after the same requests. workspaces: requests above 1 MiB that "
+        "are given back before any "
+        "other; largest: the largest of them. without them: the model's reserved memory where "
+        "these are left out. simulated: "
         "the prediction, which knows no workspaces."
     )
-    return Comparison.of_text("A card's requests, replayed", caption, HEAD, rows, left=2) if rows else None
+    return (
+        Comparison.of_text("A card's requests, replayed", caption, HEAD, rows, left=2)
+        if rows
+        else None
+    )
 
 
 def _cells(history: History, simulated: int | None) -> tuple[str, ...]:
     workspaces = history.workspaces()
     return (
-        history.device, history.case, f"{sum(action == 'alloc' for action, *_ in history.events):,}",
-        str(len(history.segments)), "{:,} of {:,}".format(*history.in_order(Addresses().take)),
-        mib(history.reserved), mib(replayed(history).reserved_peak), str(len(workspaces)),
+        history.device,
+        history.case,
+        f"{sum(action == 'alloc' for action, *_ in history.events):,}",
+        str(len(history.segments)),
+        "{:,} of {:,}".format(*history.in_order(Addresses().take)),
+        mib(history.reserved),
+        mib(replayed(history).reserved_peak),
+        str(len(workspaces)),
         mib(max((history.events[i][1] for i in workspaces), default=None)),
-        mib(replay(history, workspaces).stats.reserved_peak), mib(simulated),
-    )  # fmt: skip
+        mib(replay(history, workspaces).stats.reserved_peak),
+        mib(simulated),
+    )

@@ -1,5 +1,7 @@
 """What cuDNN's heuristics, asked without a card, choose for each convolution of a simulated step:
-`python -m studies.gpu_allocator.torch_asked CASE DEVICE FILE`, by a PyTorch that has the card's release of cuDNN.
+
+`python -m studies.gpu_allocator.torch_asked CASE DEVICE FILE`, by a PyTorch that has the card's
+release of cuDNN.
 
 `workspaces.py` lays the answers beside what the card's own history shows.
 """
@@ -30,7 +32,9 @@ STEPS = 3  # of which the last is told
 
 
 class Listener:
-    """Follows a simulation: which of its requests is the result of which convolution, and where the last step begins."""
+    """Follows a simulation: which of its requests is the result of which convolution, and where the
+    last step begins.
+    """
 
     def __init__(self) -> None:
         self.watch: Watch | None = None
@@ -45,7 +49,9 @@ class Listener:
         return self.asked[-1][1]
 
     def ran(self, watch: Watch, operator: str, args: Any, out: Any) -> None:
-        """In place of `Watch.ran`: the results have their blocks, and the questions follow in the results' order."""
+        """In place of `Watch.ran`: the results have their blocks, and the questions follow in the
+        results' order.
+        """
         results = [result for result in tree_leaves(out) if isinstance(result, torch.Tensor)]
         self.watch = watch
         self.watched(watch, operator, args, out)
@@ -67,22 +73,34 @@ class Listener:
         return make
 
     def last_step(self) -> dict[str, Any]:
-        """`requests`: bytes of each, without the temporaries of kernels. `convolutions`: the result's place among them."""
+        """`requests`: bytes of each, without the temporaries of kernels.
+
+        `convolutions`: the result's place among them.
+        """
         assert self.watch
-        kept = [at for at in range(self.began, len(self.watch.lives)) if self.watch.lives[at].kind != "temporaries"]
+        kept = [
+            at
+            for at in range(self.began, len(self.watch.lives))
+            if self.watch.lives[at].kind != "temporaries"
+        ]
         places = {at: place for place, at in enumerate(kept)}
         convolutions = [
             (places[at], one.kind, one.x.shape, one.weight.shape, one.stride, size)
             for at, one, size in self.found
             if at in places
         ]
-        return {"requests": [self.watch.lives[at].size for at in kept], "convolutions": convolutions}
+        return {
+            "requests": [self.watch.lives[at].size for at in kept],
+            "convolutions": convolutions,
+        }
 
 
 def record(case: Case, card: Device) -> dict[str, Any]:
     """Raises SystemExit where this environment's cuDNN cannot be asked."""
     if not (version := cudnn.version()):
-        sys.exit("cuDNN is not installed here, or is older than 9.8: use a build of PyTorch for cards")
+        sys.exit(
+            "cuDNN is not installed here, or is older than 9.8: use a build of PyTorch for cards"
+        )
     listener = Listener()
     with ExitStack() as stack:
         stack.enter_context(replaced(cudnn, "workspace", listener.workspace))
@@ -94,7 +112,13 @@ def record(case: Case, card: Device) -> dict[str, Any]:
             settings=torch_plan.settings_of(case, card),
             release=torch_plan.read_release(),
         )
-    told = {"case": case.id, "device": card.name, "torch": torch.__version__, "cudnn": version, "reserved": found.reserved}
+    told = {
+        "case": case.id,
+        "device": card.name,
+        "torch": torch.__version__,
+        "cudnn": version,
+        "reserved": found.reserved,
+    }
     return told | listener.last_step()
 
 

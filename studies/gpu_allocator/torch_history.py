@@ -1,5 +1,6 @@
-"""What PyTorch's allocator is asked for on a card, from the build to the last of four steps, as PyTorch records it itself:
-`python -m studies.gpu_allocator.torch_history CASE FILE`, by the Python of the card.
+"""What PyTorch's allocator is asked for on a card, from the build to the last of four steps, as
+PyTorch records it itself: `python -m studies.gpu_allocator.torch_history CASE FILE`, by the Python
+of the card.
 
 `replay.py` gives the same requests to the model of the allocator.
 """
@@ -23,7 +24,9 @@ ACTIONS = ("alloc", "free_requested", "segment_alloc", "segment_free")
 
 
 def record(case_id: str) -> dict[str, Any]:
-    """Events as (action, bytes, address); after each step the peak in use, the peak reserved, and the number of events."""
+    """Events as (action, bytes, address); after each step the peak in use, the peak reserved, and
+    the number of events.
+    """
     torch.cuda.memory._record_memory_history(max_entries=MOST, stacks="python")  # type: ignore[no-untyped-call]
     adapter = adapters.load(parse(case_id))
     adapter.build()
@@ -32,7 +35,9 @@ def record(case_id: str) -> dict[str, Any]:
         torch.cuda.reset_peak_memory_stats()
         adapter.step()
         adapter.synchronize()
-        steps.append([torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), len(_events())])
+        steps.append(
+            [torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), len(_events())]
+        )
     return {
         "case": case_id,
         "device": torch.cuda.get_device_name(),

@@ -1,8 +1,9 @@
-"""Workspaces of convolutions that cuDNN chose on a card, beside what its heuristics answer without one (`torch_asked.py`).
+"""Workspaces of convolutions that cuDNN chose on a card, beside what its heuristics answer without
+one (`torch_asked.py`).
 
-A card's history has sizes and no names. So one step's requests, without those that are given back at once, are aligned with
-the requests of the simulated step. What a card asks for right after a convolution's result, and gives back at once, is its
-workspace.
+A card's history has sizes and no names. So one step's requests, without those that are given back
+at once, are aligned with the requests of the simulated step. What a card asks for right after a
+convolution's result, and gives back at once, is its workspace.
 """
 
 from __future__ import annotations
@@ -22,10 +23,29 @@ from studies.gpu_allocator.replay import DATA, FOLDER, History, read, replay
 
 ANSWERS = "workspaces"  # beside the folder of histories, with the same names inside
 SHARES = (
-    "case", "cuDNN", "convolutions", "compared", "same to the byte", "of those with a workspace", "workspaces", "asked",
-    "reserved", "with the answers", "without",
-)  # fmt: skip
-LAYERS = ("case", "pass", "input", "weight", "stride", "convolutions", "on the card", "asked", "same")
+    "case",
+    "cuDNN",
+    "convolutions",
+    "compared",
+    "same to the byte",
+    "of those with a workspace",
+    "workspaces",
+    "asked",
+    "reserved",
+    "with the answers",
+    "without",
+)
+LAYERS = (
+    "case",
+    "pass",
+    "input",
+    "weight",
+    "stride",
+    "convolutions",
+    "on the card",
+    "asked",
+    "same",
+)
 PASSES = {"forward": "forward", "data": "gradient of input", "filter": "gradient of weight"}
 
 
@@ -46,7 +66,10 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Answers:
-    """What `torch_asked.py` wrote. `requests`: bytes; `convolutions`: place of the result, kind, shapes, stride and bytes."""
+    """What `torch_asked.py` wrote.
+
+    `requests`: bytes; `convolutions`: place of the result, kind, shapes, stride and bytes.
+    """
 
     case: str
     device: str
@@ -71,7 +94,10 @@ def answered(root: Path = DATA) -> Iterator[tuple[History, Answers]]:
 def paired(history: History, answers: Answers) -> tuple[History, Answers]:
     ours, theirs = (answers.torch, number(answers.cudnn)), (history.torch, history.cudnn)
     if ours != theirs:
-        raise OtherRelease(f"{answers.case}: PyTorch and cuDNN are {ours} of the answers and {theirs} of the history")
+        raise OtherRelease(
+            f"{answers.case}: PyTorch and cuDNN are {ours} of the answers and "
+            f"{theirs} of the history"
+        )
     return history, answers
 
 
@@ -84,18 +110,31 @@ def number(version: str) -> int:
 def choices(history: History, answers: Answers) -> list[Choice]:
     requests, workspaces = last_step(history)
     places: dict[int, int] = {}
-    for ours, theirs, length in SequenceMatcher(None, answers.requests, requests, autojunk=False).get_matching_blocks():
+    for ours, theirs, length in SequenceMatcher(
+        None, answers.requests, requests, autojunk=False
+    ).get_matching_blocks():
         places |= {ours + n: theirs + n for n in range(length)}
     return [
-        Choice(kind, tuple(x), tuple(weight), tuple(stride), asked, workspaces[places[at]] if at in places else None)
+        Choice(
+            kind,
+            tuple(x),
+            tuple(weight),
+            tuple(stride),
+            asked,
+            workspaces[places[at]] if at in places else None,
+        )
         for at, kind, x, weight, stride, asked in answers.convolutions
     ]
 
 
 def last_step(history: History) -> tuple[list[int], list[int]]:
-    """Bytes of each request that stays for a while; and of the largest one after it that is given back at once."""
+    """Bytes of each request that stays for a while; and of the largest one after it that is given
+    back at once.
+    """
     began, ended = (count for *_, count in history.steps[-2:])
-    events = [event for event in history.events[began:ended] if event[0] in ("alloc", "free_requested")]
+    events = [
+        event for event in history.events[began:ended] if event[0] in ("alloc", "free_requested")
+    ]
     requests: list[int] = []
     passing: list[int] = []
     for (action, size, address), (then, _, of) in pairwise(events):
@@ -110,18 +149,27 @@ def last_step(history: History) -> tuple[list[int], list[int]]:
 
 
 def tables(root: Path = DATA) -> list[Comparison]:
-    """Of each case how many answers are the card's choices, then each convolution; none where nothing was asked."""
+    """Of each case how many answers are the card's choices, then each convolution; none where
+    nothing was asked.
+    """
     found = [(history, answers, choices(history, answers)) for history, answers in answered(root)]
     if not found:
         return []
     by_case = (
-        "compared: convolutions of one step whose result was found in the card's history; of those with a workspace: where the "
-        "card takes one. workspaces, asked: the sum over the step, on the card and in the answers. reserved: on the card; "
+        "compared: convolutions of one step whose result was found in the card's history; of "
+        "those with a workspace: where the "
+        "card takes one. workspaces, asked: the sum over the step, on the card and in the "
+        "answers. reserved: on the card; "
         "simulated with the answers; and replayed without workspaces. Sizes in MiB."
     )
-    by_layer = "Bytes of each workspace. Convolutions that take none on the card and in the answer are left out."
+    by_layer = (
+        "Bytes of each workspace. Convolutions that take none on the card and in the "
+        "answer are left out."
+    )
     return [
-        Comparison.of_text("cuDNN asked without a card", by_case, SHARES, [_share(*one) for one in found], left=2),
+        Comparison.of_text(
+            "cuDNN asked without a card", by_case, SHARES, [_share(*one) for one in found], left=2
+        ),
         Comparison.of_text(
             "Workspaces, recorded and asked",
             by_layer,
@@ -135,11 +183,18 @@ def tables(root: Path = DATA) -> list[Comparison]:
 def _share(history: History, answers: Answers, found: list[Choice]) -> tuple[str, ...]:
     compared = [one for one in found if one.recorded is not None]
     return (
-        history.case, answers.cudnn, str(len(found)), str(len(compared)), _same(compared),
+        history.case,
+        answers.cudnn,
+        str(len(found)),
+        str(len(compared)),
+        _same(compared),
         _same([one for one in compared if one.recorded]),
-        mib(sum(one.recorded or 0 for one in compared)), mib(sum(one.asked for one in compared)),
-        mib(history.reserved), mib(answers.reserved), mib(replay(history, history.workspaces()).stats.reserved_peak),
-    )  # fmt: skip
+        mib(sum(one.recorded or 0 for one in compared)),
+        mib(sum(one.asked for one in compared)),
+        mib(history.reserved),
+        mib(answers.reserved),
+        mib(replay(history, history.workspaces()).stats.reserved_peak),
+    )
 
 
 def _same(some: list[Choice]) -> str:
@@ -152,4 +207,12 @@ def _layers(case: str, found: list[Choice]) -> Iterator[tuple[str, ...]]:
     for one, count in Counter(one for one in found if one.asked or one.recorded).items():
         recorded = "not found" if one.recorded is None else f"{one.recorded:,}"
         shapes = ("x".join(map(str, sizes)) for sizes in (one.x, one.weight, one.stride))
-        yield case, PASSES[one.kind], *shapes, str(count), recorded, f"{one.asked:,}", "yes" if one.same else "no"
+        yield (
+            case,
+            PASSES[one.kind],
+            *shapes,
+            str(count),
+            recorded,
+            f"{one.asked:,}",
+            "yes" if one.same else "no",
+        )

@@ -1,4 +1,7 @@
-"""Show what a session on a GPU counted, and predictions next to it: `python -m studies.gpu_session [RESULTS]`."""
+"""Show what a session on a GPU counted, and predictions next to it:
+
+`python -m studies.gpu_session [RESULTS]`.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,22 @@ EARLIER = "planned_earlier"  # below data/: the first predictions, as they were 
 
 
 def make_tables(results: Path) -> list[Comparison]:
-    """Return the table of counters, then those of predictions where there are any for the measured GPU."""
+    """Return the table of counters, then those of predictions where there are any for the measured
+    GPU.
+    """
     records = list(store.read_all(results))
     planned = [*every(STUDY / "data", EARLIER), *every(results)]
-    compared = [make(records, planned) for make in (predictions.table, predictions.by_workload, predictions.plans)]
+    compared = [
+        make(records, planned)
+        for make in (predictions.table, predictions.by_workload, predictions.plans)
+    ]
     return [counters.table(records), *(table for table in compared if table)]
 
 
-def main(results: Annotated[Path, typer.Argument(help="Results folder.")] = runner.RESULTS, readme: IntoReadme = False) -> None:
+def main(
+    results: Annotated[Path, typer.Argument(help="Results folder.")] = runner.RESULTS,
+    readme: IntoReadme = False,
+) -> None:
     """Print the tables, or write those that README.md shows into it."""
     show_tables(make_tables(results), STUDY, readme)
 

@@ -1,8 +1,9 @@
 """Peak rates of graphics cards, dense, in TFLOP/s (1e12), and what share of them a step used.
 
-`source` names the data sheet in which to look a rate up. The sheets themselves were not at hand: in November 2026 the rates
-were compared with published copies, of most cards two or more, and agree. Copies of NVL cards disagree, so none is given.
-Sparse rates, which some sheets print alone, are halved. Half precision is with float32 accumulation on tensor cores.
+`source` names the data sheet in which to look a rate up. The sheets themselves were not at hand: in
+November 2026 the rates were compared with published copies, of most cards two or more, and agree.
+Copies of NVL cards disagree, so none is given. Sparse rates, which some sheets print alone, are
+halved. Half precision is with float32 accumulation on tensor cores.
 """
 
 from __future__ import annotations
@@ -33,9 +34,19 @@ CARDS = (
     Card(r"\bL4\b", 30.3, 60, 121, "NVIDIA L4 datasheet, 2023"),
     Card(r"L40S", 91.6, 183, 362, "NVIDIA L40S datasheet, 2023"),
     Card(r"H100 PCIe", 51, 378, 756, "NVIDIA H100 datasheet, 2023"),
-    Card(r"H[12]00(?! NVL)", 67, 494.5, 989.5, "NVIDIA H100 (SXM) and H200 datasheets, 2023 and 2024"),
-    Card(r"RTX 4090", 82.6, 82.6, 165.2, "NVIDIA Ada GPU architecture whitepaper, 2023, appendix A"),
-    Card(r"RTX 3090(?! Ti)", 35.6, 35.6, 71, "NVIDIA GA102 GPU architecture whitepaper, 2021, appendix A"),
+    Card(
+        r"H[12]00(?! NVL)", 67, 494.5, 989.5, "NVIDIA H100 (SXM) and H200 datasheets, 2023 and 2024"
+    ),
+    Card(
+        r"RTX 4090", 82.6, 82.6, 165.2, "NVIDIA Ada GPU architecture whitepaper, 2023, appendix A"
+    ),
+    Card(
+        r"RTX 3090(?! Ti)",
+        35.6,
+        35.6,
+        71,
+        "NVIDIA GA102 GPU architecture whitepaper, 2021, appendix A",
+    ),
 )
 
 
@@ -57,6 +68,8 @@ def peak_tflops(device: str | None, precision: str) -> float | None:
 
 
 def utilisation(case: Case, step_s: float | None, device: str | None) -> float | None:
-    """Model FLOPs utilisation: the step's operations by its time and the card's rate; None for an unknown card."""
+    """Model FLOPs utilisation: the step's operations by its time and the card's rate; None for an
+    unknown card.
+    """
     peak, work = peak_tflops(device, case.plan.precision), step_flops(case)
     return work / step_s / (peak * 1e12) if peak and work and step_s else None

@@ -1,4 +1,6 @@
-"""What a cache of keys and values takes for each token, counted from its arrays, beside the formula."""
+"""What a cache of keys and values takes for each token, counted from its arrays, beside the
+formula.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,10 @@ def comparison(records: Iterable[Record]) -> Comparison:
             newest[r.provenance.machine, r.case] = r
     return Comparison.of_text(
         "Keys and values of generation",
-        "Bytes of the cache's arrays when the sequence has all its tokens, counted in the process, for each token of a "
-        "sequence; by formula: 2 x layers x width x 4 bytes. Peak: of a step that generates the last tokens, the prompt's "
+        "Bytes of the cache's arrays when the sequence has all its tokens, counted in the "
+        "process, for each token of a "
+        "sequence; by formula: 2 x layers x width x 4 bytes. Peak: of a step that generates the "
+        "last tokens, the prompt's "
         "cache being there. MiB = 2^20 bytes.",
         ("machine", "case", "cache MiB", "bytes a token", "by formula", "peak MiB", "instrument"),
         [row(newest[key]) for key in sorted(newest)],
@@ -35,6 +39,11 @@ def row(r: Record) -> tuple[str, ...]:
     size = int(r.effect.evidence["cache_bytes"]) if r.effect else 0
     tokens = case.batch * case.config.length
     return (
-        r.provenance.machine, r.case, mib(size), f"{size / tokens:,.0f}", f"{bytes_of_a_token(case):,}", mib(r.peak_bytes),
+        r.provenance.machine,
+        r.case,
+        mib(size),
+        f"{size / tokens:,.0f}",
+        f"{bytes_of_a_token(case):,}",
+        mib(r.peak_bytes),
         r.peak_instrument or "-",
-    )  # fmt: skip
+    )

@@ -59,9 +59,15 @@ def show(context: typer.Context, readme: IntoReadme = False) -> None:
 
 @app.command()
 def measure(
-    condition: Annotated[Condition, typer.Argument(help="`loaded`: next to one busy process per core.")],
-    framework: Annotated[list[str] | None, typer.Option(help="May be repeated. Default: all.")] = None,
-    size: Annotated[str, typer.Option(help="Size of the long steps: tiny, cpu or full.")] = DEFAULT_SIZE,
+    condition: Annotated[
+        Condition, typer.Argument(help="`loaded`: next to one busy process per core.")
+    ],
+    framework: Annotated[
+        list[str] | None, typer.Option(help="May be repeated. Default: all.")
+    ] = None,
+    size: Annotated[
+        str, typer.Option(help="Size of the long steps: tiny, cpu or full.")
+    ] = DEFAULT_SIZE,
     blocks: Annotated[int, typer.Option(min=1, help="Number of blocks.")] = plan.BLOCKS,
     part: Annotated[Part | None, typer.Option(help="Default: both in turn.")] = None,
     results: Annotated[Path | None, typer.Option(help="Folder of the records.")] = None,

@@ -60,7 +60,9 @@ def collect_entries(rows: pd.DataFrame) -> Entries:
         else:
             times.append(None)  # all else is measured against PyTorch's baseline
     entries = {}
-    for case, peak, instrument, time in zip(rows["case"], rows["peak_bytes"], rows["peak_instrument"], times):
+    for case, peak, instrument, time in zip(
+        rows["case"], rows["peak_bytes"], rows["peak_instrument"], times
+    ):
         entries[case] = TableEntry(peak, instrument, time)
     return entries
 
@@ -72,7 +74,9 @@ def classify(case: Case) -> str:
     return REDUCED if "bf16" in case.strategy else STRATEGIES
 
 
-def compare(published: str, published_entries: Entries, other: str, other_entries: Entries) -> Comparison:
+def compare(
+    published: str, published_entries: Entries, other: str, other_entries: Entries
+) -> Comparison:
     """Return the table of two machines, with a row for each case that both have."""
     rows = []
     peak_differences: list[float] = []
@@ -96,11 +100,21 @@ def compare(published: str, published_entries: Entries, other: str, other_entrie
         if time_differences[group]:
             near.append(f"{count_within(time_differences[group], TIME_LIMIT)} of {group}")
     caption = (
-        f"Peaks are in MiB by one instrument: {count_within(peak_differences, PEAK_LIMIT)} are within {PEAK_LIMIT:.0%} of each "
-        f"other. Step times are over the baseline's, and of other frameworks' baselines over PyTorch's: within "
+        f"Peaks are in MiB by one instrument: {count_within(peak_differences, PEAK_LIMIT)} are "
+        f"within {PEAK_LIMIT:.0%} of each "
+        "other. Step times are over the baseline's, and of other frameworks' baselines over "
+        "PyTorch's: within "
         f"{TIME_LIMIT:.0%} are {', '.join(near)}. ~ = of fewer than 3 blocks."
     )
-    head = ("case", f"peak, {published}", f"peak, {other}", "apart", f"time, {published}", f"time, {other}", "apart")
+    head = (
+        "case",
+        f"peak, {published}",
+        f"peak, {other}",
+        "apart",
+        f"time, {published}",
+        f"time, {other}",
+        "apart",
+    )
     return Comparison.of_text(f"{other} beside {published}", caption, head, rows, left=1)
 
 

@@ -1,4 +1,6 @@
-"""Comparisons whose answer is known: equal processes of a case in one block, and some that differ."""
+"""Comparisons whose answer is known: equal processes of a case in one block, and some that
+differ.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,10 @@ from framebench.suite.protocol import MEMORY_STUDY
 EQUAL = 4  # processes without a difference: two comparisons that share no process
 SPINS = (0.03, 0.05, 0.10, 0.20)  # shares by which steps are made longer
 EXTRAS = (0.01, 0.02, 0.05)  # and by which they hold more memory
-# Ten cases of each framework, so that there are 60 comparisons of equal arms: each workload, training and evaluation. The
-# Transformer's steps are those that tables show; the others last milliseconds, of which a turn has many: a block of eight
-# 3-D networks at a published size would take a quarter of an hour.
+# Ten cases of each framework, so that there are 60 comparisons of equal arms: each workload,
+# training and evaluation. The Transformer's steps are those that tables show; the others last
+# milliseconds, of which a turn has many: a block of eight 3-D networks at a published size would
+# take a quarter of an hour.
 LONG = (("transformer", "train", "fp32"), ("transformer", "eval", "no_grad"))
 SHORT = (
     ("resnet50", "train", "fp32"),
@@ -33,7 +36,8 @@ SHORT = (
     ("transformer", "train", "accumulate"),
 )
 BLOCKS = 5
-# Memory is read at the size that tables show: what equal processes differ by in bytes is much of a peak of a few MiB.
+# Memory is read at the size that tables show: what equal processes differ by in bytes is much of a
+# peak of a few MiB.
 IN_MEMORY = (
     *LONG,
     ("transformer", "train", "checkpoint"),
@@ -44,7 +48,9 @@ EQUAL_IN_MEMORY = 8
 
 
 def cases(size: str = "cpu") -> list[Case]:
-    """Return the cases whose step times are compared: long steps of this size, short ones of the smallest."""
+    """Return the cases whose step times are compared: long steps of this size, short ones of the
+    smallest.
+    """
     cases = []
     for framework in FRAMEWORKS:
         cases += make_cases(framework, LONG, size)
@@ -70,7 +76,10 @@ def make_cases(framework: str, places: Iterable[tuple[str, str, str]], size: str
 
 
 def timed(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
-    """Return a group of equal and slowed processes for each case. They share a block, whatever memory it takes."""
+    """Return a group of equal and slowed processes for each case.
+
+    They share a block, whatever memory it takes.
+    """
     groups = []
     for case in chosen:
         environment = ready[case.framework]
@@ -94,7 +103,10 @@ def held(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
     """Keep so many other processes computing on any core until the context ends."""
-    busy_processes = [multiprocessing.Process(target=compute, args=(os.getpid(),), daemon=True) for _ in range(processes)]
+    busy_processes = [
+        multiprocessing.Process(target=compute, args=(os.getpid(),), daemon=True)
+        for _ in range(processes)
+    ]
     for process in busy_processes:
         process.start()
     try:

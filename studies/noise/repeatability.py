@@ -1,8 +1,9 @@
 """Do ratios of step times come out alike when they are measured another time?
 
-The rule, fixed before anything was compared: a session is the runs of one command and what resumed them. Of each
-ratio the first and the last session count that have three blocks of it at least and began more than an hour apart; each one's
-interval is of its own blocks alone, moderated by its own other pairs.
+The rule, fixed before anything was compared: a session is the runs of one command and what resumed
+them. Of each ratio the first and the last session count that have three blocks of it at least and
+began more than an hour apart; each one's interval is of its own blocks alone, moderated by its own
+other pairs.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Repeated:
 
 
 def find_bases(case: Case) -> list[Case]:
-    """Return what tables show a case's step time over: its baseline, and of a baseline PyTorch's."""
+    """Return what tables show a case's step time over: its baseline, and of a baseline
+    PyTorch's.
+    """
     if case.strategy != case.stage.baseline:
         return [replace(case, strategy=case.stage.baseline)]
     if case.framework != "torch":
@@ -70,7 +73,9 @@ def collect_ratios(session: list[Record]) -> dict[tuple[Case, Case], Ratio]:
 
 
 def find_repeated(records: Iterable[Record]) -> list[Repeated]:
-    """Return each ratio that was measured in two sessions of a machine, those of strategies first."""
+    """Return each ratio that was measured in two sessions of a machine, those of strategies
+    first.
+    """
     sessions: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for r in timed(of_one_version(records)):
         sessions[r.provenance.machine, r.provenance.session].append(r)
@@ -93,14 +98,20 @@ def find_begin(session: list[Record]) -> datetime:
 
 
 def comparison(records: Iterable[Record]) -> Comparison:
-    """Return the table of ratios that were measured twice; its caption counts those whose intervals overlap."""
+    """Return the table of ratios that were measured twice; its caption counts those whose intervals
+    overlap.
+    """
     repeated = find_repeated(records)
     of_strategies = [one for one in repeated if not one.is_of_frameworks]
     of_frameworks = [one for one in repeated if one.is_of_frameworks]
-    summary = f"{count_overlaps(of_strategies)} ratios of strategies and {count_overlaps(of_frameworks)} ratios of frameworks"
+    summary = (
+        f"{count_overlaps(of_strategies)} ratios of strategies and "
+        f"{count_overlaps(of_frameworks)} ratios of frameworks"
+    )
     return Comparison.of_text(
         "Step times measured twice",
-        f"The {CONFIDENCE:.0%} intervals of {summary} overlap. Each session's is of its own blocks, three at least; those of "
+        f"The {CONFIDENCE:.0%} intervals of {summary} overlap. Each session's is of its own "
+        "blocks, three at least; those of "
         "one ratio began more than an hour apart.",
         ("machine", "case", "over", "first session", "ratio", "last session", "ratio", "overlap"),
         [make_row(one) for one in repeated],
@@ -114,7 +125,9 @@ def count_overlaps(repeated: list[Repeated]) -> str:
 
 def make_row(one: Repeated) -> tuple[str, ...]:
     """Return the cells of one ratio."""
-    base = f"{one.base.framework} {one.base.strategy}" if one.is_of_frameworks else one.base.strategy
+    base = (
+        f"{one.base.framework} {one.base.strategy}" if one.is_of_frameworks else one.base.strategy
+    )
     first = f"{one.first_begin:%Y-%m-%d %H:%M}", show_interval(one.first)
     last = f"{one.last_begin:%Y-%m-%d %H:%M}", show_interval(one.last)
     return one.machine, one.case.id, base, *first, *last, "yes" if one.overlaps else "NO"

@@ -1,12 +1,14 @@
 """How often do verdicts err? Comparisons of equal arms, and of arms with a planted difference.
 
-In each block several equal processes of a case run next to processes whose steps are longer by a known share; of memory,
-processes that hold a known share more. They are judged as `framebench compare` judges two cases.
+In each block several equal processes of a case run next to processes whose steps are longer by a
+known share; of memory, processes that hold a known share more. They are judged as `framebench
+compare` judges two cases.
 
-The rule was fixed before anything was measured. A verdict is that of `framebench.analysis.statistics.verdict` on one pair of
-arms over all of its blocks, moderated by the machine's other pairs. *Found* is a planted difference that is called slower, or
-more memory. A *false alarm* is a pair of equal arms that is called different, either way. Undecided is neither. Equal arms are
-paired so that no two pairs of them share a process.
+The rule was fixed before anything was measured. A verdict is that of
+`framebench.analysis.statistics.verdict` on one pair of arms over all of its blocks, moderated by
+the machine's other pairs. *Found* is a planted difference that is called slower, or more memory. A
+*false alarm* is a pair of equal arms that is called different, either way. Undecided is neither.
+Equal arms are paired so that no two pairs of them share a process.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from framebench.records.record import Record
 from framebench.suite.protocol import MEMORY_STUDY
 
 DATA = Path(__file__).parent / "data"
-# the share that is to be found, by what was planted; of equal arms the share of false alarms that may be
+# the share that is to be found, by what was planted; of equal arms the share of false alarms that
+# may be
 GOALS = {
     (TIME.name, 0.0): 0.05,
     (TIME.name, 0.05): 0.60,
@@ -50,12 +53,15 @@ class Pair:
     framework: str
     case: str
     quantity: str
-    planted: float  # the share by which the second arm's steps are longer, or its peak larger; 0 of equal arms
+    # the share by which the second arm's steps are longer, or its peak larger; 0 of equal arms
+    planted: float
     verdict: Verdict
 
     @property
     def is_found(self) -> bool:
-        """Whether a planted difference was found; of equal arms, whether there was a false alarm."""
+        """Whether a planted difference was found; of equal arms, whether there was a false
+        alarm.
+        """
         if self.planted:
             return self.verdict.verdict in (TIME.more, PEAK.more)
         return self.verdict.verdict in (TIME.more, TIME.less, PEAK.more, PEAK.less)
@@ -99,7 +105,8 @@ def load_records(folder: Path = DATA) -> dict[str, list[Record]]:
 def compare_arms(condition: str, records: Iterable[Record]) -> list[Pair]:
     """Return every comparison of a condition: of times, and of the peaks of arms that hold more.
 
-    Of equal arms the first two are compared, the next two, and so on; each planted arm with an equal arm of its own.
+    Of equal arms the first two are compared, the next two, and so on; each planted arm with an
+    equal arm of its own.
     """
     good = [r for r in records if r.status == "ok" and r.turns]
     blocks = Blocks(good)
@@ -124,7 +131,8 @@ def compare_arms(condition: str, records: Iterable[Record]) -> list[Pair]:
 def keep_host_peak(record: Record) -> Record:
     """Return the record with its peak by `host.rss` alone.
 
-    A compiler's plan does not know what is held next to the program, and exact counters would make it easy.
+    A compiler's plan does not know what is held next to the program, and exact counters would make
+    it easy.
     """
     peaks = {name: peak for name, peak in record.peaks.items() if name == "host.rss"}
     return record.model_copy(update={"peaks": peaks})
@@ -135,7 +143,8 @@ def match_arms(records: list[Record], plant: str) -> list[MatchedArms]:
     arms: dict[tuple[str, int], list[Record]] = defaultdict(list)
     for r in records:
         if r.turns and r.provenance.planted.keys() <= {plant}:
-            group = r.turns.block.rpartition("/")[0]  # SESSION/study/CASE of SESSION/study/CASE/NUMBER.LOT
+            # SESSION/study/CASE of SESSION/study/CASE/NUMBER.LOT
+            group = r.turns.block.rpartition("/")[0]
             arms[group, r.turns.arm].append(r)
     equal, planted = [], []
     for _, arm in sorted(arms.items()):
@@ -165,19 +174,39 @@ def show_share(planted: float) -> str:
 def show_rates(pairs: Iterable[Pair]) -> Comparison:
     """Count, by condition and what was planted, how many comparisons were called different."""
     groups = group_pairs(((p.quantity, p.condition, p.planted), p) for p in pairs)
-    rows = [make_rate_row(condition, quantity, planted, group) for (quantity, condition, planted), group in groups]
+    rows = [
+        make_rate_row(condition, quantity, planted, group)
+        for (quantity, condition, planted), group in groups
+    ]
     return Comparison.of_text(
         "How often verdicts err",
-        "Each comparison is one pair of arms over all its blocks. Found: what was planted was called slower, or more memory; "
-        f"of equal arms, a false alarm. {CONFIDENCE:.0%} interval: Clopper and Pearson's. Undecided: neither a difference nor "
+        "Each comparison is one pair of arms over all its blocks. Found: what was planted was "
+        "called slower, or more memory; "
+        f"of equal arms, a false alarm. {CONFIDENCE:.0%} interval: Clopper and Pearson's. "
+        "Undecided: neither a difference nor "
         "none. Held: by how many intervals what was planted is held.",
-        ("quantity", "machine", "planted", "comparisons", "found", "share", "95 % interval", "goal", "undecided", "held"),
+        (
+            "quantity",
+            "machine",
+            "planted",
+            "comparisons",
+            "found",
+            "share",
+            "95 % interval",
+            "goal",
+            "undecided",
+            "held",
+        ),
         rows,
     )
 
 
-def make_rate_row(condition: str, quantity: str, planted: float, group: list[Pair]) -> tuple[str, ...]:
-    """Return the cells of one condition and planted share, with the exact interval of the share that was found."""
+def make_rate_row(
+    condition: str, quantity: str, planted: float, group: list[Pair]
+) -> tuple[str, ...]:
+    """Return the cells of one condition and planted share, with the exact interval of the share
+    that was found.
+    """
     total = len(group)
     found = sum(p.is_found for p in group)
     undecided = sum(p.verdict.verdict == UNDECIDED for p in group)
@@ -207,16 +236,40 @@ def show_equal_times(pairs: Iterable[Pair]) -> Comparison:
     """Show how wide the intervals of equal arms' step times are, and how far the ratios stray."""
     equal = [p for p in pairs if p.quantity == TIME.name and not p.planted]
     rows = []
-    for (condition, framework), group in group_pairs(((p.condition, p.framework), p) for p in equal):
+    for (condition, framework), group in group_pairs(
+        ((p.condition, p.framework), p) for p in equal
+    ):
         errors = [abs(math.log(p.verdict.ratio)) for p in group]
         half_widths = [math.log(p.verdict.high / p.verdict.ratio) for p in group if p.verdict.high]
         narrow = sum(width <= math.log(1 + WIDE) for width in half_widths)
         middle = f"{median(half_widths):.1%}" if half_widths else "-"
         blocks = min(p.verdict.blocks for p in group)
         off = f"{median(errors):.1%}", f"{max(errors):.1%}"
-        rows.append((condition, framework, str(len(group)), *off, middle, f"{narrow / len(group):.0%}", str(blocks)))
-    caption = "Ratios of step times between equal arms: how far from 1, and the half-width of their intervals."
-    head = ("machine", "framework", "comparisons", "off, median", "off, largest", "half-width, median", "within 5 %", "blocks")
+        rows.append(
+            (
+                condition,
+                framework,
+                str(len(group)),
+                *off,
+                middle,
+                f"{narrow / len(group):.0%}",
+                str(blocks),
+            )
+        )
+    caption = (
+        "Ratios of step times between equal arms: how far from 1, and the half-width of "
+        "their intervals."
+    )
+    head = (
+        "machine",
+        "framework",
+        "comparisons",
+        "off, median",
+        "off, largest",
+        "half-width, median",
+        "within 5 %",
+        "blocks",
+    )
     return Comparison.of_text("Step times of equal arms", caption, head, rows)
 
 
@@ -224,7 +277,9 @@ def show_peaks(pairs: Iterable[Pair]) -> Comparison:
     """Show the ratios of peaks that were seen, by framework and what was planted."""
     of_peaks = [p for p in pairs if p.quantity == PEAK.name]
     rows = []
-    for (condition, framework, planted), group in group_pairs(((p.condition, p.framework, p.planted), p) for p in of_peaks):
+    for (condition, framework, planted), group in group_pairs(
+        ((p.condition, p.framework, p.planted), p) for p in of_peaks
+    ):
         ratios = [p.verdict.ratio for p in group]
         found = sum(p.is_found for p in group)
         seen = [f"{ratio - 1:+.1%}" for ratio in (min(ratios), median(ratios), max(ratios))]

@@ -12,11 +12,21 @@ from framebench.records.record import Record
 from framebench.suite.profiles import list_profile_cases
 from studies.noise.repeatability import find_bases
 
-HEAD = ("machine", "over", "ratios", f"within {WIDE:.0%}", "share", "wider", f"fewer than {FEW} blocks")
+HEAD = (
+    "machine",
+    "over",
+    "ratios",
+    f"within {WIDE:.0%}",
+    "share",
+    "wider",
+    f"fewer than {FEW} blocks",
+)
 
 
 def comparison(records: Iterable[Record]) -> Comparison:
-    """Count, for each machine, how many ratios have an interval that is narrow enough to tell a difference."""
+    """Count, for each machine, how many ratios have an interval that is narrow enough to tell a
+    difference.
+    """
     records = list(timed(of_one_version(records)))
     rows = []
     for machine in sorted({r.provenance.machine for r in records}):
@@ -25,7 +35,8 @@ def comparison(records: Iterable[Record]) -> Comparison:
             rows.append((machine, base, *count_widths(ratios)))
     return Comparison.of_text(
         "Intervals of step times that tables show",
-        f"Of the quick profile's cases, the ratios of step times over their framework's baseline, and those of baselines over "
+        "Of the quick profile's cases, the ratios of step times over their framework's baseline, "
+        "and those of baselines over "
         f"PyTorch's: how many have an interval of {WIDE:.0%} or better to each side.",
         HEAD,
         rows,
@@ -47,7 +58,9 @@ def collect_ratios(records: Sequence[Record]) -> dict[str, list[Ratio]]:
 
 
 def count_widths(ratios: Sequence[Ratio]) -> tuple[str, ...]:
-    """Return the cells of a row: all ratios, the narrow ones and their share, the wide ones, those without an interval."""
+    """Return the cells of a row: all ratios, the narrow ones and their share, the wide ones, those
+    without an interval.
+    """
     few = sum(ratio.low is None for ratio in ratios)
     narrow = sum(ratio.narrow for ratio in ratios)
     wide = len(ratios) - few - narrow

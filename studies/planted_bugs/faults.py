@@ -24,15 +24,22 @@ def comparisons(file: Path) -> Iterator[Comparison]:
 def table(campaign: dict[str, Any]) -> Comparison:
     """A row for each kind of fault, and their sum."""
     tried = pd.DataFrame(campaign["faults"])
-    rows = [line((str(fault), str(seen)), group) for (fault, seen), group in tried.groupby(["fault", "seen"])]
+    rows = [
+        line((str(fault), str(seen)), group)
+        for (fault, seen), group in tried.groupby(["fault", "seen"])
+    ]
+    uncommitted = " with uncommitted changes" if campaign["dirty"] else ""
     caption = (
-        "records lost: expected after the fault and not there. false ok: records that claim to be right, verified and with "
+        "records lost: expected after the fault and not there. false ok: records that claim to be "
+        "right, verified and with "
         "their strategy proven, and should not. Counted by the tests themselves on "
         f"{campaign['machine']}, {campaign['measured_at'][:10]}, "
-        f"at {(campaign['commit'] or 'no commit')[:10]}{' with uncommitted changes' if campaign['dirty'] else ''}."
+        f"at {(campaign['commit'] or 'no commit')[:10]}{uncommitted}."
     )
     total = line(("all", ""), tried)
-    return Comparison.of_text("Faults that were planted, and what came of them", caption, HEAD, (*rows, total), left=2)
+    return Comparison.of_text(
+        "Faults that were planted, and what came of them", caption, HEAD, (*rows, total), left=2
+    )
 
 
 def line(names: tuple[str, str], group: pd.DataFrame) -> tuple[str, ...]:

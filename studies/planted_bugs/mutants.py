@@ -20,17 +20,34 @@ def comparisons(file: Path) -> list[Comparison]:
 
 def counts(campaign: Campaign) -> Comparison:
     kinds = sorted({(row.framework, row.precision) for row in campaign.planted})
-    alike = [[row for row in campaign.planted if (row.framework, row.precision) == kind] for kind in kinds]
-    rows = [(TITLES[name], precision, *count(group)) for (name, precision), group in zip(kinds, alike)]
+    alike = [
+        [row for row in campaign.planted if (row.framework, row.precision) == kind]
+        for kind in kinds
+    ]
+    rows = [
+        (TITLES[name], precision, *count(group)) for (name, precision), group in zip(kinds, alike)
+    ]
     caption = (
         "beyond: passed for a known reason, which is listed. "
         "smallest: the smallest error of those that were caught, in units of its tolerance. "
         f"Their {len(campaign.controls)} cases without any bug: {unharmed(campaign.controls)}. "
         f"{untried(campaign)}{campaign.where}"
     )
-    head = ("framework", "precision", "planted", "wrong", "equivalent", "beyond", "survived", "smallest")
+    head = (
+        "framework",
+        "precision",
+        "planted",
+        "wrong",
+        "equivalent",
+        "beyond",
+        "survived",
+        "smallest",
+    )
     return Comparison.of_text(
-        "Bugs that were planted in the source", caption, head, (*rows, ("all", "", *count(campaign.planted)))
+        "Bugs that were planted in the source",
+        caption,
+        head,
+        (*rows, ("all", "", *count(campaign.planted))),
     )
 
 
@@ -51,7 +68,14 @@ def count(rows: list[Row]) -> tuple[str, ...]:
     survived = len(rows) - len(wrong) - len(equivalent) - len(missed)
     margins = [row.margin for row in wrong if row.margin is not None]
     smallest = times(min(margins)) if margins else "-"
-    return str(len(rows)), str(len(wrong)), str(len(equivalent)), str(len(missed)), str(survived), smallest
+    return (
+        str(len(rows)),
+        str(len(wrong)),
+        str(len(equivalent)),
+        str(len(missed)),
+        str(survived),
+        smallest,
+    )
 
 
 def times(margin: float) -> str:
@@ -69,7 +93,9 @@ def listed(campaign: Campaign) -> Iterator[Comparison]:
         cells = [_cells(row) for row in rows]
         notes = tuple(_note(row) for row in rows if row.equivalent or row.missed)
         caption = "error / tolerance: -, where what was seen is no such number."
-        yield Comparison.of_text(f"Bugs planted in {TITLES[name]}", caption, head, cells, left=4, notes=notes)
+        yield Comparison.of_text(
+            f"Bugs planted in {TITLES[name]}", caption, head, cells, left=4, notes=notes
+        )
 
 
 def _cells(row: Row) -> tuple[str, ...]:

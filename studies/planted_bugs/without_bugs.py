@@ -1,4 +1,6 @@
-"""Whether verification finds fault with what is right: the cases of the standard profile as they are."""
+"""Whether verification finds fault with what is right: the cases of the standard profile as they
+are.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,15 @@ HEAD = ("machine", "framework", "cases", "measured", "pass", "wrong", "other", "
 
 
 def comparison(records: Iterable[Record]) -> Comparison:
-    """A row for each machine and framework, from each case's newest record under this protocol; what did not pass is named."""
+    """A row for each machine and framework, from each case's newest record under this protocol;
+    what did not pass is named.
+    """
     cases = {
         case.id: case
         for case in list_profile_cases("standard")
-        if case.support.supported and not case.support.gpu and case.workload in list_confirmed_workloads()
+        if case.support.supported
+        and not case.support.gpu
+        and case.workload in list_confirmed_workloads()
     }
     newest: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
     for r in sorted(counting(records), key=measured_at):
@@ -30,12 +36,19 @@ def comparison(records: Iterable[Record]) -> Comparison:
     for (machine, framework), records_by_case in sorted(newest.items()):
         total = sum(case.framework == framework for case in cases.values())
         rows.append((machine, framework, str(total), *_outcomes(list(records_by_case.values()))))
-        notes += [f"{machine}: {r.case}: {r.status}: {r.reason}" for r in records_by_case.values() if r.status != "ok"]
+        notes += [
+            f"{machine}: {r.case}: {r.status}: {r.reason}"
+            for r in records_by_case.values()
+            if r.status != "ok"
+        ]
     caption = (
-        "Supported cases of the standard profile, without any bug. largest error: in units of its tolerance, of those that "
+        "Supported cases of the standard profile, without any bug. largest error: in units of its "
+        "tolerance, of those that "
         f"pass, after the first steps and after the last. Protocol {VERSION}."
     )
-    return Comparison.of_text("Cases verified without any bug", caption, HEAD, rows, notes=tuple(notes))
+    return Comparison.of_text(
+        "Cases verified without any bug", caption, HEAD, rows, notes=tuple(notes)
+    )
 
 
 def _outcomes(records: list[Record]) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""Predict what others measured on GPUs, and show the errors: `python -m studies.published_peaks --help`."""
+"""Predict what others measured on GPUs, and show the errors:
+
+`python -m studies.published_peaks --help`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,8 @@ def show(context: typer.Context, readme: IntoReadme = False) -> None:
 @app.command()
 def predict(
     parts: Annotated[
-        list[str] | None, typer.Argument(help="Parts of rows' keys, models or sources. Default: all rows.")
+        list[str] | None,
+        typer.Argument(help="Parts of rows' keys, models or sources. Default: all rows."),
     ] = None,
     again: Annotated[bool, typer.Option(help="Also rows that have a prediction.")] = False,
 ) -> None:
@@ -42,7 +46,9 @@ def predict(
     environment = environments.ensure("torch", say=say, package=PACKAGE)
     for start in range(0, len(todo), AT_ONCE):
         batch = todo[start : start + AT_ONCE]
-        for number, ((row, _), answer) in enumerate(zip(batch, judged.predict(batch, environment)), start + 1):
+        for number, ((row, _), answer) in enumerate(
+            zip(batch, judged.predict(batch, environment)), start + 1
+        ):
             judged.write(DATA, answer, row)
             outcome = answer.failed or f"{answer.reserved_bytes:,} bytes reserved"
             progress = f"{number}/{len(todo)} {row.key}: {outcome} ({answer.wall_s:.0f} s)"

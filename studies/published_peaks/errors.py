@@ -32,7 +32,11 @@ class Held:
     def error(self, estimator: str = OURS) -> float | None:
         """Relative, with its sign; None where the estimator has none, or only a lower bound."""
         if estimator == OURS:
-            return FAILED if self.predicted_bytes is None else self.predicted_bytes / self.row.bytes - 1
+            return (
+                FAILED
+                if self.predicted_bytes is None
+                else self.predicted_bytes / self.row.bytes - 1
+            )
         if estimator in self.row.lower_bounds or estimator not in self.row.estimates:
             return None
         return self.row.estimates[estimator] / self.row.bytes - 1
@@ -44,7 +48,14 @@ def of_folder(root: Path = DATA) -> list[Comparison]:
     held = list(_held(root, rows))
     if not held:
         return []
-    return [in_all(held), by_family(held), late_sample(held), of_blas(held), row_by_row(held), left_out(rows)]
+    return [
+        in_all(held),
+        by_family(held),
+        late_sample(held),
+        of_blas(held),
+        row_by_row(held),
+        left_out(rows),
+    ]
 
 
 def _held(root: Path, rows: Sequence[Row]) -> Iterable[Held]:
@@ -57,7 +68,14 @@ def _held(root: Path, rows: Sequence[Row]) -> Iterable[Held]:
         if answer := judged.read(root, row):
             more = beside.get(row.card, 0)
             other = answer.blas_otherwise_bytes and answer.blas_otherwise_bytes + more
-            yield Held(row, program, answer.predicted_bytes(more), answer.failed, answer.weights_bytes or 0, other)
+            yield Held(
+                row,
+                program,
+                answer.predicted_bytes(more),
+                answer.failed,
+                answer.weights_bytes or 0,
+                other,
+            )
 
 
 def ninth(errors: Sequence[float]) -> float:
@@ -67,16 +85,26 @@ def ninth(errors: Sequence[float]) -> float:
 
 
 def allowance(root: Path = DATA) -> float | None:
-    """What a prediction of a case that nobody measured may be off by: the error that nine of ten rows of good or high trust are
-    within, with cuBLAS's workspaces in every row where that is more. None where no row was predicted."""
-    trusted = [one for one in _held(root, read_rows(root)) if rules.trust(one.row) in ("high", "good")]
-    return max(ninth(_errors(some, OURS)) for some in (trusted, with_workspaces(trusted))) if trusted else None
+    """What a prediction of a case that nobody measured may be off by: the error that nine of ten
+    rows of good or high trust are within, with cuBLAS's workspaces in every row where that is more.
+    None where no row was predicted.
+    """
+    trusted = [
+        one for one in _held(root, read_rows(root)) if rules.trust(one.row) in ("high", "good")
+    ]
+    return (
+        max(ninth(_errors(some, OURS)) for some in (trusted, with_workspaces(trusted)))
+        if trusted
+        else None
+    )
 
 
 def with_workspaces(held: Sequence[Held]) -> list[Held]:
     """The same rows as if every program had left cuBLAS its own."""
     return [
-        replace(one, predicted_bytes=one.otherwise_bytes) if one.otherwise_bytes and not one.program.blas_takes else one
+        replace(one, predicted_bytes=one.otherwise_bytes)
+        if one.otherwise_bytes and not one.program.blas_takes
+        else one
         for one in held
     ]
 
@@ -108,21 +136,40 @@ def in_all(held: Sequence[Held]) -> Comparison:
         close = sum(abs(e) <= rules.CLOSE for e in errors)
         rows.append(
             (
-                name, str(len(errors)), _median(errors), "-" if median_goal is None else f"{median_goal:.1%}",
-                f"{ninth(errors):.1%}" if errors else "-", "-" if ninth_goal is None else f"{ninth_goal:.1%}",
-                _bias(errors), f"{close} of {len(errors)}",
+                name,
+                str(len(errors)),
+                _median(errors),
+                "-" if median_goal is None else f"{median_goal:.1%}",
+                f"{ninth(errors):.1%}" if errors else "-",
+                "-" if ninth_goal is None else f"{ninth_goal:.1%}",
+                _bias(errors),
+                f"{close} of {len(errors)}",
             )
-        )  # fmt: skip
+        )
     caption = (
-        "Relative errors of predicted peaks against measured ones. median and nine of ten: of absolute errors. bias: the "
-        "median with its sign. Estimators are held against the rows for which they have a figure that is no lower bound."
+        "Relative errors of predicted peaks against measured ones. median and nine of ten: of "
+        "absolute errors. bias: the "
+        "median with its sign. Estimators are held against the rows for which they have a figure "
+        "that is no lower bound."
     )
-    head = ("", "rows", "median", "goal", "nine of ten", "goal", "bias", f"within {rules.CLOSE:.0%}")
+    head = (
+        "",
+        "rows",
+        "median",
+        "goal",
+        "nine of ten",
+        "goal",
+        "bias",
+        f"within {rules.CLOSE:.0%}",
+    )
     return Comparison.of_text("Predictions against real cards", caption, head, rows, left=1)
 
 
 def by_family(held: Sequence[Held]) -> Comparison:
-    names = [*rules.FAMILIES, *dict.fromkeys(one.row.source for one in held if one.row.source != XMEM)]
+    names = [
+        *rules.FAMILIES,
+        *dict.fromkeys(one.row.source for one in held if one.row.source != XMEM),
+    ]
     rows = []
     for name in names:
         some = [one for one in held if rules.family(one.row) == name]
@@ -133,32 +180,63 @@ def by_family(held: Sequence[Held]) -> Comparison:
         others = [_median(_errors(some, estimator)) for estimator in ESTIMATORS.values()]
         rows.append(
             (
-                name, rules.trust(some[0].row), str(len(some)), _median(errors), _bias(errors),
-                f"{min(errors):+.1%} to {max(errors):+.1%}", str(close), *others,
+                name,
+                rules.trust(some[0].row),
+                str(len(some)),
+                _median(errors),
+                _bias(errors),
+                f"{min(errors):+.1%} to {max(errors):+.1%}",
+                str(close),
+                *others,
             )
-        )  # fmt: skip
+        )
     caption = (
-        "Median absolute error of the predicted peak, by family; bias: the median with its sign. The last columns are what "
+        "Median absolute error of the predicted peak, by family; bias: the median with its sign. "
+        "The last columns are what "
         "four published estimators say of the same rows."
     )
-    head = ("family", "trust", "rows", "median", "bias", "range", f"within {rules.CLOSE:.0%}", *ESTIMATORS.values())
+    head = (
+        "family",
+        "trust",
+        "rows",
+        "median",
+        "bias",
+        "range",
+        f"within {rules.CLOSE:.0%}",
+        *ESTIMATORS.values(),
+    )
     return Comparison.of_text("Errors by family", caption, head, rows, left=2)
 
 
 def late_sample(held: Sequence[Held]) -> Comparison:
-    """xMem's rows of images, whose first sample races with the weights: the other end of what it may have held."""
+    """xMem's rows of images, whose first sample races with the weights: the other end of what it
+    may have held.
+    """
     rows = []
     for name in rules.FAMILIES:
-        some = [one for one in held if rules.family(one.row) == name and not one.row.sequence and one.predicted_bytes]
+        some = [
+            one
+            for one in held
+            if rules.family(one.row) == name and not one.row.sequence and one.predicted_bytes
+        ]
         if not some:
             continue
-        late = [replace(one, predicted_bytes=(one.predicted_bytes or 0) - one.weights_bytes) for one in some]
+        late = [
+            replace(one, predicted_bytes=(one.predicted_bytes or 0) - one.weights_bytes)
+            for one in some
+        ]
         share = statistics.median(one.weights_bytes / one.row.bytes for one in some)
-        cells = [text for group in (some, late) for text in (_median(_errors(group, OURS)), _bias(_errors(group, OURS)))]
+        cells = [
+            text
+            for group in (some, late)
+            for text in (_median(_errors(group, OURS)), _bias(_errors(group, OURS)))
+        ]
         rows.append((name, str(len(some)), f"{share:.1%}", *cells))
     caption = (
-        "The counter of these rows starts at a first sample, which another thread takes while the weights move to the card. At "
-        "the latest it holds all weights: the last columns take them off each prediction. weights: their share of what was "
+        "The counter of these rows starts at a first sample, which another thread takes while the "
+        "weights move to the card. At "
+        "the latest it holds all weights: the last columns take them off each prediction. "
+        "weights: their share of what was "
         "measured, the median. What counts above is the prediction with them."
     )
     head = ("family", "rows", "weights", "median", "bias", "median, late", "bias, late")
@@ -179,17 +257,37 @@ def of_blas(held: Sequence[Held]) -> Comparison:
             for group in ((some, swapped) if takes else (swapped, some))
             for text in (_median(_errors(group, OURS)), _equal(group))
         ]
-        rows.append((loop, "recorded" if takes else "not recorded", "with" if takes else "without", str(len(some)), *cells))
+        rows.append(
+            (
+                loop,
+                "recorded" if takes else "not recorded",
+                "with" if takes else "without",
+                str(len(some)),
+                *cells,
+            )
+        )
     caption = (
-        "By whether a row records the position of zero_grad. counts: which of the two the other tables have, an assumption "
-        "made after the errors had been seen. median: of absolute errors. equal: within 2 MiB, the least that a card gives."
+        "By whether a row records the position of zero_grad. counts: which of the two the other "
+        "tables have, an assumption "
+        "made after the errors had been seen. median: of absolute errors. equal: within 2 MiB, "
+        "the least that a card gives."
     )
-    head = ("loop", "zero_grad", "counts", "rows", "median, with", "equal, with", "median, without", "equal, without")
+    head = (
+        "loop",
+        "zero_grad",
+        "counts",
+        "rows",
+        "median, with",
+        "equal, with",
+        "median, without",
+        "equal, without",
+    )
     return Comparison.of_text("cuBLAS's workspaces in these rows", caption, head, rows, left=3)
 
 
 def _equal(held: Sequence[Held]) -> str:
-    return f"{sum(abs((one.predicted_bytes or 0) - one.row.bytes) <= SMALL_SEGMENT for one in held)} of {len(held)}"
+    equal = sum(abs((one.predicted_bytes or 0) - one.row.bytes) <= SMALL_SEGMENT for one in held)
+    return f"{equal} of {len(held)}"
 
 
 def row_by_row(held: Sequence[Held]) -> Comparison:
@@ -199,18 +297,42 @@ def row_by_row(held: Sequence[Held]) -> Comparison:
         row = one.row
         signed: Callable[[float | None], str] = lambda e: "-" if e is None else f"{e:+.1%}"  # noqa: E731
         return (
-            row.source, row.model.rpartition("/")[2], row.card.replace("NVIDIA GeForce ", ""), row.batch,
-            row.optimizer.split(" lr")[0], mib(row.bytes, ",.0f"), mib(one.predicted_bytes, ",.0f"),
-            "failed" if one.predicted_bytes is None else signed(one.error()), signed(one.error(XMEM)),
-        )  # fmt: skip
+            row.source,
+            row.model.rpartition("/")[2],
+            row.card.replace("NVIDIA GeForce ", ""),
+            row.batch,
+            row.optimizer.split(" lr")[0],
+            mib(row.bytes, ",.0f"),
+            mib(one.predicted_bytes, ",.0f"),
+            "failed" if one.predicted_bytes is None else signed(one.error()),
+            signed(one.error(XMEM)),
+        )
 
     caption = (
-        "Peaks in MiB (2^20 bytes), in the quantity that the row has. Sources, links and notes of each row are in "
+        "Peaks in MiB (2^20 bytes), in the quantity that the row has. Sources, links and notes of "
+        "each row are in "
         "studies/published_peaks/data/gpu.csv."
     )
-    head = ("source", "model", "card", "batch", "optimizer", "measured", "predicted", "error", "xMem's error")
+    head = (
+        "source",
+        "model",
+        "card",
+        "batch",
+        "optimizer",
+        "measured",
+        "predicted",
+        "error",
+        "xMem's error",
+    )
     failures = tuple(f"{one.row.key}: {one.why_not}" for one in held if one.why_not)
-    return Comparison.of_text("Each row against its prediction", caption, head, tuple(map(cells, held)), left=3, notes=failures)
+    return Comparison.of_text(
+        "Each row against its prediction",
+        caption,
+        head,
+        tuple(map(cells, held)),
+        left=3,
+        notes=failures,
+    )
 
 
 def left_out(rows: Sequence[Row]) -> Comparison:
@@ -221,9 +343,12 @@ def left_out(rows: Sequence[Row]) -> Comparison:
             programs.program(row)
         except programs.Unwritten as why:
             reasons[row.source, rules.trust(row), str(why)] += 1
-    cells = tuple((source, trust, str(count), why) for (source, trust, why), count in reasons.items())
+    cells = tuple(
+        (source, trust, str(count), why) for (source, trust, why), count in reasons.items()
+    )
     caption = (
-        "A row is predicted where model, shapes, optimizer, precision and loop are known, and the step is eager PyTorch on one "
+        "A row is predicted where model, shapes, optimizer, precision and loop are known, and the "
+        "step is eager PyTorch on one "
         "card."
     )
     head = ("source", "trust", "rows", "why")

@@ -34,9 +34,11 @@ class Judged(Part):
     allocated_bytes: Bytes | None = None
     reserved_bytes: Bytes | None = None
     weights_bytes: Bytes | None = None  # of which xMem's first sample may have held some
-    blas_otherwise_bytes: Bytes | None = None  # reserved where the program's `blas_takes` were the opposite
+    # reserved where the program's `blas_takes` were the opposite
+    blas_otherwise_bytes: Bytes | None = None
     failed: str | None = None
-    code: str | None = None  # fingerprint of the sources that predicted, in files made before 2026-11-28
+    # fingerprint of the sources that predicted, in files made before 2026-11-28
+    code: str | None = None
     predicted_at: Moment
     commit: str | None
     versions: dict[str, str] = Field(default={})
@@ -44,8 +46,13 @@ class Judged(Part):
 
     @model_validator(mode="after")
     def holds_together(self) -> Judged:
-        if (self.failed is None) != (self.reserved_bytes is not None and self.allocated_bytes is not None):
-            raise ValueError(f"failed is {self.failed}, and the peaks are {self.allocated_bytes} and {self.reserved_bytes}")
+        if (self.failed is None) != (
+            self.reserved_bytes is not None and self.allocated_bytes is not None
+        ):
+            raise ValueError(
+                f"failed is {self.failed}, and the peaks are {self.allocated_bytes} "
+                f"and {self.reserved_bytes}"
+            )
         return self
 
     def predicted_bytes(self, beside: int) -> int | None:
@@ -67,7 +74,14 @@ def predict(rows: Sequence[tuple[Row, Program]], environment: Environment) -> li
         found = [{"failed": str(error).strip().splitlines()[-1][-300:], "wall_s": 0}] * len(rows)
     shared: dict[str, Any] = {"predicted_at": datetime.now(UTC), "commit": provenance.find_commit()}
     return [
-        Judged(row=row.key, source=row.source, model=row.model, program=dataclasses.asdict(program), **shared, **answer)
+        Judged(
+            row=row.key,
+            source=row.source,
+            model=row.model,
+            program=dataclasses.asdict(program),
+            **shared,
+            **answer,
+        )
         for (row, program), answer in zip(rows, found, strict=True)
     ]
 
@@ -93,7 +107,9 @@ def read(folder: Path, row: Row) -> Judged | None:
         return None
 
 
-def pending(folder: Path, rows: list[tuple[Row, Program]], again: bool) -> Iterator[tuple[Row, Program]]:
+def pending(
+    folder: Path, rows: list[tuple[Row, Program]], again: bool
+) -> Iterator[tuple[Row, Program]]:
     """Yield the rows that have no prediction yet; with `again` all of them."""
     for row, program in rows:
         if again or read(folder, row) is None:

@@ -23,9 +23,19 @@ ESTIMATORS = {
 }
 XMEM = "xMem"
 AS_THERE = (  # columns whose names and texts a row keeps
-    "source", "card", "framework", "framework_version", "model", "batch", "sequence", "optimizer", "precision", "strategy",
-    "quantity", "note",
-)  # fmt: skip
+    "source",
+    "card",
+    "framework",
+    "framework_version",
+    "model",
+    "batch",
+    "sequence",
+    "optimizer",
+    "precision",
+    "strategy",
+    "quantity",
+    "note",
+)
 
 
 @dataclass(frozen=True)
@@ -52,9 +62,20 @@ class Row:
     def key(self) -> str:
         """Names the row's prediction: readable, and of no two rows the same."""
         said = "|".join(
-            (self.source, self.link, self.model, self.batch, self.optimizer, self.precision, self.strategy, str(self.bytes))
+            (
+                self.source,
+                self.link,
+                self.model,
+                self.batch,
+                self.optimizer,
+                self.precision,
+                self.strategy,
+                str(self.bytes),
+            )
         )
-        words = re.sub(r"[^a-z0-9]+", "-", f"{self.source} {self.model} {self.batch}".lower()).strip("-")
+        words = re.sub(
+            r"[^a-z0-9]+", "-", f"{self.source} {self.model} {self.batch}".lower()
+        ).strip("-")
         return f"{words[:60].strip('-')}-{sha256(said.encode()).hexdigest()[:8]}"
 
     @property
@@ -65,8 +86,12 @@ class Row:
 
     @property
     def lower_bounds(self) -> set[str]:
-        """Estimators that stopped at the card's limit, so that their figure is only a lower bound."""
-        return {name for name in ESTIMATORS.values() if f"{name} stopped at the card limit" in self.note}
+        """Estimators that stopped at the card's limit, so that their figure is only a lower
+        bound.
+        """
+        return {
+            name for name in ESTIMATORS.values() if f"{name} stopped at the card limit" in self.note
+        }
 
 
 def read(folder: Path = DATA) -> list[Row]:
@@ -89,10 +114,12 @@ def _row(line: Mapping[str, str]) -> Row:
 
 
 def beside_the_pool(rows: Sequence[Row]) -> dict[str, int]:
-    """By card, what xMem's device-wide figures hold beside PyTorch's pool: modules and handles that libraries load.
+    """By card, what xMem's device-wide figures hold beside PyTorch's pool: modules and handles that
+    libraries load.
 
-    The authors ran every configuration twice, the second time in a process where they were loaded. Most Transformer rows differ
-    by the same number of bytes from their second run: that number. (Images have no such pairs: their first sample came late.)
+    The authors ran every configuration twice, the second time in a process where they were loaded.
+    Most Transformer rows differ by the same number of bytes from their second run: that number.
+    (Images have no such pairs: their first sample came late.)
     """
     differences: dict[str, Counter[int]] = {}
     for row in rows:

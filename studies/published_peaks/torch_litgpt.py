@@ -1,7 +1,9 @@
-"""LitGPT's models with LoRA on queries and values, as it fine-tuned them in October 2023: the same operators in the same order.
+"""LitGPT's models with LoRA on queries and values, as it fine-tuned them in October 2023: the same
+operators in the same order.
 
-Written anew from the library's description and the shapes that it publishes; nothing else of it is needed. Weights are bfloat16
-and frozen, of each block two low-rank matrices are trained: `A` for both, and `B` as a convolution of two groups.
+Written anew from the library's description and the shapes that it publishes; nothing else of it is
+needed. Weights are bfloat16 and frozen, of each block two low-rank matrices are trained: `A` for
+both, and `B` as a convolution of two groups.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Shape:
 
 
 SHAPES = {
-    "phi-1.5": Shape(24, 2048, 32, 51200, 8192, rotary=0.5, shared_norm=True, head_bias=True, gelu="tanh"),
+    "phi-1.5": Shape(
+        24, 2048, 32, 51200, 8192, rotary=0.5, shared_norm=True, head_bias=True, gelu="tanh"
+    ),
     "StableLM Alpha 3B": Shape(16, 4096, 32, 50688, 16384, rotary=0.25),
     "Llama 2 7B": Shape(32, 4096, 32, 32000, 11008, llama=True),
     "Llama 2 13B": Shape(40, 5120, 40, 32000, 13824, llama=True),
@@ -52,7 +56,9 @@ class RMSNorm(nn.Module):
 
 
 class QKV(nn.Module):
-    """One product for queries, keys and values, and the low-rank update of the first and the last."""
+    """One product for queries, keys and values, and the low-rank update of the first and the
+    last.
+    """
 
     updated: Tensor  # where of the product
 
@@ -68,8 +74,12 @@ class QKV(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # (batch, time, width)
         pretrained = self.linear(x)
         low = F.linear(self.dropout(x), self.lora_A)
-        update = F.conv1d(low.transpose(-2, -1), self.lora_B.unsqueeze(-1), groups=2).transpose(-2, -1)
-        padded = update.new_zeros(*update.shape[:-1], pretrained.shape[-1]).index_copy_(-1, self.updated, update)
+        update = F.conv1d(low.transpose(-2, -1), self.lora_B.unsqueeze(-1), groups=2).transpose(
+            -2, -1
+        )
+        padded = update.new_zeros(*update.shape[:-1], pretrained.shape[-1]).index_copy_(
+            -1, self.updated, update
+        )
         return pretrained + padded * (ALPHA / RANK)
 
 
@@ -88,7 +98,9 @@ class Attention(nn.Module):
         q_turned, k_turned = (turn(part[..., : self.turned], cos, sin) for part in (q, k))
         q = torch.cat((q_turned, q[..., self.turned :]), dim=-1)
         k = torch.cat((k_turned, k[..., self.turned :]), dim=-1)
-        y = F.scaled_dot_product_attention(q, k, v, scale=self.size**-0.5, is_causal=True).transpose(1, 2)
+        y = F.scaled_dot_product_attention(
+            q, k, v, scale=self.size**-0.5, is_causal=True
+        ).transpose(1, 2)
         out: Tensor = self.proj(y.reshape(batch, time, width))
         return out
 
@@ -173,7 +185,10 @@ def chunked_cross_entropy(logits: list[Tensor], targets: Tensor) -> Tensor:
     """Of the chunks that the head gave."""
     flat = [chunk.reshape(-1, chunk.size(-1)) for chunk in logits]
     aims = [chunk.reshape(-1) for chunk in targets.split(logits[0].size(1), dim=1)]
-    losses = [F.cross_entropy(chunk, aim, ignore_index=-1, reduction="none") for chunk, aim in zip(flat, aims)]
+    losses = [
+        F.cross_entropy(chunk, aim, ignore_index=-1, reduction="none")
+        for chunk, aim in zip(flat, aims)
+    ]
     counted = (targets != -1).sum()
     return torch.cat(losses).sum() / counted.maximum(torch.ones_like(counted))
 

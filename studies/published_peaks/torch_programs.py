@@ -1,6 +1,8 @@
-"""The loops of the measured rows, as their authors wrote them: what a name still holds at the next step is part of the peak.
+"""The loops of the measured rows, as their authors wrote them: what a name still holds at the next
+step is part of the peak.
 
-Data is made in host memory and moved, as there. Nothing here is counted: the caller runs a loop on a simulated card.
+Data is made in host memory and moved, as there. Nothing here is counted: the caller runs a loop on
+a simulated card.
 """
 
 from __future__ import annotations
@@ -22,8 +24,11 @@ GATHERED = 128  # samples of one update of LitGPT's
 
 
 def made(program: Program) -> Callable[[torch.device], Step]:
-    """What `simulate` asks for. A loop is a generator that stops after each step, and before the first: so names of the last
-    step are alive in the next one."""
+    """What `simulate` asks for.
+
+    A loop is a generator that stops after each step, and before the first: so names of the last
+    step are alive in the next one.
+    """
     run: Run = {"images": images, "text": text, "lora": lora}[program.loop]
     model = torch_models.build(program.model)
 
@@ -62,7 +67,9 @@ def images(program: Program, model: nn.Module, device: torch.device) -> Iterator
 
 
 def text(program: Program, model: nn.Module, device: torch.device) -> Iterator[None]:
-    """xMem's loop over lines of WikiText-2: the model's own loss, and all that it returns is kept until the next is there."""
+    """xMem's loop over lines of WikiText-2: the model's own loss, and all that it returns is kept
+    until the next is there.
+    """
     optimizer = getattr(torch.optim, program.optimizer)(params=model.parameters(), lr=LEARNING_RATE)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=7, gamma=0.1)
     model.to(device)
@@ -87,15 +94,23 @@ def text(program: Program, model: nn.Module, device: torch.device) -> Iterator[N
 
 
 def lora(program: Program, model: nn.Module, device: torch.device) -> Iterator[None]:
-    """LitGPT's loop: the longest sample sets the length; the optimizer has the low-rank matrices alone."""
+    """LitGPT's loop: the longest sample sets the length; the optimizer has the low-rank matrices
+    alone.
+    """
     model.to(device)
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=3e-4, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(
+        [p for p in model.parameters() if p.requires_grad], lr=3e-4, weight_decay=0.01
+    )
     assert isinstance(model, torch_litgpt.GPT)
     cos, sin = (torch.empty(program.length, model.turned, device=device) for _ in range(2))
     yield
     for _ in range(program.steps):
-        tokens, targets = (torch.empty(program.batch, program.length, dtype=torch.int64, device=device) for _ in range(2))
-        # what a model returns is float32 outside: convert_output in lightning/fabric/plugins/precision/half.py
+        tokens, targets = (
+            torch.empty(program.batch, program.length, dtype=torch.int64, device=device)
+            for _ in range(2)
+        )
+        # what a model returns is float32 outside: convert_output in
+        # lightning/fabric/plugins/precision/half.py
         logits = [chunk.to(torch.float32) for chunk in model(tokens, cos, sin)]
         logits[-1] = logits[-1][..., :-1, :]
         loss = torch_litgpt.chunked_cross_entropy(logits, targets[..., 1:])
@@ -106,14 +121,19 @@ def lora(program: Program, model: nn.Module, device: torch.device) -> Iterator[N
 
 
 def optimizer_follows(optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
-    """On a card a model keeps its parameters when it moves; without numbers they are other objects."""
+    """On a card a model keeps its parameters when it moves; without numbers they are other
+    objects.
+    """
     optimizer.param_groups[0]["params"] = list(model.parameters())
 
 
 def image_batches(program: Program) -> Iterator[tuple[Tensor, Tensor]]:
     for _ in range(program.steps):
         side = program.length
-        yield torch.empty(program.batch, 3, side, side), torch.empty(program.batch, dtype=torch.int64)
+        yield (
+            torch.empty(program.batch, 3, side, side),
+            torch.empty(program.batch, dtype=torch.int64),
+        )
 
 
 def text_batches(program: Program) -> Iterator[dict[str, Tensor]]:
@@ -127,7 +147,9 @@ def text_batches(program: Program) -> Iterator[dict[str, Tensor]]:
 
 @contextmanager
 def with_padding() -> Iterator[None]:
-    """A batch has padding, which transformers asks the mask for; tensors without numbers have no answer."""
+    """A batch has padding, which transformers asks the mask for; tensors without numbers have no
+    answer.
+    """
     converter = transformers.modeling_attn_mask_utils.AttentionMaskConverter
     asked = converter._ignore_causal_mask_sdpa
     converter._ignore_causal_mask_sdpa = staticmethod(lambda *_, **__: False)

@@ -1,5 +1,7 @@
-"""The peaks of measured rows' programs on a simulated card, in the environment of requirements/judge.txt:
-`python -m studies.published_peaks.torch_worker PROGRAMS`, a JSON list. Prints a JSON object for each, as it comes."""
+"""The peaks of measured rows' programs on a simulated card, in the environment of
+requirements/judge.txt: `python -m studies.published_peaks.torch_worker PROGRAMS`, a JSON list.
+Prints a JSON object for each, as it comes.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +34,27 @@ def simulated(program: Program) -> torch_simulate.Simulation:
 
 
 def predict(program: Program) -> dict[str, Any]:
-    """The largest values over the run, by counter; or why there are none. Of what a card took, also with cuBLAS set the other
-    way."""
+    """The largest values over the run, by counter; or why there are none.
+
+    Of what a card took, also with cuBLAS set the other way.
+    """
     try:
         peaks = simulated(program)
-        other = simulated(replace(program, blas_takes=not program.blas_takes)) if program.loop != "lora" else None
+        other = (
+            simulated(replace(program, blas_takes=not program.blas_takes))
+            if program.loop != "lora"
+            else None
+        )
     except OutOfMemory as error:
         return {"failed": f"does not fit: {error}"}
     except Exception as error:  # it is an answer, and others follow
         return {"failed": f"{type(error).__name__}: {error}"[:300]}
     weights = peaks.kinds["weights"]
-    found = {"allocated_bytes": max(peaks.by_step), "reserved_bytes": peaks.reserved, "weights_bytes": weights}
+    found = {
+        "allocated_bytes": max(peaks.by_step),
+        "reserved_bytes": peaks.reserved,
+        "weights_bytes": weights,
+    }
     return found | ({"blas_otherwise_bytes": other.reserved} if other else {})
 
 

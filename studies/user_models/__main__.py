@@ -1,4 +1,6 @@
-"""Try right models with other seeds, and bugs planted in them: `python -m studies.user_models --help`.
+"""Try right models with other seeds, and bugs planted in them:
+
+`python -m studies.user_models --help`.
 
 No right model may be called wrong, and no bug right.
 """
@@ -38,12 +40,19 @@ def show(context: typer.Context, readme: IntoReadme = False) -> None:
 @app.command()
 def measure(
     seeds: Annotated[int, typer.Option(min=1, help="of weights and batch, for each model")] = 10,
-    bug_seeds: Annotated[int, typer.Option(min=0, help="with so many of them bugs are planted, too")] = 2,
+    bug_seeds: Annotated[
+        int, typer.Option(min=0, help="with so many of them bugs are planted, too")
+    ] = 2,
     models: Annotated[str | None, typer.Option(help="some, such as gnn,vae")] = None,
-    compile: Annotated[bool, typer.Option(help="with the strategies that compile, each a minute or two")] = False,
+    compile: Annotated[
+        bool, typer.Option(help="with the strategies that compile, each a minute or two")
+    ] = False,
     to: Annotated[Path, typer.Option(help="the record")] = RECORD,
 ) -> None:
-    """Verify every model with every seed under every default strategy. It takes some twenty minutes of one core."""
+    """Verify every model with every seed under every default strategy.
+
+    It takes some twenty minutes of one core.
+    """
     named = models.split(",") if models else sorted(file.stem for file in MODELS.glob("*.py"))
     orders = {
         "files": [str(MODELS / f"{name}.py") for name in named],
@@ -55,17 +64,22 @@ def measure(
     began = datetime.now(UTC).replace(microsecond=0)
     found = record(list(shown(lines(environment.python, orders))), seeds)
     about = {
-        "measured_at": began.isoformat(), "commit": provenance.find_commit(), "dirty": provenance.is_dirty(),
-        "machine": provenance.read_machine_name(), "torch": environment.version,
+        "measured_at": began.isoformat(),
+        "commit": provenance.find_commit(),
+        "dirty": provenance.is_dirty(),
+        "machine": provenance.read_machine_name(),
+        "torch": environment.version,
         "minutes": round((datetime.now(UTC) - began).total_seconds() / 60),
-    }  # fmt: skip
+    }
     to.write_text(json.dumps(about | found, indent=1) + "\n")
 
 
 def lines(python: Path, orders: dict[str, Any]) -> Iterable[dict[str, Any]]:
     command = [str(python), "-m", "studies.user_models.worker", json.dumps(orders)]
     variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables) as worker:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables
+    ) as worker:
         assert worker.stdout
         yield from (json.loads(line) for line in worker.stdout if line.startswith("{"))
 
@@ -78,14 +92,23 @@ def shown(rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
 
 
 def record(rows: list[dict[str, Any]], seeds: int) -> dict[str, Any]:
-    """Per model what came of it; per bug in which strategy it was planted how often, and how often it was seen."""
+    """Per model what came of it; per bug in which strategy it was planted how often, and how often
+    it was seen.
+    """
     names = dict.fromkeys(row["model"] for row in rows)
-    planted = Counter((row["bug"], row["strategy"]) for row in rows if row.get("bug") and verdict(row))
-    seen = Counter((row["bug"], row["strategy"]) for row in rows if row.get("bug") and row["status"] == "wrong")
+    planted = Counter(
+        (row["bug"], row["strategy"]) for row in rows if row.get("bug") and verdict(row)
+    )
+    seen = Counter(
+        (row["bug"], row["strategy"]) for row in rows if row.get("bug") and row["status"] == "wrong"
+    )
     return {
         "seeds": seeds,
         "models": [of_model(name, [row for row in rows if row["model"] == name]) for name in names],
-        "bugs": [{"bug": b, "strategy": s, "planted": n, "wrong": seen[b, s]} for (b, s), n in sorted(planted.items())],
+        "bugs": [
+            {"bug": b, "strategy": s, "planted": n, "wrong": seen[b, s]}
+            for (b, s), n in sorted(planted.items())
+        ],
     }
 
 
@@ -100,13 +123,32 @@ def of_model(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "model": name,
         "what": (MODELS / f"{name}.py").read_text().split('"""')[1],
         "surveyed": sum(row["status"] == "surveyed" for row in honest),
-        "accumulation": next((row["accumulation"] for row in honest if row.get("accumulation")), ""),
+        "accumulation": next(
+            (row["accumulation"] for row in honest if row.get("accumulation")), ""
+        ),
         "verdicts": len(verdicts),
         "tensors": sum(row["compared"] for row in verdicts),
-        "wrong": [f"{row['strategy']}, seed {row['seed']}: {row['kind']}" for row in verdicts if row["status"] == "wrong"],
-        "other": sorted({f"{r['strategy']}: {r['status']}" for r in honest if not verdict(r) and r["status"] != "surveyed"}),
+        "wrong": [
+            f"{row['strategy']}, seed {row['seed']}: {row['kind']}"
+            for row in verdicts
+            if row["status"] == "wrong"
+        ],
+        "other": sorted(
+            {
+                f"{r['strategy']}: {r['status']}"
+                for r in honest
+                if not verdict(r) and r["status"] != "surveyed"
+            }
+        ),
         "margin": {
-            kind: max((row["margin"] for row in verdicts if ("amp" in row["strategy"]) == (kind == "bf16")), default=None)
+            kind: max(
+                (
+                    row["margin"]
+                    for row in verdicts
+                    if ("amp" in row["strategy"]) == (kind == "bf16")
+                ),
+                default=None,
+            )
             for kind in ("fp32", "bf16")
         },
     }

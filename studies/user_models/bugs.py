@@ -1,4 +1,7 @@
-"""Bugs in a step of PyTorch's adapter, each as a mistake in a strategy would make it. A bug says whether it can be planted."""
+"""Bugs in a step of PyTorch's adapter, each as a mistake in a strategy would make it.
+
+A bug says whether it can be planted.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,13 @@ def forgotten_zero_grad(adapter: Any) -> bool:
 
 
 def wrong_scaling(adapter: Any) -> bool:
-    """The loss of each micro-batch is not divided by their number; without micro-batches it is halved."""
-    backward, factor = adapter.recipe.backward, float(adapter.micro_batches) if adapter.micro_batches > 1 else 0.5
+    """The loss of each micro-batch is not divided by their number; without micro-batches it is
+    halved.
+    """
+    backward, factor = (
+        adapter.recipe.backward,
+        float(adapter.micro_batches) if adapter.micro_batches > 1 else 0.5,
+    )
     adapter.recipe.backward = lambda loss: backward(loss * factor)
     return True
 
@@ -28,7 +36,11 @@ def dropped_layer(adapter: Any) -> bool:
     shapes: dict[Any, bool] = {}
 
     def seen(module: Any, args: Any, output: Any) -> None:
-        alike = len(args) == 1 and isinstance(args[0], torch.Tensor) and isinstance(output, torch.Tensor)
+        alike = (
+            len(args) == 1
+            and isinstance(args[0], torch.Tensor)
+            and isinstance(output, torch.Tensor)
+        )
         shapes[module] = alike and args[0].shape == output.shape
 
     leaves = [m for m in adapter.model.modules() if not [*m.children()] and [*m.parameters()]]
@@ -38,7 +50,11 @@ def dropped_layer(adapter: Any) -> bool:
     for handle in handles:
         handle.remove()
     adapter.restore()
-    passed = max((m for m in leaves if shapes.get(m)), key=lambda m: sum(p.numel() for p in m.parameters()), default=None)
+    passed = max(
+        (m for m in leaves if shapes.get(m)),
+        key=lambda m: sum(p.numel() for p in m.parameters()),
+        default=None,
+    )
     if passed is not None:
         passed.forward = lambda x: x
     return passed is not None
@@ -79,5 +95,12 @@ def off_by_a_tenth(adapter: Any) -> bool:
 
 BUGS: dict[str, Bug] = {
     bug.__name__: bug
-    for bug in (forgotten_zero_grad, wrong_scaling, dropped_layer, stale_weights, missing_gradient, off_by_a_tenth)
+    for bug in (
+        forgotten_zero_grad,
+        wrong_scaling,
+        dropped_layer,
+        stale_weights,
+        missing_gradient,
+        off_by_a_tenth,
+    )
 }

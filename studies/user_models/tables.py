@@ -22,12 +22,16 @@ BUG_HEAD = "bug", "fp32", "amp_bf16", "accumulate"
 def models(found: dict[str, Any]) -> Comparison:
     """A row for each model, and their sum."""
     rows = [row(one) for one in found["models"]]
-    verdicts, wrong = (sum(size(one[name]) for one in found["models"]) for name in ("verdicts", "wrong"))
+    verdicts, wrong = (
+        sum(size(one[name]) for one in found["models"]) for name in ("verdicts", "wrong")
+    )
     tensors = sum(one["tensors"] for one in found["models"])
     total = ("all", f"{verdicts:,}", str(wrong), f"{tensors:,}", "", "", "")
     caption = (
-        f"{len(found['models'])} models with {found['seeds']} seeds of weights and batch each, under every default strategy "
-        f"that compiles nothing. nearest to wrong: the largest error over its tolerance; 1 is wrong. {about(found)}"
+        f"{len(found['models'])} models with {found['seeds']} seeds of weights and batch each, "
+        "under every default strategy "
+        "that compiles nothing. nearest to wrong: the largest error over its tolerance; 1 is "
+        f"wrong. {about(found)}"
     )
     return Comparison.of_text("Right models that were tried", caption, HEAD, (*rows, total), left=1)
 
@@ -37,10 +41,20 @@ def size(counted: Any) -> int:
 
 
 def row(one: dict[str, Any]) -> tuple[str, ...]:
-    margins = ["-" if one["margin"][kind] is None else f"{one['margin'][kind]:.2f}" for kind in ("fp32", "bf16")]
+    margins = [
+        "-" if one["margin"][kind] is None else f"{one['margin'][kind]:.2f}"
+        for kind in ("fp32", "bf16")
+    ]
     accumulation = f"accumulation: {one['accumulation']}" if one["accumulation"] else ""
     beside = "; ".join(filter(None, [accumulation, *(text[:90] for text in one["other"])]))
-    return one["what"], f"{one['verdicts']:,}", str(len(one["wrong"])), f"{one['tensors']:,}", *margins, beside
+    return (
+        one["what"],
+        f"{one['verdicts']:,}",
+        str(len(one["wrong"])),
+        f"{one['tensors']:,}",
+        *margins,
+        beside,
+    )
 
 
 def bugs(found: dict[str, Any]) -> Comparison:
@@ -48,11 +62,20 @@ def bugs(found: dict[str, Any]) -> Comparison:
     rows = []
     for name, each in groupby(found["bugs"], key=lambda one: one["bug"]):
         seen = {one["strategy"]: f"{one['wrong']} of {one['planted']}" for one in each}
-        rows.append((name.replace("_", " "), *(seen.get(strategy, "-") for strategy in BUG_HEAD[1:])))
-    caption = f"Called wrong, of those that were planted in the models above, in the step of a strategy. {about(found)}"
-    return Comparison.of_text("Bugs that were planted in right models", caption, BUG_HEAD, rows, left=1)
+        rows.append(
+            (name.replace("_", " "), *(seen.get(strategy, "-") for strategy in BUG_HEAD[1:]))
+        )
+    caption = (
+        "Called wrong, of those that were planted in the models above, in the step of a "
+        f"strategy. {about(found)}"
+    )
+    return Comparison.of_text(
+        "Bugs that were planted in right models", caption, BUG_HEAD, rows, left=1
+    )
 
 
 def about(found: dict[str, Any]) -> str:
     commit = (found["commit"] or "no commit")[:10]
-    return f"PyTorch {found['torch']} on {found['machine']}, {found['measured_at'][:10]}, at {commit}."
+    return (
+        f"PyTorch {found['torch']} on {found['machine']}, {found['measured_at'][:10]}, at {commit}."
+    )

@@ -1,7 +1,9 @@
-"""Every model given, with every seed, under every strategy that applies: `python -m studies.user_models.worker ORDERS`.
+"""Every model given, with every seed, under every strategy that applies:
 
-Runs in PyTorch's environment and prints a line of JSON for each verdict. Each model and seed has a process of its own, forked
-before anything was computed.
+`python -m studies.user_models.worker ORDERS`.
+
+Runs in PyTorch's environment and prints a line of JSON for each verdict. Each model and seed has a
+process of its own, forked before anything was computed.
 """
 
 from __future__ import annotations
@@ -55,7 +57,10 @@ def main(orders: dict[str, Any]) -> None:
 
 
 def say(file: Path | str, seed: int, strategy: str, **said: Any) -> None:
-    print(json.dumps({"model": Path(file).stem, "seed": seed, "strategy": strategy} | said), flush=True)
+    print(
+        json.dumps({"model": Path(file).stem, "seed": seed, "strategy": strategy} | said),
+        flush=True,
+    )
 
 
 def tried(file: Path, seed: int, orders: dict[str, Any]) -> None:
@@ -69,9 +74,16 @@ def tried(file: Path, seed: int, orders: dict[str, Any]) -> None:
         )
         began = time.monotonic()
         found = survey(case_of("fp32", file), lambda message: None)
-        say(file, seed, "", status="surveyed", seconds=time.monotonic() - began, lost=found["facts"]["undetermined"],
-            accumulation=found["facts"]["accumulation"], without_gradient=found["facts"]["without_gradient"],
-        )  # fmt: skip
+        say(
+            file,
+            seed,
+            "",
+            status="surveyed",
+            seconds=time.monotonic() - began,
+            lost=found["facts"]["undetermined"],
+            accumulation=found["facts"]["accumulation"],
+            without_gradient=found["facts"]["without_gradient"],
+        )
         bugs = ["", *(BUGS if seed < orders["bug_seeds"] else ())]
         baseline = mathematics.Baseline(case_of("fp32", file))
         for case in cases(file, orders["compile"]):
@@ -88,9 +100,17 @@ def cases(file: Path, compiled: bool) -> list[Case]:
     """The default strategies of `framebench try` here."""
     every = [case_of(name, file) for name in applicable.list_general_strategies("train")]
     here = [
-        case for case in every if case.support.supported and not case.support.gpu and not case.spec.explain_refusal(case.plan)
+        case
+        for case in every
+        if case.support.supported
+        and not case.support.gpu
+        and not case.spec.explain_refusal(case.plan)
     ]
-    return [case for case in here if compiled or not any(part.how.startswith("compile") for part in case.parts)]
+    return [
+        case
+        for case in here
+        if compiled or not any(part.how.startswith("compile") for part in case.parts)
+    ]
 
 
 def verdict(case: Case, file: Path, seed: int, bug: str, baseline: mathematics.Baseline) -> None:
@@ -113,11 +133,20 @@ def verdict(case: Case, file: Path, seed: int, bug: str, baseline: mathematics.B
     worst_kind = max(tensors, key=lambda kind: tensors[kind].margin)
     right = verification.passed and in_float64.passed
     say(
-        file, seed, case.strategy, bug=bug, status="right" if right else "wrong", margin=verification.margin,
-        float64=to_json(in_float64), in_its_precision=verification.passed,
-        compared=sum(each.count for each in tensors.values()), kind=worst_kind, worst=to_json(tensors[worst_kind]),
-        reason=in_float64.reason or verification.reason or "", values=verification.relative_error,
-    )  # fmt: skip
+        file,
+        seed,
+        case.strategy,
+        bug=bug,
+        status="right" if right else "wrong",
+        margin=verification.margin,
+        float64=to_json(in_float64),
+        in_its_precision=verification.passed,
+        compared=sum(each.count for each in tensors.values()),
+        kind=worst_kind,
+        worst=to_json(tensors[worst_kind]),
+        reason=in_float64.reason or verification.reason or "",
+        values=verification.relative_error,
+    )
 
 
 if __name__ == "__main__":

@@ -46,10 +46,14 @@ def h200() -> FakeNvml:
         "nvmlDeviceGetName": lambda h: "NVIDIA H200",
         "nvmlSystemGetDriverVersion": lambda: "580.1",
         "nvmlSystemGetCudaDriverVersion_v2": lambda: 13000,
-        "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(total=139 * GIB, used=GIB, free=138 * GIB),
+        "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(
+            total=139 * GIB, used=GIB, free=138 * GIB
+        ),
         "nvmlDeviceGetClockInfo": lambda h, clock: {1: 1980, 2: 3201}[clock],
         "nvmlDeviceGetPowerManagementLimit": lambda h: 700_000,
-        "nvmlDeviceGetComputeRunningProcesses": lambda h: [SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)],
+        "nvmlDeviceGetComputeRunningProcesses": lambda h: [
+            SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)
+        ],
         "nvmlDeviceGetTotalEnergyConsumption": lambda h: next(millijoules),
     }
     return FakeNvml(**functions)

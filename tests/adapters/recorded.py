@@ -1,12 +1,15 @@
-"""What the libraries returned or said on real cards, as their users printed it in public. Nothing here is of this project.
+"""What the libraries returned or said on real cards, as their users printed it in public.
+
+Nothing here is of this project.
 
 Only what the code reads is kept; each entry names where it can be read in whole.
 """
 
 from __future__ import annotations
 
-# torch.cuda.memory_stats() on a card of 15.78 GiB. The thread has several printouts: active and allocated bytes are of one,
-# allocations of another; reserved bytes, segments, retries and failures are of one that may be a third.
+# torch.cuda.memory_stats() on a card of 15.78 GiB. The thread has several printouts: active and
+# allocated bytes are of one, allocations of another; reserved bytes, segments, retries and failures
+# are of one that may be a third.
 TORCH_STATS_OF = "NVIDIA/MinkowskiEngine, issue 359"
 TORCH_STATS = {
     "active_bytes.all.current": 1185385472,
@@ -46,30 +49,41 @@ JAX_STATS = [
     )
 ]
 
-# NVML in a container with process numbers of its own: the process calls itself 19 there, NVML lists it by the host's number.
+# NVML in a container with process numbers of its own: the process calls itself 19 there, NVML lists
+# it by the host's number.
 NVML_IN_A_CONTAINER_OF = "NVIDIA/nvidia-docker, issue 1483"
 NVML_IN_A_CONTAINER = {"own": 19, "listed": [(40170, 185 * 2**20)]}
 
 # Messages of running out of memory, by where they were posted.
 OUT_OF_MEMORY = {
-    "kerrj/lerf, issue 73": "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacty of 23.65 GiB of which "
+    "kerrj/lerf, issue 73": "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total "
+    "capacty of 23.65 GiB of which "
     "1.66 GiB is free.",
-    "murong-xu/CADS, issue 4": "CUDA out of memory. Tried to allocate 22.78 GiB. GPU 0 has a total capacity of 31.47 GiB",
-    "deepbeepmeep/Wan2GP, issue 1083": "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
-    "nerdyrodent/VQGAN-CLIP, issue 92": "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)",
+    "murong-xu/CADS, issue 4": "CUDA out of memory. Tried to allocate 22.78 GiB. GPU 0 has a "
+    "total capacity of 31.47 GiB",
+    "deepbeepmeep/Wan2GP, issue 1083": "CUDA error: out of memory\nCUDA kernel errors might be "
+    "asynchronously reported",
+    "nerdyrodent/VQGAN-CLIP, issue 92": "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling "
+    "`cublasCreate(handle)",
     "amdegroot/ssd.pytorch, issue 33": "CUDNN_STATUS_ALLOC_FAILED",
-    "jax-ml/jax, issue 13428": "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 6291456 bytes.",
-    "ecmwf-lab/ai-models-graphcast, issue 18": "RESOURCE_EXHAUSTED: Failed to allocate request for 2.99GiB (3206250496B) on "
+    "jax-ml/jax, issue 13428": "RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
+    "6291456 bytes.",
+    "ecmwf-lab/ai-models-graphcast, issue 18": "RESOURCE_EXHAUSTED: Failed to allocate request "
+    "for 2.99GiB (3206250496B) on "
     "device ordinal 0",
-    "jax-ml/jax, issue 4994": "Internal: Failed to load in-memory CUBIN: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
-    "Jittor/jittor, issue 602": "[f 1121 22:05:43.125153 88 mem_info.cc:272] \n*******************\nGPU memory is overflow, "
+    "jax-ml/jax, issue 4994": "Internal: Failed to load in-memory CUBIN: "
+    "CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+    "Jittor/jittor, issue 602": "[f 1121 22:05:43.125153 88 mem_info.cc:272] \n"
+    "*******************\nGPU memory is overflow, "
     "please reduce your batch_size or data size!\nTotal: 79.33GB Used:  78.5GB",
 }
 # Other things that went wrong on cards, and that are not that.
 OTHERWISE = {
-    "Jittor/jittor, issue 396": "Peek CUDA error at cuda_dual_allocator.h:101  code=700( cudaErrorIllegalAddress ) "
+    "Jittor/jittor, issue 396": "Peek CUDA error at cuda_dual_allocator.h:101  code=700( "
+    "cudaErrorIllegalAddress ) "
     "_cudaLaunchHostFunc(0, &to_free_allocation, 0)",
-    "Jittor/JittorLLMs, issue 180": "[f 0120 11:01:54.242000 48 compile_extern.py:247] CUDA found but cudnn is not loaded:\n"
+    "Jittor/JittorLLMs, issue 180": "[f 0120 11:01:54.242000 48 compile_extern.py:247] CUDA found "
+    "but cudnn is not loaded:\n"
     "Develop version of CUDNN not found",
     "jax-ml/jax, issue 4994": "Invalid argument: stream is uninitialized or in an error state",
 }

@@ -1,5 +1,6 @@
-"""Names that articles about Jittor recommend and that do not exist, looked up in the Jittor that is installed; and a flag that
-exists and breaks it."""
+"""Names that articles about Jittor recommend and that do not exist, looked up in the Jittor that is
+installed; and a flag that exists and breaks it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,13 @@ ABSENT = (
     "jittor.nn.GradScaler",
     "jittor.flags.use_cuda_managed_allocator",  # in builds with CUDA only
 )
-PRESENT = ("jittor.ops", "jittor.nn.BatchNorm3d", "jittor.misc", "jittor.optim.AdamW", "jittor.flags.amp_level")
+PRESENT = (
+    "jittor.ops",
+    "jittor.nn.BatchNorm3d",
+    "jittor.misc",
+    "jittor.optim.AdamW",
+    "jittor.flags.amp_level",
+)
 pytestmark = pytest.mark.slow
 
 

@@ -1,8 +1,8 @@
 """The code for CUDA without a GPU.
 
-It is fed with what others recorded on theirs (`recorded.py`), and with what NVML returns by NVIDIA's
-NVML API reference and nvidia-ml-py (bytes, MHz, milliwatts, millijoules, NVMLError_NotSupported). What
-the frameworks count there is tested in `test_cuda_counters.py`.
+It is fed with what others recorded on theirs (`recorded.py`), and with what NVML returns by
+NVIDIA's NVML API reference and nvidia-ml-py (bytes, MHz, milliwatts, millijoules,
+NVMLError_NotSupported). What the frameworks count there is tested in `test_cuda_counters.py`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def test_pynvml_has_every_function_that_is_called() -> None:
     assert [name for name in found if not hasattr(pynvml, name)] == []
 
 
-def test_torch_has_every_function_of_torch_cuda_that_is_called(environment: dict[str, Environment]) -> None:
+def test_torch_has_every_function_of_torch_cuda_that_is_called(
+    environment: dict[str, Environment],
+) -> None:
     found = [name for name in list_used_names("torch") if name.startswith("cuda.")]
     assert "cuda.memory_stats" in found
     program = Path(__file__).parent / "programs" / "cuda_contract_named.py"
@@ -68,14 +70,18 @@ def test_the_state_has_what_nvml_supports_and_nothing_else(fake_nvml: FakeNvml) 
     }
 
 
-def test_the_workers_gpu_is_the_first_visible_one(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_workers_gpu_is_the_first_visible_one(
+    fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert nvml.find_gpu() == ("index", 0)
     for text, handle in (("3,1", ("index", 3)), ("GPU-5c8f", ("uuid", "GPU-5c8f")), ("", None)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", text)
         assert nvml.find_gpu() == handle
 
 
-def test_the_memory_of_the_first_visible_gpu_is_read(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_the_first_visible_gpu_is_read(
+    fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake_nvml.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=(1 + h[1]) * GIB)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,0")
     assert limits.read_gpu_memory() == 4 * GIB
@@ -85,10 +91,18 @@ def test_the_memory_of_the_first_visible_gpu_is_read(fake_nvml: FakeNvml, monkey
 
 def after_one_turn(steps: int, queues: bool, orders: list[dict[str, int]]) -> TimedProcess:
     """An arm whose worker answers what it was told last."""
-    answers: dict[str, Any] = {"turn": {"wall_s": 1.0, "device_s": None, "instructions": None}, "synced": 1.5}
-    worker: Any = SimpleNamespace(send=orders.append, receive=lambda *_: {name: answers[name] for name in orders[-1]})
+    answers: dict[str, Any] = {
+        "turn": {"wall_s": 1.0, "device_s": None, "instructions": None},
+        "synced": 1.5,
+    }
+    worker: Any = SimpleNamespace(
+        send=orders.append, receive=lambda *_: {name: answers[name] for name in orders[-1]}
+    )
     live = TimedProcess(
-        Arm(parse("transformer/torch/train/fp32/b4/tiny"), environments.describe("torch")), Options(), Path(), print
+        Arm(parse("transformer/torch/train/fp32/b4/tiny"), environments.describe("torch")),
+        Options(),
+        Path(),
+        print,
     )
     live.worker, live.expected_turn_s, live.steps, live.queues = worker, 1.0, steps, queues
     live.turn(0, 0.0)
@@ -121,7 +135,11 @@ def test_energy_is_0_without_a_counter(fake_nvml: FakeNvml) -> None:
     [
         ([SimpleNamespace(pid=42, usedGpuMemory=5)], 5, None),
         ([SimpleNamespace(pid=42, usedGpuMemory=None)], None, "does not tell its memory"),
-        ([SimpleNamespace(pid=1, usedGpuMemory=5)], None, "a container with process numbers of its own"),
+        (
+            [SimpleNamespace(pid=1, usedGpuMemory=5)],
+            None,
+            "a container with process numbers of its own",
+        ),
         ([], None, "a container that hides them"),
     ],
 )
@@ -137,7 +155,9 @@ def test_a_process_that_nvml_does_not_show_has_a_reason(
 
 def test_a_container_with_its_own_process_numbers_is_recognized(fake_nvml: FakeNvml) -> None:
     own, listed = recorded.NVML_IN_A_CONTAINER["own"], recorded.NVML_IN_A_CONTAINER["listed"]
-    fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: [SimpleNamespace(pid=p, usedGpuMemory=b) for p, b in listed]
+    fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: [
+        SimpleNamespace(pid=p, usedGpuMemory=b) for p, b in listed
+    ]
     process_peak = ProcessPeak(own)
     process_peak.take_sample([("index", 0)])
     assert process_peak.peak is None, "no other process's memory is taken for its own"
@@ -146,15 +166,31 @@ def test_a_container_with_its_own_process_numbers_is_recognized(fake_nvml: FakeN
 
 @pytest.mark.parametrize(
     ("before", "most", "after", "risen"),
-    [(1, 5, 1, 4), (1, 5, 1.01, 4), (3, 5, 3, None), (1, 5, 2, None), (None, 5, 1, None), (1, 1, 1, None)],
-    ids=["idle", "about idle", "others before", "others after", "others beside", "nothing ran there"],
+    [
+        (1, 5, 1, 4),
+        (1, 5, 1.01, 4),
+        (3, 5, 3, None),
+        (1, 5, 2, None),
+        (None, 5, 1, None),
+        (1, 1, 1, None),
+    ],
+    ids=[
+        "idle",
+        "about idle",
+        "others before",
+        "others after",
+        "others beside",
+        "nothing ran there",
+    ],
 )
 def test_the_gpus_memory_stands_for_hidden_processes(
     fake_nvml: FakeNvml, before: float | None, most: float, after: float, risen: float | None
 ) -> None:
     fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: []
     held = most
-    fake_nvml.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=139 * GIB, used=int(held * GIB))
+    fake_nvml.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(
+        total=139 * GIB, used=int(held * GIB)
+    )
     process_peak = ProcessPeak(42, before and int(before * GIB))
     with process_peak:
         process_peak.take_sample([("index", 0)])
@@ -166,7 +202,9 @@ def test_the_gpus_memory_stands_for_hidden_processes(
 
 def record_on_a_gpu(timed_s: float = 2.0) -> Record:
     """The record of a pair of workers on a card."""
-    times = TimeResult(first_step_s=9.0, cold_peaks={"allocator.in_use": 30}, timed_steps=20, timed_s=timed_s)
+    times = TimeResult(
+        first_step_s=9.0, cold_peaks={"allocator.in_use": 30}, timed_steps=20, timed_s=timed_s
+    )
     turns = [Turn(wall_s=0.1, device_s=0.09)] * 20
     memory = MemoryResult(
         peaks={"allocator.in_use": 10, "allocator.reserved": 12},
@@ -175,7 +213,17 @@ def record_on_a_gpu(timed_s: float = 2.0) -> Record:
     )
     case = parse("transformer/torch/train/fp32/b4/tiny")
     context = Context(case, environments.describe("torch"), Options(), "s", Path("nowhere"))
-    block = Turns(block="b", arm=0, arms=[case.id], seed=0, steps=1, round=[], at_s=[], reference_s=[], reference_flop=0.0)
+    block = Turns(
+        block="b",
+        arm=0,
+        arms=[case.id],
+        seed=0,
+        steps=1,
+        round=[],
+        at_s=[],
+        reference_s=[],
+        reference_flop=0.0,
+    )
     of_the_time = CaseOutcome(result=Result(times=times), joules=1400.0)
     of_the_memory = CaseOutcome(result=Result(memory=memory), device_peaks={"device.process": 100})
     timed = make_record(context, of_the_time, turns=block, samples=Samples(turns, []))
@@ -187,7 +235,11 @@ def test_a_record_joins_the_two_processes_of_a_gpu_case() -> None:
     assert record.status == "ok"
     assert record.energy_j_per_step == 70.0
     assert record.device_step_s == [0.09] * 20
-    assert record.cold_peaks == {"allocator.in_use": 30, "allocator.reserved": 14, "compiler.plan": 9}
+    assert record.cold_peaks == {
+        "allocator.in_use": 30,
+        "allocator.reserved": 14,
+        "compiler.plan": 9,
+    }
     assert record.peaks == {"allocator.in_use": 10, "allocator.reserved": 12, "device.process": 100}
     assert record.allocator == {"ooms": 0, "context_bytes": 86}, "beyond the pool at its largest"
 

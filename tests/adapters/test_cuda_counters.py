@@ -23,10 +23,16 @@ def test_torch_reads_the_counters_of_its_allocator(environment: dict[str, Enviro
     on_cpu, pooled, unpooled, seconds, oom, overlap = run_inside(environment["torch"], TORCH, ours)  # type: ignore[misc]
     assert on_cpu == [{}, {}, True]
     assert pooled == [
-        {"allocator.in_use": 15763564032, "allocator.active": 15763564032, "allocator.reserved": 15890120704},
+        {
+            "allocator.in_use": 15763564032,
+            "allocator.active": 15763564032,
+            "allocator.reserved": 15890120704,
+        },
         {"allocations": 4869, "segments": 58, "alloc_retries": 35, "ooms": 3},
     ], "of what is there; what is not counted is absent"
-    assert unpooled == [{}, {}], "an allocator that is switched off counts nothing, which is not zero bytes"
+    assert unpooled == [{}, {}], (
+        "an allocator that is switched off counts nothing, which is not zero bytes"
+    )
     assert seconds == 0.0125
     assert oom
     assert overlap == [pytest.approx(4 / 6), 0.0]
@@ -41,7 +47,14 @@ def test_jax_reads_the_counters_of_its_allocator(environment: dict[str, Environm
     assert on_cpu == [[], {}, None]
     assert after == ["compiler.plan"]
     assert own == {"allocator.in_use": 2431167744, "allocator.reserved": 3228616192}
-    assert counters.pop("programs_from_cache") >= 3, "so that a peak without the autotuner's scratch can be told"
-    assert counters.keys() <= {"programs_compiled", "allocations", "largest_allocation_bytes", "limit_bytes"}
+    assert counters.pop("programs_from_cache") >= 3, (
+        "so that a peak without the autotuner's scratch can be told"
+    )
+    assert counters.keys() <= {
+        "programs_compiled",
+        "allocations",
+        "largest_allocation_bytes",
+        "limit_bytes",
+    }
     assert (counters["allocations"], counters["largest_allocation_bytes"]) == (63, 2415922432)
     assert counters["limit_bytes"] == 12701761536

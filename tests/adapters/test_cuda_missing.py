@@ -23,7 +23,9 @@ def classify(final: dict[str, Any], folder: Path, printed: str = "") -> Outcome:
     log = folder / "log"
     log.write_text(printed)
     process = SimpleNamespace(returncode=1)
-    child: Any = SimpleNamespace(phase="import", final=final, log=log, process=process, expired_s=None)
+    child: Any = SimpleNamespace(
+        phase="import", final=final, log=log, process=process, expired_s=None
+    )
     return supervisor.classify(child, False)
 
 
@@ -51,7 +53,9 @@ def test_an_error_without_compiler_output_names_no_compiler(tmp_path: Path) -> N
     assert "compiler" not in (outcome.reason or "")
 
 
-@pytest.mark.parametrize("message", recorded.OUT_OF_MEMORY.values(), ids=recorded.OUT_OF_MEMORY.keys())
+@pytest.mark.parametrize(
+    "message", recorded.OUT_OF_MEMORY.values(), ids=recorded.OUT_OF_MEMORY.keys()
+)
 def test_out_of_memory_on_a_gpu_is_recognized(message: str, tmp_path: Path) -> None:
     """The framework may raise, or die with this in its log."""
     assert limits.is_out_of_memory(RuntimeError(message), limited=False)
@@ -64,7 +68,9 @@ def test_jittors_message_of_a_full_gpu_is_recognized() -> None:
 
     Nobody was found to have recorded it.
     """
-    assert limits.is_out_of_memory(RuntimeError("Unable to alloc cuda device memory for size 1048576"), limited=False)
+    assert limits.is_out_of_memory(
+        RuntimeError("Unable to alloc cuda device memory for size 1048576"), limited=False
+    )
 
 
 @pytest.mark.parametrize("message", recorded.OTHERWISE.values(), ids=recorded.OTHERWISE.keys())
@@ -79,7 +85,9 @@ def test_jittor_gets_no_compiler_without_a_gpu(monkeypatch: pytest.MonkeyPatch) 
     assert environments.describe("jittor").variables()["nvcc_path"] == ""
 
 
-def test_jittor_gets_the_compiler_with_cudas_libraries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_jittor_gets_the_compiler_with_cudas_libraries(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Not a script on the path that calls it, unless there is no other."""
     monkeypatch.delenv("nvcc_path", raising=False)
     jittor = environments.describe("jittor")
@@ -104,7 +112,9 @@ def test_jittors_own_variable_decides_its_compiler(monkeypatch: pytest.MonkeyPat
     assert environments.describe("jittor").variables()["nvcc_path"] == ""
 
 
-def test_what_is_missing_for_cuda_is_named(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_for_cuda_is_named(
+    environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = FakeNvml(nvmlInit=refuse)
     monkeypatch.setitem(sys.modules, "pynvml", gone)  # type: ignore[arg-type]
     monkeypatch.setattr(nvml, "list_gpus", lambda: ())
@@ -136,7 +146,9 @@ def test_the_build_of_torch_is_named(installed: dict[str, Any], there: bool, det
 
 
 @pytest.mark.parametrize(("release", "there"), [("12.2", True), ("13.0", False)])
-def test_jittor_builds_with_cuda_12_alone(release: str, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jittor_builds_with_cuda_12_alone(
+    release: str, there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cuda_check.shutil, "which", lambda name: "/opt/nvcc")
     version = f"Cuda compilation tools, release {release}, V{release}.9"
     printed = SimpleNamespace(stdout=f"nvcc: NVIDIA (R) Cuda compiler driver\n{version}\n")

@@ -63,11 +63,27 @@ JAX = PROGRAMS / "cuda_proofs_jax.py"
 
 
 def test_jax_s_proofs(environment: dict[str, Environment]) -> None:
-    off = run_inside(environment["jax"], JAX, "0", variables={"XLA_FLAGS": "--xla_gpu_autotune_level=0"})
+    off = run_inside(
+        environment["jax"], JAX, "0", variables={"XLA_FLAGS": "--xla_gpu_autotune_level=0"}
+    )
     on = run_inside(environment["jax"], JAX, "4")
-    pools = {"no pool": True, "a pool": False, "driver's pool": True, "XLA's pool": False, "nothing counted": False}
-    assert off == {"evidence": {"allocations_untried": 0, "allocations_tried": 20}, "autotune": True} | pools
-    assert on == {"evidence": {"allocations_untried": 20, "allocations_tried": 20}, "autotune": False} | pools
+    pools = {
+        "no pool": True,
+        "a pool": False,
+        "driver's pool": True,
+        "XLA's pool": False,
+        "nothing counted": False,
+    }
+    assert (
+        off
+        == {"evidence": {"allocations_untried": 0, "allocations_tried": 20}, "autotune": True}
+        | pools
+    )
+    assert (
+        on
+        == {"evidence": {"allocations_untried": 20, "allocations_tried": 20}, "autotune": False}
+        | pools
+    )
 
 
 JAX_OFFLOADED = PROGRAMS / "cuda_proofs_jax_offloaded.py"
@@ -88,7 +104,10 @@ JITTOR = PROGRAMS / "cuda_proofs_jittor.py"
 
 
 def test_jittor_s_proofs(environment: dict[str, Environment]) -> None:
-    """By precision: whether fp32, whether tf32 is proven. By level: as it was set, and with another one in its place."""
+    """By precision: whether fp32, whether tf32 is proven.
+
+    By level: as it was set, and with another one in its place.
+    """
     assert run_inside(environment["jittor"], JITTOR) == {
         "rounding": [True, False],
         "rounding product convolution": [False, True],

@@ -14,7 +14,9 @@ PROGRAMS = Path(__file__).parent / "programs"
 WEIGHT_GRADIENT = PROGRAMS / "known_wrong_weight_gradient.py"
 
 
-def test_a_small_volumes_weight_gradient_is_unwritten_memory_in_bfloat16(environment: dict[str, Environment]) -> None:
+def test_a_small_volumes_weight_gradient_is_unwritten_memory_in_bfloat16(
+    environment: dict[str, Environment],
+) -> None:
     """U-Net's lowest level at `cpu` has 2x2x2 voxels.
 
     Should this fail because PyTorch became right, then the adapter's trial says so too, and may be
@@ -26,8 +28,13 @@ def test_a_small_volumes_weight_gradient_is_unwritten_memory_in_bfloat16(environ
     assert off["float32"] < 1e-5
     assert off["bfloat16 without oneDNN"] < 1e-2
     said = faults.pop("train/amp_bf16/b4/cpu")
-    assert (said is not None) == (off["bfloat16"] > 0.1), "what the operator alone shows is said of the case, and nothing else"
+    assert (said is not None) == (off["bfloat16"] > 0.1), (
+        "what the operator alone shows is said of the case, and nothing else"
+    )
     assert set(faults.values()) == {None}, "no such level, no such precision, no gradient"
     if said is None:
-        pytest.skip("oneDNN takes another kernel on this processor, which is right: it was seen with AVX512-BF16")
+        pytest.skip(
+            "oneDNN takes another kernel on this processor, which is right: it was seen "
+            "with AVX512-BF16"
+        )
     assert "2x2x2 voxels" in said

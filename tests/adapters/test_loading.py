@@ -40,7 +40,8 @@ def test_a_loader_is_proven_for_its_own_mode_alone(mode: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "made"), [("iterator", 3), ("whole", STREAM_BATCHES), ("whole_every_step", 3 * STREAM_BATCHES)]
+    ("mode", "made"),
+    [("iterator", 3), ("whole", STREAM_BATCHES), ("whole_every_step", 3 * STREAM_BATCHES)],
 )
 def test_three_steps_prepare_as_many_batches_as_the_mode_says(mode: str, made: int) -> None:
     loader = Loader(CASE, mode, copy_batch)
@@ -65,14 +66,17 @@ def test_a_thread_that_waits_keeps_no_loader_alive() -> None:
     gone = weakref.ref(loader)
     del loader
     end = time.monotonic() + 60
-    while gone() is not None and time.monotonic() < end:  # while the thread prepares a batch it holds the loader, too
+    # while the thread prepares a batch it holds the loader, too
+    while gone() is not None and time.monotonic() < end:
         gc.collect()
         time.sleep(0.01)
     assert gone() is None
 
 
 def test_an_error_in_the_thread_is_raised_by_the_step() -> None:
-    """Else the step would wait until its time is up, and running out of memory would be called a timeout."""
+    """Else the step would wait until its time is up, and running out of memory would be called a
+    timeout.
+    """
 
     def prepared() -> Iterator[tuple[int]]:
         yield (1,)
@@ -84,7 +88,9 @@ def test_an_error_in_the_thread_is_raised_by_the_step() -> None:
         next(batches)
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity") or os.cpu_count() == 1, reason="needs Linux and two cores")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or os.cpu_count() == 1, reason="needs Linux and two cores"
+)
 def test_the_thread_leaves_the_core_that_the_step_is_pinned_to() -> None:
     def prepared() -> Iterator[tuple[set[int]]]:
         while True:

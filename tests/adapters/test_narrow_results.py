@@ -10,7 +10,9 @@ from tests.processes import run_inside
 PROGRAM = Path(__file__).parent / "programs" / "narrow_results.py"
 
 
-def test_casts_to_float32_widen_and_casts_to_less_are_named(environment: dict[str, Environment]) -> None:
+def test_casts_to_float32_widen_and_casts_to_less_are_named(
+    environment: dict[str, Environment],
+) -> None:
     assert run_inside(environment["torch"], PROGRAM) == {
         "float64 throughout": "",
         "float() before a loss": "",

@@ -66,10 +66,14 @@ def test_host_memory_is_no_instrument_on_a_gpu() -> None:
 
 def test_cold_peaks_are_read_after_the_first_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     verified = ObservedSteps([0.1], Observed({}), Tolerances({}, {}, 0.0))
-    monkeypatch.setattr(worker, "make_verified_steps", lambda *_: (verified, Verification(passed=True)))
+    monkeypatch.setattr(
+        worker, "make_verified_steps", lambda *_: (verified, Verification(passed=True))
+    )
     monkeypatch.setattr(worker, "verify_again", lambda *_: Again(passed=True))
     commands = map(json.loads, write_turns(3).splitlines())
-    result = worker.measure_time(FakeGpuAdapter(), Task("", "time"), Result(), lambda message: None, commands)
+    result = worker.measure_time(
+        FakeGpuAdapter(), Task("", "time"), Result(), lambda message: None, commands
+    )
     assert result.times is not None
     assert result.times.cold_peaks == {"allocator.in_use": 5}
 
@@ -77,7 +81,9 @@ def test_cold_peaks_are_read_after_the_first_steps(monkeypatch: pytest.MonkeyPat
 @pytest.mark.gpu
 @pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU: NVML finds none")
 @pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_a_case_is_measured_on_a_real_gpu(framework: str, environment: dict[str, Environment], results: Any) -> None:
+def test_a_case_is_measured_on_a_real_gpu(
+    framework: str, environment: dict[str, Environment], results: Any
+) -> None:
     case = Case("transformer", framework, "train", "fp32", 4, "tiny")
     record = alone(case, "s", environment[framework], Options(), results)
     assert record.status == "ok", record.reason

@@ -1,4 +1,6 @@
-"""Strategies that set the same part are refused; wrappers are never lost, in whatever order the strategies come."""
+"""Strategies that set the same part are refused; wrappers are never lost, in whatever order the
+strategies come.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def test_two_strategies_that_set_one_part_are_refused_and_named() -> None:
         step.loss_scale = 4.0
     with (
         ledger.acting_as("other"),
-        pytest.raises(IncompatibleStrategies, match="one and other do not combine: both change the loss scale"),
+        pytest.raises(
+            IncompatibleStrategies, match="one and other do not combine: both change the loss scale"
+        ),
     ):
         step.loss_scale = 8.0
     assert step.loss_scale == 4.0
@@ -83,7 +87,10 @@ def test_a_claimed_part_is_for_one_strategy_alone(claim_first: bool, wraps: bool
     first, last = ("owner", "other") if claim_first else ("other", "owner")
     with ledger.acting_as(first):
         acts[first]()
-    with ledger.acting_as(last), pytest.raises(IncompatibleStrategies, match=f"{first} and {last} do not combine"):
+    with (
+        ledger.acting_as(last),
+        pytest.raises(IncompatibleStrategies, match=f"{first} and {last} do not combine"),
+    ):
         acts[last]()
 
 
@@ -107,7 +114,10 @@ def test_options_conflict_by_their_key() -> None:
         options |= {"gelu": 2}
         options.wrap("attend", lambda there: there + 10)
         options.wrap("remat", lambda there: [there], default="as it is")
-        with pytest.raises(IncompatibleStrategies, match="one and other do not combine: both change the model option 'attend'"):
+        with pytest.raises(
+            IncompatibleStrategies,
+            match="one and other do not combine: both change the model option 'attend'",
+        ):
             options["attend"] = 3
         with pytest.raises(IncompatibleStrategies, match="one and other"):
             options |= {"attend": 3}

@@ -39,15 +39,22 @@ def test_a_proof_whose_expectations_hold_is_proven_and_has_no_reason() -> None:
 
 
 def test_a_failed_expectation_is_named_with_both_numbers() -> None:
-    effect = expect(graph_nodes=0, kernels=above("blocks")).judge({"graph_nodes": 12, "kernels": 3, "blocks": 4})
+    effect = expect(graph_nodes=0, kernels=above("blocks")).judge(
+        {"graph_nodes": 12, "kernels": 3, "blocks": 4}
+    )
     assert not effect.proven
-    assert effect.reason == ("graph_nodes: expected 0, observed 12; kernels: expected more than blocks (4), observed 3")
+    assert effect.reason == (
+        "graph_nodes: expected 0, observed 12; kernels: expected more than blocks (4), observed 3"
+    )
 
 
 @pytest.mark.parametrize(
     ("proof", "reason"),
     [
-        (expect(n=only("float16", "bfloat16")), "n: expected only bfloat16, float16, observed {'float32': 2}"),
+        (
+            expect(n=only("float16", "bfloat16")),
+            "n: expected only bfloat16, float16, observed {'float32': 2}",
+        ),
         (expect({"n.float16": above(0)}), "n.float16: expected more than 0, observed 0"),
         (expect(platform=other_than("cpu")), "platform: expected other than 'cpu', observed 'cpu'"),
         (expect(block_runs=4), "block_runs: expected 4, observed nothing that can be counted"),
@@ -70,7 +77,11 @@ def test_reasons_are_sentences_with_the_values(proof: Proof, reason: str) -> Non
         (expect(n=below("four", times=2)), 7, 8),
         (expect(n=other_than("")), "refused", ""),
         (expect(n=only("float32")), {"float32": 2}, {}),
-        (expect(n=only("float32", ignoring=["complex64"])), {"float32": 2, "complex64": 1}, {"float16": 1}),
+        (
+            expect(n=only("float32", ignoring=["complex64"])),
+            {"float32": 2, "complex64": 1},
+            {"float16": 1},
+        ),
         (expect(n=none_but("float32")), {}, {"float32": 2, "float16": 1}),
         (expect(n=including("all-reduce")), {"all-reduce": 1, "broadcast": 1}, {"broadcast": 1}),
         (expect({"n.cat": 0}), {"add": 3}, {"cat": 1}),
@@ -129,7 +140,9 @@ def list_records(framework: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", ["torch", "jax", "jittor"])
-def test_proofs_agree_with_the_verdicts_of_records(framework: str, environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_proofs_agree_with_the_verdicts_of_records(
+    framework: str, environment: dict[str, Environment], tmp_path: Path
+) -> None:
     listed = tmp_path / "records.json"
     listed.write_text(json.dumps(list_records(framework)))
     program = Path(__file__).parent / "programs/recorded_proofs.py"

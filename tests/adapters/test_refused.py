@@ -15,7 +15,9 @@ PROGRAMS = Path(__file__).parent / "programs"
 SWITCHED = PROGRAMS / "refused_switched.py"
 
 
-@pytest.mark.parametrize(("framework", "part"), [("torch", "objective"), ("jax", "loss"), ("jittor", "loss")])
+@pytest.mark.parametrize(
+    ("framework", "part"), [("torch", "objective"), ("jax", "loss"), ("jittor", "loss")]
+)
 def test_two_strategies_that_replace_the_loss_are_refused_and_named(
     framework: str, part: str, environment: dict[str, Environment]
 ) -> None:

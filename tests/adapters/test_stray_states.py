@@ -19,7 +19,12 @@ def test_a_teacher_that_is_trained_is_wrong_and_named(environment: dict[str, Env
     assert "such as teacher." in found["reason"]
 
 
-def test_a_trained_weight_of_no_model_is_wrong_and_named_by_its_shape(environment: dict[str, Environment]) -> None:
+def test_a_trained_weight_of_no_model_is_wrong_and_named_by_its_shape(
+    environment: dict[str, Environment],
+) -> None:
     found = run_inside(environment["torch"], TRAINED, "unknown")
     assert isinstance(found, dict)
-    assert "first moment of 1 tensors that should have none, such as unknown weight (3,)" in found["reason"]
+    assert (
+        "first moment of 1 tensors that should have none, such as unknown weight (3,)"
+        in found["reason"]
+    )

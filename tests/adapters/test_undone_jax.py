@@ -206,7 +206,8 @@ ENTRY %main (a: bf16[64,16], b: bf16[16,48], c: f32[64,16]) -> bf16[64,48] {
   %b = bf16[16,48]{1,0} parameter(1)
   %c = f32[64,16]{1,0} parameter(2)
   %gemm = (bf16[64,48]{1,0}, s8[4194304]{0}) custom-call(%a, %b), custom_call_target="__cublas$gemm"
-  %conv = (f32[2,8,8,4]{3,2,1,0}, u8[0]{0}) custom-call(%c, %c), custom_call_target="__cudnn$convForward"
+  %conv = (f32[2,8,8,4]{3,2,1,0}, u8[0]{0}) custom-call(%c, %c), \
+custom_call_target="__cudnn$convForward"
   %other = f32[64,16]{1,0} custom-call(%c, %c), custom_call_target="SomethingElse"
   ROOT %out = bf16[64,48]{1,0} get-tuple-element(%gemm), index=0
 }

@@ -1,4 +1,6 @@
-"""Strategies by batch: what is compared at which batch, and when a saving is said to depend on it."""
+"""Strategies by batch: what is compared at which batch, and when a saving is said to depend on
+it.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,12 @@ from tests.fake_records import frame, in_blocks, made
 MIB = 2**20
 
 
-def by_batch(peaks: dict[str, dict[int, int]], seconds: dict[str, dict[int, float]] | None = None) -> list[Comparison]:
-    """Return the tables of strategies whose peaks in MiB, and steps in seconds, are given by batch."""
+def by_batch(
+    peaks: dict[str, dict[int, int]], seconds: dict[str, dict[int, float]] | None = None
+) -> list[Comparison]:
+    """Return the tables of strategies whose peaks in MiB, and steps in seconds, are given by
+    batch.
+    """
     records = []
     for strategy, of_batches in peaks.items():
         for batch, mib in of_batches.items():
@@ -27,9 +33,15 @@ def test_each_strategy_is_compared_with_the_baseline_of_its_batch() -> None:
 
     assert table.title == "transformer train by batch, size tiny"
     assert table.head == (
-        "framework", "strategy", "b4: peak x base", "b8: peak x base", "b4: throughput x base", "b8: throughput x base",
-        "b4: peak MiB", "b8: peak MiB",
-    )  # fmt: skip
+        "framework",
+        "strategy",
+        "b4: peak x base",
+        "b8: peak x base",
+        "b4: throughput x base",
+        "b8: throughput x base",
+        "b4: peak MiB",
+        "b8: peak MiB",
+    )
     assert table.rows == (
         ("torch", "fp32", "1.00", "1.00", "1.00", "1.00", "100.0", "160.0"),
         ("torch", "checkpoint", "0.50", "0.40", "0.80", "0.80", "50.0", "64.0"),
@@ -37,13 +49,20 @@ def test_each_strategy_is_compared_with_the_baseline_of_its_batch() -> None:
 
 
 def test_a_saving_that_depends_on_the_batch_is_noted_and_one_that_does_not_is_not() -> None:
-    (table,) = by_batch({"fp32": {4: 100, 8: 200}, "checkpoint": {4: 53, 8: 76}, "amp_bf16": {4: 60, 8: 124}})
+    (table,) = by_batch(
+        {"fp32": {4: 100, 8: 200}, "checkpoint": {4: 53, 8: 76}, "amp_bf16": {4: 60, 8: 124}}
+    )
 
-    assert table.notes == ("torch checkpoint depends on the batch: 53% at batch 4, 38% at batch 8 of the baseline's peak",)
+    assert table.notes == (
+        "torch checkpoint depends on the batch: 53% at batch 4, 38% at batch "
+        "8 of the baseline's peak",
+    )
 
 
 def test_a_strategy_at_a_single_batch_is_in_no_table() -> None:
-    (table,) = by_batch({"fp32": {4: 100, 8: 200}, "checkpoint": {4: 50, 8: 80}, "accumulate": {4: 40}})
+    (table,) = by_batch(
+        {"fp32": {4: 100, 8: 200}, "checkpoint": {4: 50, 8: 80}, "accumulate": {4: 40}}
+    )
     assert [row[1] for row in table.rows] == ["fp32", "checkpoint"]
 
 
@@ -52,7 +71,11 @@ def test_baselines_alone_make_no_table() -> None:
 
 
 def test_without_times_there_is_no_column_of_throughput() -> None:
-    records = [made(name, 100 * MIB, 1.0, batch=batch) for name in ("fp32", "checkpoint") for batch in (4, 8)]
+    records = [
+        made(name, 100 * MIB, 1.0, batch=batch)
+        for name in ("fp32", "checkpoint")
+        for batch in (4, 8)
+    ]
     without_times = [record.model_copy(update={"step_s": [], "turns": None}) for record in records]
 
     (table,) = make_batch_tables(frame(*without_times))

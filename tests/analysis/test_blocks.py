@@ -1,4 +1,6 @@
-"""Ratios over live blocks: how often their interval holds the truth, what must always be, and which records share a block."""
+"""Ratios over live blocks: how often their interval holds the truth, what must always be, and which
+records share a block.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,20 @@ from framebench.suite.case import Case
 from tests.fake_records import blocks, record
 
 BASE, CHECKPOINT, ACCUMULATE = (
-    Case("transformer", "torch", "train", s, 4, "tiny") for s in ("fp32", "checkpoint", "accumulate")
+    Case("transformer", "torch", "train", s, 4, "tiny")
+    for s in ("fp32", "checkpoint", "accumulate")
 )
-PROCESS, ROUND, ROUNDS = 0.02, 0.05, 8  # standard deviations of log step times between processes and rounds, as measured
+# standard deviations of log step times between processes and rounds, as measured
+PROCESS, ROUND, ROUNDS = 0.02, 0.05, 8
 
 
 def simulated(rng: np.random.Generator, pages: int, arms: int, of_blocks: int) -> np.ndarray:
-    """Logs of step times, (pages, arms, blocks, rounds): the machine's drift is a walk that all arms of a round share."""
-    drift = rng.normal(0, 0.1, (pages, 1, of_blocks, 1)) + rng.normal(0, 0.03, (pages, 1, of_blocks, ROUNDS)).cumsum(axis=-1)
+    """Logs of step times, (pages, arms, blocks, rounds): the machine's drift is a walk that all
+    arms of a round share.
+    """
+    drift = rng.normal(0, 0.1, (pages, 1, of_blocks, 1)) + rng.normal(
+        0, 0.03, (pages, 1, of_blocks, ROUNDS)
+    ).cumsum(axis=-1)
     process = rng.normal(0, PROCESS, (pages, arms, of_blocks, 1))
     return np.asarray(drift + process + rng.normal(0, ROUND, (pages, arms, of_blocks, ROUNDS)))
 
@@ -51,34 +59,53 @@ def seconds(logs: np.ndarray) -> dict[int, float]:
 def page(logs: np.ndarray, truth: np.ndarray) -> list[Ratio]:
     """Every arm against the first, which has no effect; all of one page."""
     made = [
-        [compare_rounds(seconds(base), seconds(change + effect)) or 0.0 for base, change in zip(logs[0], arm)]
+        [
+            compare_rounds(seconds(base), seconds(change + effect)) or 0.0
+            for base, change in zip(logs[0], arm)
+        ]
         for arm, effect in zip(logs[1:], truth)
     ]
-    return [compare_blocks(own, pool_variances(other for other in made if other is not own)) for own in made]
+    return [
+        compare_blocks(own, pool_variances(other for other in made if other is not own))
+        for own in made
+    ]
 
 
 @pytest.mark.parametrize(("of_blocks", "arms"), [(3, 2), (3, 4), (3, 6), (5, 2), (5, 6)])
 def test_the_interval_holds_the_truth_nineteen_times_in_twenty(of_blocks: int, arms: int) -> None:
-    """All ratios of a page share a baseline, so that only its first counts: intervals of one page are not independent."""
+    """All ratios of a page share a baseline, so that only its first counts: intervals of one page
+    are not independent.
+    """
     rng, pages = np.random.default_rng(of_blocks * 10 + arms), 600
     truth = np.linspace(-0.3, 0.3, arms - 1)
     found = [page(logs, truth)[0] for logs in simulated(rng, pages, arms, of_blocks)]
     held = sum((r.low or 0) <= math.exp(truth[0]) <= (r.high or 0) for r in found)
     low, high = stats.binom.ppf([0.001, 0.999], pages, 0.95)
     assert low <= held, f"{held} of {pages} intervals hold the truth"
-    # variances that are all the same are known better than the rule takes for granted: it may be cautious, not idle
+    # variances that are all the same are known better than the rule takes for granted: it may be
+    # cautious, not idle
     assert held <= max(high, 0.985 * pages), f"{held} of {pages}: too wide to be of use"
 
 
 def test_ratios_that_need_no_blocks_in_common_would_be_wrong() -> None:
-    """What the blocks are for: the same steps, but the arms of different blocks, miss the truth far more often."""
+    """What the blocks are for: the same steps, but the arms of different blocks, miss the truth far
+    more often.
+    """
     logs = simulated(np.random.default_rng(3), 300, 2, 5)
     apart = [
-        compare_blocks([compare_rounds(seconds(b), seconds(c)) or 0.0 for b, c in zip(page[0], np.roll(page[1], 1, axis=0))])
+        compare_blocks(
+            [
+                compare_rounds(seconds(b), seconds(c)) or 0.0
+                for b, c in zip(page[0], np.roll(page[1], 1, axis=0))
+            ]
+        )
         for page in logs
     ]
     together = [page(found, np.zeros(1))[0] for found in logs]
-    width = [np.median([math.log((r.high or 0) / (r.low or 1)) for r in found]) for found in (apart, together)]
+    width = [
+        np.median([math.log((r.high or 0) / (r.low or 1)) for r in found])
+        for found in (apart, together)
+    ]
     assert width[0] > 3 * width[1]
 
 
@@ -114,9 +141,13 @@ def test_few_blocks_borrow_from_other_pairs() -> None:
     alone, moderated = compare_blocks(logs), compare_blocks(logs, Pool(0.0004, 10))
     assert alone.value == moderated.value
     by_hand = math.sqrt((4 * 0.0004 + 2 * own) / 6 / 3)
-    assert math.log((moderated.high or 0) / moderated.value) == pytest.approx(stats.t.ppf(0.975, 6) * by_hand)
+    assert math.log((moderated.high or 0) / moderated.value) == pytest.approx(
+        stats.t.ppf(0.975, 6) * by_hand
+    )
     few = compare_blocks(logs, Pool(0.0004, 1))
-    assert math.log((few.high or 0) / few.value) == pytest.approx(stats.t.ppf(0.975, 3) * math.sqrt((0.0004 + 2 * own) / 3 / 3))
+    assert math.log((few.high or 0) / few.value) == pytest.approx(
+        stats.t.ppf(0.975, 3) * math.sqrt((0.0004 + 2 * own) / 3 / 3)
+    )
 
 
 @pytest.mark.parametrize("logs", [[0.1], [0.10, 0.11]])
@@ -130,24 +161,32 @@ def test_too_few_blocks_have_no_interval_whatever_is_known_of_others(logs: list[
 def test_a_pair_that_is_noisier_than_others_stands_alone() -> None:
     noisy = [0.1, -0.2, 0.3]
     assert compare_blocks(noisy, Pool(0.0001, 20)) == compare_blocks(noisy)
-    assert compare_blocks(noisy, Pool(0.0, 20)) == compare_blocks(noisy), "nor do others without any spread make it sure"
+    assert compare_blocks(noisy, Pool(0.0, 20)) == compare_blocks(noisy), (
+        "nor do others without any spread make it sure"
+    )
 
 
 def test_the_prior_is_the_variance_of_most_pairs() -> None:
     drawn = np.random.default_rng(0).normal(0, 0.02, (2001, 3))
     assert pool_variances(drawn.tolist()).variance == pytest.approx(0.0004, rel=0.06)
     drawn[:400] *= 10
-    assert pool_variances(drawn.tolist()).variance == pytest.approx(0.0004, rel=0.5), "a fifth are far noisier"
+    assert pool_variances(drawn.tolist()).variance == pytest.approx(0.0004, rel=0.5), (
+        "a fifth are far noisier"
+    )
     assert pool_variances([[0.1], [0.2]]) == Pool()
 
 
 def coverage(of_blocks: int) -> tuple[float, float]:
-    """How many intervals of noisy and of calm pairs hold the truth, where a fifth of a page's are four times as noisy."""
+    """How many intervals of noisy and of calm pairs hold the truth, where a fifth of a page's are
+    four times as noisy.
+    """
     rng, held = np.random.default_rng(5), {True: [], False: []}  # type: ignore[var-annotated]
     for _ in range(250):
         logs = rng.normal(0, np.where(np.arange(20) < 4, 0.08, 0.02)[:, None], (20, of_blocks))
         for i in (0, 1, 10, 15):
-            found = compare_blocks(logs[i].tolist(), pool_variances(np.delete(logs, i, axis=0).tolist()))
+            found = compare_blocks(
+                logs[i].tolist(), pool_variances(np.delete(logs, i, axis=0).tolist())
+            )
             held[i < 4].append((found.low or 0) <= 1 <= (found.high or 0))
     return float(np.mean(held[True])), float(np.mean(held[False]))
 
@@ -158,7 +197,9 @@ def test_neither_calm_nor_noisy_pairs_have_intervals_that_mislead() -> None:
     assert 0.935 < calm < 0.995, calm
 
 
-def test_intervals_of_noisy_pairs_would_hold_less_of_fewer_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_of_noisy_pairs_would_hold_less_of_fewer_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Why there is none of two; studies/noise has these shares."""
     monkeypatch.setattr("framebench.analysis.statistics.FEW", 2)
     assert 0.77 < coverage(2)[0] < 0.84
@@ -235,7 +276,9 @@ def test_instructions_tell_equal_work() -> None:
     """How fast it was they do not tell."""
 
     def judged(*change: int) -> str:
-        found = compare_instructions([record(instructions=[1_000_000])], [record(instructions=list(change))])
+        found = compare_instructions(
+            [record(instructions=[1_000_000])], [record(instructions=list(change))]
+        )
         assert found
         return found.verdict
 
@@ -273,22 +316,32 @@ def of_case(found: list[Any], case: Case) -> list[Any]:
 
 def test_blocks_learn_from_all_pairs_but_the_one_that_is_asked_for() -> None:
     rng = np.random.default_rng(0)
-    times = {case: np.exp(rng.normal(0, 0.02, (2, 4))).tolist() for case in (BASE, CHECKPOINT, ACCUMULATE)}
+    times = {
+        case: np.exp(rng.normal(0, 0.02, (2, 4))).tolist()
+        for case in (BASE, CHECKPOINT, ACCUMULATE)
+    }
     found = blocks(list(times.items()))
     known = Blocks(found)
     base, one, other = (of_case(found, case) for case in times)
     ratio = known.ratio(base, one)
     assert ratio == compare_blocks(log_ratios(base, one), pool_variances([log_ratios(base, other)]))
     between = known.ratio(one, other)  # no pair of the pool: all of it tells
-    assert between == compare_blocks(log_ratios(one, other), pool_variances([log_ratios(base, one), log_ratios(base, other)]))
-    assert Blocks([*base, *one]).ratio(base, one) == compare_blocks(log_ratios(base, one)), "nothing else to learn from"
+    assert between == compare_blocks(
+        log_ratios(one, other), pool_variances([log_ratios(base, one), log_ratios(base, other)])
+    )
+    assert Blocks([*base, *one]).ratio(base, one) == compare_blocks(log_ratios(base, one)), (
+        "nothing else to learn from"
+    )
 
 
 def test_the_order_of_arms_does_not_matter() -> None:
     times = [[1.0, 1.1], [1.3, 1.2]], [[2.0, 2.3], [2.2, 2.1]], [[3.0, 3.3], [3.1, 3.2]]
     cases = BASE, CHECKPOINT, ACCUMULATE
     forward, backward = blocks(list(zip(cases, times))), blocks(list(zip(cases, times))[::-1])
-    ratios = [Blocks(found).ratio(of_case(found, BASE), of_case(found, CHECKPOINT)) for found in (forward, backward)]
+    ratios = [
+        Blocks(found).ratio(of_case(found, BASE), of_case(found, CHECKPOINT))
+        for found in (forward, backward)
+    ]
     assert ratios[0] == pytest.approx(ratios[1])
 
 
@@ -296,4 +349,7 @@ def test_failed_arms_and_single_processes_have_no_ratio() -> None:
     found = blocks([(BASE, [[1.0, 1.0]]), (CHECKPOINT, [[1.5, 1.5]])])
     base, change = found
     assert Blocks(found).ratio([base], [change.model_copy(update={"status": "crashed"})]) is None
-    assert Blocks(found).ratio([base], [change.model_copy(update={"turns": None, "step_s": []})]) is None
+    assert (
+        Blocks(found).ratio([base], [change.model_copy(update={"turns": None, "step_s": []})])
+        is None
+    )

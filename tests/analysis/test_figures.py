@@ -35,14 +35,23 @@ def dominated(point: tuple[float, float], others: list[tuple[float, float]]) -> 
 @given(st.lists(st.tuples(*[st.integers(1, 6).map(float)] * 2), max_size=12))
 def test_the_front_is_what_no_other_point_beats(points: list[tuple[float, float]]) -> None:
     best = fronts.find_front(pd.DataFrame(points, columns=["relative_peak", "speed"], dtype=float))
-    assert [*best.itertuples(index=False, name=None)] == sorted({p for p in points if not dominated(p, points)})
+    assert [*best.itertuples(index=False, name=None)] == sorted(
+        {p for p in points if not dominated(p, points)}
+    )
 
 
 def test_pareto_draws_ratios_and_names_the_front() -> None:
-    table = frame(made("fp32", 200), made("checkpoint", 100, 1.25), made("amp_bf16", 160, 0.5), made("keep_grads", 300, 2.0))
+    table = frame(
+        made("fp32", 200),
+        made("checkpoint", 100, 1.25),
+        made("amp_bf16", 160, 0.5),
+        made("keep_grads", 300, 2.0),
+    )
     figure = figures.pareto(table)
     (axes,) = panels(figure)
-    assert places(axes) == {(0.5, 0.8), (0.8, 2.0), (1.5, 0.5)}, "the baseline is where the lines cross"
+    assert places(axes) == {(0.5, 0.8), (0.8, 2.0), (1.5, 0.5)}, (
+        "the baseline is where the lines cross"
+    )
     assert named(axes) == {"checkpoint", "amp_bf16"}
     assert "checkpoint (0.50x the peak, 1.25 x the time)" in texts(figure)[0]
 
@@ -56,7 +65,8 @@ def test_a_framework_with_its_baseline_alone_has_no_panel() -> None:
 
 def test_another_model_is_not_on_the_front() -> None:
     found = [
-        made(s, p, t, scenario="finetune") for s, p, t in (("half", 200, 1.0), ("checkpoint", 100, 1.25), ("head", 20, 0.1))
+        made(s, p, t, scenario="finetune")
+        for s, p, t in (("half", 200, 1.0), ("checkpoint", 100, 1.25), ("head", 20, 0.1))
     ]
     figure = figures.pareto(frame(*found))
     assert named(panels(figure)[0]) == {"checkpoint"}
@@ -64,7 +74,14 @@ def test_another_model_is_not_on_the_front() -> None:
 
 
 def test_labels_do_not_cover_each_other() -> None:
-    names = ("checkpoint", "checkpoint_every_2", "amp_bf16", "accumulate", "accumulate_2", "foreach")
+    names = (
+        "checkpoint",
+        "checkpoint_every_2",
+        "amp_bf16",
+        "accumulate",
+        "accumulate_2",
+        "foreach",
+    )
     front = [made(name, 100 + 3 * i, 1.3 - 0.02 * i) for i, name in enumerate(names)]
     figure = figures.pareto(frame(made("fp32", 200), *front))
     labels = [text for text in panels(figure)[0].texts if text.get_text()]
@@ -81,7 +98,9 @@ def test_two_machines_are_refused() -> None:
 
 def test_text_from_records_is_no_mathematics(tmp_path: Path) -> None:
     odd = [
-        made(s, 100, provenance=origin("torch", hardware={"device": "cpu", "cpu": "$x^{ <b> & \x07"}))
+        made(
+            s, 100, provenance=origin("torch", hardware={"device": "cpu", "cpu": "$x^{ <b> & \x07"})
+        )
         for s in ("fp32", "checkpoint")
     ]
     assert "&lt;b&gt;" in figures.svg(figures.pareto(frame(*odd)))
@@ -98,13 +117,24 @@ def test_the_same_rows_give_the_same_bytes(real: pd.DataFrame, tmp_path: Path) -
 def test_drawing_imports_no_framework_and_leaves_no_figure_open() -> None:
     program = Path(__file__).parent / "programs" / "figures_drawn.py"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, program, RESULTS], env=env, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, program, RESULTS], env=env, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_the_command_writes_files_and_asks_for_a_machine(tmp_path: Path) -> None:
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-        called = [sys.executable, "-m", "framebench.cli", "report", "--figures=all", "--to", str(tmp_path / "to"), *arguments]
+        called = [
+            sys.executable,
+            "-m",
+            "framebench.cli",
+            "report",
+            "--figures=all",
+            "--to",
+            str(tmp_path / "to"),
+            *arguments,
+        ]
         return subprocess.run(called, cwd=ROOT, capture_output=True, text=True, timeout=600)
 
     wrong = command("--machine", "nowhere")

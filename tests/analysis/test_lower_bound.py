@@ -1,4 +1,6 @@
-"""Lower bounds: exact where something exact can be counted, below every measured peak, and not far below what PyTorch saves."""
+"""Lower bounds: exact where something exact can be counted, below every measured peak, and not far
+below what PyTorch saves.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from tests.processes import run_inside
 from tests.sample_records import records
 
 BASE = {w: spec.load_workload(w).preset("tiny").base for w in spec.list_workloads()}
-LAYERS: dict[str, Any] = {w: spec.load_workload(w).layers for w in spec.list_workloads() if spec.load_workload(w).layers}
+LAYERS: dict[str, Any] = {
+    w: spec.load_workload(w).layers for w in spec.list_workloads() if spec.load_workload(w).layers
+}
 
 
 def measured() -> list[Record]:
@@ -28,16 +32,25 @@ def measured() -> list[Record]:
 
 def test_every_weight_belongs_to_one_layer() -> None:
     for workload in map(spec.load_workload, LAYERS):
-        for config in [workload.config("tiny"), *(workload.config("tiny", v) for v in workload.variants)]:
+        for config in [
+            workload.config("tiny"),
+            *(workload.config("tiny", v) for v in workload.variants),
+        ]:
             layers = [k.name for k in LAYERS[workload.name](config, {})]
             assert len(layers) == len(set(layers))
             assert {p.name.rpartition(".")[0] for p in workload.params(config)} <= set(layers)
 
 
 def test_a_layer_of_the_transformer_by_korthikanti() -> None:
-    """s b h (34 + 5 a s / h) bytes in 16 bits, less what dropout adds: masks (2 s h, a s^2) and repeated scores (2 a s^2)."""
+    """s b h (34 + 5 a s / h) bytes in 16 bits, less what dropout adds: masks (2 s h, a s^2) and
+    repeated scores (2 a s^2).
+    """
     c = spec.load_workload("transformer").config("full")
-    plain = [k.elements for k in LAYERS["transformer"](c, {"attention_plain": {}}) if k.block == "blocks.0"]
+    plain = [
+        k.elements
+        for k in LAYERS["transformer"](c, {"attention_plain": {}})
+        if k.block == "blocks.0"
+    ]
     s, h, a = c.length, c.width, c.heads
     assert 2 * sum(plain) == s * h * (34 + 5 * a * s // h) - 2 * s * h - 3 * a * s * s
     fused = [k.elements for k in LAYERS["transformer"](c, {}) if k.block == "blocks.0"]
@@ -45,43 +58,80 @@ def test_a_layer_of_the_transformer_by_korthikanti() -> None:
 
 
 def test_resnet50_keeps_what_is_known_of_it() -> None:
-    """Two tensors per convolution. He et al.'s network has 11.1 million convolution outputs per image of 224 px."""
+    """Two tensors per convolution.
+
+    He et al.'s network has 11.1 million convolution outputs per image of 224 px.
+    """
     c = spec.load_workload("resnet50").config("full")
-    outputs = sum(k.elements for k in LAYERS["resnet50"](c, {}) if ".bn" in f".{k.name}" or k.name.endswith("downsample.1"))
+    outputs = sum(
+        k.elements
+        for k in LAYERS["resnet50"](c, {})
+        if ".bn" in f".{k.name}" or k.name.endswith("downsample.1")
+    )
     assert outputs == 11_113_984
 
 
 def test_every_case_has_a_lower_bound_that_no_strategy_raises() -> None:
-    """Saving strategies lower it, everything else leaves it; only other models, batches and held copies differ."""
-    for case in (c for c in list_cases() if c.size == "tiny" and c.batch == BASE[c.workload] and c.support.supported):
+    """Saving strategies lower it, everything else leaves it; only other models, batches and held
+    copies differ.
+    """
+    for case in (
+        c
+        for c in list_cases()
+        if c.size == "tiny" and c.batch == BASE[c.workload] and c.support.supported
+    ):
         found = lower_bound.lower_bound(case)
         assert found.total > 0, case.id
         assert min(found.__dict__.values()) >= 0, case.id
-    train = {s: lower_bound.lower_bound(parse(f"transformer/torch/train/{s}/b8/cpu")).total for s in SAVING}
+    train = {
+        s: lower_bound.lower_bound(parse(f"transformer/torch/train/{s}/b8/cpu")).total
+        for s in SAVING
+    }
     assert sorted(train, key=train.__getitem__, reverse=True) == SAVING
 
 
-SAVING = ["attention_plain", "fp32", "chunked_loss", "amp_bf16", "accumulate", "checkpoint", "checkpoint+accumulate"]
+SAVING = [
+    "attention_plain",
+    "fp32",
+    "chunked_loss",
+    "amp_bf16",
+    "accumulate",
+    "checkpoint",
+    "checkpoint+accumulate",
+]
 
 
 def test_adafactor_keeps_a_number_for_each_row_and_column() -> None:
     """Of a Transformer of 2 layers of width 16, 16 tokens and a vocabulary of 64."""
     rows_and_columns = (64 + 16) + (16 + 16) + 2 * ((48 + 16) + (16 + 16) + 2 * (64 + 16))
     vectors = 2 * 16 + 2 * (2 * 2 * 16 + 48 + 16 + 64 + 16)
-    assert lower_bound.optimizer_bytes(parse("transformer/torch/train/adafactor/b4/tiny")) == 4 * (rows_and_columns + vectors)
+    assert lower_bound.optimizer_bytes(parse("transformer/torch/train/adafactor/b4/tiny")) == 4 * (
+        rows_and_columns + vectors
+    )
 
 
 def test_activations_are_proportional_to_the_batch() -> None:
     for workload in spec.list_workloads():
-        one, four = (lower_bound.forward_bytes(Case(workload, "torch", "eval", "grad", b, "tiny")) for b in (1, 4))
+        one, four = (
+            lower_bound.forward_bytes(Case(workload, "torch", "eval", "grad", b, "tiny"))
+            for b in (1, 4)
+        )
         assert four == 4 * one
 
 
 @pytest.mark.parametrize(
-    ("strategy", "part"), [("offload", "activations"), ("offload_streamed", "activations"), ("optimizer_offload", "optimizer")]
+    ("strategy", "part"),
+    [
+        ("offload", "activations"),
+        ("offload_streamed", "activations"),
+        ("optimizer_offload", "optimizer"),
+    ],
 )
 def test_what_waits_in_host_memory_is_not_needed_on_the_card(strategy: str, part: str) -> None:
-    base, moved = (lower_bound.lower_bound(parse(f"transformer/torch/train/{s}/b4/full")) for s in ("fp32", strategy))
+    base, moved = (
+        lower_bound.lower_bound(parse(f"transformer/torch/train/{s}/b4/full"))
+        for s in ("fp32", strategy)
+    )
     assert getattr(moved, part) == 0 < getattr(base, part)
     assert moved.total < base.total
     assert moved.parameters == base.parameters
@@ -98,7 +148,11 @@ def chosen() -> list[Case]:
     }
     strategies |= {"eval": ("grad", "no_grad", "bf16")}
     wanted = {(scenario, strategy) for scenario, names in strategies.items() for strategy in names}
-    cases = (c for c in list_cases() if c.framework == "torch" and c.size == "tiny" and (c.scenario, c.strategy) in wanted)
+    cases = (
+        c
+        for c in list_cases()
+        if c.framework == "torch" and c.size == "tiny" and (c.scenario, c.strategy) in wanted
+    )
     return [c for c in cases if c.batch == BASE[c.workload] and c.support.supported]
 
 
@@ -126,9 +180,15 @@ def test_what_lives_between_two_steps_is_counted_exactly(states: dict[str, dict[
 
 
 def test_what_the_backward_pass_keeps(states: dict[str, dict[str, int]]) -> None:
-    """PyTorch saves at least the bound and at most a quarter more, but for a loss that makes most of it: U-Net's, head only."""
-    for case in (c for c in chosen() if c.workload in LAYERS and c.strategy not in ("no_grad", "bf16")):
-        least = lower_bound.width(case) * case.batch * sum(k.elements for k in lower_bound.graph(case))
+    """PyTorch saves at least the bound and at most a quarter more, but for a loss that makes most
+    of it: U-Net's, head only.
+    """
+    for case in (
+        c for c in chosen() if c.workload in LAYERS and c.strategy not in ("no_grad", "bf16")
+    ):
+        least = (
+            lower_bound.width(case) * case.batch * sum(k.elements for k in lower_bound.graph(case))
+        )
         if case.scenario == "eval":
             least -= (
                 lower_bound.width(case) * case.batch * lower_bound.graph(case)[-1].elements

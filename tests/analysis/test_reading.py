@@ -13,12 +13,16 @@ from tests.sample_records import RESULTS
 
 
 def copies(count: int, results: Path) -> Path:
-    """A results folder with `count` of the kept records, spread over one machine for each hundred."""
+    """A results folder with `count` of the kept records, spread over one machine for each
+    hundred.
+    """
     sources = [p.read_text() for p in sorted((RESULTS / "records").rglob("*.json"))]
     for i, text in enumerate(islice(cycle(sources), count)):
         where = results / "records" / f"machine-{i // 100}"
         where.mkdir(parents=True, exist_ok=True)
-        (where / f"{i}.json").write_text(text.replace('"machine": "', f'"machine": "{i // 100}-', 1))
+        (where / f"{i}.json").write_text(
+            text.replace('"machine": "', f'"machine": "{i // 100}-', 1)
+        )
     return results
 
 
@@ -30,7 +34,9 @@ def processor_seconds(results: Path) -> float:
 
 
 def test_reading_and_tabulating_is_linear(tmp_path: Path) -> None:
-    """Ten times the records take about ten times as long; a quadratic step would take a hundred times as long."""
+    """Ten times the records take about ten times as long; a quadratic step would take a hundred
+    times as long.
+    """
     small, large = copies(100, tmp_path / "small"), copies(1000, tmp_path / "large")
     processor_seconds(small)  # imports and caches
     assert processor_seconds(large) / processor_seconds(small) < 25

@@ -1,4 +1,6 @@
-"""The door of the analysis: what `framebench.load()` gives, and which machine is meant where none is named."""
+"""The door of the analysis: what `framebench.load()` gives, and which machine is meant where none
+is named.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def planted(results: Path, machine: str, count: int, protocol: int = VERSION) ->
 def test_the_table_has_the_columns_and_dtypes_that_are_documented() -> None:
     for versions in ("one", "all"):
         table = framebench.load(RESULTS, versions=versions)
-        assert {name: str(dtype) for name, dtype in table.dtypes.items()} == {c.name: c.dtype for c in frames.COLUMNS}
+        assert {name: str(dtype) for name, dtype in table.dtypes.items()} == {
+            c.name: c.dtype for c in frames.COLUMNS
+        }
         assert table["machine"].nunique() == 1
     assert all(c.meaning for c in frames.COLUMNS)
 
@@ -60,9 +64,14 @@ def test_relative_numbers_refer_to_the_baseline_of_the_same_batch() -> None:
     table = framebench.load(RESULTS, MACHINE)
     timed = table[table["relative_throughput"].notna()]
     assert len(timed) > 10
-    assert timed["relative_throughput"].tolist() == pytest.approx((1 / timed["time_ratio"]).tolist())
+    assert timed["relative_throughput"].tolist() == pytest.approx(
+        (1 / timed["time_ratio"]).tolist()
+    )
     baselines = table[table["baseline"] & table["step_bytes"].notna()]
-    peaks = {(row.framework, row.workload, row.scenario, row.size, row.batch): row.step_bytes for row in baselines.itertuples()}
+    peaks = {
+        (row.framework, row.workload, row.scenario, row.size, row.batch): row.step_bytes
+        for row in baselines.itertuples()
+    }
     compared = table[table["relative_peak"].notna()]
     assert len(compared) > 20
     for row in compared.itertuples():
@@ -102,10 +111,14 @@ def test_the_machine_is_this_one_if_it_has_records_or_else_the_one_with_most(
     assert set(framebench.load(results)["machine"]) == {"few"}
 
 
-def test_documents_are_of_the_machines_whose_records_are_committed(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_are_of_the_machines_whose_records_are_committed(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was measured here since changes no tracked file."""
     planted(planted(results, "published", 1), "here", 2)
-    monkeypatch.setattr(origin, "query_git", lambda *_: "results/records/published/torch-1/a/b.json")
+    monkeypatch.setattr(
+        origin, "query_git", lambda *_: "results/records/published/torch-1/a/b.json"
+    )
     kept = Results.committed(results)
     assert kept.machines == ["published"] == sorted({r.provenance.machine for r in kept.records})
     monkeypatch.setattr(origin, "query_git", lambda *_: None)
@@ -114,7 +127,10 @@ def test_documents_are_of_the_machines_whose_records_are_committed(results: Path
 
 def test_an_empty_folder_and_an_unknown_machine_end_in_a_sentence(results: Path) -> None:
     for machine in (None, "there"):
-        with pytest.raises(NoRecords, match="results is no folder; name the folder that has records/ in it, or measure first"):
+        with pytest.raises(
+            NoRecords,
+            match="results is no folder; name the folder that has records/ in it, or measure first",
+        ):
             framebench.load(results, machine)
     with pytest.raises(NoRecords, match="is no folder"):
         framebench.load(__file__)
@@ -134,7 +150,13 @@ def test_an_empty_folder_and_an_unknown_machine_end_in_a_sentence(results: Path)
 def test_a_baseline_without_a_version_and_a_case_without_numbers_have_rows(results: Path) -> None:
     planted(results, "m", 1)
     died = made("checkpoint", 100, 1.0).model_copy(
-        update={"status": "oom", "reason": "memory", "peaks": {}, "step_s": [], "provenance": provenance(machine="m")}
+        update={
+            "status": "oom",
+            "reason": "memory",
+            "peaks": {},
+            "step_s": [],
+            "provenance": provenance(machine="m"),
+        }
     )
     store.write(died, store.find_folder(results, "m", "torch-1", died.parsed))
     table = framebench.load(results, "m").set_index("strategy")
@@ -143,14 +165,19 @@ def test_a_baseline_without_a_version_and_a_case_without_numbers_have_rows(resul
     assert table.loc["checkpoint", "reason"] == "memory"
 
 
-def test_a_case_has_one_row_also_where_its_newest_process_died_before_it_named_its_version(results: Path) -> None:
+def test_a_case_has_one_row_also_where_its_newest_process_died_before_it_named_its_version(
+    results: Path,
+) -> None:
     for r in (made("checkpoint", 100, 1.0), died("checkpoint")):
         store.write(r, store.find_folder(results, "m", "torch", r.parsed))
     assert list(framebench.load(results, "m")["status"]) == ["crashed"]
 
 
 def test_importing_analysis_imports_no_pandas() -> None:
-    code = "import sys, framebench.analysis; assert not {'pandas', 'numpy', 'pydantic'} & sys.modules.keys()"
+    code = (
+        "import sys, framebench.analysis; assert not {'pandas', 'numpy', 'pydantic'} & "
+        "sys.modules.keys()"
+    )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
@@ -183,7 +210,9 @@ def test_a_command_parses_each_record_at_most_once(
 
     monkeypatch.setattr(store, "read", counting)
     paths = {"DOC": str(document), "TO": str(tmp_path / "to")}
-    done = CliRunner().invoke(app, [*(paths.get(word, word) for word in command), "--results", str(results)])
+    done = CliRunner().invoke(
+        app, [*(paths.get(word, word) for word in command), "--results", str(results)]
+    )
     assert done.exit_code in (0, 1), done.output
     assert set(parsed.values()) == {1}
     if "all" in command:

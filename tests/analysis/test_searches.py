@@ -16,9 +16,14 @@ from tests.fake_records import provenance
 CASE = Case("transformer", "torch", "train", "fp32", 1, "cpu")
 
 
-def search(budget: int, fits: int, fails: int, case: Case = CASE, kept: int = 7, **origin: Any) -> Fit:
+def search(
+    budget: int, fits: int, fails: int, case: Case = CASE, kept: int = 7, **origin: Any
+) -> Fit:
     """One that found `fits` to be the largest batch."""
-    probes = [Probe(batch=fits, outcome="fits", kept_bytes=kept), Probe(batch=fails, outcome="memory")]
+    probes = [
+        Probe(batch=fits, outcome="fits", kept_bytes=kept),
+        Probe(batch=fails, outcome="memory"),
+    ]
     return Fit(
         case=case.id,
         budget_bytes=budget,
@@ -32,9 +37,19 @@ def search(budget: int, fits: int, fails: int, case: Case = CASE, kept: int = 7,
 
 @pytest.mark.parametrize(
     ("batch", "budget", "fits"),
-    [(4, 100, True), (3, 100, True), (4, 200, True), (5, 100, False), (9, 50, False), (5, 101, None), (4, 99, None)],
+    [
+        (4, 100, True),
+        (3, 100, True),
+        (4, 200, True),
+        (5, 100, False),
+        (9, 50, False),
+        (5, 101, None),
+        (4, 99, None),
+    ],
 )
-def test_a_smaller_batch_needs_no_more_and_a_smaller_budget_holds_no_more(batch: int, budget: int, fits: bool | None) -> None:
+def test_a_smaller_batch_needs_no_more_and_a_smaller_budget_holds_no_more(
+    batch: int, budget: int, fits: bool | None
+) -> None:
     assert Tried([search(100, 4, 5)]).verdict(batch, budget) is fits
 
 
@@ -50,7 +65,12 @@ def test_the_newest_search_counts_and_each_version_and_machine_has_its_own() -> 
     assert every.tried(CASE, "m", "2.13.0").fitting(100) == 4
     assert every.tried(CASE, "other", "2.13.0").fitting(100) == 16
     assert every.tried(CASE, "m", "2.12.0").fitting(100) == 2
-    assert every.tried(Described("transformer", "torch", "train", "fp32", 1, "124M"), "m", "2.13.0").fits == []
+    assert (
+        every.tried(
+            Described("transformer", "torch", "train", "fp32", 1, "124M"), "m", "2.13.0"
+        ).fits
+        == []
+    )
 
 
 def test_what_a_process_keeps_is_that_of_what_resembles_it_most() -> None:
@@ -58,7 +78,9 @@ def test_what_a_process_keeps_is_that_of_what_resembles_it_most() -> None:
         return Case(workload, framework, "train", strategy, 1, "cpu")
 
     known = {("transformer", "fp32"): 10, ("transformer", "checkpoint"): 30, ("unet3d", "fp32"): 90}
-    every = Searches([search(100, 4, 5, case(w, "torch", s), kept) for (w, s), kept in known.items()])
+    every = Searches(
+        [search(100, 4, 5, case(w, "torch", s), kept) for (w, s), kept in known.items()]
+    )
     assert every.kept(case("transformer", "torch", "fp32")) == 10
     assert every.kept(case("transformer", "torch", "accumulate")) == 30
     assert every.kept(case("resnet50", "torch", "fp32")) == 90

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from framebench.analysis.frames import rows
-from framebench.analysis.selection import Measured, counting, of_one_version, select_case, select_cases, select_version
+from framebench.analysis.selection import (
+    Measured,
+    counting,
+    of_one_version,
+    select_case,
+    select_cases,
+    select_version,
+)
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record
 from tests.fake_records import CASE, blocks, died, made, provenance, record
@@ -22,7 +29,9 @@ def later(r: Record, **changes: Any) -> Record:
 
 
 def changed(r: Record, **origin: Any) -> Record:
-    return r.model_copy(update={"provenance": r.provenance.model_copy(update=provenance_of(origin))})
+    return r.model_copy(
+        update={"provenance": r.provenance.model_copy(update=provenance_of(origin))}
+    )
 
 
 def provenance_of(origin: dict[str, Any]) -> dict[str, Any]:
@@ -68,7 +77,10 @@ def test_a_case_that_no_longer_runs_has_no_numbers() -> None:
 def test_what_ran_under_a_limit_is_in_no_table() -> None:
     free, limited = (
         record(),
-        record(status="oom", provenance=provenance(memory_limit=2**20, measured_at="2027-01-02T00:00:00Z")),
+        record(
+            status="oom",
+            provenance=provenance(memory_limit=2**20, measured_at="2027-01-02T00:00:00Z"),
+        ),
     )
     assert [case.newest.status for case in select_cases([free, limited])] == ["ok"]
 
@@ -88,14 +100,21 @@ def test_a_newer_crash_without_a_version_is_its_cases_one_record() -> None:
 
 
 def test_of_several_versions_the_pinned_one_counts_or_the_one_measured_last() -> None:
-    pinned, (first, second) = find_pinned_version("torch"), (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))
+    pinned, (first, second) = (
+        find_pinned_version("torch"),
+        (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2)),
+    )
     assert select_version("torch", {pinned: first, "9.9.9": second}) == pinned
     assert select_version("torch", {"9.9.9": first, "1.0": second}) == "1.0"
 
 
 def test_the_newest_protocol_with_numbers_counts_on_each_machine() -> None:
-    """An older one has no place beside it, not even of another case; what has no numbers hides none."""
-    old, other = (changed(made(strategy, 200, 1.0), protocol=1) for strategy in ("fp32", "checkpoint"))
+    """An older one has no place beside it, not even of another case; what has no numbers hides
+    none.
+    """
+    old, other = (
+        changed(made(strategy, 200, 1.0), protocol=1) for strategy in ("fp32", "checkpoint")
+    )
     new, elsewhere = changed(old, protocol=2), changed(other, machine="n")
     assert counting([new, old, other, elsewhere]) == [new, elsewhere]
     without = new.model_copy(update={"status": "unsupported"})
@@ -107,39 +126,54 @@ def test_the_newest_protocol_with_numbers_counts_on_each_machine() -> None:
 
 @st.composite
 def several(draw: st.DrawFn) -> list[Record]:
-    """Records of one case: any order of moments, statuses, sessions, protocols and limits, in blocks or not."""
+    """Records of one case: any order of moments, statuses, sessions, protocols and limits, in
+    blocks or not.
+    """
     found = []
     for minute in draw(st.lists(st.integers(0, 500), min_size=1, max_size=8, unique=True)):
         (r,) = blocks([(CASE, [[1.0]])], peaks=draw(st.sampled_from([[], [100 + minute]])))
         changes = {"status": draw(st.sampled_from(["ok", "ok", "ok", "oom"]))}
         changes |= draw(st.sampled_from([{}, {"turns": None, "step_s": []}]))
         origin = {
-            "measured_at": (datetime(2027, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)).isoformat(),
-            "versions": {"torch": draw(st.sampled_from(["1", "2"]))}, "session": draw(st.sampled_from("abc")),
-            "protocol": draw(st.integers(1, 2)), "memory_limit": draw(st.sampled_from([None, None, None, 2**20])),
-        }  # fmt: skip
+            "measured_at": (
+                datetime(2027, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)
+            ).isoformat(),
+            "versions": {"torch": draw(st.sampled_from(["1", "2"]))},
+            "session": draw(st.sampled_from("abc")),
+            "protocol": draw(st.integers(1, 2)),
+            "memory_limit": draw(st.sampled_from([None, None, None, 2**20])),
+        }
         found.append(changed(r.model_copy(update=changes), **origin))
     return found
 
 
 @given(several(), st.randoms())
-def test_one_row_for_each_version_whatever_the_order_of_the_files(found: list[Record], random: Any) -> None:
+def test_one_row_for_each_version_whatever_the_order_of_the_files(
+    found: list[Record], random: Any
+) -> None:
     shuffled = random.sample(found, len(found))
     cases = select_cases(found)
     assert cases == select_cases(shuffled)
     free = counting(found)
-    assert [c.newest.framework_version for c in cases] == sorted({r.framework_version for r in free if r.framework_version})
+    assert [c.newest.framework_version for c in cases] == sorted(
+        {r.framework_version for r in free if r.framework_version}
+    )
 
 
 @given(several())
-def test_numbers_are_of_the_newest_protocol_and_every_block_of_it_counts(found: list[Record]) -> None:
+def test_numbers_are_of_the_newest_protocol_and_every_block_of_it_counts(
+    found: list[Record],
+) -> None:
     unlimited = [r for r in found if r.provenance.memory_limit is None]
     protocol = max((r.provenance.protocol for r in unlimited if r.status == "ok"), default=None)
     for case in select_cases(found):
         version = case.newest.framework_version
         assert protocol in (None, case.newest.provenance.protocol)
         free = [
-            r for r in unlimited if (r.framework_version, r.provenance.protocol) == (version, case.newest.provenance.protocol)
+            r
+            for r in unlimited
+            if (r.framework_version, r.provenance.protocol)
+            == (version, case.newest.provenance.protocol)
         ]
         newest = max(free, key=lambda r: r.provenance.measured_at)
         assert case.newest == newest, "a case that no longer runs has no numbers"

@@ -15,7 +15,9 @@ EVEN = [[0.001, 0.0011], [0.0012, 0.0012], [0.001, 0.001]]
 
 
 def made(factor: float, peak: int = 2**27, instructions: int = 10**6) -> list[Record]:
-    """Three blocks in which one arm's steps take so many times as long, give or take a tenth of a per cent."""
+    """Three blocks in which one arm's steps take so many times as long, give or take a tenth of a
+    per cent.
+    """
     slower = [[s * factor * (1 + 0.001 * (-1) ** i) for s in block] for i, block in enumerate(EVEN)]
     found = blocks([(CASE, EVEN), (CHANGE, slower)], peaks=[2**27, peak], instructions=10**6)
     counts = {"instructions": [instructions] * 2}
@@ -28,9 +30,15 @@ def said(found: list[Record]) -> dict[str, str]:
 
 def test_a_comparison_says_what_differs() -> None:
     assert said(made(1.2, 2**28, 2 * 10**6)) == {
-        "step time": "slower", "peak memory": "more memory", "instructions": "other work"
-    }  # fmt: skip
-    assert said(made(1.0)) == {"step time": "no difference", "peak memory": "no difference", "instructions": "same work"}
+        "step time": "slower",
+        "peak memory": "more memory",
+        "instructions": "other work",
+    }
+    assert said(made(1.0)) == {
+        "step time": "no difference",
+        "peak memory": "no difference",
+        "instructions": "same work",
+    }
 
 
 def test_swapped_arms_turn_the_verdict() -> None:

@@ -1,4 +1,6 @@
-"""Tables are made from records alone, keep every row, and cannot be broken by what a record contains."""
+"""Tables are made from records alone, keep every row, and cannot be broken by what a record
+contains.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ from tests.fake_records import CASE, blocks, frame, made, provenance, record
 
 def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch() -> None:
     table = frame(
-        made("fp32", 200, 1.0), made("checkpoint", 100, 1.5), made("fp32", 50, 1.0, "jax"), made("fp32", 400, 9.0, batch=8)
+        made("fp32", 200, 1.0),
+        made("checkpoint", 100, 1.5),
+        made("fp32", 50, 1.0, "jax"),
+        made("fp32", 400, 9.0, batch=8),
     )
     ratio = table.set_index("case")["peak_ratio"]
     assert ratio["transformer/torch/train/checkpoint/b4/tiny"] == 0.5
@@ -36,15 +41,21 @@ def test_what_is_compiled_is_compared_with_the_same_without_the_compiler() -> No
         made("amp_bf16+checkpoint+compile", 90, 1.0),
     )
     ratio = frame(*found).set_index("strategy")["eager_ratio"]
-    assert list(ratio[["compile", "compile_step", "memory_budget"]]) == [1.1, 1.05, 0.95], "over the baseline"
+    assert list(ratio[["compile", "compile_step", "memory_budget"]]) == [1.1, 1.05, 0.95], (
+        "over the baseline"
+    )
     assert ratio[["fp32", "checkpoint"]].isna().all(), "not compiled"
-    assert pd.isna(ratio["amp_bf16+checkpoint+compile"]), "the same without the compiler was not measured"
+    assert pd.isna(ratio["amp_bf16+checkpoint+compile"]), (
+        "the same without the compiler was not measured"
+    )
     ratio = frame(*found, made("amp_bf16+checkpoint", 60, 1.5)).set_index("strategy")["eager_ratio"]
     assert ratio["amp_bf16+checkpoint+compile"] == 1.5
 
 
 def test_peaks_of_two_instruments_have_no_ratio() -> None:
-    table = frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5, instrument="allocator.in_use"))
+    table = frame(
+        made("fp32", 200, 1.0), made("checkpoint", 100, 1.5, instrument="allocator.in_use")
+    )
     assert pd.isna(table.set_index("strategy").loc["checkpoint"]["peak_ratio"])
 
 
@@ -81,7 +92,9 @@ def test_a_row_has_the_ratios_of_its_blocks() -> None:
 
 
 def test_times_that_share_no_block_have_no_ratio() -> None:
-    (comparison,) = tables.make_strategy_tables(frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5)))
+    (comparison,) = tables.make_strategy_tables(
+        frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5))
+    )
     column = list(tables.SHOWN).index("relative")
     assert [(row[3], row[column]) for row in comparison.rows] == [("1.00", "1.00"), ("0.50", "-")]
 
@@ -89,24 +102,38 @@ def test_times_that_share_no_block_have_no_ratio() -> None:
 def test_the_newest_record_without_times_leaves_those_of_earlier_blocks() -> None:
     timed = [r.model_copy(update={"shares": {"wait": 0.25}}) for r in blocks(TIMES[:2])]
     (row,) = [r for r in timed if r.parsed == CHECKPOINT][-1:]
-    later = row.provenance.model_copy(update={"measured_at": row.provenance.measured_at.replace(year=2027)})
-    untimed = row.model_copy(update={"step_s": [], "shares": {}, "turns": None, "provenance": later})
+    later = row.provenance.model_copy(
+        update={"measured_at": row.provenance.measured_at.replace(year=2027)}
+    )
+    untimed = row.model_copy(
+        update={"step_s": [], "shares": {}, "turns": None, "provenance": later}
+    )
     found = frame(*timed, untimed).set_index("case").loc[CHECKPOINT.id]
     assert (found["blocks"], found["wait_share"]) == (3, 0.25)
 
 
 def test_what_only_tests_a_claim_has_tables_of_its_own() -> None:
-    table = frame(made("fp32", 2**30, 1.0), made("checkpoint", 2**29, 1.0), made("depth_4", 2**28, 1.0))
-    (main,), (arms,) = tables.make_strategy_tables(tables.select_in_use(table)), tables.make_claim_tables(table)
+    table = frame(
+        made("fp32", 2**30, 1.0), made("checkpoint", 2**29, 1.0), made("depth_4", 2**28, 1.0)
+    )
+    (main,), (arms,) = (
+        tables.make_strategy_tables(tables.select_in_use(table)),
+        tables.make_claim_tables(table),
+    )
     assert [row[1] for row in main.rows] == ["fp32", "checkpoint"]
-    assert [row[1:4] for row in arms.rows] == [("fp32", "1,024.0", "1.00"), ("depth_4", "256.0", "0.25")]
+    assert [row[1:4] for row in arms.rows] == [
+        ("fp32", "1,024.0", "1.00"),
+        ("depth_4", "256.0", "0.25"),
+    ]
     assert main.title != arms.title
     assert list(tables.make_claim_tables(tables.select_in_use(table))) == []
 
 
 def test_rows_without_a_number_stay_with_their_reason() -> None:
     case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
-    lost = record(case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"}))
+    lost = record(
+        case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"})
+    )
     (comparison,) = tables.make_strategy_tables(frame(made("fp32", 2**30, 1.0), lost))
     assert comparison.rows[0][2:6] == ("1,024.0", "1.00", "1.00", "64.0 tokens/s")
     assert comparison.rows[1][:3] == ("torch", "rewrite", "oom")
@@ -134,31 +161,48 @@ def test_terminal_takes_any_text(text: str) -> None:
 
 def on_card(framework: str, strategy: str, in_use: int, process: int | None) -> Record:
     """In MiB."""
-    peaks = {"allocator.in_use": in_use * MIB} | ({"device.process": process * MIB} if process else {})
+    peaks = {"allocator.in_use": in_use * MIB} | (
+        {"device.process": process * MIB} if process else {}
+    )
     one = made(strategy, 1, 1.0, framework)
-    return one.model_copy(update={"peaks": peaks, "provenance": provenance(hardware={"cpu": "x", "device": "a card"})})
+    return one.model_copy(
+        update={"peaks": peaks, "provenance": provenance(hardware={"cpu": "x", "device": "a card"})}
+    )
 
 
 def test_on_a_card_frameworks_are_compared_by_nvml_and_strategies_by_the_own_counter() -> None:
-    found = [on_card("torch", "fp32", 400, 1000), on_card("jax", "fp32", 400, 1600), on_card("jax", "checkpoint", 100, 1500)]
+    found = [
+        on_card("torch", "fp32", 400, 1000),
+        on_card("jax", "fp32", 400, 1600),
+        on_card("jax", "checkpoint", 100, 1500),
+    ]
     unseen = on_card("torch", "checkpoint", 200, None)
     (comparison,) = tables.make_strategy_tables(frame(*found, unseen))
     shown = {row[:2]: row[2:4] for row in comparison.rows}
     assert shown["torch", "fp32"] == ("1,000.0", "1.00")
     assert shown["jax", "fp32"] == ("1,600.0", "1.00")
     assert shown["jax", "checkpoint"] == ("1,500.0", "0.25"), "the pool hides what the step saves"
-    assert shown["torch", "checkpoint"] == ("-", "0.50"), "what NVML did not see has no number that compares frameworks"
+    assert shown["torch", "checkpoint"] == ("-", "0.50"), (
+        "what NVML did not see has no number that compares frameworks"
+    )
     assert comparison.head[2:4] == ("card MiB", "in use x base")
     assert comparison.caption.split(". ")[1] == (
-        "MiB on the card by device.process, with the context and the framework's pool; in use by allocator.in_use"
+        "MiB on the card by device.process, with the context and the framework's pool; in use by "
+        "allocator.in_use"
     )
 
 
 def test_a_product_on_the_host_is_no_reference_for_a_card() -> None:
     case = Case("resnet50", "torch", "train", "fp32", 8, "tiny")
     timed = blocks([(case, [[1.0] * 5])])[0].model_copy(update={"peaks": {"host.rss": MIB}})
-    card = timed.model_copy(update={"provenance": provenance(hardware={"cpu": "x", "device": "a card"})})
+    card = timed.model_copy(
+        update={"provenance": provenance(hardware={"cpu": "x", "device": "a card"})}
+    )
     assert frame(timed)["reference_share"].notna().all()
     assert frame(card)["reference_share"].isna().all()
-    heads = [comparison.head for one in (timed, card) for comparison in tables.make_strategy_tables(frame(one))]
+    heads = [
+        comparison.head
+        for one in (timed, card)
+        for comparison in tables.make_strategy_tables(frame(one))
+    ]
     assert ["of reference" in head for head in heads] == [True, False]

@@ -1,4 +1,6 @@
-"""Tables on a terminal are no wider than it, break no words, and name the columns that have no room."""
+"""Tables on a terminal are no wider than it, break no words, and name the columns that have no
+room.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def test_of_equal_columns_the_rightmost_is_left_out() -> None:
 
 
 def test_the_first_column_always_stays() -> None:
-    table = Comparison.of_text("title", "", ("case", Shown("verdict", priority=ESSENTIAL)), (("x" * 20, "slower"),))
+    table = Comparison.of_text(
+        "title", "", ("case", Shown("verdict", priority=ESSENTIAL)), (("x" * 20, "slower"),)
+    )
     assert hidden(table, 25) == "verdict"
 
 
@@ -81,7 +85,9 @@ def test_the_value_of_a_column_that_is_the_same_in_every_row_is_named() -> None:
 
 
 def test_the_machine_stands_above_its_table() -> None:
-    assert printed(Comparison.of_text("title", "", ("a",), (("1",),), machine="m"), 80).startswith("m: title\n")
+    assert printed(Comparison.of_text("title", "", ("a",), (("1",),), machine="m"), 80).startswith(
+        "m: title\n"
+    )
 
 
 def test_a_word_that_is_wider_than_the_terminal_is_folded() -> None:

@@ -20,13 +20,17 @@ ASV = str(Path(sys.executable).with_name("asv"))
 
 
 class Clone:
-    """A clone of the project as it stands, with a home of its own for asv, sharing the machine's environments."""
+    """A clone of the project as it stands, with a home of its own for asv, sharing the machine's
+    environments.
+    """
 
     def __init__(self, where: Path) -> None:
         self.root, self.home = where / "clone", where / "home"
         self.home.mkdir()
         subprocess.run(["git", "clone", "-q", str(ROOT), str(self.root)], check=True)
-        tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+        tracked = subprocess.run(
+            ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.split()
         for file in tracked:
             if (ROOT / file).is_file() and not file.startswith("results/"):
                 (self.root / file).parent.mkdir(parents=True, exist_ok=True)
@@ -34,21 +38,28 @@ class Clone:
         shutil.rmtree(self.root / "results", ignore_errors=True)
         self.commit("as it stands")
         self.variables = {
-            **os.environ, "HOME": str(self.home), "FRAMEBENCH_PROFILE": "tiny", "FRAMEBENCH_CACHE": str(environments.cache()),
-        }  # fmt: skip
+            **os.environ,
+            "HOME": str(self.home),
+            "FRAMEBENCH_PROFILE": "tiny",
+            "FRAMEBENCH_CACHE": str(environments.cache()),
+        }
         assert self.asv("machine", "--yes", "--machine", "test").returncode == 0
 
     def commit(self, message: str) -> None:
         who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
         subprocess.run(["git", "add", "-A"], cwd=self.root, check=True)
-        subprocess.run(["git", *who, "commit", "-q", "--allow-empty", "-m", message], cwd=self.root, check=True)
+        subprocess.run(
+            ["git", *who, "commit", "-q", "--allow-empty", "-m", message], cwd=self.root, check=True
+        )
 
     def command(self, *arguments: str) -> list[str]:
         return [ASV, *arguments]
 
     def asv(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         env = {**self.variables, **variables}
-        return subprocess.run(self.command(*arguments), cwd=self.root, env=env, capture_output=True, text=True)
+        return subprocess.run(
+            self.command(*arguments), cwd=self.root, env=env, capture_output=True, text=True
+        )
 
     def run(self, *bench: str) -> subprocess.CompletedProcess[str]:
         return self.asv("run", "--machine", "test", *(f"--bench={b}" for b in bench))
@@ -58,10 +69,14 @@ class Clone:
 
     def stored(self) -> set[Path]:
         """Return all files that a run has stored."""
-        return {path for path in (self.root / "results").rglob("*.json") if path.name != "machine.json"}
+        return {
+            path for path in (self.root / "results").rglob("*.json") if path.name != "machine.json"
+        }
 
     def results(self, framework: str) -> dict[str, Any]:
-        """Return asv's own numbers of benchmarks without parameters, from the framework's newest result file."""
+        """Return asv's own numbers of benchmarks without parameters, from the framework's newest
+        result file.
+        """
         numbers = {}
         for name, columns in self.newest_file(framework)["results"].items():
             numbers[name] = columns[0][0] if columns[0] else None
@@ -69,16 +84,22 @@ class Clone:
 
     def newest_file(self, framework: str) -> dict[str, Any]:
         """Return what asv stored last for the framework's environment."""
-        files = sorted((self.root / "results/asv/test").glob(f"*-{framework}*.json"), key=modification_time)
+        files = sorted(
+            (self.root / "results/asv/test").glob(f"*-{framework}*.json"), key=modification_time
+        )
         content: dict[str, Any] = json.loads(files[-1].read_text())
         return content
 
     def values(self, framework: str, benchmark: str) -> dict[tuple[str, int], Any]:
-        """Return asv's own numbers by (strategy, batch), from the newest result file of the framework's environment."""
+        """Return asv's own numbers by (strategy, batch), from the newest result file of the
+        framework's environment.
+        """
         stored = self.newest_file(framework)
         columns = dict(zip(stored["result_columns"], stored["results"][benchmark]))
         values = {}
-        for (strategy, batch), value in zip(product(*columns["params"]), columns["result"], strict=True):
+        for (strategy, batch), value in zip(
+            product(*columns["params"]), columns["result"], strict=True
+        ):
             values[strategy.strip("'"), int(batch)] = value
         return values
 

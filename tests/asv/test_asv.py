@@ -1,4 +1,6 @@
-"""Real asv on a fresh clone: run, show, compare, publish; one failing case harms no other; an interrupted run resumes."""
+"""Real asv on a fresh clone: run, show, compare, publish; one failing case harms no other; an
+interrupted run resumes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ CLASS = "transformer.TransformerJittorTrainTiny"
 BENCHMARK = f"{CLASS}.track_peak_memory"
 # enough for a run: each case takes two processes, and each of its metrics one
 CHEAPEST = r"TransformerJittorTrainTiny\.track_peak_memory\('(fp32|checkpoint)'"
-FEW = r"TransformerJittorTrainTiny\.track_(peak_memory|own_counter_peak|step_time)\('(fp32|checkpoint)'"
+FEW = (
+    r"TransformerJittorTrainTiny\.track_(peak_memory|own_counter_peak|step_time)"
+    r"\('(fp32|checkpoint)'"
+)
 # two blocks: the cases of one end at the same moment, so that an interruption hits between blocks
 TWO_BLOCKS = r"TransformerJittor(Train|Eval)Tiny\.track_peak_memory\('(fp32|checkpoint|no_grad)'"
 OF_TWO_BLOCKS = CASES | {"transformer/jittor/eval/no_grad/b4/tiny"}
@@ -69,9 +74,13 @@ def test_an_interrupted_run_resumes(clone: Clone) -> None:
     clone.commit("another")
     before = len(clone.records())
     process = subprocess.Popen(
-        clone.command("run", "--machine", "test", f"--bench={TWO_BLOCKS}"), cwd=clone.root, env=clone.variables,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        clone.command("run", "--machine", "test", f"--bench={TWO_BLOCKS}"),
+        cwd=clone.root,
+        env=clone.variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     while len(clone.records()) == before and process.poll() is None:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
@@ -81,13 +90,17 @@ def test_an_interrupted_run_resumes(clone: Clone) -> None:
     assert before < len(kept) < before + len(OF_TWO_BLOCKS)
     assert clone.run(TWO_BLOCKS).returncode == 0
     newest = sorted(clone.records(), key=lambda r: r.provenance.measured_at)[before:]
-    assert Counter(r.case for r in newest) == Counter(OF_TWO_BLOCKS), "nothing lost, nothing measured twice"
+    assert Counter(r.case for r in newest) == Counter(OF_TWO_BLOCKS), (
+        "nothing lost, nothing measured twice"
+    )
     assert len({r.provenance.session for r in newest}) == 1
 
 
 def test_show_compare_and_publish(clone: Clone) -> None:
     """Of the two runs above."""
-    head = subprocess.run(["git", "rev-parse", "HEAD", "HEAD~"], cwd=clone.root, capture_output=True, text=True).stdout.split()
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD", "HEAD~"], cwd=clone.root, capture_output=True, text=True
+    ).stdout.split()
     shown = clone.asv("show", "--machine", "test", head[0])
     assert shown.returncode == 0
     assert "track_peak_memory" in shown.stdout
@@ -117,8 +130,14 @@ def test_one_bad_case_harms_no_other(clone: Clone) -> None:
     peaks = clone.values("jittor", BENCHMARK)
     assert peaks["checkpoint", 4] is None, "failed"
     assert peaks["fp32", 4] > 0
-    newest = max((r for r in clone.records() if "checkpoint" in r.case), key=lambda r: r.provenance.measured_at)
-    assert (newest.status, newest.reason) == ("crashed", "time worker: ValueError during build: planted")
+    newest = max(
+        (r for r in clone.records() if "checkpoint" in r.case),
+        key=lambda r: r.provenance.measured_at,
+    )
+    assert (newest.status, newest.reason) == (
+        "crashed",
+        "time worker: ValueError during build: planted",
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,12 +192,16 @@ def test_a_machine_that_is_no_name_is_refused_in_a_line(clone: Clone) -> None:
     done = clone.asv("run", "--machine", "../../../x")
     assert done.returncode != 0
     assert "'../../../x' is no name of a machine" in done.stdout + done.stderr
-    assert {path for path in clone.home.parent.rglob("*.json") if ".git" not in path.parts} == before
+    assert {
+        path for path in clone.home.parent.rglob("*.json") if ".git" not in path.parts
+    } == before
 
 
 def test_a_range_that_is_head_alone_is_measured(clone: Clone) -> None:
     before = Counter(r.case for r in clone.records())
-    done = clone.asv("run", "--machine", "test", "HEAD^!", "--bench", rf"{CLASS}\.track_peak_memory\('fp32'")
+    done = clone.asv(
+        "run", "--machine", "test", "HEAD^!", "--bench", rf"{CLASS}\.track_peak_memory\('fp32'"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     measured = Counter(r.case for r in clone.records()) - before
     assert measured == Counter(["transformer/jittor/train/fp32/b4/tiny"])

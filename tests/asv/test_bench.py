@@ -1,4 +1,6 @@
-"""`make bench` in a clone, with stand-ins for the frameworks' interpreters: what its exit status says."""
+"""`make bench` in a clone, with stand-ins for the frameworks' interpreters: what its exit status
+says.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,15 @@ CHECKPOINT = "transformer/torch/train/checkpoint/b4/tiny"
 
 
 class Bench(Clone):
-    """A clone whose `make bench` finds a built environment for each framework, in which nothing but a stand-in is."""
+    """A clone whose `make bench` finds a built environment for each framework, in which nothing but
+    a stand-in is.
+    """
 
     def __init__(self, where: Path) -> None:
         super().__init__(where)
         self.variables |= {"PYTHONPATH": str(self.root), "FRAMEBENCH_MACHINE": "test"}
-        # a make that `make test` runs would say which folder it enters and leaves, and take over its settings
+        # a make that `make test` runs would say which folder it enters and leaves, and take over
+        # its settings
         for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
             self.variables.pop(name, None)
 
@@ -56,9 +61,20 @@ class Bench(Clone):
 
     def command_line(self, *settings: str) -> list[str]:
         # -o: the control environment is the one that runs this test
-        return ["make", "-o", f"{VENV}/.measures", "bench", f"VENV={VENV}", "MACHINE=test", "PROFILE=tiny", *settings]
+        return [
+            "make",
+            "-o",
+            f"{VENV}/.measures",
+            "bench",
+            f"VENV={VENV}",
+            "MACHINE=test",
+            "PROFILE=tiny",
+            *settings,
+        ]
 
-    def bench(self, *settings: str, pattern: str = FEW, **variables: str) -> subprocess.CompletedProcess[str]:
+    def bench(
+        self, *settings: str, pattern: str = FEW, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.command_line(f"BENCH={pattern}", *settings),
             cwd=self.root,
@@ -89,8 +105,12 @@ def test_a_bench_without_failures_succeeds(clone: Bench) -> None:
     assert "has no numbers" not in done.stdout
 
 
-@pytest.mark.parametrize(("deed", "status"), [("wrong in the end", "wrong"), ("kill in turn", "crashed")])
-def test_a_bench_with_a_failed_case_succeeds_and_shows_the_cause(clone: Bench, deed: str, status: str) -> None:
+@pytest.mark.parametrize(
+    ("deed", "status"), [("wrong in the end", "wrong"), ("kill in turn", "crashed")]
+)
+def test_a_bench_with_a_failed_case_succeeds_and_shows_the_cause(
+    clone: Bench, deed: str, status: str
+) -> None:
     done = clone.bench(FAKE_FAILURE=f"checkpoint: {deed}")
     assert done.returncode == 0, done.stdout + done.stderr
     heading, line = done.stdout.strip().splitlines()[-2:]
@@ -112,7 +132,9 @@ def test_a_bench_of_which_nothing_came_out_right_fails(clone: Bench) -> None:
     assert "none of 2 cases came out right" in done.stdout + done.stderr
 
 
-def test_a_bench_with_a_failed_setup_names_the_command_and_goes_on_once_repaired(clone: Bench, tmp_path: Path) -> None:
+def test_a_bench_with_a_failed_setup_names_the_command_and_goes_on_once_repaired(
+    clone: Bench, tmp_path: Path
+) -> None:
     jittor = environments.location("jittor", environments.find_pinned_version("jittor"))
     (jittor / ".complete").unlink()
     tools = tmp_path / "tools"  # all but a compiler
@@ -133,7 +155,9 @@ def test_a_bench_with_a_failed_setup_names_the_command_and_goes_on_once_repaired
     assert repaired.returncode == 0, repaired.stdout + repaired.stderr
     records = clone.records()
     assert len({record.case for record in records if record.status == "ok"}) == 4
-    assert len({record.provenance.session for record in records}) == 1, "PyTorch's records are those of the first try"
+    assert len({record.provenance.session for record in records}) == 1, (
+        "PyTorch's records are those of the first try"
+    )
     assert len([record for record in records if record.case == CHECKPOINT]) == 1
 
 

@@ -1,4 +1,6 @@
-"""What a first run is made of: its profile, environments that are built meanwhile, lines as they come, and the answer."""
+"""What a first run is made of: its profile, environments that are built meanwhile, lines as they
+come, and the answer.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,14 @@ def test_the_first_profile_is_a_small_part_of_the_quick_one() -> None:
     assert len([c for c in first if c.workload in confirmed and not unsupported(c)]) <= 24
     for workload in confirmed:
         for framework in FRAMEWORKS:
-            own = {c.strategy for c in first if (c.workload, c.framework) == (workload, framework) and not unsupported(c)}
-            assert own > {SCENARIOS["train"].baseline}, "a baseline, and something to compare with it"
+            own = {
+                c.strategy
+                for c in first
+                if (c.workload, c.framework) == (workload, framework) and not unsupported(c)
+            }
+            assert own > {SCENARIOS["train"].baseline}, (
+                "a baseline, and something to compare with it"
+            )
 
 
 def test_frameworks_are_built_one_after_the_other_off_the_core_that_is_timed(
@@ -41,8 +49,10 @@ def test_frameworks_are_built_one_after_the_other_off_the_core_that_is_timed(
     script = tmp_path / "setup.py"
     script.write_text(
         "import os, sys, time\ntime.sleep(0.3)\n"
-        f"open({str(tmp_path)!r} + '/' + sys.argv[-1], 'w').write(str(sorted(os.sched_getaffinity(0))))\n"
-        "print('no compiler' if sys.argv[-1] == 'jax' else 'done')\nsys.exit(sys.argv[-1] == 'jax')\n"
+        f"open({str(tmp_path)!r} + '/' + sys.argv[-1], "
+        "'w').write(str(sorted(os.sched_getaffinity(0))))\n"
+        "print('no compiler' if sys.argv[-1] == 'jax' else 'done')\nsys.exit(sys.argv[-1] == "
+        "'jax')\n"
     )
     interpreter = tmp_path / "python"
     interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
@@ -92,9 +102,17 @@ def test_results_are_shown_as_they_come() -> None:
     lines: list[str] = []
     progress = Progress(lambda: 3, lines.append, lambda text: lines.append(lines.pop() + text))
     for case, event in [
-        ("a", "build"), ("b", "build"), ("a", "round 1 of 5"), ("a", "memory"), ("a", "end: a 1 MiB"), ("b", "memory"),
-        ("b", "end: b 2 MiB"), ("b", "end: b 2 MiB"), ("c", "none: c unsupported"), ("d", "build"),
-    ]:  # fmt: skip
+        ("a", "build"),
+        ("b", "build"),
+        ("a", "round 1 of 5"),
+        ("a", "memory"),
+        ("a", "end: a 1 MiB"),
+        ("b", "memory"),
+        ("b", "end: b 2 MiB"),
+        ("b", "end: b 2 MiB"),
+        ("c", "none: c unsupported"),
+        ("d", "build"),
+    ]:
         progress.receive(f"torch==1\t{case}\t{event}\n")
     assert lines[0] == "0 of 3 cases: a and what it is compared with ..."
     assert lines[1] == "  a 1 MiB"
@@ -105,9 +123,19 @@ def test_results_are_shown_as_they_come() -> None:
 
 def test_the_answer_lists_each_failed_case_of_the_last_run_with_its_cause() -> None:
     early, late = (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))
-    before = record(CASE, status="crashed", reason="long ago", provenance=provenance(session="old", measured_at=early))
+    before = record(
+        CASE,
+        status="crashed",
+        reason="long ago",
+        provenance=provenance(session="old", measured_at=early),
+    )
     base, wrong, batch_8, unsupported = (
-        record(case, status=status, reason=reason, provenance=provenance(session="new", measured_at=late))
+        record(
+            case,
+            status=status,
+            reason=reason,
+            provenance=provenance(session="new", measured_at=late),
+        )
         for case, status, reason in [
             (CASE, "ok", None),
             (replace(CASE, strategy="checkpoint"), "wrong", "1 of 64 tensors\nis off"),

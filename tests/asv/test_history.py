@@ -1,4 +1,6 @@
-"""asv's history of framework releases: made from records, published and compared by the real asv."""
+"""asv's history of framework releases: made from records, published and compared by the real
+asv.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def discovered_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def measured(case: Case, version: str, mib: float, machine: str = "m") -> Record:
     origin = provenance(versions={case.framework: version}, machine=machine)
-    return record(case, peaks={"host.rss": int(mib * MIB)}, step_s=[0.5], provenance=origin, **RIGHT)
+    return record(
+        case, peaks={"host.rss": int(mib * MIB)}, step_s=[0.5], provenance=origin, **RIGHT
+    )
 
 
 def asv(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -63,14 +67,18 @@ def test_a_step_between_two_releases_is_a_regression(config: Path, rise: float) 
 
     assert (found.benchmark, found.before, found.after) == (FP32_PEAK, "jax-0.9.1", "jax-0.9.2")
     assert found.change == pytest.approx(rise - 1, abs=0.001)
-    listed = json.loads((config.parent / ".asv/releases/html/regressions.json").read_text())["regressions"]
+    listed = json.loads((config.parent / ".asv/releases/html/regressions.json").read_text())[
+        "regressions"
+    ]
     assert [name for name, *_ in listed] == [FP32_PEAK]
 
 
 def test_releases_without_a_change_are_no_regression(config: Path) -> None:
     """Peaks repeat to 0.1 %."""
     noise = [0.05, -0.1, 0.0, 0.1, -0.05, 0.08, -0.02, 0.1]
-    history.write([measured(FP32, v, 100.0 + n) for v, n in zip(RELEASES, noise, strict=True)], config)
+    history.write(
+        [measured(FP32, v, 100.0 + n) for v, n in zip(RELEASES, noise, strict=True)], config
+    )
     assert history.publish(config) == []
 
 
@@ -89,7 +97,9 @@ def test_every_release_of_a_framework_is_one_environment(config: Path) -> None:
     asv(config, "publish", "--no-pull")
     index = json.loads((config.parent / ".asv/releases/html/index.json").read_text())
     assert len(index["graph_param_list"]) == 1
-    assert set(index["tags"]) == {f"jax-{version}" for version in [*RELEASES, "0.8.2", "0.8.3", "0.9.0.1"]}
+    assert set(index["tags"]) == {
+        f"jax-{version}" for version in [*RELEASES, "0.8.2", "0.8.3", "0.9.0.1"]
+    }
     every = index["benchmarks"]["transformer.TransformerJaxTrain.track_peak_memory"]["params"]
     assert every == [["'fp32'"], ["4"]], "no page opens on parameters that nobody measured"
 
@@ -102,11 +112,20 @@ def test_builds_of_a_release_are_one_release_and_what_is_no_version_is_left_out(
 
 def test_plans_for_a_device_that_is_not_here_are_a_machine_of_their_own(config: Path) -> None:
     case = Case("transformer", "jax", "train", "fp32", 8, "full")
-    plans = [history.Plan("h100-80gb", case, v, b * MIB) for v, b in (("0.9.1", 100), ("0.9.2", 100), ("0.10.0", 130))]
+    plans = [
+        history.Plan("h100-80gb", case, v, b * MIB)
+        for v, b in (("0.9.1", 100), ("0.9.2", 100), ("0.10.0", 130))
+    ]
     history.write([], config, plans)
     (found,) = history.publish(config)
-    assert found.benchmark == "transformer.TransformerJaxTrainFull.track_own_counter_peak('fp32', 8)"
-    assert (found.before, found.after, found.machine) == ("jax-0.9.2", "jax-0.10.0", "h100-80gb-planned")
+    assert found.benchmark == (
+        "transformer.TransformerJaxTrainFull.track_own_counter_peak('fp32', 8)"
+    )
+    assert (found.before, found.after, found.machine) == (
+        "jax-0.9.2",
+        "jax-0.10.0",
+        "h100-80gb-planned",
+    )
 
 
 def test_published_plans_are_read() -> None:
@@ -118,7 +137,11 @@ def test_published_plans_are_read() -> None:
 
 def test_machines_and_frameworks_with_one_release_have_no_history(config: Path) -> None:
     torch = Case("transformer", "torch", "train", "fp32", 4)
-    records = [measured(FP32, "0.9.2", 100.0, "old"), measured(FP32, "0.10.2", 100.0), measured(torch, "2.13.0", 90.0)]
+    records = [
+        measured(FP32, "0.9.2", 100.0, "old"),
+        measured(FP32, "0.10.2", 100.0),
+        measured(torch, "2.13.0", 90.0),
+    ]
     with pytest.raises(history.NoHistoryError, match="framebench versions run"):
         history.write(records, config)
 
@@ -128,7 +151,9 @@ def test_the_same_records_give_the_same_commits(config: Path) -> None:
     files = []
     for _ in range(2):
         history.write(records, config)
-        files.append(sorted(path.name for path in (config.parent / ".asv/releases/results/m").iterdir()))
+        files.append(
+            sorted(path.name for path in (config.parent / ".asv/releases/results/m").iterdir())
+        )
     assert files[0] == files[1]
 
 
@@ -147,4 +172,8 @@ def test_the_day_of_every_pinned_release_is_known() -> None:
     from framebench.strategies.strategy import FRAMEWORKS
 
     known = {(release.framework, release.version) for release in history.known_releases()}
-    assert {(framework, version) for framework in FRAMEWORKS for version in find_pinned_versions(framework)} <= known
+    assert {
+        (framework, version)
+        for framework in FRAMEWORKS
+        for version in find_pinned_versions(framework)
+    } <= known

@@ -1,4 +1,6 @@
-"""The functions of asv that are replaced: what the pinned asv does, and what the replacement does instead."""
+"""The functions of asv that are replaced: what the pinned asv does, and what the replacement does
+instead.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,30 @@ THROUGHPUT = "transformer.TransformerTorchTrain.track_throughput"
 def test_a_run_takes_the_options_that_are_checked() -> None:
     """`_returns` is where asv puts its selection; it builds its parser before it loads plug-ins."""
     parameters = inspect.signature(asv_run.Run.run).parameters
-    assert {"range_spec", "set_commit_hash", "machine", "env_spec", "bench", "parallel", "_returns"} <= {*parameters}
+    assert {
+        "range_spec",
+        "set_commit_hash",
+        "machine",
+        "env_spec",
+        "bench",
+        "parallel",
+        "_returns",
+    } <= {*parameters}
     assert "run_benchmarks" in inspect.getsource(asv_run.Run.run)
-    assert inspect.getsource(asv_run).count("run_benchmarks(") == 1, "called by the name that is replaced"
-    assert list(inspect.signature(asv_run.run_benchmarks).parameters)[:3] == ["benchmarks", "env", "results"]
+    assert inspect.getsource(asv_run).count("run_benchmarks(") == 1, (
+        "called by the name that is replaced"
+    )
+    assert list(inspect.signature(asv_run.run_benchmarks).parameters)[:3] == [
+        "benchmarks",
+        "env",
+        "results",
+    ]
 
 
 def test_a_peak_is_printed_in_mib() -> None:
-    assert util.human_value(159.136, "MiB") == "159.136", "asv itself leaves out a unit that it does not know"
+    assert util.human_value(159.136, "MiB") == "159.136", (
+        "asv itself leaves out a unit that it does not know"
+    )
     print_value = patches.print_mib(util.human_value)
     assert print_value(159.136, "MiB") == "159.1MiB"
     assert print_value(math.nan, "MiB") == "n/a"
@@ -53,7 +71,15 @@ def test_a_table_has_a_title_and_no_empty_rows() -> None:
 
 def test_a_comparison_has_no_rows_without_numbers() -> None:
     unroll = patches.mark_direction(compare.unroll_result)
-    rows = list(unroll(THROUGHPUT, BENCHMARK["params"], [200.0, math.nan, None, math.nan], [None] * 4, [None] * 4))
+    rows = list(
+        unroll(
+            THROUGHPUT,
+            BENCHMARK["params"],
+            [200.0, math.nan, None, math.nan],
+            [None] * 4,
+            [None] * 4,
+        )
+    )
     assert [(name, value) for name, value, *_ in rows] == [
         (f"{THROUGHPUT}('fp32', 4)", 200.0),
         (f"{THROUGHPUT}('checkpoint', 4)", None),
@@ -61,7 +87,9 @@ def test_a_comparison_has_no_rows_without_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "is_higher_better"), [(THROUGHPUT, True), (BENCHMARK["name"], False)], ids=["throughput", "peak"]
+    ("benchmark", "is_higher_better"),
+    [(THROUGHPUT, True), (BENCHMARK["name"], False)],
+    ids=["throughput", "peak"],
 )
 def test_more_throughput_and_less_memory_are_better(benchmark: str, is_higher_better: bool) -> None:
     unroll = patches.mark_direction(compare.unroll_result)

@@ -1,4 +1,6 @@
-"""What asv's plug-in builds: the environments whose benchmarks are asked for, and no other of the matrix."""
+"""What asv's plug-in builds: the environments whose benchmarks are asked for, and no other of the
+matrix.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,22 @@ def test_only_environments_with_a_benchmark_are_built(
     built: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """`--bench` asks for JAX and torch; what cannot be installed fails its own benchmarks alone."""
-    benchmarks = Benchmarks(SimpleNamespace(benchmark_dir=""), discovered(tmp_path, "tiny").values(), r"(Jax|Torch)TrainTiny\.")
-    state = run.AsvRun(selection={"benchmarks": benchmarks}, outcome=Outcome(Path("nowhere"), "session"))
+    benchmarks = Benchmarks(
+        SimpleNamespace(benchmark_dir=""),
+        discovered(tmp_path, "tiny").values(),
+        r"(Jax|Torch)TrainTiny\.",
+    )
+    state = run.AsvRun(
+        selection={"benchmarks": benchmarks}, outcome=Outcome(Path("nowhere"), "session")
+    )
     state.session = SimpleNamespace()  # type: ignore[assignment]
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "tiny")
     monkeypatch.setattr(run, "current", state)
     monkeypatch.setattr(run.log, "step", lambda: None)
     skipped: list[str] = []
-    monkeypatch.setattr(run, "skip_benchmarks", lambda benchmarks, env, results: skipped.append(env.version))
+    monkeypatch.setattr(
+        run, "skip_benchmarks", lambda benchmarks, env, results: skipped.append(env.version)
+    )
     monkeypatch.setattr(cases, "unsupported", lambda case: "not measured here")
     matrix = [("torch", "2.12.1"), ("jax", "0.9.2"), ("jax", "0.10.2"), ("jittor", "1.3.10.0")]
     every = [environment(*one) for one in matrix]

@@ -33,8 +33,15 @@ def compiled_in_torch(*workloads: str, **fields: Any) -> tuple[Measurement, ...]
     return make_measurements(workloads=workloads, frameworks=("torch",), **fields)
 
 
-def made_up(target: Target | None = None, needs: Needs | None = None, definition: str = "", speed: bool = False) -> Claim:
-    """Return a claim of these tests alone: the Transformer needs less, or is faster, when it is compiled."""
+def made_up(
+    target: Target | None = None,
+    needs: Needs | None = None,
+    definition: str = "",
+    speed: bool = False,
+) -> Claim:
+    """Return a claim of these tests alone: the Transformer needs less, or is faster, when it is
+    compiled.
+    """
     (measurement,) = compiled_in_torch("transformer", quantity="time" if speed else "peak")
     expected = EXPECTED["faster"] if speed else target or EXPECTED["less"]
     return Claim(
@@ -51,13 +58,25 @@ def made_up(target: Target | None = None, needs: Needs | None = None, definition
     )
 
 
-def put(results: Path, case_id: str, peak: float = 100, step: float = 1.0, minute: int = 0, **changes: Any) -> Path:
-    """A record of a case with this peak in MiB by an exact counter, in three processes' worth of steady seconds."""
+def put(
+    results: Path,
+    case_id: str,
+    peak: float = 100,
+    step: float = 1.0,
+    minute: int = 0,
+    **changes: Any,
+) -> Path:
+    """A record of a case with this peak in MiB by an exact counter, in three processes' worth of
+    steady seconds.
+    """
     case, instrument = parse(case_id), changes.pop("instrument", "allocator.in_use")
     version = {"torch": "2.13.0", "jax": "0.10.2", "jittor": "1.3.11.0"}[case.framework]
     peaks = {instrument: int(peak * MIB), "allocator.reserved": int(peak * MIB) * 2}
     origin = provenance(versions={case.framework: changes.pop("version", version)}).model_copy(
-        update={"measured_at": provenance().measured_at.replace(minute=minute), **changes.pop("origin", {})}
+        update={
+            "measured_at": provenance().measured_at.replace(minute=minute),
+            **changes.pop("origin", {}),
+        }
     )
     fields: dict[str, Any] = {
         "peaks": peaks,
@@ -86,25 +105,46 @@ def compiled(results: Path, peak: float, **changes: Any) -> Entry:
 
 
 def turns(results: Path, change: list[float], noise: float = 0.001) -> Entry:
-    """Blocks in which the compiled step takes so many times the other's. Returns the claim about speed."""
+    """Blocks in which the compiled step takes so many times the other's.
+
+    Returns the claim about speed.
+    """
     for path in results.glob("records/**/*.json"):
         path.unlink()
-    cases = [parse(f"transformer/torch/train/{strategy}/b4/tiny") for strategy in ("fp32", "compile")]
-    seconds = [[[1 + noise * ((3 * i + b) % 5)] * 8 for b, _ in enumerate(change)] for i in range(2)]
+    cases = [
+        parse(f"transformer/torch/train/{strategy}/b4/tiny") for strategy in ("fp32", "compile")
+    ]
+    seconds = [
+        [[1 + noise * ((3 * i + b) % 5)] * 8 for b, _ in enumerate(change)] for i in range(2)
+    ]
     seconds[1] = [[s * ratio for s in rounds] for ratio, rounds in zip(change, seconds[1])]
     for made in blocks(list(zip(cases, seconds))):
-        good = {"effect": StrategyEffect(proven=True, evidence={}), "verification": Verification(passed=True)}
-        store.write(made.model_copy(update=good), store.find_folder(results, "m", "torch-1", made.parsed))
+        good = {
+            "effect": StrategyEffect(proven=True, evidence={}),
+            "verification": Verification(passed=True),
+        }
+        store.write(
+            made.model_copy(update=good), store.find_folder(results, "m", "torch-1", made.parsed)
+        )
     return one(results, made_up(speed=True))
 
 
 def probe(results: Path, name: str, minute: int = 0, **fields: Any) -> Path:
-    origin = provenance().model_copy(update={"measured_at": provenance().measured_at.replace(minute=minute)})
-    return store.write(Probed(probe=name, provenance=origin, **fields), claim_probes.folder(results, "m", name))  # type: ignore[arg-type]
+    origin = provenance().model_copy(
+        update={"measured_at": provenance().measured_at.replace(minute=minute)}
+    )
+    return store.write(
+        Probed(probe=name, provenance=origin, **fields), claim_probes.folder(results, "m", name)
+    )  # type: ignore[arg-type]
 
 
-def put_ranks(results: Path, strategy: str, states: tuple[int, int], others: int = 100, **changes: Any) -> None:
+def put_ranks(
+    results: Path, strategy: str, states: tuple[int, int], others: int = 100, **changes: Any
+) -> None:
     """Two ranks of the Transformer that hold so many bytes."""
-    ranks = [Rank(rank=i, peaks={}, held={"parameters": others, "optimizer states": n}) for i, n in enumerate(states)]
+    ranks = [
+        Rank(rank=i, peaks={}, held={"parameters": others, "optimizer states": n})
+        for i, n in enumerate(states)
+    ]
     framework = "jax" if strategy in ("replicated", "sharded_states") else "torch"
     put(results, f"transformer/{framework}/train/{strategy}/b4x2/tiny", ranks=ranks, **changes)

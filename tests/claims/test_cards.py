@@ -1,4 +1,6 @@
-"""What a card's records, one block, and changes that reached nothing may decide: on arms made up here."""
+"""What a card's records, one block, and changes that reached nothing may decide: on arms made up
+here.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from tests.claims.claim_records import MIB, made_up, one, put
 def checkpointed(**fields: str) -> tuple[Measurement, ...]:
     """Return a checkpointed step of PyTorch's Transformer against a plain one."""
     fields = {"candidate": "train/checkpoint", "base": "train/fp32"} | fields
-    return make_measurements(workloads=("transformer",), frameworks=("torch",), expect="less", **fields)
+    return make_measurements(
+        workloads=("transformer",), frameworks=("torch",), expect="less", **fields
+    )
 
 
 def test_a_change_without_effect_has_no_verdict(results: Path) -> None:
@@ -40,7 +44,10 @@ def test_a_change_without_effect_has_no_verdict(results: Path) -> None:
 def test_a_measurement_replaces_the_prediction_of_the_same_comparison() -> None:
     planned = checkpointed(kind="planned", quantity="added")
     (same,), (other,) = (checkpointed(quantity=quantity) for quantity in ("added", "peak"))
-    assert [stands_for_plan(same.measure, planned, size) for size in ("full", "cpu")] == [True, False]
+    assert [stands_for_plan(same.measure, planned, size) for size in ("full", "cpu")] == [
+        True,
+        False,
+    ]
     assert not stands_for_plan(other.measure, planned, "full"), "another quantity"
 
 
@@ -49,11 +56,26 @@ def test_jax_on_a_gpu_is_judged_by_memory_in_use(results: Path) -> None:
     card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}}
     for strategy, reserved, used in (("fp32", 100, 80), ("amp_bf16", 70, 20)):
         peaks = {"allocator.in_use": used * MIB, "allocator.reserved": reserved * MIB}
-        put(results, f"resnet50/jax/train/{strategy}/b64/full", origin=card, peaks=peaks, peak_samples=[peaks])
+        put(
+            results,
+            f"resnet50/jax/train/{strategy}/b64/full",
+            origin=card,
+            peaks=peaks,
+            peak_samples=[peaks],
+        )
     (measurement,) = make_measurements(
-        candidate="train/amp_bf16", base="train/fp32", workloads=("resnet50",), frameworks=("jax",), expect="less"
+        candidate="train/amp_bf16",
+        base="train/fp32",
+        workloads=("resnet50",),
+        frameworks=("jax",),
+        expect="less",
     )
-    found = make_line(replace(made_up(), deciding=(measurement,)), measurement, MachineResults(Results(results), "m"), "full")
+    found = make_line(
+        replace(made_up(), deciding=(measurement,)),
+        measurement,
+        MachineResults(Results(results), "m"),
+        "full",
+    )
     assert (found.measured, found.also) == ("-75.0 %", "")
 
 
@@ -61,7 +83,13 @@ def test_torch_on_a_gpu_is_judged_by_reserved_memory(results: Path) -> None:
     card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}}
     for strategy, reserved, used in (("fp32", 100, 80), ("compile", 70, 20)):
         peaks = {"allocator.in_use": used * MIB, "allocator.reserved": reserved * MIB}
-        put(results, f"transformer/torch/train/{strategy}/b4/tiny", origin=card, peaks=peaks, peak_samples=[peaks])
+        put(
+            results,
+            f"transformer/torch/train/{strategy}/b4/tiny",
+            origin=card,
+            peaks=peaks,
+            peak_samples=[peaks],
+        )
     (line,) = one(results, made_up()).lines
     assert (line.measured, line.also) == ("-30.0 %", "reserved; allocated: -75.0 %")
 
@@ -70,7 +98,13 @@ def on_the_card(results: Path, change: int) -> MachineResults:
     """One whose two cases, of half the planned batch, were measured on it."""
     card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}, "commit": f"{change:040d}"}
     for strategy, peak in (("fp32", 100), ("checkpoint", change)):
-        put(results, f"transformer/torch/train/{strategy}/b4/full", peak + 10, origin=card, minute=change // 100)
+        put(
+            results,
+            f"transformer/torch/train/{strategy}/b4/full",
+            peak + 10,
+            origin=card,
+            minute=change // 100,
+        )
     return MachineResults(Results(results), "m")
 
 
@@ -83,21 +117,31 @@ def test_a_gpu_measurement_replaces_the_prediction(results: Path) -> None:
     for change, sign in ((20, "less"), (130, "more")):
         here = MachineResults(Results(results), "nowhere")
         here.plans = {
-            f"transformer/torch/train/{strategy}/b8/full": Plan(results, "1", 0.01, in_use=peak, peak=peak)
+            f"transformer/torch/train/{strategy}/b8/full": Plan(
+                results, "1", 0.01, in_use=peak, peak=peak
+            )
             for strategy, peak in (("fp32", 100), ("checkpoint", 10), ("compile", 50))
         }
         own = [make_line(claim, one, here, "cpu") for one in (*plans, *others)]
         lines = add_gpu_lines(claim, own, [on_the_card(results, change)])
         assert [one.decides for one in lines] == [False, True, True]
         assert [one.value for one in lines] == [0.1, 0.5, change / 100]
-        assert (lines[2].name, lines[2].sign, lines[2].device) == ("transformer/torch b4/full, m", sign, "gpu")
+        assert (lines[2].name, lines[2].sign, lines[2].device) == (
+            "transformer/torch b4/full, m",
+            sign,
+            "gpu",
+        )
         result = " ".join(make_informational(lines))
         assert f"On a card: transformer/torch b4/full, m: {change - 100:+.1f} %" in result
-        assert "Beside: transformer/torch planned b8/full, h100-80gb: -90.0 %" in result, "nor is the plan withheld"
+        assert "Beside: transformer/torch planned b8/full, h100-80gb: -90.0 %" in result, (
+            "nor is the plan withheld"
+        )
 
 
 def test_a_claim_about_one_gpu_needs_that_gpu() -> None:
     needs = Needs(gpu="RTX 3090")
-    assert needs.describe_unmet(Conditions(device="gpu", gpu="h100-80gb")) == "needs an RTX 3090: this is h100-80gb"
+    assert needs.describe_unmet(Conditions(device="gpu", gpu="h100-80gb")) == (
+        "needs an RTX 3090: this is h100-80gb"
+    )
     assert needs.describe_unmet(Conditions()) == "needs an RTX 3090: this is no card"
     assert not needs.describe_unmet(Conditions(device="gpu", gpu="NVIDIA GeForce RTX 3090"))

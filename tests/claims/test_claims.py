@@ -1,4 +1,6 @@
-"""The ledger: every claim is there, verdicts follow the records, and the files behind them exist."""
+"""The ledger: every claim is there, verdicts follow the records, and the files behind them
+exist.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ from framebench.claims.store import MachineResults
 from framebench.records import store
 from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect
-from tests.claims.claim_records import compiled, compiled_in_torch, made_up, one, probe, put, put_ranks
+from tests.claims.claim_records import (
+    compiled,
+    compiled_in_torch,
+    made_up,
+    one,
+    probe,
+    put,
+    put_ranks,
+)
 from tests.fake_records import provenance, record
 
 
@@ -46,7 +56,9 @@ def test_gpu_claims_are_not_measured_on_a_gpu_without_records(results: Path) -> 
     "needs",
     [Needs(device="gpu"), Needs(size="full"), Needs(cpu_flag="amx_bf16"), Needs(language="Julia")],
 )
-def test_an_unmet_precondition_shows_the_number_without_a_verdict(results: Path, needs: Needs) -> None:
+def test_an_unmet_precondition_shows_the_number_without_a_verdict(
+    results: Path, needs: Needs
+) -> None:
     assert compiled(results, 80).verdict == "reproduced"
     found = compiled(results, 80, needs=needs)
     assert (found.verdict, found.value) == (UNMET, None)
@@ -61,7 +73,10 @@ def test_a_met_precondition_changes_no_verdict(results: Path) -> None:
     assert compiled(results, 80, needs=Needs(device="cpu", size="tiny")).verdict == "reproduced"
 
 
-@pytest.mark.parametrize(("peak", "verdict"), [(80, "by definition"), (100, "no effect worth having"), (120, "contradicted")])
+@pytest.mark.parametrize(
+    ("peak", "verdict"),
+    [(80, "by definition"), (100, "no effect worth having"), (120, "contradicted")],
+)
 def test_no_record_may_violate_a_definition(results: Path, peak: float, verdict: Verdict) -> None:
     found = compiled(results, peak, definition="it is proven")
     assert found.verdict == verdict
@@ -75,12 +90,18 @@ def test_arms_that_disagree_are_mixed_and_named(results: Path) -> None:
         put(results, f"{workload}/torch/train/compile/b4/tiny", peak)
     found = one(results, claim)
     assert found.verdict == "mixed"
-    for name, verdict in (("transformer", "reproduced"), ("resnet50", "contradicted"), ("unet3d", "no effect worth having")):
+    for name, verdict in (
+        ("transformer", "reproduced"),
+        ("resnet50", "contradicted"),
+        ("unet3d", "no effect worth having"),
+    ):
         assert re.search(rf"{verdict}: {name}/torch", found.remark)
     assert found.recommendation == NONE, "no advice rests on arms that disagree"
 
 
-@pytest.mark.parametrize(("peak", "message"), [(80, "Compile: -20.0 %."), (120, "Do not: +20.0 %."), (100, NONE)])
+@pytest.mark.parametrize(
+    ("peak", "message"), [(80, "Compile: -20.0 %."), (120, "Do not: +20.0 %."), (100, NONE)]
+)
 def test_advice_follows_the_sign_of_its_arms(results: Path, peak: float, message: str) -> None:
     assert compiled(results, peak).recommendation.startswith(message)
 
@@ -93,7 +114,9 @@ def test_advice_is_withheld_if_an_arm_is_missing_or_disagrees(results: Path) -> 
     put(results, "unet3d/torch/train/compile/b4/tiny", 130)
     assert one(results, claim).recommendation == NONE, "one says the opposite"
     put(results, "unet3d/torch/train/compile/b4/tiny", 70, minute=1, origin={"commit": "d" * 40})
-    assert one(results, claim).recommendation == "Compile: -20.0 % to -30.0 %. (2 of 2 arms that decide show a decrease.)"
+    assert one(results, claim).recommendation == (
+        "Compile: -20.0 % to -30.0 %. (2 of 2 arms that decide show a decrease.)"
+    )
     three = replace(made_up(), deciding=compiled_in_torch())
     assert one(results, three).recommendation == NONE, "most agree, and one is missing"
     put(results, "resnet50/torch/train/fp32/b4/tiny", 100)
@@ -123,14 +146,21 @@ def test_a_snippet_is_judged_by_running_it(
 
 def test_a_claim_without_records_names_the_command_that_measures_it(results: Path) -> None:
     found = one(results, "A1")
-    assert (found.verdict, found.command) == ("not measured", "framebench claims A1 --run --size tiny")
+    assert (found.verdict, found.command) == (
+        "not measured",
+        "framebench claims A1 --run --size tiny",
+    )
     assert found.recommendation == NONE
     assert "{" not in found.recommendation
     assert not found.records
 
 
-@pytest.mark.parametrize(("status", "command"), [("wrong", ""), ("ok", "framebench claims T1 --run --size tiny")])
-def test_a_case_that_failed_is_not_requested_again(results: Path, status: str, command: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "command"), [("wrong", ""), ("ok", "framebench claims T1 --run --size tiny")]
+)
+def test_a_case_that_failed_is_not_requested_again(
+    results: Path, status: str, command: str
+) -> None:
     for strategy in ("fp32", "compile"):
         put(results, f"transformer/torch/train/{strategy}/b4/tiny", status=status)
     assert one(results, made_up(speed=True)).command == command
@@ -141,20 +171,26 @@ def test_ranks_are_judged_by_the_fullest(results: Path) -> None:
     put_ranks(results, "deepspeed_zero1", (100, 100))
     put_ranks(results, "deepspeed_zero3", (100, 60), others=50)
     states, memory, speed = ledger(Results(results), "m", "tiny", ["B21"])
-    assert [(arm.cases[1].split("/")[3], arm.value, arm.verdict) for arm in states.lines if arm.value] == [
+    assert [
+        (arm.cases[1].split("/")[3], arm.value, arm.verdict) for arm in states.lines if arm.value
+    ] == [
         ("deepspeed_zero1", 0.5, "reproduced"),
         ("deepspeed_zero3", 0.5, "reproduced"),
     ]
     held = [arm.value for arm in memory.lines if arm.value and "peak" not in arm.name]
     assert held == [200 / 300, 150 / 300]
-    assert (memory.verdict, speed.verdict) == ("not measured", "not measured"), "of three measures together"
+    assert (memory.verdict, speed.verdict) == ("not measured", "not measured"), (
+        "of three measures together"
+    )
     put_ranks(results, "zero_optimizer", (200, 0))
     put_ranks(results, "ddp", (200, 200))
     (states, _, _) = ledger(Results(results), "m", "tiny", ["B21"])
     assert states.verdict == "mixed", "one way hands all states to one rank"
 
 
-def test_one_process_and_the_fullest_of_two_ranks_are_compared_by_one_instrument(results: Path) -> None:
+def test_one_process_and_the_fullest_of_two_ranks_are_compared_by_one_instrument(
+    results: Path,
+) -> None:
     put(results, "transformer/torch/train/fp32/b4/tiny", 100)
     put_ranks(results, "ddp", (200, 200), peak=70, live_bytes=12 * 2**20)
     put(results, "transformer/jax/train/fp32/b4/tiny", 100)
@@ -162,11 +198,16 @@ def test_one_process_and_the_fullest_of_two_ranks_are_compared_by_one_instrument
     peak, states = ledger(Results(results), "m", "tiny", ["B11"])
     found = {arm.name: arm.value for arm in peak.lines if arm.decides and "transformer" in arm.name}
     assert list(found.values()) == [0.7, None], "JAX's process has no plan of its own"
-    assert [arm.verdict for arm in states.lines if arm.value] == ["contradicted", "no effect worth having"]
+    assert [arm.verdict for arm in states.lines if arm.value] == [
+        "contradicted",
+        "no effect worth having",
+    ]
 
 
 @pytest.mark.parametrize(("transfers", "message"), [(True, ""), (False, "on a CPU")])
-def test_a_verdict_that_may_differ_on_a_gpu_is_qualified(results: Path, transfers: bool, message: str) -> None:
+def test_a_verdict_that_may_differ_on_a_gpu_is_qualified(
+    results: Path, transfers: bool, message: str
+) -> None:
     compiled(results, 80)
     assert one(results, replace(made_up(), transfers_to_gpu=transfers)).qualifier == message
 
@@ -189,7 +230,13 @@ def test_a_size_with_another_verdict_is_named() -> None:
         device="gpu",
         cases=("transformer/torch/train/fp32/b8/full",),
     )
-    small = replace(full, verdict="reproduced", cases=("transformer/torch/train/fp32/b4/cpu",), planned=False, device="cpu")
+    small = replace(
+        full,
+        verdict="reproduced",
+        cases=("transformer/torch/train/fp32/b4/cpu",),
+        planned=False,
+        device="cpu",
+    )
     assert qualify("reproduced", [small, small, full], True) == "undecided at size full"
     assert qualify("mixed", [small, full], True) == "reproduced at size cpu; undecided at size full"
 
@@ -204,7 +251,9 @@ def test_range_and_advice_use_all_deciding_arms(results: Path) -> None:
     found = one(results, claim)
     assert found.verdict == "reproduced"
     assert (found.value, found.low, found.high) == pytest.approx((0.8, 0.6, 0.995))
-    assert found.recommendation == "Compile: -0.5 % to -40.0 %. (2 of 3 arms that decide show a decrease.)"
+    assert found.recommendation == (
+        "Compile: -0.5 % to -40.0 %. (2 of 3 arms that decide show a decrease.)"
+    )
 
 
 def test_compiler_options_on_one_side_are_reported(results: Path) -> None:
@@ -215,7 +264,12 @@ def test_compiler_options_on_one_side_are_reported(results: Path) -> None:
     assert "Compiled with" not in one(results, made_up()).remark
     for minute, strategy in enumerate(("compile", "fp32"), 1):
         effect = with_options(xla_disable_hlo_passes="a_pass")
-        put(results, f"transformer/torch/train/{strategy}/b4/tiny", 80, minute=minute, effect=effect)
-        result = "Compiled with xla_disable_hlo_passes=a_pass on one side alone: transformer/torch b4/tiny."
+        put(
+            results, f"transformer/torch/train/{strategy}/b4/tiny", 80, minute=minute, effect=effect
+        )
+        result = (
+            "Compiled with xla_disable_hlo_passes=a_pass on one side alone: "
+            "transformer/torch b4/tiny."
+        )
         newest = "compile" if minute == 1 else "both"
         assert (result in one(results, made_up()).remark) == (newest == "compile")

@@ -29,30 +29,43 @@ def test_json_has_the_promised_fields(results: Path) -> None:
     found = json.loads(json.dumps(as_json(one(results, made_up()))))
     assert {"id", "verdict", "claimed", "measured", "low", "high", "records", "lines"} <= set(found)
     assert (found["id"], found["measured"]) == ("T1", pytest.approx(0.8))
-    assert {"id", "verdict", "claimed", "measured", "low", "high", "records"} <= set(found["lines"][0])
+    assert {"id", "verdict", "claimed", "measured", "low", "high", "records"} <= set(
+        found["lines"][0]
+    )
 
 
 def test_missing_cases_are_collected_once(results: Path) -> None:
     put(results, "transformer/torch/train/fp32/b4/tiny")
-    found = find_missing(REGISTRY.chosen(["B19", "B14", "B16", "C12"]), MachineResults(Results(results), "m"), "tiny")
+    found = find_missing(
+        REGISTRY.chosen(["B19", "B14", "B16", "C12"]), MachineResults(Results(results), "m"), "tiny"
+    )
     ids = [case.id for case in found.cases]
     assert len(set(ids)) == len(ids)
     assert "transformer/torch/train/compile/b4/tiny" in ids
     assert "transformer/torch/train/fp32/b4/tiny" in ids, "times are taken beside their baseline"
-    assert sorted(found.probes) == ["inputs", "names", "snippet-jittor_volume_norm", "snippet-torch_batch_norm_3d"]
+    assert sorted(found.probes) == [
+        "inputs",
+        "names",
+        "snippet-jittor_volume_norm",
+        "snippet-torch_batch_norm_3d",
+    ]
 
 
 def test_cases_compared_in_time_are_measured_in_one_block(results: Path) -> None:
     """With the baseline, which every block of its framework has; or as a pair of its own."""
     put(results, "transformer/torch/train/fp32/b4/tiny")
-    found = find_missing(REGISTRY.chosen(["B15", "B18", "D5", "C8"]), MachineResults(Results(results), "m"), "tiny")
+    found = find_missing(
+        REGISTRY.chosen(["B15", "B18", "D5", "C8"]), MachineResults(Results(results), "m"), "tiny"
+    )
     strategies = {tuple(case.strategy for case in pair) for pair in found.pairs}
     assert strategies == {("memmap", "prefetch"), ("whole_every_step", "gc_every_2+reused")}
     assert {"amp_bf16+checkpoint", "fp32"} <= {case.strategy for case in found.timed}
     assert {"lean_rule", "wasteful_rule"} <= {case.strategy for case in found.once}
     groups = [set(found.once), set(found.timed), {case for pair in found.pairs for case in pair}]
     assert not groups[0] & (groups[1] | groups[2])
-    together = make_pair(*found.pairs[0], dict.fromkeys(FRAMEWORKS, Environment("torch", "0", Path("python"))))
+    together = make_pair(
+        *found.pairs[0], dict.fromkeys(FRAMEWORKS, Environment("torch", "0", Path("python")))
+    )
     assert [arm.case for arm in together.always] == list(found.pairs[0])
 
 
@@ -77,7 +90,9 @@ def test_the_command_prints_json(results: Path) -> None:
         (["--size", "huge"], "sizes: cpu, full, tiny"),
     ],
 )
-def test_invalid_arguments_list_the_valid_ones(results: Path, arguments: list[str], message: str) -> None:
+def test_invalid_arguments_list_the_valid_ones(
+    results: Path, arguments: list[str], message: str
+) -> None:
     compiled(results, 80)
     found = run(*arguments, results=results)
     assert found.exit_code == 2
@@ -105,10 +120,14 @@ def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("framebench.claims.plans.read_plans", lambda _: {})
     found = run("B5", "A6", "--run", "--size", "tiny", results=results)
     assert found.exit_code == 0, found.output
-    assert {f"resnet50/torch/train/{s}/b64/full" for s in ("fp32", "width_half")} <= {case.id for case in planned}
+    assert {f"resnet50/torch/train/{s}/b64/full" for s in ("fp32", "width_half")} <= {
+        case.id for case in planned
+    }
     assert {case.framework for case in planned} == {"torch", "jax"}
     ids = [case.id for case in measured]
     assert "resnet50/torch/train/width_half/b4/tiny" in ids
     assert "transformer/torch/train/fp32/b4/tiny" not in ids
-    assert not any(runner.unsupported(case) for case in measured), "what needs a GPU is left to a machine that has one"
+    assert not any(runner.unsupported(case) for case in measured), (
+        "what needs a GPU is left to a machine that has one"
+    )
     assert not list(results.glob(".session*"))

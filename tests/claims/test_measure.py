@@ -1,4 +1,6 @@
-"""The small measurements behind some claims: known sizes come out, and what does not exist is not found."""
+"""The small measurements behind some claims: known sizes come out, and what does not exist is not
+found.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,16 @@ def test_names_are_looked_up(path: str, there: bool) -> None:
 
 def test_a_word_is_searched_in_every_module_that_is_imported() -> None:
     found = look_up(["json.**decode**", "json.**checkpoint**", "json.loads"])
-    assert (found["json.**decode**"], found["json.**checkpoint**"], found["json.loads"]) == (True, False, True)
-    assert {"json.JSONDecoder", "json.JSONDecoder.decode", "json.decoder.JSONDecoder"} <= found.keys(), "what was found is said"
+    assert (found["json.**decode**"], found["json.**checkpoint**"], found["json.loads"]) == (
+        True,
+        False,
+        True,
+    )
+    assert {
+        "json.JSONDecoder",
+        "json.JSONDecoder.decode",
+        "json.decoder.JSONDecoder",
+    } <= found.keys(), "what was found is said"
 
 
 def test_a_list_is_private_memory_and_a_mapped_file_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,11 +109,18 @@ def environment_of_nothing() -> Environment:
 
 @pytest.mark.slow
 @pytest.mark.all_cells
-def test_the_monitor_sees_steps_of_a_real_case(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_monitor_sees_steps_of_a_real_case(
+    environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(claim_probes, "STEPS", 4)
     monkeypatch.setattr(claim_probes, "ROUNDS", 2)
-    found = claim_probes.measure_monitor(parse("transformer/torch/train/fp32/b4/tiny"), environment["torch"])
-    assert {name: len(values) for name, values in found.items()} == {"watched_over_alone": 2, "seen_over_peak": 2}
+    found = claim_probes.measure_monitor(
+        parse("transformer/torch/train/fp32/b4/tiny"), environment["torch"]
+    )
+    assert {name: len(values) for name, values in found.items()} == {
+        "watched_over_alone": 2,
+        "seen_over_peak": 2,
+    }
     # the kernel adds up its counters with some pages' delay
     assert all(0.9 < seen <= 1.01 for seen in found["seen_over_peak"])
     assert all(0.1 < ratio < 10 for ratio in found["watched_over_alone"])
@@ -111,19 +128,39 @@ def test_the_monitor_sees_steps_of_a_real_case(environment: dict[str, Environmen
 
 @pytest.mark.slow
 @pytest.mark.all_cells
-def test_only_the_case_collects(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_case_collects(
+    environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(claim_probes, "ROUNDS", 1)
     monkeypatch.setattr(claim_probes, "COLLECTED_STEPS", 4)
-    found = claim_probes.measure_collectors(parse("transformer/torch/train/fp32/b4/tiny"), environment["torch"])
-    often = {name: values for name, values in found.items() if name.endswith("collections") and not name.startswith("fp32")}
-    assert often == {"gc_off_collections": [0.0], "gc_every_1_collections": [4.0], "gc_every_2_collections": [2.0]}
+    found = claim_probes.measure_collectors(
+        parse("transformer/torch/train/fp32/b4/tiny"), environment["torch"]
+    )
+    often = {
+        name: values
+        for name, values in found.items()
+        if name.endswith("collections") and not name.startswith("fp32")
+    }
+    assert often == {
+        "gc_off_collections": [0.0],
+        "gc_every_1_collections": [4.0],
+        "gc_every_2_collections": [2.0],
+    }
     assert all(values[0] > 0 for name, values in found.items() if name.endswith("bytes"))
 
 
 def test_every_report_has_its_program() -> None:
     """And every program its report; where they are is data to the claims."""
-    asked = {arm.measure.probe for claim in REGISTRY.claims if claim.source == "R" for arm in claim.measurements}
-    files = {framework: ROOT / "framebench/claims" / f"{framework}_reports.py" for framework in FRAMEWORKS}
+    asked = {
+        arm.measure.probe
+        for claim in REGISTRY.claims
+        if claim.source == "R"
+        for arm in claim.measurements
+    }
+    files = {
+        framework: ROOT / "framebench/claims" / f"{framework}_reports.py"
+        for framework in FRAMEWORKS
+    }
     programs = {
         f"report-{framework}-{number}"
         for framework, file in files.items()
@@ -138,7 +175,9 @@ def test_the_profiler_counts_what_a_step_allocates(environment: dict[str, Enviro
     assert run_inside(environment["torch"], program) == 2 * 2**20
 
 
-def test_a_report_is_tried_in_fresh_processes(environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_is_tried_in_fresh_processes(
+    environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(claim_probes, "ROUNDS", 1)
     found = claim_probes.try_report(environment["jax"], "27748")
     steps = 4 * 300 * 100  # bytes of the state that each step keeps, where all are kept

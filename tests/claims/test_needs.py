@@ -20,10 +20,16 @@ GPU = Conditions("full", "gpu")
         (Needs(device="gpu"), GPU, ()),
         (Needs(cpu_flag="avx512_bf16"), CPU, ()),
         (Needs(cpu_flag="amx_bf16"), CPU, ("needs a processor with amx_bf16: here: avx512_bf16",)),
-        (Needs(cpu_flag="amx_bf16"), Conditions(cpu_flags=None), ("needs a processor with amx_bf16: the records do not tell",)),
+        (
+            Needs(cpu_flag="amx_bf16"),
+            Conditions(cpu_flags=None),
+            ("needs a processor with amx_bf16: the records do not tell",),
+        ),
         (Needs(language="Julia"), CPU, ("needs Julia: this suite runs Python",)),
         (Needs(language="Python"), CPU, ()),
     ],
 )
-def test_unmet_preconditions_are_named(needs: Needs, here: Conditions, words: tuple[str, ...]) -> None:
+def test_unmet_preconditions_are_named(
+    needs: Needs, here: Conditions, words: tuple[str, ...]
+) -> None:
     assert needs.describe_unmet(here) == "; ".join(words)

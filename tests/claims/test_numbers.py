@@ -1,4 +1,6 @@
-"""What a claim is judged by: numbers of its arms, as records have them, and the verdicts that follow."""
+"""What a claim is judged by: numbers of its arms, as records have them, and the verdicts that
+follow.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +58,17 @@ def test_times_without_a_common_block_have_no_ratio(results: Path) -> None:
 
 @pytest.mark.parametrize(
     ("peak", "verdict"),
-    [(60, "reproduced"), (65, "weaker"), (50, "reproduced"), (20, "stronger"), (100, "no effect worth having")],
+    [
+        (60, "reproduced"),
+        (65, "weaker"),
+        (50, "reproduced"),
+        (20, "stronger"),
+        (100, "no effect worth having"),
+    ],
 )
-def test_sizes_are_judged_and_numbers_are_the_records_own(results: Path, peak: float, verdict: Verdict) -> None:
+def test_sizes_are_judged_and_numbers_are_the_records_own(
+    results: Path, peak: float, verdict: Verdict
+) -> None:
     found = compiled(results, peak, target=Target(-1, 1.0, 0.01, 0.5))
     assert found.verdict == verdict
     assert found.value == pytest.approx(peak / 100, abs=1e-6)
@@ -68,7 +78,13 @@ def test_sizes_are_judged_and_numbers_are_the_records_own(results: Path, peak: f
 
 def test_a_changed_record_changes_the_verdict(results: Path) -> None:
     assert compiled(results, 80).verdict == "reproduced"
-    put(results, "transformer/torch/train/compile/b4/tiny", 120, minute=1, origin={"commit": "d" * 40})
+    put(
+        results,
+        "transformer/torch/train/compile/b4/tiny",
+        120,
+        minute=1,
+        origin={"commit": "d" * 40},
+    )
     assert one(results, made_up()).verdict == "contradicted"
 
 
@@ -86,7 +102,8 @@ def test_resident_memory_has_the_instruments_resolution(results: Path) -> None:
     for strategy, peak in (("fp32", 100), ("compile", 80)):
         put(results, f"transformer/torch/train/{strategy}/b4/tiny", peak, instrument="host.rss")
     found = one(results, made_up())
-    assert found.low == pytest.approx(0.790, abs=5e-4)  # half a per cent and an eighth of a MiB, either way
+    # half a per cent and an eighth of a MiB, either way
+    assert found.low == pytest.approx(0.790, abs=5e-4)
     assert found.high == pytest.approx(0.810, abs=5e-4)
 
 
@@ -94,7 +111,12 @@ def test_what_resident_memory_cannot_tell_from_nothing_has_no_ratio() -> None:
     small, large = (estimate_bytes([size], "host.rss") for size in (2**16, 2**20))
     with pytest.raises(NoNumber, match="may be zero by host"):
         divide(small, large)
-    assert divide(estimate_bytes([2**15], "allocator.in_use"), estimate_bytes([2**16], "allocator.in_use")).value == 2
+    assert (
+        divide(
+            estimate_bytes([2**15], "allocator.in_use"), estimate_bytes([2**16], "allocator.in_use")
+        ).value
+        == 2
+    )
 
 
 def test_the_pinned_version_counts(results: Path) -> None:
@@ -106,7 +128,9 @@ def test_the_pinned_version_counts(results: Path) -> None:
 def test_the_arms_of_a_ratio_share_a_protocol(results: Path) -> None:
     """The newest that the machine has numbers under."""
     compiled(results, 80)
-    base, change = (f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("fp32", "compile"))
+    base, change = (
+        f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("fp32", "compile")
+    )
     found = one(results, made_up())
     assert (found.verdict, found.protocol, found.value) == ("reproduced", VERSION, 0.8)
     put(results, change, 20, minute=5, origin={"protocol": VERSION + 1})
@@ -114,7 +138,11 @@ def test_the_arms_of_a_ratio_share_a_protocol(results: Path) -> None:
     assert (found.verdict, found.value) == ("not measured", None)
     put(results, base, 20, minute=5, origin={"protocol": VERSION + 1})
     found = one(results, made_up())
-    assert (found.verdict, found.protocol, found.value) == ("no effect worth having", VERSION + 1, 1.0)
+    assert (found.verdict, found.protocol, found.value) == (
+        "no effect worth having",
+        VERSION + 1,
+        1.0,
+    )
 
 
 @pytest.mark.parametrize("status", ["oom", "wrong"])
@@ -128,7 +156,12 @@ def test_a_failed_case_has_its_reason_and_no_number(results: Path, status: Any) 
 
 def test_an_unproven_strategy_has_no_verdict(results: Path) -> None:
     put(results, "transformer/torch/train/fp32/b4/tiny")
-    put(results, "transformer/torch/train/compile/b4/tiny", 50, effect=StrategyEffect(proven=False, evidence={}))
+    put(
+        results,
+        "transformer/torch/train/compile/b4/tiny",
+        50,
+        effect=StrategyEffect(proven=False, evidence={}),
+    )
     found = one(results, made_up())
     assert found.verdict == "not measured"
     assert "not seen at work" in found.remark
@@ -137,14 +170,21 @@ def test_an_unproven_strategy_has_no_verdict(results: Path) -> None:
 @pytest.mark.parametrize(("nodes", "verdict"), [(0, "contradicted"), (7, "reproduced")])
 def test_counts_are_judged(results: Path, nodes: int, verdict: Verdict) -> None:
     evidence = {"graph_nodes": nodes, "saved_tensors": nodes}
-    put(results, "transformer/torch/eval/no_grad/b4/tiny", effect=StrategyEffect(proven=True, evidence=evidence))
+    put(
+        results,
+        "transformer/torch/eval/no_grad/b4/tiny",
+        effect=StrategyEffect(proven=True, evidence=evidence),
+    )
     (c2,) = REGISTRY.chosen(["C2"])
     found = one(results, replace(c2, deciding=c2.deciding[-2:-1]))
     assert (found.verdict, found.value, found.low, found.high) == (verdict, nodes, nodes, nodes)
 
 
 def test_shares_are_subtracted_since_one_may_be_zero(results: Path) -> None:
-    """B15 claims that less time is waited. One process has no interval; half a per cent less is not worth having."""
+    """B15 claims that less time is waited.
+
+    One process has no interval; half a per cent less is not worth having.
+    """
     (b15,) = REGISTRY.chosen(["B15"])
     waited = replace(b15, needs=Needs(), deciding=b15.deciding[:1])
     for i, (before, after) in enumerate([(0.3, 0.1), (0.31, 0.11), (0.29, 0.1)]):
@@ -157,15 +197,27 @@ def test_shares_are_subtracted_since_one_may_be_zero(results: Path) -> None:
 
 
 def test_non_numeric_evidence_is_ignored(results: Path) -> None:
-    put(results, "transformer/torch/eval/no_grad/b4/tiny", effect=StrategyEffect(proven=True, evidence={"graph_nodes": "<b>"}))
+    put(
+        results,
+        "transformer/torch/eval/no_grad/b4/tiny",
+        effect=StrategyEffect(proven=True, evidence={"graph_nodes": "<b>"}),
+    )
     assert one(results, "C2").verdict == "not measured"
 
 
-@pytest.mark.parametrize(("power", "verdict"), [(1.0, "no effect worth having"), (1.5, "contradicted"), (0.3, "reproduced")])
+@pytest.mark.parametrize(
+    ("power", "verdict"),
+    [(1.0, "no effect worth having"), (1.5, "contradicted"), (0.3, "reproduced")],
+)
 def test_exponents_are_judged(results: Path, power: float, verdict: Verdict) -> None:
     for batch in (4, 8):
         put(results, f"transformer/torch/eval/no_grad/b{batch}/tiny", 10 * batch**power)
     (a2,) = REGISTRY.chosen(["A2"])
-    found = one(results, replace(a2, deciding=tuple(one for one in a2.deciding if one.name == "transformer/torch eval")))
+    found = one(
+        results,
+        replace(
+            a2, deciding=tuple(one for one in a2.deciding if one.name == "transformer/torch eval")
+        ),
+    )
     assert found.verdict == verdict
     assert found.value == pytest.approx(power, abs=1e-3)

@@ -1,4 +1,6 @@
-"""Numbers of a card that is not here: a prediction's published error is in the interval, against it on both sides."""
+"""Numbers of a card that is not here: a prediction's published error is in the interval, against it
+on both sides.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_every_pair_of_measured_peaks_within_the_error_is_in_the_interval(error:
 def test_an_effect_within_the_error_is_undecided() -> None:
     assert decide(divide_plans(plan(90, 0.08), plan(100, 0.08), "peak"), LESS) == "undecided"
     assert decide(divide_plans(plan(60, 0.08), plan(100, 0.08), "peak"), LESS) == "reproduced"
-    assert decide(divide_plans(plan(100, 0.08), plan(100, 0.08), "peak"), LESS) == "undecided", "too coarse for none"
+    assert decide(divide_plans(plan(100, 0.08), plan(100, 0.08), "peak"), LESS) == "undecided", (
+        "too coarse for none"
+    )
 
 
 def test_what_a_step_adds_has_the_errors_of_both_its_parts() -> None:
@@ -87,6 +91,8 @@ def test_what_a_release_plans_of_a_reported_program_is_exact(tmp_path: Path) -> 
     file = find_report(tmp_path, "0.10.2")
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"programs": programs}))
-    assert PlannedReport("0.10.2", "jax 1", "recomputed", "plain").effect(Plans(tmp_path), "cpu") == (0.5, 0.5, 0.5)  # type: ignore[arg-type]
+    assert PlannedReport("0.10.2", "jax 1", "recomputed", "plain").effect(
+        Plans(tmp_path), "cpu"
+    ) == (0.5, 0.5, 0.5)  # type: ignore[arg-type]
     with pytest.raises(NoNumber, match=r"not planned by JAX 0\.4"):
         PlannedReport("0.4", "jax 1", "recomputed", "plain").effect(Plans(tmp_path), "cpu")  # type: ignore[arg-type]

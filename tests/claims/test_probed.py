@@ -21,7 +21,10 @@ from framebench.records import store
 from tests.claims.claim_records import MIB, one, probe
 
 
-@pytest.mark.parametrize(("claim", "name"), [("B13", "set_memory_limit"), ("B16", "VolumeBatchNorm3d"), ("B20", "attention")])
+@pytest.mark.parametrize(
+    ("claim", "name"),
+    [("B13", "set_memory_limit"), ("B16", "VolumeBatchNorm3d"), ("B20", "attention")],
+)
 def test_a_missing_api_is_reported_as_missing(results: Path, claim: str, name: str) -> None:
     assert one(results, claim).verdict == "not measured"
     absent = dict.fromkeys(list_names(REGISTRY.claims), False)
@@ -33,25 +36,47 @@ def test_a_missing_api_is_reported_as_missing(results: Path, claim: str, name: s
 
 
 def test_probes_are_judged_like_records(results: Path) -> None:
-    grown = {"listed_resident": 256.0, "listed_private": 256.0, "mapped_resident": 260.0, "mapped_private": 1.0}
+    grown = {
+        "listed_resident": 256.0,
+        "listed_private": 256.0,
+        "mapped_resident": 260.0,
+        "mapped_private": 1.0,
+    }
     probe(results, "inputs", found={name: [mib * MIB] * 5 for name, mib in grown.items()})
-    assert one(results, "C12 short").verdict == "not measured", "an older program's, from which nothing was taken back"
+    assert one(results, "C12 short").verdict == "not measured", (
+        "an older program's, from which nothing was taken back"
+    )
     counts = {"batches": 64.0, "listed_batches": 32.0, "mapped_batches": 64.0}
-    for minute, left, verdict in ((1, 2.56, "reproduced"), (2, 256.0, "no effect worth having"), (3, 300.0, "contradicted")):
+    for minute, left, verdict in (
+        (1, 2.56, "reproduced"),
+        (2, 256.0, "no effect worth having"),
+        (3, 300.0, "contradicted"),
+    ):
         sizes = grown | {"listed_left": 256.0, "mapped_left": left}
-        found = {name: [mib * MIB] * 5 for name, mib in sizes.items()} | {name: [n] * 5 for name, n in counts.items()}
+        found = {name: [mib * MIB] * 5 for name, mib in sizes.items()} | {
+            name: [n] * 5 for name, n in counts.items()
+        }
         probe(results, "inputs", minute=minute, found=found)
-        assert (one(results, "C12 short").verdict, one(results, "C12 short").value) == (verdict, pytest.approx(left / 256))
+        assert (one(results, "C12 short").verdict, one(results, "C12 short").value) == (
+            verdict,
+            pytest.approx(left / 256),
+        )
 
 
 @pytest.mark.parametrize(
-    ("ratios", "verdict"), [([1.0] * 5, "reproduced"), ([1.2] * 5, "contradicted"), ([0.9, 1.3, 1.0], "undecided")]
+    ("ratios", "verdict"),
+    [([1.0] * 5, "reproduced"), ([1.2] * 5, "contradicted"), ([0.9, 1.3, 1.0], "undecided")],
 )
-def test_the_monitor_is_judged_over_processes(results: Path, ratios: list[float], verdict: Verdict) -> None:
+def test_the_monitor_is_judged_over_processes(
+    results: Path, ratios: list[float], verdict: Verdict
+) -> None:
     probe(
         results,
         "monitor",
-        found={"watched_over_alone": ratios, "seen_over_peak": [0.99 + i / 1000 for i, _ in enumerate(ratios)]},
+        found={
+            "watched_over_alone": ratios,
+            "seen_over_peak": [0.99 + i / 1000 for i, _ in enumerate(ratios)],
+        },
     )
     peak, cost = ledger(Results(results), "m", "tiny", ["C15"])
     assert (peak.verdict, cost.verdict) == ("reproduced", verdict)
@@ -59,12 +84,22 @@ def test_the_monitor_is_judged_over_processes(results: Path, ratios: list[float]
 
 def test_reports_are_judged_by_their_programs(results: Path) -> None:
     """What the report says, its opposite, and a size; in a table of their own."""
-    network = {"plain": [100.0] * 5, "whole": [99.0] * 5, "layers": [99.0] * 5, "in_a_loop": [10.0] * 5}
+    network = {
+        "plain": [100.0] * 5,
+        "whole": [99.0] * 5,
+        "layers": [99.0] * 5,
+        "in_a_loop": [10.0] * 5,
+    }
     probe(results, "report-jax-19822", found=network)
     assert one(results, "R1").verdict == "reproduced"
     probe(results, "report-jax-19822", minute=1, found=network | {"whole": [20.0] * 5})
     assert one(results, "R1").verdict == "contradicted"
-    for minute, ratio, verdict in ((0, 2.2, "reproduced"), (1, 1.3, "weaker"), (2, 3.5, "stronger"), (3, 0.7, "contradicted")):
+    for minute, ratio, verdict in (
+        (0, 2.2, "reproduced"),
+        (1, 1.3, "weaker"),
+        (2, 3.5, "stronger"),
+        (3, 0.7, "contradicted"),
+    ):
         probe(
             results,
             "report-torch-193193",

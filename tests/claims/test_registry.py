@@ -34,9 +34,15 @@ def test_every_row_stands_for_a_case_that_exists(file: Path) -> None:
     ("text", "ref"),
     [
         ("train/fp32", Ref("resnet50", "jax", "train", "fp32")),
-        ("train/amp_bf16+checkpoint@-2", Ref("resnet50", "jax", "train", "amp_bf16+checkpoint", shift=-2)),
+        (
+            "train/amp_bf16+checkpoint@-2",
+            Ref("resnet50", "jax", "train", "amp_bf16+checkpoint", shift=-2),
+        ),
         ("train/ddp@x2", Ref("resnet50", "jax", "train", "ddp", ranks=2)),
-        ("train/fp32@b1:full-1b", Ref("resnet50", "jax", "train", "fp32", batch=1, own_size="full-1b")),
+        (
+            "train/fp32@b1:full-1b",
+            Ref("resnet50", "jax", "train", "fp32", batch=1, own_size="full-1b"),
+        ),
         ("unet3d/torch/eval/no_grad", Ref("unet3d", "torch", "eval", "no_grad")),
     ],
 )
@@ -49,12 +55,25 @@ def test_a_row_names_cases_in_any_size(text: str, ref: Ref) -> None:
     [
         ({"candidate": "train/fp32"}, "expect"),
         ({"candidate": "train/compile", "base": "train/fp32", "expects": "less"}, "expects"),
-        ({"candidate": "train compile", "base": "train/fp32", "expect": "less"}, "'train compile' names no case"),
+        (
+            {"candidate": "train compile", "base": "train/fp32", "expect": "less"},
+            "'train compile' names no case",
+        ),
         ({"candidate": "train/compile", "base": "train/fp32", "expect": "lesser"}, "lesser"),
     ],
 )
-def test_a_malformed_row_names_its_claim_and_the_fault(row: dict[str, str], message: str, tmp_path: Path) -> None:
-    claim = {"id": "T1", "says": "", "claimed": "", "metric": "", "transfers_to_gpu": True, "why": "", "deciding": [row]}
+def test_a_malformed_row_names_its_claim_and_the_fault(
+    row: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    claim = {
+        "id": "T1",
+        "says": "",
+        "claimed": "",
+        "metric": "",
+        "transfers_to_gpu": True,
+        "why": "",
+        "deciding": [row],
+    }
     file = tmp_path / "t.toml"
     with pytest.raises(ValueError, match=f"t.toml: claim T1: (.|\\n)*{message}"):
         list(read_source(file, [claim]))
@@ -85,7 +104,12 @@ def test_an_unknown_claim_lists_the_known_ones() -> None:
 
 @pytest.mark.parametrize("claim", REGISTRY.claims, ids=operator.attrgetter("name"))
 def test_arms_of_a_claim_are_distinct_and_name_cases_that_can_run(claim: Claim) -> None:
-    assert claim.deciding or claim.absent or claim.needs.describe_unmet(Conditions()) or claim.needs.lacking
+    assert (
+        claim.deciding
+        or claim.absent
+        or claim.needs.describe_unmet(Conditions())
+        or claim.needs.lacking
+    )
     places = [f"{arm.name} {arm.measure.describe_place('cpu')}" for arm in claim.measurements]
     assert len(set(places)) == len(places)
     for arm in claim.measurements:
@@ -101,15 +125,24 @@ def test_no_arm_is_compared_with_itself() -> None:
         for arm in claim.measurements:
             cases = arm.measure.cases("cpu")
             assert len(set(cases)) == len(cases)
-            is_alone = isinstance(arm.measure, OfProbe) or (isinstance(arm.measure, OfCases) and arm.measure.kind == "value")
+            is_alone = isinstance(arm.measure, OfProbe) or (
+                isinstance(arm.measure, OfCases) and arm.measure.kind == "value"
+            )
             assert len(cases) > 1 or arm.measure.is_planned or is_alone, arm.name
             for case in cases:
                 # what is always on is the baseline itself
-                assert not isinstance(case.support, AlwaysOn) or case.strategy == case.stage.baseline
+                assert (
+                    not isinstance(case.support, AlwaysOn) or case.strategy == case.stage.baseline
+                )
 
 
 def test_planned_arms_are_of_two_cases_at_full_size() -> None:
-    planned = [arm for claim in REGISTRY.claims for arm in claim.measurements if isinstance(arm.measure, Planned)]
+    planned = [
+        arm
+        for claim in REGISTRY.claims
+        for arm in claim.measurements
+        if isinstance(arm.measure, Planned)
+    ]
     assert len(planned) > 40
     for arm in planned:
         base, change = arm.measure.planned_cases()
@@ -119,13 +152,25 @@ def test_planned_arms_are_of_two_cases_at_full_size() -> None:
 
 
 def test_jax_recomputing_in_a_scan_is_compared_with_a_scan() -> None:
-    """Without recomputing JAX's Transformer is no scan, so that the two would differ in more than what is claimed."""
+    """Without recomputing JAX's Transformer is no scan, so that the two would differ in more than
+    what is claimed.
+    """
     for claim in REGISTRY.claims:
         for arm in claim.deciding:
             if is_ratio(arm.measure) or isinstance(arm.measure, Planned):
-                base, change = arm.measure.refs if is_ratio(arm.measure) else (arm.measure.base, arm.measure.candidate)
-                if (change.workload, change.framework, change.scenario) == ("transformer", "jax", "train"):
-                    recomputes = "checkpoint" in change.strategy and "checkpoint" not in base.strategy
+                base, change = (
+                    arm.measure.refs
+                    if is_ratio(arm.measure)
+                    else (arm.measure.base, arm.measure.candidate)
+                )
+                if (change.workload, change.framework, change.scenario) == (
+                    "transformer",
+                    "jax",
+                    "train",
+                ):
+                    recomputes = (
+                        "checkpoint" in change.strategy and "checkpoint" not in base.strategy
+                    )
                     assert not recomputes or base.strategy == "scan", arm.name
 
 

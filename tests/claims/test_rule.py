@@ -24,9 +24,15 @@ from framebench.claims.rule import (
 number = st.floats(-10, 10, allow_nan=False)
 INTERVALS = st.tuples(number, number, number).map(sorted)
 TARGETS = st.builds(
-    Target, st.sampled_from([-1, 1]), null=st.floats(-2, 2), minimum=st.floats(0, 0.5), value=st.none()
+    Target,
+    st.sampled_from([-1, 1]),
+    null=st.floats(-2, 2),
+    minimum=st.floats(0, 0.5),
+    value=st.none(),
 ) | st.builds(
-    lambda direction, null, minimum, gain, more: Target(direction, null, minimum, null + direction * gain, more),
+    lambda direction, null, minimum, gain, more: Target(
+        direction, null, minimum, null + direction * gain, more
+    ),
     st.sampled_from([-1, 1]),
     st.floats(-2, 2),
     st.floats(0, 0.1),
@@ -37,26 +43,44 @@ FORTY_LESS = Target(-1, 1.0, 0.01, 0.6)
 
 
 @given(INTERVALS, TARGETS, st.floats(0, 5))
-def test_a_larger_gain_never_gets_a_lesser_verdict(ends: list[float], target: Target, more: float) -> None:
+def test_a_larger_gain_never_gets_a_lesser_verdict(
+    ends: list[float], target: Target, more: float
+) -> None:
     low, value, high = ends
     shift = target.direction * more
-    found = [decide(Effect(value, low, high), target), decide(Effect(value + shift, low + shift, high + shift), target)]
+    found = [
+        decide(Effect(value, low, high), target),
+        decide(Effect(value + shift, low + shift, high + shift), target),
+    ]
     smaller, larger = [DECIDED.index(v) if v in DECIDED else None for v in found]
     assert smaller is None or larger is None or larger >= smaller
 
 
 @given(st.floats(0, 5), st.floats(0, 5), TARGETS)
-def test_an_interval_with_no_effect_in_it_is_never_reproduced(below: float, above: float, target: Target) -> None:
+def test_an_interval_with_no_effect_in_it_is_never_reproduced(
+    below: float, above: float, target: Target
+) -> None:
     null = target.null
-    assert decide(Effect(null, null - below, null + above), target) in ("no effect worth having", "undecided")
+    assert decide(Effect(null, null - below, null + above), target) in (
+        "no effect worth having",
+        "undecided",
+    )
 
 
 @given(INTERVALS, TARGETS)
 def test_a_narrower_interval_never_overturns_a_verdict(ends: list[float], target: Target) -> None:
-    """What a wide interval has decided, the value in it says alone; only an effect too small for its claim may be none."""
+    """What a wide interval has decided, the value in it says alone; only an effect too small for
+    its claim may be none.
+    """
     low, value, high = ends
-    wide, alone = decide(Effect(value, low, high), target), decide(Effect(value, value, value), target)
-    assert wide in ("undecided", alone) or (wide, alone) == ("no effect worth having", "contradicted")
+    wide, alone = (
+        decide(Effect(value, low, high), target),
+        decide(Effect(value, value, value), target),
+    )
+    assert wide in ("undecided", alone) or (wide, alone) == (
+        "no effect worth having",
+        "contradicted",
+    )
 
 
 @given(number, TARGETS)
@@ -71,7 +95,8 @@ def test_without_an_interval_nothing_is_decided(value: float, target: Target) ->
         ((0.67, 0.66, 0.679), "reproduced"),  # a fifth less than 40 %
         ((0.68, 0.67, 0.69), "undecided"),  # across the limit
         ((0.7, 0.69, 0.71), "weaker"),
-        ((0.97, 0.9, 1.02), "undecided"),  # weaker is smaller in the same direction: here is perhaps none
+        # weaker is smaller in the same direction: here is perhaps none
+        ((0.97, 0.9, 1.02), "undecided"),
         ((0.8, 0.5, 1.1), "undecided"),
         ((0.5, 0.49, 0.51), "stronger"),
         ((1.0, 0.995, 1.005), "no effect worth having"),
@@ -80,7 +105,9 @@ def test_without_an_interval_nothing_is_decided(value: float, target: Target) ->
         ((1.2, 1.1, 1.3), "contradicted"),
     ],
 )
-def test_verdicts_on_forty_per_cent_less(effect: tuple[float, float, float], verdict: Verdict) -> None:
+def test_verdicts_on_forty_per_cent_less(
+    effect: tuple[float, float, float], verdict: Verdict
+) -> None:
     assert decide(Effect(*effect), FORTY_LESS) == verdict
 
 
@@ -105,7 +132,9 @@ def test_a_claim_of_a_least_size_cannot_be_exceeded() -> None:
     assert decide(Effect(0.1, 0.1, 0.1), Target(-1, 1.0, 0.01, 0.3, or_more=True)) == "reproduced"
 
 
-@pytest.mark.parametrize(("count", "verdict"), [(0, "contradicted"), (1, "reproduced"), (9, "reproduced")])
+@pytest.mark.parametrize(
+    ("count", "verdict"), [(0, "contradicted"), (1, "reproduced"), (9, "reproduced")]
+)
 def test_an_existence_claim_needs_one_occurrence(count: float, verdict: Verdict) -> None:
     assert decide(Effect(count, count, count), Target(1, 0.5)) == verdict
 
@@ -117,7 +146,9 @@ def test_what_is_no_interval_has_no_verdict(effect: tuple[float, float, float]) 
 
 
 @given(INTERVALS, TARGETS)
-def test_weaker_is_smaller_in_the_same_direction_and_nothing_else(ends: list[float], target: Target) -> None:
+def test_weaker_is_smaller_in_the_same_direction_and_nothing_else(
+    ends: list[float], target: Target
+) -> None:
     low, value, high = ends
     if decide(Effect(value, low, high), target) == "weaker":
         gains = [target.gain(end) for end in (low, high)]
@@ -141,7 +172,9 @@ def test_a_size_of_our_own_never_makes_a_verdict_weaker() -> None:
         ((1.0, -math.inf, math.inf), "unclear"),
     ],
 )
-def test_a_sign_is_that_of_the_whole_interval(effect: tuple[float, float, float], found: Sign) -> None:
+def test_a_sign_is_that_of_the_whole_interval(
+    effect: tuple[float, float, float], found: Sign
+) -> None:
     for direction in (-1, 1):  # whatever is claimed
         assert find_sign(Effect(*effect), Target(direction, 1.0, 0.01)) == found  # type: ignore[arg-type]
 

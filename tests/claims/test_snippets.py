@@ -1,4 +1,6 @@
-"""What articles print, run today: each file says what its record says, and a listing that does not run ends with its error."""
+"""What articles print, run today: each file says what its record says, and a listing that does not
+run ends with its error.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,14 @@ FAIL = {
     "jittor_memory_limit": "AttributeError",
     "jittor_volume_norm": "AttributeError",
 }
-INEXACT = {"torch_monitor": {"readings"}, "jittor_optimizer_backward": {"relative_error"}}  # beside counts
-# Most bytes in use -> those of tensors, and what a kernel may take beside them: the operands and the result of one operator
-# once more, in the layout and in the precision that this processor computes in (float32 at most)
+# beside counts
+INEXACT = {"torch_monitor": {"readings"}, "jittor_optimizer_backward": {"relative_error"}}
+# Most bytes in use -> those of tensors, and what a kernel may take beside them: the operands and
+# the result of one operator once more, in the layout and in the precision that this processor
+# computes in (float32 at most)
 ROWS, LAYER = 1024 * 256, 256 * 256  # numbers of a batch and of a weight in torch_half_autocast
-VOLUME, FILTER = 2 * 16 * 32**3, 16 * 16 * 3**3  # the same in torch_batch_norm_3d, which is in float32
+# the same in torch_batch_norm_3d, which is in float32
+VOLUME, FILTER = 2 * 16 * 32**3, 16 * 16 * 3**3
 BY_KERNEL = {
     ("torch_half_autocast", "most"): (2 * ROWS * 2, (2 * ROWS + LAYER) * 4),
     ("torch_half_autocast", "most_alone"): (2 * ROWS * 2, (2 * ROWS + LAYER) * 4),
@@ -38,12 +43,19 @@ LISTINGS = sorted(FOLDER.glob("*.py"))
 
 def test_every_listing_belongs_to_a_claim() -> None:
     probes = {one.measure.probe for claim in REGISTRY.claims for one in claim.measurements}
-    assert {probe for probe in probes if probe.startswith(SNIPPET)} == {f"{SNIPPET}{path.stem}" for path in LISTINGS}
+    assert {probe for probe in probes if probe.startswith(SNIPPET)} == {
+        f"{SNIPPET}{path.stem}" for path in LISTINGS
+    }
 
 
 TRIED = [
     pytest.param(
-        path, marks=[pytest.mark.slow, *([pytest.mark.all_cells] if framework_of(path) == "jittor" else [])], id=path.stem
+        path,
+        marks=[
+            pytest.mark.slow,
+            *([pytest.mark.all_cells] if framework_of(path) == "jittor" else []),
+        ],
+        id=path.stem,
     )
     for path in LISTINGS
 ]
@@ -51,7 +63,9 @@ TRIED = [
 
 @pytest.mark.usefixtures("imported_once")
 @pytest.mark.parametrize("snippet", TRIED)
-def test_a_listing_still_behaves_as_recorded(snippet: Path, environment: dict[str, Environment]) -> None:
+def test_a_listing_still_behaves_as_recorded(
+    snippet: Path, environment: dict[str, Environment]
+) -> None:
     numbers, error = run_listing(snippet, environment[framework_of(snippet)])
     assert error.startswith(FAIL[snippet.stem]) if snippet.stem in FAIL else not error
     assert bool(numbers) != bool(error)

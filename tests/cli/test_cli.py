@@ -47,7 +47,9 @@ CASE = "transformer/torch/train/fp32/b4/tiny"
         (["report", "--docs", "nowhere.md"], "no document nowhere.md"),
     ],
 )
-def test_invalid_arguments_end_with_a_hint_and_no_traceback(arguments: list[str], named: str) -> None:
+def test_invalid_arguments_end_with_a_hint_and_no_traceback(
+    arguments: list[str], named: str
+) -> None:
     done = framebench(*arguments)
     assert done.returncode != 0
     assert named in done.stderr
@@ -67,7 +69,9 @@ def test_invalid_arguments_end_with_a_hint_and_no_traceback(arguments: list[str]
     ],
     ids=lambda command: command[0],
 )
-def test_a_machine_name_with_path_parts_is_refused(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_name_with_path_parts_is_refused(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`../../../x` once put records outside the results folder."""
     results = tmp_path / "deep" / "er" / "results"
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "../../../x")
@@ -77,8 +81,12 @@ def test_a_machine_name_with_path_parts_is_refused(command: list[str], tmp_path:
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_other_options_start_another_session(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was measured with other threads, or under a limit, is not taken for what is asked for now."""
+def test_other_options_start_another_session(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was measured with other threads, or under a limit, is not taken for what is asked for
+    now.
+    """
 
     def interrupted(*_: object) -> list[str]:
         raise KeyboardInterrupt
@@ -113,7 +121,9 @@ def test_measuring_commands_take_the_lock(arguments: list[str], results: Path) -
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_signals_interrupt_a_measurement(sent: signal.Signals, results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_signals_interrupt_a_measurement(
+    sent: signal.Signals, results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as ended, shared.measuring(results, lambda: "; so much is kept"):
         signal.raise_signal(sent)
@@ -124,7 +134,9 @@ def test_signals_interrupt_a_measurement(sent: signal.Signals, results: Path, ca
         pass
 
 
-@pytest.mark.parametrize("text", ["256MiB", "256mib", "256 MiB", "0.25GiB", "262144KiB", "268435456B", " 256 Mib "])
+@pytest.mark.parametrize(
+    "text", ["256MiB", "256mib", "256 MiB", "0.25GiB", "262144KiB", "268435456B", " 256 Mib "]
+)
 def test_sizes_are_parsed_with_common_units(text: str) -> None:
     assert shared.parse_bytes(text) == 256 * 2**20
     assert shared.parse_bytes("256MB") == 256 * 10**6
@@ -139,11 +151,20 @@ def test_a_tiny_size_is_refused(text: str) -> None:
 def test_help_and_version_are_printed() -> None:
     assert framebench("-h").stdout == framebench("--help").stdout
     assert framebench("versions", "compare", "-h").returncode == 0
-    assert re.fullmatch(r"framebench \d+\.\d+\.\d+ \(\w{10}.*\), protocol \d+\n", framebench("--version").stdout)
+    assert re.fullmatch(
+        r"framebench \d+\.\d+\.\d+ \(\w{10}.*\), protocol \d+\n", framebench("--version").stdout
+    )
 
 
-@pytest.mark.parametrize("end", [KeyboardInterrupt(), OSError(28, "No space left on device", "x")], ids=["interrupted", "full"])
-@pytest.mark.parametrize(("before", "message"), [(True, "what was measured is kept"), (False, "nothing was measured yet")])
+@pytest.mark.parametrize(
+    "end",
+    [KeyboardInterrupt(), OSError(28, "No space left on device", "x")],
+    ids=["interrupted", "full"],
+)
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [(True, "what was measured is kept"), (False, "nothing was measured yet")],
+)
 def test_an_interrupted_run_says_whether_records_were_written(
     before: bool, message: str, end: BaseException, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +175,10 @@ def test_an_interrupted_run_says_whether_records_were_written(
 
     def one(found: object, opened: Session, *_: object) -> list[str]:
         if before:
-            store.write(record(case, provenance=provenance(session=opened.id, machine=read_machine_name())), where)
+            store.write(
+                record(case, provenance=provenance(session=opened.id, machine=read_machine_name())),
+                where,
+            )
         raise end
 
     monkeypatch.setattr(run.installed, "ready", lambda *_: {})
@@ -166,8 +190,9 @@ def test_an_interrupted_run_says_whether_records_were_written(
 
 
 def test_an_interrupted_run_is_resumed(results: Path, tmp_path: Path) -> None:
-    """Ctrl-C in the second block: its workers die, the first one's record stays, and the next run measures only the rest,
-    whatever another command measured in between."""
+    """Ctrl-C in the second block: its workers die, the first one's record stays, and the next run
+    measures only the rest, whatever another command measured in between.
+    """
     selector = "transformer/torch/eval/no_grad/*/tiny"
     options = (
         "--results",
@@ -179,7 +204,9 @@ def test_an_interrupted_run_is_resumed(results: Path, tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "framebench.cli", "run", selector, *options]
     slowly = {**os.environ, "LINGER": "0.3"}
-    process = subprocess.Popen(command, cwd=ROOT, env=slowly, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=slowly, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     while not list((results / "records").rglob("2*.json")) and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
@@ -198,18 +225,36 @@ def test_an_interrupted_run_is_resumed(results: Path, tmp_path: Path) -> None:
     assert not list(results.glob(".session*")), "closed sessions leave nothing behind"
 
 
-def test_a_failed_case_fails_the_command_but_not_the_suite(environment: dict[str, Environment], results: Path) -> None:
+def test_a_failed_case_fails_the_command_but_not_the_suite(
+    environment: dict[str, Environment], results: Path
+) -> None:
     """A time limit that no case can meet."""
-    done = framebench("run", "transformer/torch/eval/*grad*/b4/tiny", "--results", str(results), "--time-limit", "0.05")
+    done = framebench(
+        "run",
+        "transformer/torch/eval/*grad*/b4/tiny",
+        "--results",
+        str(results),
+        "--time-limit",
+        "0.05",
+    )
     assert done.returncode == 1
     assert {r.status for r in store.read_all(results)} == {"timeout"}
     assert len(list(store.read_all(results))) == 2
     assert "2 of 2 cases failed" in done.stderr
 
 
-def test_a_full_disk_is_reported_without_a_traceback(environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_without_a_traceback(
+    environment: dict[str, Environment], tmp_path: Path
+) -> None:
     with small_disk(tmp_path / "disk", "size=16k") as disk:
-        done = framebench("run", "transformer/torch/eval/*/*/tiny", "--results", str(disk / "results"), "--rounds", "3")
+        done = framebench(
+            "run",
+            "transformer/torch/eval/*/*/tiny",
+            "--results",
+            str(disk / "results"),
+            "--rounds",
+            "3",
+        )
         kept = list(store.read_all(disk / "results"))
         assert done.returncode == 1
         assert "No space left on device" in done.stderr
@@ -231,21 +276,36 @@ def test_doctor_prints_json(environment: dict[str, Environment]) -> None:
 def test_calibration_passes_and_is_recorded(
     environment: dict[str, Environment], results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sizes and the clock must be right on a busy machine too; the load is only told. The harness's own part of a step is
-    measured in tests/engine/test_runner.py."""
+    """Sizes and the clock must be right on a busy machine too; the load is only told.
+
+    The harness's own part of a step is measured in tests/engine/test_runner.py.
+    """
     monkeypatch.setattr(
-        doctor, "measure_overhead", lambda: doctor.Finding("harness / hand-written loop", True, "", 1.0, "ratio")
+        doctor,
+        "measure_overhead",
+        lambda: doctor.Finding("harness / hand-written loop", True, "", 1.0, "ratio"),
     )
     exact = [
-        f"{framework}: {check}" for framework in environment for check in ("host.rss bias", "host.rss spread", "timer bias")
+        f"{framework}: {check}"
+        for framework in environment
+        for check in ("host.rss bias", "host.rss spread", "timer bias")
     ]
-    for _ in range(3):  # between three processes for each core it happens that no wait of 20 ms is left undisturbed
-        findings = {f["check"]: f for f in json.loads(framebench("doctor", "--json", "--results", str(results)).stdout)}
+    # between three processes for each core it happens that no wait of 20 ms is left undisturbed
+    for _ in range(3):
+        findings = {
+            f["check"]: f
+            for f in json.loads(framebench("doctor", "--json", "--results", str(results)).stdout)
+        }
         if not (wrong := [findings[name] for name in exact if not findings[name]["passed"]]):
             break
     assert wrong == []
     assert findings["harness / hand-written loop"]["unit"] == "ratio"
-    assert framebench("run", "transformer/jittor/train/rewrite/b4/tiny", "--results", str(results)).returncode == 0
+    assert (
+        framebench(
+            "run", "transformer/jittor/train/rewrite/b4/tiny", "--results", str(results)
+        ).returncode
+        == 0
+    )
     (record,) = store.read_all(results)  # which says that it is unsupported
     known = record.provenance.calibration
     assert known

@@ -1,4 +1,6 @@
-"""What docs/commands.md says: exit codes, one way to name cases, and whose records a command reads."""
+"""What docs/commands.md says: exit codes, one way to name cases, and whose records a command
+reads.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def published(results: Path, machine: str, cases: tuple[Case, ...] = B2) -> None
     """Real records, under this name."""
     for case in cases:
         found = store.find_folder(RESULTS, MACHINE, "torch-2.13.0", case)
-        kept = Path(shutil.copytree(found, store.find_folder(results, machine, "torch-2.13.0", case)))
+        kept = Path(
+            shutil.copytree(found, store.find_folder(results, machine, "torch-2.13.0", case))
+        )
         for path in kept.iterdir():
             text = json.loads(path.read_text())
             text["provenance"]["machine"] = machine
@@ -50,7 +54,9 @@ def published(results: Path, machine: str, cases: tuple[Case, ...] = B2) -> None
 def test_documented_examples_have_their_exit_codes(
     code: int, command: str, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As they are printed; what measures has a folder of its own, since another process may be measuring."""
+    """As they are printed; what measures has a folder of its own, since another process may be
+    measuring.
+    """
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -65,7 +71,12 @@ def test_documented_examples_have_their_exit_codes(
 def test_two_releases_with_one_block_each_are_undecided(results: Path) -> None:
     for version in "12":
         planted(results, "m", version, peaks={})  # times alone, of one process
-    assert framebench("versions", "compare", "torch==1", "torch==2", "--results", str(results)).returncode == 3
+    assert (
+        framebench(
+            "versions", "compare", "torch==1", "torch==2", "--results", str(results)
+        ).returncode
+        == 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +92,10 @@ def test_missing_parts_of_a_selector_are_none(selector: str, message: Parts) -> 
     assert parse_selector(selector) == message
 
 
-@pytest.mark.parametrize("selector", ["a/b/c/d/b1/f/g", "transformer/torch/train/fp32/4", "transformer/torch/train/fp32/b0"])
+@pytest.mark.parametrize(
+    "selector",
+    ["a/b/c/d/b1/f/g", "transformer/torch/train/fp32/4", "transformer/torch/train/fp32/b0"],
+)
 def test_an_invalid_selector_is_refused(selector: str) -> None:
     with pytest.raises(UnknownCase, match=r"b8|bN"):
         parse_selector(selector)
@@ -122,7 +136,9 @@ def test_contradictory_questions_are_refused(command: list[str], named: str) -> 
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_this_machine_answers_before_the_published_one(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_machine_answers_before_the_published_one(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
     planted(results, "here")
     published(results, "published")
@@ -132,13 +148,20 @@ def test_this_machine_answers_before_the_published_one(results: Path, monkeypatc
     other = framebench("show", "unet3d/torch/train/checkpoint", "--results", str(results))
     assert TRAIN.id in other.stdout
     assert (
-        "machine published, as this one, here, has no such records; --machine takes the records of another: here"
-        in other.stderr
+        "machine published, as this one, here, has no such records; --machine takes the records "
+        "of another: here" in other.stderr
     )
-    assert framebench("show", TRAIN.id, "--machine", "here", "--results", str(results)).returncode == 1
+    assert (
+        framebench("show", TRAIN.id, "--machine", "here", "--results", str(results)).returncode == 1
+    )
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "elsewhere")
-    result = [framebench("show", case, "--results", str(results)).stderr for case in ("transformer/torch/train/fp32", TRAIN.id)]
-    assert sorted("has no such records" in one for one in result) == [False, True], "of one of them the first machine has none"
+    result = [
+        framebench("show", case, "--results", str(results)).stderr
+        for case in ("transformer/torch/train/fp32", TRAIN.id)
+    ]
+    assert sorted("has no such records" in one for one in result) == [False, True], (
+        "of one of them the first machine has none"
+    )
     everybody = framebench("show", "--machine", "all", "--results", str(results)).stdout
     assert "  here, 1\n" in everybody
     assert "  published, 2.13.0" in everybody
@@ -147,7 +170,9 @@ def test_this_machine_answers_before_the_published_one(results: Path, monkeypatc
 def test_missing_numbers_are_null(results: Path) -> None:
     """A program asks for the same keys of every row."""
     planted(results, "m", peaks={}, step_s=[])
-    (row,) = json.loads(framebench("show", "--machine", "m", "--json", "--results", str(results)).stdout)
+    (row,) = json.loads(
+        framebench("show", "--machine", "m", "--json", "--results", str(results)).stdout
+    )
     lacking = (
         "peak_bytes",
         "peak_ratio",
@@ -169,11 +194,17 @@ def test_a_claim_that_was_not_measured_here_comes_from_the_published_machine(
     planted(results, "here")
     published(results, "published")
     done = framebench("claims", "B2", "--results", str(results))
-    assert "machine here, this one, has measured 0 of 2 claims; the others are those of published" in done.stderr
+    assert (
+        "machine here, this one, has measured 0 of 2 claims; the others are those of published"
+    ) in done.stderr
 
     def passes(*options: str) -> tuple[str, bool]:
-        """Of the claim's part about passes: the machine, and whether one of its arms was measured."""
-        found = json.loads(framebench("claims", "B2", "--json", *options, "--results", str(results)).stdout)
+        """Of the claim's part about passes: the machine, and whether one of its arms was
+        measured.
+        """
+        found = json.loads(
+            framebench("claims", "B2", "--json", *options, "--results", str(results)).stdout
+        )
         (part,) = (entry for entry in found if entry["part"] == "passes")
         return part["machine"], bool(part["records"])
 
@@ -183,11 +214,23 @@ def test_a_claim_that_was_not_measured_here_comes_from_the_published_machine(
     assert passes() == ("here", True)
 
 
-def test_comparing_two_cases_does_not_change_advice(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two records of this machine, ten times as slow, stand beside the published ones and hide none of them."""
+def test_comparing_two_cases_does_not_change_advice(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two records of this machine, ten times as slow, stand beside the published ones and hide none
+    of them.
+    """
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
     shutil.copytree(RESULTS / "records" / MACHINE, results / "records" / MACHINE)
-    asked = "advise", "transformer/*/train/*/b4", "--budget", "1GiB", "--json", "--results", str(results)
+    asked = (
+        "advise",
+        "transformer/*/train/*/b4",
+        "--budget",
+        "1GiB",
+        "--json",
+        "--results",
+        str(results),
+    )
     advised = json.loads(framebench(*asked).stdout)
     answered = framebench("answer", "--results", str(results)).stdout
     for strategy in ("fp32", "checkpoint"):
@@ -205,7 +248,9 @@ def test_comparing_two_cases_does_not_change_advice(results: Path, monkeypatch: 
     assert {offer["machine"] for offer in again["fitting"]} == {"here", MACHINE}
     message = framebench("answer", "--results", str(results)).stdout
     column = [line.split("│")[1:6] for line in message.splitlines() if line.startswith("│")]
-    assert column == [line.split("│")[1:6] for line in answered.splitlines() if line.startswith("│")]
+    assert column == [
+        line.split("│")[1:6] for line in answered.splitlines() if line.startswith("│")
+    ]
     assert "with cases measured on here: transformer torch" in message
 
 

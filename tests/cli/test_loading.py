@@ -21,6 +21,11 @@ def test_each_command_is_added_by_the_module_that_the_table_names() -> None:
 
 
 def test_listing_commands_imports_no_heavy_library() -> None:
-    program = "import sys; from framebench.cli.__main__ import load_commands; load_commands([]); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    program = (
+        "import sys; from framebench.cli.__main__ import load_commands; load_commands([]); "
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert {"pandas", "matplotlib", "scipy", "jinja2"}.isdisjoint(done.stdout.split())

@@ -58,7 +58,10 @@ KEYS = {
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of one measured and one unsupported case, by a worker that acts."""
     folder = tmp_path_factory.mktemp("cli")
-    results, env = folder / "results", str(fake_environment("engine/failing_worker.py", folder).python)
+    results, env = (
+        folder / "results",
+        str(fake_environment("engine/failing_worker.py", folder).python),
+    )
     cases = (CASE, "transformer/torch/train/rewrite/b4/tiny")
     done = framebench("run", *cases, "--results", str(results), "--rounds", "3", "--env", env)
     assert done.returncode == 0, done.stderr
@@ -69,20 +72,37 @@ def test_show_prints_flat_rows(measured: Path) -> None:
     rows = json.loads(framebench("show", "--json", "--results", str(measured)).stdout)
     ok, unsupported = rows
     assert set(ok) >= KEYS
-    assert (ok["case"], ok["status"], ok["verified"], ok["effect_proven"]) == (CASE, "ok", True, True)
+    assert (ok["case"], ok["status"], ok["verified"], ok["effect_proven"]) == (
+        CASE,
+        "ok",
+        True,
+        True,
+    )
     assert ok["peak_bytes"] > 0
     assert ok["step_time_s"] > 0
-    assert (unsupported["status"], unsupported["peak_bytes"], unsupported["verified"]) == ("unsupported", None, None)
+    assert (unsupported["status"], unsupported["peak_bytes"], unsupported["verified"]) == (
+        "unsupported",
+        None,
+        None,
+    )
     assert unsupported["reason"]
 
 
 def test_show_has_ratios_without_selecting_the_baseline(results: Path) -> None:
-    base, checkpoint = (Case("transformer", "torch", "train", s, 4, "tiny") for s in ("fp32", "checkpoint"))
+    base, checkpoint = (
+        Case("transformer", "torch", "train", s, 4, "tiny") for s in ("fp32", "checkpoint")
+    )
     even = [[1.0, 1.1], [1.0, 1.2], [1.0, 1.0]]
-    made = blocks([(base, even), (checkpoint, [[1.5 * s for s in block] for block in even])], peaks=[200, 100], instructions=7)
+    made = blocks(
+        [(base, even), (checkpoint, [[1.5 * s for s in block] for block in even])],
+        peaks=[200, 100],
+        instructions=7,
+    )
     for r in made:
         store.write(r, store.find_folder(results, "m", "torch-1", r.parsed))
-    (row,) = json.loads(framebench("show", checkpoint.id, "--json", "--results", str(results)).stdout)
+    (row,) = json.loads(
+        framebench("show", checkpoint.id, "--json", "--results", str(results)).stdout
+    )
     assert {name: row[name] for name in sorted(KEYS & row.keys()) if "ratio" in name} == {
         "peak_ratio": 0.5,
         "time_ratio": pytest.approx(1.5),
@@ -124,16 +144,23 @@ def test_a_report_of_some_cases_leaves_the_table_of_all_alone(real: Path) -> Non
 
 def test_show_includes_cases_of_any_size(real: Path) -> None:
     assert CASE in framebench("show", "transformer/torch/train", "--results", str(real)).stdout
-    assert framebench("show", "transformer/torch/train/*/*/cpu", "--results", str(real)).returncode == 1
+    assert (
+        framebench("show", "transformer/torch/train/*/*/cpu", "--results", str(real)).returncode
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
     "command",
     [["show"], ["report", "--html"], ["predict", CASE]],
 )
-def test_an_unknown_machine_lists_the_known_ones(command: list[str], real: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_machine_lists_the_known_ones(
+    command: list[str], real: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One way to say whose records are meant, wherever there is a choice."""
-    monkeypatch.setattr(command_of_predict.hypothetical, "find_obstacle", lambda _: "not asked here")
+    monkeypatch.setattr(
+        command_of_predict.hypothetical, "find_obstacle", lambda _: "not asked here"
+    )
     done = CliRunner().invoke(app, [*command, "--machine", "nowhere", "--results", str(real)])
     (there,) = (real / "records").iterdir()
     assert done.exit_code == 2
@@ -147,10 +174,18 @@ def test_records_of_one_machine_are_selected(real: Path) -> None:
         other["provenance"]["machine"] = "another"
         (there.parent / "another").mkdir()
         (there.parent / "another" / path.name).write_text(json.dumps(other))
-    for chosen, machines in ((["--machine", "all"], {there.name, "another"}), (["--machine", "another"], {"another"})):
+    for chosen, machines in (
+        (["--machine", "all"], {there.name, "another"}),
+        (["--machine", "another"], {"another"}),
+    ):
         done = CliRunner().invoke(app, ["show", "--json", *chosen, "--results", str(real)])
         assert {row["machine"] for row in json.loads(done.stdout)} == machines
-    assert CliRunner().invoke(app, ["report", "--machine", "another", "--results", str(real)]).exit_code == 0
+    assert (
+        CliRunner()
+        .invoke(app, ["report", "--machine", "another", "--results", str(real)])
+        .exit_code
+        == 0
+    )
     assert [table.name for table in (real / "tables").iterdir()] == ["another.md"]
 
 
@@ -183,7 +218,9 @@ def test_unreadable_results_are_reported(place: str, real: Path, shared_folder: 
     closed.chmod(0o755)
 
 
-def test_nothing_is_measured_if_results_cannot_be_written(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_measured_if_results_cannot_be_written(
+    shared_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run.installed, "ready", lambda *_: pytest.fail("work was begun"))
     closed = shared_folder / "results" / "records"
     closed.mkdir(parents=True)
@@ -212,8 +249,14 @@ def test_invalid_files_are_named_in_a_warning(measured: Path) -> None:
 @pytest.mark.parametrize(
     ("selector", "message"),
     [
-        ("*/jittor/train/amp_bf16", "Jittor does not have | amp_bf16 | on a CPU Jittor's matrix products run in oneDNN"),
-        ("*/torch/train/amp_bf16+checkpoint", "PyTorch has | amp_bf16+checkpoint | native: torch.autocast"),
+        (
+            "*/jittor/train/amp_bf16",
+            "Jittor does not have | amp_bf16 | on a CPU Jittor's matrix products run in oneDNN",
+        ),
+        (
+            "*/torch/train/amp_bf16+checkpoint",
+            "PyTorch has | amp_bf16+checkpoint | native: torch.autocast",
+        ),
     ],
 )
 def test_a_strategy_is_listed_with_its_support_or_the_reason(selector: str, message: str) -> None:

@@ -1,4 +1,6 @@
-"""A Slurm of a test's own, on this host: a controller and two nodes, each a `slurmd -N`, none of them the system's."""
+"""A Slurm of a test's own, on this host: a controller and two nodes, each a `slurmd -N`, none of
+them the system's.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ def require_slurm() -> None:
     """Skip the test, with the reason, where Slurm's programs are missing."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
-        pytest.skip(f"no Slurm here: {', '.join(missing)} not found (Debian: apt-get install slurm-wlm munge)")
+        pytest.skip(
+            f"no Slurm here: {', '.join(missing)} not found (Debian: apt-get install "
+            "slurm-wlm munge)"
+        )
 
 
 def free_port() -> int:
@@ -74,11 +79,16 @@ class OwnSlurm:
             (self.folder / name).mkdir(parents=True)
         host, cores = socket.gethostname().split(".")[0], os.cpu_count() or 1
         lines = (
-            f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs={cores} RealMemory=500"
+            f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} "
+            f"CPUs={cores} RealMemory=500"
             for node in NODES
         )
         text = CONFIGURATION.format(
-            host=host, controller=free_port(), user=getpass.getuser(), folder=self.folder, nodes="\n".join(lines)
+            host=host,
+            controller=free_port(),
+            user=getpass.getuser(),
+            folder=self.folder,
+            nodes="\n".join(lines),
         )
         self.configuration.write_text(text)
         os.environ["SLURM_CONF"] = str(self.configuration)
@@ -109,8 +119,19 @@ class OwnSlurm:
         key.touch(0o600)
         key.write_bytes(os.urandom(128))
         own = {name: self.folder / f"munge.{name}" for name in ("socket", "pid", "log", "seed")}
-        files = ["--socket", own["socket"], "--pid-file", own["pid"], "--log-file", own["log"], "--seed-file", own["seed"]]
-        self.start("munge", "munged", "--foreground", "--force", "--key-file", str(key), *map(str, files))
+        files = [
+            "--socket",
+            own["socket"],
+            "--pid-file",
+            own["pid"],
+            "--log-file",
+            own["log"],
+            "--seed-file",
+            own["seed"],
+        ]
+        self.start(
+            "munge", "munged", "--foreground", "--force", "--key-file", str(key), *map(str, files)
+        )
         self.until(own["socket"].exists, "munge does not start")
 
     def start_controller(self) -> None:
@@ -120,7 +141,9 @@ class OwnSlurm:
         program = shutil.which(command[0])
         assert program
         with (self.folder / f"{name}.out").open("ab") as out:
-            self.processes[name] = subprocess.Popen([program, *command[1:]], stdout=out, stderr=out, start_new_session=True)
+            self.processes[name] = subprocess.Popen(
+                [program, *command[1:]], stdout=out, stderr=out, start_new_session=True
+            )
 
     def stop(self, name: str, how: signal.Signals = signal.SIGTERM) -> None:
         process = self.processes.pop(name)
@@ -136,7 +159,10 @@ class OwnSlurm:
         end = time.monotonic() + limit_s
         while not there():  # type: ignore[operator]
             if time.monotonic() > end:
-                logs = "\n".join(f"{p.name}: {p.read_text(errors='replace')[-600:]}" for p in self.folder.glob("*.out"))
+                logs = "\n".join(
+                    f"{p.name}: {p.read_text(errors='replace')[-600:]}"
+                    for p in self.folder.glob("*.out")
+                )
                 pytest.skip(f"Slurm cannot be started here: {otherwise}\n{logs}")
             time.sleep(0.2)
 

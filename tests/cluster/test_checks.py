@@ -26,7 +26,9 @@ Change = Callable[[dict[str, Any]], object]
 def sent(tmp_path: Path) -> Path:
     """Real records of one block, and what else there is of these cases."""
     for strategy in ("fp32", "checkpoint"):
-        where = Path("records", MACHINE, "torch-2.13.0", f"transformer.torch.train.{strategy}.b4.cpu")
+        where = Path(
+            "records", MACHINE, "torch-2.13.0", f"transformer.torch.train.{strategy}.b4.cpu"
+        )
         shutil.copytree(RESULTS / where, tmp_path / where)
     return tmp_path
 
@@ -52,88 +54,164 @@ def problems(root: Path) -> str:
 
 def test_records_of_an_older_protocol_are_noted(sent: Path) -> None:
     change(of_a_block(sent)[0], lambda r: r["provenance"].update(protocol=VERSION - 1))
-    assert any(note.startswith("1 of ") and f"older protocol than {VERSION}" in note for note in check(sent).notes)
+    assert any(
+        note.startswith("1 of ") and f"older protocol than {VERSION}" in note
+        for note in check(sent).notes
+    )
 
 
 def in_float64(**changed: Any) -> dict[str, Any]:
     """What a float64 check says that has passed, changed."""
-    right = {"case": "c", "computed": True, "passed": True, "worst": "head", "error": 1e-12, "tolerance": 1e-9}
+    right = {
+        "case": "c",
+        "computed": True,
+        "passed": True,
+        "worst": "head",
+        "error": 1e-12,
+        "tolerance": 1e-9,
+    }
     return right | changed
 
 
 def test_a_right_answer_in_float64_is_no_problem(sent: Path) -> None:
     for answer in (in_float64(), in_float64(computed=False, reason="int8")):
-        change(of_a_block(sent)[0], lambda r, answer=answer: r["verification"].update(mathematics=answer))
+        change(
+            of_a_block(sent)[0],
+            lambda r, answer=answer: r["verification"].update(mathematics=answer),
+        )
         assert not problems(sent)
 
 
 FAST = "floating-point operations a second"
 TAMPERED: dict[str, tuple[Change, str]] = {
     "a tenth of the time": (lambda r: r.update(step_s=[s / 10 for s in r["step_s"]]), FAST),
-    "more time than there was": (lambda r: r["step_s"].__setitem__(0, 1000.0), "of a process that took"),
-    "times of one's own": (lambda r: r.update(step_s=[0.5] * len(r["step_s"])), "exactly the same time"),
-    "a step that lasts into another's": (lambda r: r.update(step_s=[s * 1.8 for s in r["step_s"]]), "was not over"),
+    "more time than there was": (
+        lambda r: r["step_s"].__setitem__(0, 1000.0),
+        "of a process that took",
+    ),
+    "times of one's own": (
+        lambda r: r.update(step_s=[0.5] * len(r["step_s"])),
+        "exactly the same time",
+    ),
+    "a step that lasts into another's": (
+        lambda r: r.update(step_s=[s * 1.8 for s in r["step_s"]]),
+        "was not over",
+    ),
     "a step too few": (lambda r: r["step_s"].pop(), "do not belong together"),
     "another's place": (lambda r: r["turns"].update(arm=r["turns"]["arm"] + 1), "is no arm"),
     "another seed": (lambda r: r["turns"].update(seed=1), "differ in their seed"),
-    "another reference": (lambda r: r["turns"]["reference_s"].__setitem__(0, 0.02), "time of the reference product"),
-    "less than the parameters": (lambda r: r.update(peaks={"host.rss": 1000}), "its parameters alone have"),
-    "more than the machine has": (lambda r: r.update(peaks={"host.rss": 2**50}), "on a machine with"),
+    "another reference": (
+        lambda r: r["turns"]["reference_s"].__setitem__(0, 0.02),
+        "time of the reference product",
+    ),
+    "less than the parameters": (
+        lambda r: r.update(peaks={"host.rss": 1000}),
+        "its parameters alone have",
+    ),
+    "more than the machine has": (
+        lambda r: r.update(peaks={"host.rss": 2**50}),
+        "on a machine with",
+    ),
     "a peak of no sample": (
-        lambda r: r.update(peaks={"host.rss": 10**9}, peak_samples=[{"host.rss": 10**9 + 1}]), "none of its samples"
+        lambda r: r.update(peaks={"host.rss": 10**9}, peak_samples=[{"host.rss": 10**9 + 1}]),
+        "none of its samples",
     ),
     "passed beyond its tolerance": (
-        lambda r: r["verification"]["relative_error"].update(loss_0=0.5), "beyond its tolerance.*\n.*not that of the values"
+        lambda r: r["verification"]["relative_error"].update(loss_0=0.5),
+        "beyond its tolerance.*\n.*not that of the values",
     ),
-    "other references": (lambda r: r["verification"].update(golden={"loss_0": 1.0}), "other values than those"),
+    "other references": (
+        lambda r: r["verification"].update(golden={"loss_0": 1.0}),
+        "other values than those",
+    ),
     "a tensor beyond its tolerance": (
-        lambda r: next(iter(r["verification"]["tensors"].values())).update(failed=1), "tensors of .* are beyond"
+        lambda r: next(iter(r["verification"]["tensors"].values())).update(failed=1),
+        "tensors of .* are beyond",
     ),
     "wrong mathematics": (
-        lambda r: r["verification"].update(mathematics=in_float64(passed=False, reason="x")), "mathematics is wrong in float64"
+        lambda r: r["verification"].update(mathematics=in_float64(passed=False, reason="x")),
+        "mathematics is wrong in float64",
     ),
     "mathematics beyond its tolerance": (
-        lambda r: r["verification"].update(mathematics=in_float64(error=1e-5)), "in float64, though head is beyond"
+        lambda r: r["verification"].update(mathematics=in_float64(error=1e-5)),
+        "in float64, though head is beyond",
     ),
     "mathematics without an error": (
-        lambda r: r["verification"].update(mathematics=in_float64(error=None)), "in float64, though head is beyond"
+        lambda r: r["verification"].update(mathematics=in_float64(error=None)),
+        "in float64, though head is beyond",
     ),
     "mathematics not computed for no reason": (
-        lambda r: r["verification"].update(mathematics=in_float64(computed=False)), "for no reason that it says"
+        lambda r: r["verification"].update(mathematics=in_float64(computed=False)),
+        "for no reason that it says",
     ),
     "no verification": (lambda r: r.update(verification=None), "nothing was verified"),
-    "wrong with numbers": (lambda r: r.update(status="wrong", reason="x"), "and yet it has measurements"),
+    "wrong with numbers": (
+        lambda r: r.update(status="wrong", reason="x"),
+        "and yet it has measurements",
+    ),
     "no effect": (lambda r: r.update(effect=None), "whether the strategy took effect"),
     "no commit": (lambda r: r["provenance"].update(commit=None), "which code measured"),
     "a protocol to come": (lambda r: r["provenance"].update(protocol=99), "protocol 99"),
-    "the future": (lambda r: r["provenance"].update(measured_at="2999-01-01T00:00:00Z"), "in the future"),
+    "the future": (
+        lambda r: r["provenance"].update(measured_at="2999-01-01T00:00:00Z"),
+        "in the future",
+    ),
     "no hardware": (lambda r: r["provenance"].update(hardware={}), "machine's cpu, cores"),
     "planted": (lambda r: r["provenance"].update(planted={"spin": 0.1}), "planted"),
     "another machine": (lambda r: r["provenance"].update(machine="mine"), "lies under the machine"),
-    "another version": (lambda r: r["provenance"].update(versions={"torch": "9"}), "lies under torch-2.13.0"),
-    "another case": (lambda r: r.update(case="unet3d/torch/train/fp32/b4/cpu"), "lies under the case"),
+    "another version": (
+        lambda r: r["provenance"].update(versions={"torch": "9"}),
+        "lies under torch-2.13.0",
+    ),
+    "another case": (
+        lambda r: r.update(case="unet3d/torch/train/fp32/b4/cpu"),
+        "lies under the case",
+    ),
     "a field of one's own": (lambda r: r.update(better=True), "not a framebench record: better"),
     "a newer schema": (lambda r: r.update(schema_version=9), "written in schema 9"),
-    "a reference in no time": (lambda r: r["turns"]["reference_s"].__setitem__(0, 0.0), "reference_s.0"),
+    "a reference in no time": (
+        lambda r: r["turns"]["reference_s"].__setitem__(0, 0.0),
+        "reference_s.0",
+    ),
     "a reference in next to no time": (
-        lambda r: (r["turns"].update(reference_s=[1e-300] * len(r["step_s"])), r.update(step_s=[s / 1e9 for s in r["step_s"]])),
+        lambda r: (
+            r["turns"].update(reference_s=[1e-300] * len(r["step_s"])),
+            r.update(step_s=[s / 1e9 for s in r["step_s"]]),
+        ),
         FAST,
     ),
     "more steps than a float has": (lambda r: r["turns"].update(steps=10**400), "turns.steps"),
-    "more threads than a float has": (lambda r: r["provenance"].update(threads=10**400), "provenance.threads"),
-    "before the first year": (lambda r: r["provenance"].update(measured_at="0001-01-01T00:00:00+14:00"), "measured_at"),
-    "memory in words": (lambda r: r["provenance"]["hardware"].update(memory_bytes="16 GiB"), "memory_bytes is a number"),
-    "a scenario of another workload": (lambda r: r.update(case="resnet50/torch/varlen/padded/b4/cpu"), "lies under the case"),
-    "a batch that nobody has memory for": (
-        lambda r: r.update(case="transformer/torch/varlen/padded/b9999999/cpu"), "lies under the case"
+    "more threads than a float has": (
+        lambda r: r["provenance"].update(threads=10**400),
+        "provenance.threads",
     ),
-    "an order to the terminal": (lambda r: r["provenance"].update(versions={"torch": "\x1b[2J\n"}), r"torch \?\[2J\?"),
-}  # fmt: skip
+    "before the first year": (
+        lambda r: r["provenance"].update(measured_at="0001-01-01T00:00:00+14:00"),
+        "measured_at",
+    ),
+    "memory in words": (
+        lambda r: r["provenance"]["hardware"].update(memory_bytes="16 GiB"),
+        "memory_bytes is a number",
+    ),
+    "a scenario of another workload": (
+        lambda r: r.update(case="resnet50/torch/varlen/padded/b4/cpu"),
+        "lies under the case",
+    ),
+    "a batch that nobody has memory for": (
+        lambda r: r.update(case="transformer/torch/varlen/padded/b9999999/cpu"),
+        "lies under the case",
+    ),
+    "an order to the terminal": (
+        lambda r: r["provenance"].update(versions={"torch": "\x1b[2J\n"}),
+        r"torch \?\[2J\?",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", TAMPERED)
 def test_tampered_records_are_named(name: str, sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(Workload, "draw_lengths")  # what a stranger's batch would make here may fill the memory
+    # what a stranger's batch would make here may fill the memory
+    monkeypatch.delattr(Workload, "draw_lengths")
     how, message = TAMPERED[name]
     assert not problems(sent)
     change(of_a_block(sent)[1], how)
@@ -146,12 +224,20 @@ def test_records_without_times_have_no_problem(sent: Path) -> None:
     """As `framebench run --rounds 0` writes them."""
     without = {"round": [], "at_s": [], "reference_s": [], "reference_flop": 0.0}
     for file in sent.rglob("*.json"):
-        change(file, lambda r: r.update(step_s=[], instructions=[], turns=(turns := r.get("turns")) and turns | without))
+        change(
+            file,
+            lambda r: r.update(
+                step_s=[], instructions=[], turns=(turns := r.get("turns")) and turns | without
+            ),
+        )
     assert not problems(sent)
 
 
 def test_peaks_read_by_nvml_need_no_sample(sent: Path) -> None:
-    seen = {"peaks": {"host.rss": 10**9, "device.process": 2 * 10**9}, "peak_samples": [{"host.rss": 10**9}]}
+    seen = {
+        "peaks": {"host.rss": 10**9, "device.process": 2 * 10**9},
+        "peak_samples": [{"host.rss": 10**9}],
+    }
     change(of_a_block(sent)[1], lambda r: r.update(seen))
     assert not problems(sent)
 
@@ -160,7 +246,8 @@ def test_links_and_unreadable_folders_are_named(sent: Path, tmp_path: Path) -> N
     (linked := tmp_path / "linked").mkdir()
     (linked / "records").symlink_to(sent / "records", target_is_directory=True)
     assert "records: a link; it was not followed" in problems(linked)
-    for folder in (tmp_path, *tmp_path.parents[:3]):  # a process of pytest-xdist has a folder of its own
+    # a process of pytest-xdist has a folder of its own
+    for folder in (tmp_path, *tmp_path.parents[:3]):
         folder.chmod(0o755)
     closed = of_a_block(sent)[0].parent
     closed.chmod(0)
@@ -171,9 +258,9 @@ def test_links_and_unreadable_folders_are_named(sent: Path, tmp_path: Path) -> N
 def test_duplicate_measurements_are_named(sent: Path) -> None:
     file = of_a_block(sent)[0]
     copy = shutil.copy(file, file.with_name(file.stem + "-1.json"))
-    assert f"{copy}: the same measurement as {file}" in problems(sent) or f"{file}: the same measurement as {copy}" in problems(
-        sent
-    )
+    assert f"{copy}: the same measurement as {file}" in problems(sent) or (
+        f"{file}: the same measurement as {copy}"
+    ) in problems(sent)
 
 
 def test_links_pipes_and_large_files_are_not_opened(sent: Path) -> None:
@@ -194,7 +281,10 @@ def test_links_pipes_and_large_files_are_not_opened(sent: Path) -> None:
     assert all(sentence.isprintable() for sentence in message)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"schema_version": 1e999}', "\x00", "", '{"case": "\x1b[2J"}', "9" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, '{"schema_version": 1e999}', "\x00", "", '{"case": "\x1b[2J"}', "9" * 100_000],
+)
 def test_damaged_files_are_reported_readably(text: str, sent: Path) -> None:
     of_a_block(sent)[0].write_text(text)
     (message,) = check(sent).problems

@@ -17,14 +17,27 @@ from tests.fake_records import CASE, blocks, record
 from tests.processes import framebench
 
 HARDWARE: dict[str, Any] = {
-    "cpu": "x", "cores": 2, "logical_cores": 4, "memory_bytes": 2**34, "system": "Linux 6.1 x86_64", "libc": "glibc 2.36",
-}  # fmt: skip
+    "cpu": "x",
+    "cores": 2,
+    "logical_cores": 4,
+    "memory_bytes": 2**34,
+    "system": "Linux 6.1 x86_64",
+    "libc": "glibc 2.36",
+}
 OTHER = HARDWARE | {"cpu": "y"}
 
 
-def folder(where: Path, machine: str, hardware: dict[str, Any] = HARDWARE, count: int = 3, session: str = "s") -> Path:
+def folder(
+    where: Path,
+    machine: str,
+    hardware: dict[str, Any] = HARDWARE,
+    count: int = 3,
+    session: str = "s",
+) -> Path:
     """A results folder with so many records of a machine."""
-    for found in blocks([(CASE, [[1.0]] * count)], machine=machine, hardware=hardware, session=session):
+    for found in blocks(
+        [(CASE, [[1.0]] * count)], machine=machine, hardware=hardware, session=session
+    ):
         store.write(found, store.find_folder(where, machine, "torch-1", found.parsed))
     return where
 
@@ -49,7 +62,10 @@ def test_collecting_is_idempotent_and_independent_of_order(tmp_path: Path) -> No
 def test_equal_machines_have_one_name_and_are_still_told_apart(tmp_path: Path) -> None:
     folders = [folder(tmp_path / name, name, session=name) for name in ("n1", "n2")]
     assert dict(collect(folders, tmp_path / "all", "kind").machines) == {"kind": {"n1", "n2"}}
-    assert {(r.provenance.machine, r.provenance.node) for r in records(tmp_path / "all")} == {("kind", "n1"), ("kind", "n2")}
+    assert {(r.provenance.machine, r.provenance.node) for r in records(tmp_path / "all")} == {
+        ("kind", "n1"),
+        ("kind", "n2"),
+    }
     collect([folder(tmp_path / "n3", "n3", session="n3")], tmp_path / "all")
     assert {r.provenance.machine for r in records(tmp_path / "all")} == {"kind"}
 
@@ -84,7 +100,9 @@ def test_unreadable_records_are_named_and_the_rest_collected(tmp_path: Path) -> 
     store.write(record(CASE), source / "records" / "m" / "jax-1" / "elsewhere")
     found = collect([source], tmp_path / "all")
     assert counts(found) == (3, 0, 0, 2)
-    assert any("a record of torch, but in the folder jax-1" in sentence for sentence in found.unreadable)
+    assert any(
+        "a record of torch, but in the folder jax-1" in sentence for sentence in found.unreadable
+    )
 
 
 def test_the_machines_folders_of_a_run_on_many_are_collected_into_it(tmp_path: Path) -> None:
@@ -100,7 +118,10 @@ def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
     inside = folder(tmp_path / "a", "m") / "records"
     done = framebench("collect", str(inside), "--results", str(tmp_path / "all"))
     assert done.returncode == 1
-    assert f"{inside}: no records to collect; name a folder that has records/ or nodes/ in it" in done.stderr
+    assert (
+        f"{inside}: no records to collect; name a folder that has records/ or nodes/ in it"
+        in done.stderr
+    )
 
 
 def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
-"""Against a real Slurm that the test starts: whatever happens to jobs, nodes and the controller, every block is measured, and
-on one node, by itself. `make test-slurm`; skipped, with the reason, where there is no Slurm and none can be installed."""
+"""Against a real Slurm that the test starts: whatever happens to jobs, nodes and the controller,
+every block is measured, and on one node, by itself. `make test-slurm`; skipped, with the reason,
+where there is no Slurm and none can be installed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ from framebench.records import provenance, store
 from tests.cluster.own_slurm import OwnSlurm
 from tests.processes import COMMAND, fake_environment
 
-CASES = ("transformer/torch/train/{fp32,checkpoint}/b4/tiny", "transformer/torch/eval/{grad,no_grad}/b4/tiny")
+CASES = (
+    "transformer/torch/train/{fp32,checkpoint}/b4/tiny",
+    "transformer/torch/eval/{grad,no_grad}/b4/tiny",
+)
 BLOCKS = 3
 UNITS = len(CASES) * BLOCKS
 
@@ -35,7 +40,17 @@ def own(tmp_path: Path) -> Iterator[OwnSlurm]:
 
 
 def start(results: Path, python: Path, blocks: int = BLOCKS) -> subprocess.Popen[str]:
-    asked = [*CASES, "--blocks", str(blocks), "--rounds", "2", "--env", str(python), "--results", str(results)]
+    asked = [
+        *CASES,
+        "--blocks",
+        str(blocks),
+        "--rounds",
+        "2",
+        "--env",
+        str(python),
+        "--results",
+        str(results),
+    ]
     command = [*COMMAND, "run", *asked, "--on", "slurm", "--slurm", "time=10"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -48,7 +63,12 @@ def until(there: Callable[[], object], limit_s: float = 240.0) -> None:
 
 
 def began(results: Path) -> list[str]:
-    return [line for node in ("n1", "n2") for line in log(results, node).splitlines() if " began: " in line]
+    return [
+        line
+        for node in ("n1", "n2")
+        for line in log(results, node).splitlines()
+        if " began: " in line
+    ]
 
 
 def log(results: Path, node: str) -> str:
@@ -81,12 +101,19 @@ def test_nothing_is_lost_by_a_killed_job_a_lost_node_a_drained_node_and_a_contro
     own.stop("controller")  # the controller is restarted, and away for a while
     time.sleep(2)
     own.start_controller()
-    until(lambda: own.resume() or all(log(results, node).count(" ended with 0: ") for node in ("n1", "n2")))
+    until(
+        lambda: (
+            own.resume()
+            or all(log(results, node).count(" ended with 0: ") for node in ("n1", "n2"))
+        )
+    )
     until(lambda: "n2" in own.running().values())
     lost = next(job for job, node in own.running().items() if node == "n2")
-    own.ask("scontrol", "update", "nodename=n2", "state=down", "reason=test")  # a node is lost, and its job is requeued
+    # a node is lost, and its job is requeued
+    own.ask("scontrol", "update", "nodename=n2", "state=down", "reason=test")
     until(lambda: own.running().get(lost) != "n2")
-    own.ask("scontrol", "update", "nodename=n1", "state=drain", "reason=test")  # a node takes no more jobs
+    # a node takes no more jobs
+    own.ask("scontrol", "update", "nodename=n1", "state=drain", "reason=test")
     own.resume("n2")
     until(lambda: own.hasten() or process.poll() is not None, 600)
     message = process.communicate()[0]
@@ -111,12 +138,28 @@ def test_nothing_is_lost_by_a_killed_job_a_lost_node_a_drained_node_and_a_contro
 
 @pytest.mark.slurm
 def test_real_frameworks_in_their_pinned_environments(own: OwnSlurm, results: Path) -> None:
-    """A block for each framework, JAX's with PyTorch's baseline in it. A job prepares the environments first."""
+    """A block for each framework, JAX's with PyTorch's baseline in it.
+
+    A job prepares the environments first.
+    """
     process = subprocess.Popen(
-        [*COMMAND, "run", "transformer/{torch,jax}/train/fp32/b4/tiny", "--rounds", "2", "--results", str(results),
-         "--on", "slurm", "--slurm", "time=30"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        [
+            *COMMAND,
+            "run",
+            "transformer/{torch,jax}/train/fp32/b4/tiny",
+            "--rounds",
+            "2",
+            "--results",
+            str(results),
+            "--on",
+            "slurm",
+            "--slurm",
+            "time=30",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     until(lambda: own.hasten() or process.poll() is not None, 900)
     message = process.communicate()[0]
     assert process.returncode == 0, message
@@ -127,7 +170,10 @@ def test_real_frameworks_in_their_pinned_environments(own: OwnSlurm, results: Pa
         assert len(r.step_s) == 2
         blocks[r.turns.block].append(r.parsed.framework)
     assert sorted(sorted(found) for found in blocks.values()) == [["jax", "torch"], ["torch"]]
-    assert all(any(r.peaks for r in store.read_all(results) if r.parsed.framework == name) for name in ("jax", "torch"))
+    assert all(
+        any(r.peaks for r in store.read_all(results) if r.parsed.framework == name)
+        for name in ("jax", "torch")
+    )
 
 
 @pytest.mark.slurm
@@ -149,9 +195,15 @@ def test_what_is_done_is_not_measured_again_and_what_is_queued_not_submitted_aga
 
 
 @pytest.mark.slurm
-def test_units_wait_for_the_environments_of_each_kind_of_node(own: OwnSlurm, tmp_path: Path, results: Path) -> None:
+def test_units_wait_for_the_environments_of_each_kind_of_node(
+    own: OwnSlurm, tmp_path: Path, results: Path
+) -> None:
     unit = RunRequest(
-        (CASES[0],), None, Options(rounds=2), str(fake_environment("engine/failing_worker.py", tmp_path).python), block=0
+        (CASES[0],),
+        None,
+        Options(rounds=2),
+        str(fake_environment("engine/failing_worker.py", tmp_path).python),
+        block=0,
     )
     (results / NODES).mkdir(parents=True)
     jobs, code = slurm.Jobs(results, {"time": 10}, lambda _: None), provenance.name_code()
@@ -163,7 +215,12 @@ def test_units_wait_for_the_environments_of_each_kind_of_node(own: OwnSlurm, tmp
 
 
 def test_a_usable_node_of_each_kind_is_prepared() -> None:
-    lines = ["n1|2|1000|a,b|(null)|down*", "n2|2|1000|a,b|(null)|idle", "n3|2|1000|a,b|(null)|idle", "n4|4|1000|c|gpu:1|mix"]
+    lines = [
+        "n1|2|1000|a,b|(null)|down*",
+        "n2|2|1000|a,b|(null)|idle",
+        "n3|2|1000|a,b|(null)|idle",
+        "n4|4|1000|c|gpu:1|mix",
+    ]
     assert select_nodes("\n".join(lines)) == ["n2", "n4"]
     assert select_nodes("\n".join(lines), "c") == ["n4"]
 
@@ -173,7 +230,12 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pat
     """A Slurm whose commands are scripts, by name; `calls` is a file that they may write into."""
 
     def play(**scripts: str) -> Path:
-        for name, script in {"srun": "", "squeue": "", "sinfo": "echo 'n1|2|1000|a|(null)|idle'", **scripts}.items():
+        for name, script in {
+            "srun": "",
+            "squeue": "",
+            "sinfo": "echo 'n1|2|1000|a|(null)|idle'",
+            **scripts,
+        }.items():
             file = tmp_path / "bin" / name
             file.parent.mkdir(exist_ok=True)
             file.write_text(f"#!/bin/sh\ncd {tmp_path}\n{script}\n")
@@ -188,14 +250,23 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pat
 def test_a_refused_job_is_reported(played: Callable[..., Path]) -> None:
     results, message = played(sbatch="echo 'Invalid account' >&2; exit 1"), list[str]()
     with pytest.raises(slurm.SetupError, match="Slurm took no job"):
-        slurm.measure([RunRequest((CASES[0],), None, block=0)], slurm.Jobs(results, say=message.append), ["torch"])
+        slurm.measure(
+            [RunRequest((CASES[0],), None, block=0)],
+            slurm.Jobs(results, say=message.append),
+            ["torch"],
+        )
     assert any("nothing is prepared on n1" in sentence for sentence in message)
 
 
-def test_a_controller_that_is_away_has_not_lost_its_jobs(played: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_controller_that_is_away_has_not_lost_its_jobs(
+    played: Callable[..., Path], tmp_path: Path
+) -> None:
     unit, message = RunRequest((CASES[0],), None, block=0), list[str]()
     mark = unit.mark(provenance.name_code())
-    script = f"echo >> calls; case $(wc -l < calls) in 1) exit 1;; [23]) echo '7|None';; *) touch results/{mark};; esac"
+    script = (
+        "echo >> calls; case $(wc -l < calls) in 1) exit 1;; [23]) echo '7|None';; *) touch "
+        f"results/{mark};; esac"
+    )
     results = played(squeue=script, sbatch="touch submitted; exit 1")
     jobs = slurm.Jobs(results, say=message.append, poll_s=0.01)
     jobs.file.parent.mkdir()

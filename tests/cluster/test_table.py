@@ -15,10 +15,15 @@ def test_hours_follow_from_minutes_per_block() -> None:
         r.model_copy(update={"spent_s": {"total": 40.0}})
         for r in blocks([(case, [[1.0], [1.0]]) for case in (TORCH, *JAX)], machine="m")
     ]
-    verified = {"step_s": [], "turns": found[0].turns and found[0].turns.model_copy(update={"block": "beside other work"})}
+    verified = {
+        "step_s": [],
+        "turns": found[0].turns
+        and found[0].turns.model_copy(update={"block": "beside other work"}),
+    }
     untimed = [r.model_copy(update=verified) for r in found]
     (table,) = make_tables([*found, *untimed])
-    # three processes of 40 s for two cases of JAX: 10,000 cases, five times, are 25,000 units of 2 minutes
+    # three processes of 40 s for two cases of JAX: 10,000 cases, five times, are 25,000 units of 2
+    # minutes
     row = "| 2 | 2.0 | 2.0 | 2.0 | 25,000 | 8.3 |"
     assert f"| jax {row}" in table.markdown()
     assert f"| all {row}" in table.markdown()

@@ -1,4 +1,6 @@
-"""A run in units: nothing is lost or measured twice, and a unit's command says all that the whole run's says."""
+"""A run in units: nothing is lost or measured twice, and a unit's command says all that the whole
+run's says.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,12 @@ from framebench.suite.selectors import select
 from tests.processes import COMMAND, fake_environment, framebench
 
 EVERYTHING = RunRequest(
-    ("transformer/*/eval/{grad,no_grad}/b4/tiny", "transformer/torch/train/fsdp/b4x2/tiny"), None,
-    Options(threads=2, rounds=3, time_limit_s=7.0, memory_limit=2**30), "/some/python", blocks=2,
-)  # fmt: skip
+    ("transformer/*/eval/{grad,no_grad}/b4/tiny", "transformer/torch/train/fsdp/b4x2/tiny"),
+    None,
+    Options(threads=2, rounds=3, time_limit_s=7.0, memory_limit=2**30),
+    "/some/python",
+    blocks=2,
+)
 
 
 @pytest.fixture
@@ -38,7 +43,9 @@ def test_the_units_of_a_block_have_each_case_once_and_the_same_arms_as_the_whole
     found = make_units(RunRequest((), "tiny", blocks=2), cases)
     named = [case for unit in found if unit.block == 1 for case in select(unit.selectors[0])]
     assert sorted(named) == sorted(cases)
-    whole = {group.name: group for group in make_groups([c for c in cases if not unsupported(c)], ready)}
+    whole = {
+        group.name: group for group in make_groups([c for c in cases if not unsupported(c)], ready)
+    }
     for unit in (unit for unit in found if unit.block == 1):
         own = [c for c in select(unit.selectors[0]) if not unsupported(c)]
         there = {c.framework for c in own} | ({"torch"} if unit.beside_torch else set())
@@ -58,13 +65,25 @@ def test_a_unit_command_keeps_all_options(monkeypatch: pytest.MonkeyPatch, resul
     assert sum(unit.selectors[0].endswith("/b4x2/tiny") for unit in found) == 1
 
 
-def test_a_printed_plan_is_measured_by_a_shell_and_then_has_nothing_left(python: Path, results: Path) -> None:
-    plan = ["plan", "transformer/torch/train/{fp32,checkpoint}/b4/tiny", "--rounds", "2", "--env", str(python)]
+def test_a_printed_plan_is_measured_by_a_shell_and_then_has_nothing_left(
+    python: Path, results: Path
+) -> None:
+    plan = [
+        "plan",
+        "transformer/torch/train/{fp32,checkpoint}/b4/tiny",
+        "--rounds",
+        "2",
+        "--env",
+        str(python),
+    ]
     plan += ["--results", str(results), "--shell"]
     (line,) = framebench(*plan).stdout.splitlines()
     words = shlex.join(COMMAND) + line[len(shlex.split(line)[0]) :]
     done = subprocess.run(
-        ["bash", "-c", words], env={**os.environ, "FRAMEBENCH_MACHINE": "here"}, capture_output=True, text=True
+        ["bash", "-c", words],
+        env={**os.environ, "FRAMEBENCH_MACHINE": "here"},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert framebench(*plan).stdout == ""
@@ -74,9 +93,13 @@ def test_a_printed_plan_is_measured_by_a_shell_and_then_has_nothing_left(python:
 
 
 @pytest.mark.parametrize(
-    "options", [("--slurm", "time=5"), ("--on", "slurm", "--block", "1"), ("--on", "slurm", "--beside-torch")], ids=" ".join
+    "options",
+    [("--slurm", "time=5"), ("--on", "slurm", "--block", "1"), ("--on", "slurm", "--beside-torch")],
+    ids=" ".join,
 )
-def test_an_option_without_effect_is_refused(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_without_effect_is_refused(
+    options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("framebench.cli.run.measure_here", "framebench.cluster.command.run_on_slurm"):
         monkeypatch.setattr(name, lambda *_: pytest.fail("work was begun"))
     done = framebench("run", "transformer/torch/train/fp32/b4/tiny", *options)
@@ -85,7 +108,13 @@ def test_an_option_without_effect_is_refused(options: tuple[str, ...], monkeypat
 
 
 def test_a_failed_unit_counts_as_done(tmp_path: Path) -> None:
-    unit = ("transformer/torch/train/fp32/b4/tiny", "--time-limit", "0.01", "--results", str(tmp_path))
+    unit = (
+        "transformer/torch/train/fp32/b4/tiny",
+        "--time-limit",
+        "0.01",
+        "--results",
+        str(tmp_path),
+    )
     for records in (1, 2):
         assert framebench("run", *unit, "--block", "0").returncode == 1
         assert len(list((tmp_path / "records").rglob("*.json"))) == records

@@ -53,10 +53,19 @@ def test_a_case_without_numbers_ends_the_comparison(
     fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_FAILURE", "checkpoint: refusal")
-    with pytest.raises(compare.NotMeasured, match=r"checkpoint/b4/tiny gave no numbers: oom: .*memory ran out"):
+    with pytest.raises(
+        compare.NotMeasured, match=r"checkpoint/b4/tiny gave no numbers: oom: .*memory ran out"
+    ):
         compare.measure((CASE, OTHER), 2, "s", {"torch": fake_worker}, OPTIONS, results)
     with pytest.raises(compare.NotMeasured, match="unsupported: no slow path"):
-        compare.measure((CASE, replace(CASE, strategy="rewrite")), 2, "t", {"torch": fake_worker}, OPTIONS, results)
+        compare.measure(
+            (CASE, replace(CASE, strategy="rewrite")),
+            2,
+            "t",
+            {"torch": fake_worker},
+            OPTIONS,
+            results,
+        )
 
 
 class Stopping(Listener):
@@ -73,7 +82,9 @@ class Stopping(Listener):
 
 @pytest.mark.parametrize("other", [CASE, OTHER], ids=["itself", "another"])
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_a_comparison_goes_on_with_the_blocks_it_has(other: Case, after: int, fake_worker: Environment, results: Path) -> None:
+def test_a_comparison_goes_on_with_the_blocks_it_has(
+    other: Case, after: int, fake_worker: Environment, results: Path
+) -> None:
     """As if nothing had happened in between."""
     ready = {"torch": fake_worker}
     with pytest.raises(KeyboardInterrupt):
@@ -88,13 +99,18 @@ def test_a_comparison_goes_on_with_the_blocks_it_has(other: Case, after: int, fa
 
 
 def test_differences_in_what_is_computed_are_said() -> None:
-    assert compare.list_differences(CASE, Case("transformer", "jax", "train", "checkpoint", 4, "tiny")) == []
-    assert compare.list_differences(CASE, Case("transformer", "torch", "train", "fp32", 8, "cpu")) == [
-        "batch: 4 and 8", "size: tiny and cpu"
-    ]  # fmt: skip
+    assert (
+        compare.list_differences(CASE, Case("transformer", "jax", "train", "checkpoint", 4, "tiny"))
+        == []
+    )
+    assert compare.list_differences(
+        CASE, Case("transformer", "torch", "train", "fp32", 8, "cpu")
+    ) == ["batch: 4 and 8", "size: tiny and cpu"]
 
 
-def test_versions_are_arms_of_one_block_and_an_interrupted_run_goes_on(fake_worker: Environment, results: Path) -> None:
+def test_versions_are_arms_of_one_block_and_an_interrupted_run_goes_on(
+    fake_worker: Environment, results: Path
+) -> None:
     ready = {v: replace(fake_worker, version=v) for v in ("0.1", "0.2", "0.3")}
     with pytest.raises(KeyboardInterrupt):
         versions.measure([CASE, OTHER], ready, 2, "s", OPTIONS, results, Stopping(4))
@@ -114,11 +130,26 @@ def test_versions_are_arms_of_one_block_and_an_interrupted_run_goes_on(fake_work
 def test_compare_as_a_user_meets_it(fake_worker: Environment, results: Path) -> None:
     """Terminated in the middle, and taken up by the same command."""
     other = "transformer/torch/eval/no_grad/b4/tiny"
-    arguments = ["compare", CASE.id, other, "--blocks", "2", "--rounds", "3", "--results", str(results)]
+    arguments = [
+        "compare",
+        CASE.id,
+        other,
+        "--blocks",
+        "2",
+        "--rounds",
+        "3",
+        "--results",
+        str(results),
+    ]
     arguments += ["--env", str(fake_worker.python)]
     slowly = {**os.environ, "LINGER": "0.3"}
     process = subprocess.Popen(
-        [*COMMAND, *arguments], cwd=ROOT, env=slowly, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [*COMMAND, *arguments],
+        cwd=ROOT,
+        env=slowly,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     while not list((results / "records").rglob("2*.json")) and process.poll() is None:
         time.sleep(0.05)

@@ -17,9 +17,14 @@ def test_a_device_is_found_by_name() -> None:
     assert find("H100-80GB") is find("h100-80gb")
 
 
-@pytest.mark.parametrize(("asked", "nearest"), [("h100", "h100-80gb"), ("rtx4090", "rtx4090-24gb"), ("v5e", "tpu-v5e")])
+@pytest.mark.parametrize(
+    ("asked", "nearest"), [("h100", "h100-80gb"), ("rtx4090", "rtx4090-24gb"), ("v5e", "tpu-v5e")]
+)
 def test_an_unknown_device_names_the_nearest_and_all(asked: str, nearest: str) -> None:
-    with pytest.raises(UnknownDevice, match=f"no device '{asked}'; the nearest is {nearest}; devices: h100-80gb, .*tpu-v6e"):
+    with pytest.raises(
+        UnknownDevice,
+        match=f"no device '{asked}'; the nearest is {nearest}; devices: h100-80gb, .*tpu-v6e",
+    ):
         find(asked)
 
 
@@ -29,7 +34,15 @@ def test_every_device_says_where_its_figures_come_from() -> None:
         assert device.source
         assert device.gib > 7
         if device.kind == "gpu":
-            assert min(device.cores, device.threads_per_core, device.shared_memory_per_core, device.bandwidth) > 0, device.name
+            assert (
+                min(
+                    device.cores,
+                    device.threads_per_core,
+                    device.shared_memory_per_core,
+                    device.bandwidth,
+                )
+                > 0
+            ), device.name
         else:
             assert device.topology, device.name
 

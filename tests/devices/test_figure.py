@@ -14,11 +14,21 @@ from framebench.devices.plans.planned import Planned
 from framebench.devices.tables.frame import frame
 from tests.devices.tables.test_strategies import plan, simulated
 
-STRATEGIES = {"fp32": 8192, "checkpoint": 4096, "accumulate": 2048, "foreach": 8100, "amp_bf16+checkpoint": 1024}
+STRATEGIES = {
+    "fp32": 8192,
+    "checkpoint": 4096,
+    "accumulate": 2048,
+    "foreach": 8100,
+    "amp_bf16+checkpoint": 1024,
+}
 
 
 def predictions(**fields: str) -> list[Planned]:
-    result = [one for name, size in STRATEGIES.items() for one in (simulated(name, size), plan(name, 2 * size))]
+    result = [
+        one
+        for name, size in STRATEGIES.items()
+        for one in (simulated(name, size), plan(name, 2 * size))
+    ]
     return [one.model_copy(update=fields) for one in result]
 
 
@@ -31,28 +41,42 @@ def test_each_bar_is_a_row_and_each_panel_a_device() -> None:
     ]
     for axes in drawn.axes:
         names = [label.get_text() for label in drawn.axes[0].get_yticklabels()]
-        assert names == ["fp32", "checkpoint", "accumulate"], "strategies that change nothing, and combinations, are left out"
+        assert names == ["fp32", "checkpoint", "accumulate"], (
+            "strategies that change nothing, and combinations, are left out"
+        )
         for container, factor in zip(axes.containers, (1, 2)):
-            assert [round(bar.get_width()) for bar in container] == [factor * STRATEGIES[n] for n in names]
+            assert [round(bar.get_width()) for bar in container] == [
+                factor * STRATEGIES[n] for n in names
+            ]
 
 
 def test_a_picture_is_of_training_at_the_base_batch(tmp_path: Path) -> None:
-    for one in [*predictions(), simulated("fp32", 7, batch=64), simulated("no_grad", 7).model_copy()]:
+    for one in [
+        *predictions(),
+        simulated("fp32", 7, batch=64),
+        simulated("no_grad", 7).model_copy(),
+    ]:
         store.write(tmp_path, one)
     (name, _, rows), (releases, draw, several) = figure.figures(Results(tmp_path), [])
-    assert (releases, draw(several)) == ("devices-releases-h100-80gb", None), "one release is no line"
+    assert (releases, draw(several)) == ("devices-releases-h100-80gb", None), (
+        "one release is no line"
+    )
     assert name == "devices-transformer-train-full"
     assert set(rows["batch"]) == {8}
 
 
 def test_a_line_is_a_case_over_releases_in_their_order() -> None:
-    result = [plan("checkpoint", size, version) for version, size in (("0.10.0", 90), ("0.9.2", 100), ("0.10.1", 95))]
+    result = [
+        plan("checkpoint", size, version)
+        for version, size in (("0.10.0", 90), ("0.9.2", 100), ("0.10.1", 95))
+    ]
     drawn = figure.plans(frame([*result, plan("fp32", 7, "0.9.2")]))
     assert drawn
     (line,) = [one for one in drawn.axes[0].lines if len(one.get_ydata())]
     assert list(line.get_ydata()) == [1.0, 0.9, 0.95]
     assert finding_and_source(drawn)[0] == (
-        "JAX 0.9.2 to 0.10.1: plans for one NVIDIA H100 SXM 80 GB differ by -10.0% to +0.0% from the oldest's"
+        "JAX 0.9.2 to 0.10.1: plans for one NVIDIA H100 SXM 80 GB differ by -10.0% to +0.0% from "
+        "the oldest's"
     )
 
 
@@ -69,7 +93,11 @@ def test_accumulation_over_batch_norm_is_not_drawn() -> None:
             }
             for i, name in enumerate(names)
         ]
-        return set(figure.select_strategies(pd.DataFrame(rows).assign(used_bytes=2**30, needs_bytes=2**30))["strategy"])
+        return set(
+            figure.select_strategies(
+                pd.DataFrame(rows).assign(used_bytes=2**30, needs_bytes=2**30)
+            )["strategy"]
+        )
 
     assert drawn("transformer") == {*names}
     assert drawn("resnet50") == {*names} - {"accumulate"}

@@ -18,7 +18,9 @@ from framebench.doctor.measure import measure_interference
         ({"idle": 90.0}, []),
     ],
 )
-def test_what_others_do_now_counts(shares: dict[str, float], failed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_do_now_counts(
+    shares: dict[str, float], failed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not what they did before, and not what a kernel does not tell."""
     monkeypatch.setattr("psutil.cpu_times_percent", lambda _: SimpleNamespace(**shares))
     monkeypatch.setattr("psutil.getloadavg", lambda: (99.0, 99.0, 99.0))

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Stands in for a framework's interpreter: `failing_worker.py -m framebench.worker.worker TASK` fails as $FAKE_FAILURE says.
+"""Stands in for a framework's interpreter:
 
-$FAKE_FAILURE is one failure for all, or one by strategy, for instance `checkpoint: kill in turn, fp32: work`; what is not
-named works as it should. Each event is a line of $EVENT_LOG, and each turn takes $LINGER seconds longer.
+`failing_worker.py -m framebench.worker.worker TASK` fails as $FAKE_FAILURE says.
+
+$FAKE_FAILURE is one failure for all, or one by strategy, for instance `checkpoint: kill in turn,
+fp32: work`; what is not named works as it should. Each event is a line of $EVENT_LOG, and each turn
+takes $LINGER seconds longer.
 """
 
 from __future__ import annotations
@@ -19,7 +22,13 @@ said = os.environ.get("FAKE_FAILURE", "work")
 failures = dict(pair.split(": ") for pair in said.split(", ")) if ": " in said else {strategy: said}
 failure = failures.get(strategy, "work")
 seen = {"loss": 1.0}
-VERIFIED = {"passed": True, "observed": seen, "golden": seen, "relative_error": {"loss": 0.0}, "tolerance": {"loss": 1.0}}
+VERIFIED = {
+    "passed": True,
+    "observed": seen,
+    "golden": seen,
+    "relative_error": {"loss": 0.0},
+    "tolerance": {"loss": 1.0},
+}
 
 
 def say(message: dict[str, object]) -> None:
@@ -38,10 +47,27 @@ def fail_as_asked(failure: str) -> None:
             say({"error": {"type": "ValueError", "message": "planted", "oom": False}})
             sys.exit(1)
         case "refusal":  # oneDNN's words under a limit, which do not name memory
-            say({"error": {"type": "RuntimeError", "message": "could not create a primitive", "oom": True}})
+            say(
+                {
+                    "error": {
+                        "type": "RuntimeError",
+                        "message": "could not create a primitive",
+                        "oom": True,
+                    }
+                }
+            )
             sys.exit(1)
         case "slow":
-            say({"error": {"type": "OverBudget", "message": "a step takes 99.0 s", "oom": False, "over_budget": True}})
+            say(
+                {
+                    "error": {
+                        "type": "OverBudget",
+                        "message": "a step takes 99.0 s",
+                        "oom": False,
+                        "over_budget": True,
+                    }
+                }
+            )
             sys.exit(1)
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -56,7 +82,11 @@ def fail_as_asked(failure: str) -> None:
         case "silent exit":
             sys.exit(3)
         case "bad_alloc":
-            print("terminate called after throwing an instance of 'std::bad_alloc'", file=sys.stderr, flush=True)
+            print(
+                "terminate called after throwing an instance of 'std::bad_alloc'",
+                file=sys.stderr,
+                flush=True,
+            )
             os.kill(os.getpid(), signal.SIGABRT)
         case "babble":
             print("this is not JSON", flush=True)
@@ -86,7 +116,10 @@ def time_part() -> dict[str, object]:
 
 
 say({"phase": "timing" if task["part"] == "time" else "memory"})
-write("start" if task["part"] == "time" else "memory", task["core"] if task["built_on"] is None else task["built_on"])
+write(
+    "start" if task["part"] == "time" else "memory",
+    task["core"] if task["built_on"] is None else task["built_on"],
+)
 fail_as_asked(failure)
 if failure == "oom beside others" and int(os.environ["ALIVE"]) > 1:
     fail_as_asked("refusal")
@@ -94,7 +127,20 @@ if task["part"] == "time":
     result = time_part()
 else:
     fail_as_asked(failure.removesuffix(" in memory"))
-    result = {"memory": {"peaks": {"host.rss": 2**20}, "cold_peaks": {"host.rss": 2**21}, "live_bytes": 2**19}}
+    result = {
+        "memory": {
+            "peaks": {"host.rss": 2**20},
+            "cold_peaks": {"host.rss": 2**21},
+            "live_bytes": 2**19,
+        }
+    }
 versions = {"torch": "0"}
-origin = {"versions": versions, "device": "cpu", "python": "3", "core": task["core"], "import_s": 0, "build_s": 0}
+origin = {
+    "versions": versions,
+    "device": "cpu",
+    "python": "3",
+    "core": task["core"],
+    "import_s": 0,
+    "build_s": 0,
+}
 say({"result": {**result, "origin": origin, "work_s": 0}})

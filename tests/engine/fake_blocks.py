@@ -29,7 +29,10 @@ def group(fake_worker: Environment, cases: list[Case] = CASES) -> Group:
     return found
 
 
-def run(results: Path, options: Options = Options(rounds=5), listener: Listener = blocks.NOBODY) -> Run:  # noqa: B008
+FIVE_ROUNDS = Options(rounds=5)
+
+
+def run(results: Path, options: Options = FIVE_ROUNDS, listener: Listener = blocks.NOBODY) -> Run:
     return Run("s", options, results, listener)
 
 

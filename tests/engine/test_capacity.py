@@ -30,8 +30,9 @@ def test_memory_limits_how_many_processes_are_alive(
         assert r.turns
         found.setdefault(r.turns.block, []).append(r)
     assert [sorted(r.parsed.strategy for r in found[b]) for b in sorted(found)] == [
-        ["accumulate", "checkpoint", "fp32"], ["amp_bf16", "fp32"]
-    ]  # fmt: skip
+        ["accumulate", "checkpoint", "fp32"],
+        ["amp_bf16", "fp32"],
+    ]
     assert written(event_log, "memory").count("fp32") == 1
     monkeypatch.setattr(room, "free_memory", lambda: 1)
     with Run("t", Options(rounds=2), results) as opened:
@@ -79,7 +80,9 @@ def test_room_on_a_card_is_what_each_arm_has_taken_of_it(monkeypatch: pytest.Mon
     assert (found.on_card, found.fits_more(alive)) == ([300, 350], False)
 
 
-def test_a_card_that_tells_what_a_process_holds_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_that_tells_what_a_process_holds_is_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Others may have taken more meanwhile."""
     free = iter((1000, 200))
     monkeypatch.setattr(room, "free_on_card", lambda: next(free))

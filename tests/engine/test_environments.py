@@ -1,4 +1,6 @@
-"""Environments: found, shared, rebuilt when pins change; what is missing is named before minutes are spent."""
+"""Environments: found, shared, rebuilt when pins change; what is missing is named before minutes
+are spent.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,22 @@ def own_pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_pins_are_exact_and_name_no_address() -> None:
     for file in pins.REQUIREMENTS.glob("*.txt"):
         others = ("-r control.txt", "-r develop.txt")
-        lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#") and line not in others]
-        assert all("==" in line and "://" not in line and not line.startswith("-") for line in lines), file
+        lines = [
+            line
+            for line in file.read_text().splitlines()
+            if line and not line.startswith("#") and line not in others
+        ]
+        assert all(
+            "==" in line and "://" not in line and not line.startswith("-") for line in lines
+        ), file
     assert all(pins.find_pinned_version(f) for f in FRAMEWORKS)
     assert pins.read_pins(pins.REQUIREMENTS / "jittor.txt")["numpy"].startswith("1.")
 
 
 def test_the_cache_folder_can_be_moved(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert environments.location("torch", pins.find_pinned_version("torch")).is_relative_to(own_cache)
+    assert environments.location("torch", pins.find_pinned_version("torch")).is_relative_to(
+        own_cache
+    )
     monkeypatch.delenv("FRAMEBENCH_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
     assert environments.cache() == Path("/elsewhere/framebench")
@@ -62,7 +72,9 @@ def test_unknown_names_are_answered() -> None:
         environments.describe("jax", "0.0.1")
 
 
-def test_a_missing_compiler_is_named_with_its_package(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_named_with_its_package(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(environments.shutil, "which", lambda name: None)
     monkeypatch.setattr(environments.sysconfig, "get_paths", lambda: {"include": "/nowhere"})
     with pytest.raises(SetupError, match=r"apt-get install g\+\+.*apt-get install python3-dev"):
@@ -88,7 +100,9 @@ def test_a_failed_build_says_why_and_is_not_taken_for_a_whole_one(
         environments.ensure("torch")
     assert not environments.built(environments.describe("torch"))
     begun: list[environments.Environment] = []
-    monkeypatch.setattr(environments, "build", lambda environment, where, say: begun.append(environment))
+    monkeypatch.setattr(
+        environments, "build", lambda environment, where, say: begun.append(environment)
+    )
     again = environments.ensure("torch")
     assert begun == [again], "it is built from the start"
 
@@ -99,7 +113,9 @@ def test_a_module_that_fails_says_why(tmp_path: Path) -> None:
         environments.run_module(here, "framebench.nothing")
 
 
-def test_threads_that_are_the_first_to_start_workers_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_are_the_first_to_start_workers_share_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As when two cases are predicted at once in a checkout that is new."""
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path))
     together = Barrier(8, timeout=60)
@@ -112,4 +128,6 @@ def test_threads_that_are_the_first_to_start_workers_share_a_folder(tmp_path: Pa
     monkeypatch.setattr(Path, "symlink_to", linked)
     with ThreadPoolExecutor(8) as pool:
         folders = {*pool.map(lambda _: environments._our_folder.__wrapped__(), range(8))}
-    assert [sorted(path.name for path in folder.iterdir()) for folder in folders] == [["framebench"]]
+    assert [sorted(path.name for path in folder.iterdir()) for folder in folders] == [
+        ["framebench"]
+    ]

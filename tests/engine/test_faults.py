@@ -1,7 +1,8 @@
 """Plant real faults one at a time. No record is lost, and none says `ok` that should not.
 
-Faults of a worker process (exception, kill, segmentation fault, hang, out of memory, babble) are in test_runner.py, bad files
-in test_records.py, a full disk in test_cli.py; here are planted bugs, interruptions at random moments, and a clock that lies.
+Faults of a worker process (exception, kill, segmentation fault, hang, out of memory, babble) are in
+test_runner.py, bad files in test_records.py, a full disk in test_cli.py; here are planted bugs,
+interruptions at random moments, and a clock that lies.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ PLANTED = {  # file, right text, wrong text, case, expected status
 def clone(where: Path) -> Path:
     """The project as it stands, uncommitted changes included."""
     subprocess.run(["git", "clone", "-q", str(ROOT), str(where)], check=True)
-    for file in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split():
+    for file in subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split():
         if (ROOT / file).is_file() and not file.startswith("results/"):
             (where / file).parent.mkdir(parents=True, exist_ok=True)
             (where / file).write_bytes((ROOT / file).read_bytes())
@@ -60,8 +63,19 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(project: Path, results: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "framebench.cli", "run", *arguments, "--results", str(results), "--rounds", "3"]
-    # A bug that is as long as the right text, and taken out within the same second, would stay in Python's byte code
+    command = [
+        sys.executable,
+        "-m",
+        "framebench.cli",
+        "run",
+        *arguments,
+        "--results",
+        str(results),
+        "--rounds",
+        "3",
+    ]
+    # A bug that is as long as the right text, and taken out within the same second, would stay in
+    # Python's byte code
     variables = {**os.environ, "PYTHONPATH": str(project), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(command, cwd=project, env=variables, capture_output=True, text=True)
 
@@ -79,7 +93,8 @@ def test_planted_bugs_never_become_numbers(
         done = run(project, results, f"transformer/{strategy}/b4/tiny")
     finally:
         (project / file).write_text(text)
-    (found,) = (r for r in store.read_all(results) if f"/{strategy}/" in r.case)  # beside it lies its baseline's
+    # beside it lies its baseline's
+    (found,) = (r for r in store.read_all(results) if f"/{strategy}/" in r.case)
     assert found.status == status, done.stderr
     if status == "wrong":
         assert done.returncode == 1
@@ -89,19 +104,37 @@ def test_planted_bugs_never_become_numbers(
         assert not found.effect.proven
         (comparison,) = tables.make_strategy_tables(frames.frame(store.read_all(results)))
         told = [row for row in comparison.rows if row[1] == found.parsed.strategy]
-        assert ["NO" in row for row in told] == [True], "the table says that the strategy was not seen at work"
+        assert ["NO" in row for row in told] == [True], (
+            "the table says that the strategy was not seen at work"
+        )
 
 
 @pytest.mark.all_cells
 @pytest.mark.slow
-def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(results: Path, environment: dict[str, Environment]) -> None:
+def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(
+    results: Path, environment: dict[str, Environment]
+) -> None:
     """Ctrl-C, SIGTERM and kill -9, each at a moment of chance, until the run gets through."""
     rng = random.Random(7)
-    selectors = [f"transformer/torch/eval/{s}/b4/tiny" for s in ("no_grad", "grad", "inference_mode")]
-    command = [sys.executable, "-m", "framebench.cli", "run", *selectors, "--results", str(results), "--rounds", "3"]
+    selectors = [
+        f"transformer/torch/eval/{s}/b4/tiny" for s in ("no_grad", "grad", "inference_mode")
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "framebench.cli",
+        "run",
+        *selectors,
+        "--results",
+        str(results),
+        "--rounds",
+        "3",
+    ]
     seen: set[str] = set()
     for fault in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL] * 2:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         time.sleep(rng.uniform(0.5, 8))
         process.send_signal(fault)
         if process.wait() == 0:
@@ -114,7 +147,9 @@ def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(results: Path
     found = list(store.read_all(results))
     assert Counter(r.case for r in found) == Counter(selectors), "each case once"
     assert all(r.status == "ok" for r in found)
-    assert not list(results.rglob("*.tmp")) or all(p.stat().st_size for p in results.rglob("*.json"))
+    assert not list(results.rglob("*.tmp")) or all(
+        p.stat().st_size for p in results.rglob("*.json")
+    )
 
 
 def test_a_clock_that_jumps_costs_no_record(tmp_path: Path) -> None:
@@ -126,7 +161,9 @@ def test_a_clock_that_jumps_costs_no_record(tmp_path: Path) -> None:
     assert len(found) == 4
 
 
-def test_read_only_results_are_said_plainly(environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_read_only_results_are_said_plainly(
+    environment: dict[str, Environment], tmp_path: Path
+) -> None:
     with small_disk(tmp_path / "disk", "ro,size=1m") as disk:
         done = run(ROOT, disk / "results", "transformer/torch/eval/no_grad/b4/tiny")
         assert not list(store.read_all(disk / "results"))
@@ -137,10 +174,12 @@ def test_read_only_results_are_said_plainly(environment: dict[str, Environment],
 
 GOOD: dict[str, object] = json.loads(
     record(Case("transformer", "torch", "train", "fp32", 4, "tiny")).model_dump_json()
-)  # fmt: skip
+)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=8), children, max_size=3),
+    lambda children: (
+        st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=8), children, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -150,7 +189,9 @@ JSON = st.recursive(
 def test_a_strangers_record_is_refused_or_harmless(
     changes: dict[str, object], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Any field replaced by anything: the file is refused with its name, or its row can be tabulated and written."""
+    """Any field replaced by anything: the file is refused with its name, or its row can be
+    tabulated and written.
+    """
     path = tmp_path_factory.mktemp("stranger") / "record.json"
     path.write_text(json.dumps(GOOD | changes))
     with contextlib.suppress(store.BadRecord):
@@ -163,11 +204,17 @@ def tabulate(found: Record) -> None:
 
 
 def test_data_is_never_code() -> None:
-    """No pickle is read, no eval, no shell: what comes from files is parsed as JSON and checked against a schema."""
+    """No pickle is read, no eval, no shell: what comes from files is parsed as JSON and checked
+    against a schema.
+    """
     forbidden = re.compile(
         r"\bpickle\.(?!dumps\()|\bfrom pickle\b|\b(marshal|shelve)\b|(?<![\w.])(eval|exec)\((?!\))"
         r"|shell=True|os\.system|yaml\.load\("
     )
-    sources = [p for folder in ("framebench", "analysis", "benchmarks") for p in (ROOT / folder).rglob("*.py")]
+    sources = [
+        p
+        for folder in ("framebench", "analysis", "benchmarks")
+        for p in (ROOT / folder).rglob("*.py")
+    ]
     assert len(sources) > 30
     assert {str(p): found[0] for p in sources if (found := forbidden.search(p.read_text()))} == {}

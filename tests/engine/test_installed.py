@@ -1,4 +1,6 @@
-"""An interpreter that already has a framework is used as it is: nothing is installed there, and its versions are recorded."""
+"""An interpreter that already has a framework is used as it is: nothing is installed there, and its
+versions are recorded.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,12 @@ def test_the_version_is_the_release_and_the_interpreter_stays_a_link(tmp_path: P
 
 
 def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
-    python = pretender(tmp_path, json.dumps({"versions": {}, "error": "ImportError: libcudart.so.12: cannot open"}))
-    with pytest.raises(SetupError, match=r"what jax needs \(jax, flax, optax, numpy\): ImportError: libcudart"):
+    python = pretender(
+        tmp_path, json.dumps({"versions": {}, "error": "ImportError: libcudart.so.12: cannot open"})
+    )
+    with pytest.raises(
+        SetupError, match=r"what jax needs \(jax, flax, optax, numpy\): ImportError: libcudart"
+    ):
         installed.describe("jax", python)
     with pytest.raises(SetupError, match="cannot be asked for torch"):
         installed.describe("torch", pretender(tmp_path, "Segmentation fault"))
@@ -52,9 +58,13 @@ def test_no_interpreter(nonsense: str) -> None:
         installed.ready(["torch"], nonsense)
 
 
-def test_a_framework_that_is_not_there_is_left_out_with_a_sentence(environment: dict[str, Environment]) -> None:
+def test_a_framework_that_is_not_there_is_left_out_with_a_sentence(
+    environment: dict[str, Environment],
+) -> None:
     said: list[str] = []
-    found = installed.ready(iter(["jittor", "torch"]), str(environment["torch"].python), said.append)
+    found = installed.ready(
+        iter(["jittor", "torch"]), str(environment["torch"].python), said.append
+    )
     assert list(found) == ["torch"]
     assert len(said) == 1
     assert "No module named 'jittor'" in said[0]
@@ -63,12 +73,23 @@ def test_a_framework_that_is_not_there_is_left_out_with_a_sentence(environment: 
 def test_jittor_is_looked_for_and_not_imported(environment: dict[str, Environment]) -> None:
     """Its import would compile; the kernels of an environment of ours are found again."""
     found = installed.describe("jittor", environment["jittor"].python)
-    assert (found.version, found.home) == (environment["jittor"].version, environment["jittor"].home)
+    assert (found.version, found.home) == (
+        environment["jittor"].version,
+        environment["jittor"].home,
+    )
 
 
 def test_run_by_an_installed_torch(environment: dict[str, Environment], results: Path) -> None:
     before = sorted(environment["torch"].python.parent.parent.iterdir())
-    command = [sys.executable, "-m", "framebench.cli", "run", "transformer/*/eval/no_grad/b4/tiny", "--rounds", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "framebench.cli",
+        "run",
+        "transformer/*/eval/no_grad/b4/tiny",
+        "--rounds",
+        "0",
+    ]
     command += ["--env", str(environment["torch"].python), "--results", str(results)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,6 @@
-"""Mathematics are checked once, by processes that may die, and decide before anything is measured."""
+"""Mathematics are checked once, by processes that may die, and decide before anything is
+measured.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,13 @@ from framebench.suite.case import Case
 from framebench.suite.result import Mathematics, Result, Verification, to_json
 from framebench.suite.selectors import parse
 
-CASES = [parse(f"transformer/torch/train/{name}/b4/tiny") for name in ("fp32", "checkpoint", "accumulate")]
-RIGHT = Mathematics("", computed=True, passed=True, tensors=1, worst="loss_0", error=0.0, tolerance=1e-9)
+CASES = [
+    parse(f"transformer/torch/train/{name}/b4/tiny")
+    for name in ("fp32", "checkpoint", "accumulate")
+]
+RIGHT = Mathematics(
+    "", computed=True, passed=True, tensors=1, worst="loss_0", error=0.0, tolerance=1e-9
+)
 
 
 class Process:
@@ -32,7 +39,9 @@ class Process:
     started: ClassVar[list[list[str]]] = []
     deadly: ClassVar[set[str]] = set()
 
-    def __init__(self, environment: Environment, module: str, orders: Any, variables: Any, log: Path) -> None:
+    def __init__(
+        self, environment: Environment, module: str, orders: Any, variables: Any, log: Path
+    ) -> None:
         self.orders = orders
         log.write_text("")
         self.started.append(orders["cases"])
@@ -67,7 +76,9 @@ def check(some: list[Arm]) -> dict[Arm, Mathematics]:
     return mathematics.check(some, Options(), lambda case, phase: None)
 
 
-def test_a_process_for_each_core_checks_its_part_and_the_cache_keeps_the_outcomes(process: type[Process]) -> None:
+def test_a_process_for_each_core_checks_its_part_and_the_cache_keeps_the_outcomes(
+    process: type[Process],
+) -> None:
     first = check(arms())
     fp32, checkpoint, accumulate = [case.id for case in CASES]
     assert process.started == [[fp32, checkpoint], [accumulate]]
@@ -80,10 +91,17 @@ def test_no_process_has_more_cases_than_memory_should_hold(monkeypatch: pytest.M
     assert mathematics.split(CASES, 1) == [CASES[:2]], "the third follows in another process"
 
 
-def test_every_batch_and_size_of_a_strategy_has_the_answer_of_the_smallest(process: type[Process]) -> None:
-    larger = [parse("transformer/torch/train/checkpoint/b8/cpu"), parse("transformer/torch/train/checkpoint/b16/full")]
+def test_every_batch_and_size_of_a_strategy_has_the_answer_of_the_smallest(
+    process: type[Process],
+) -> None:
+    larger = [
+        parse("transformer/torch/train/checkpoint/b8/cpu"),
+        parse("transformer/torch/train/checkpoint/b16/full"),
+    ]
     outcomes = check(arms(larger))
-    assert {outcome.case for outcome in outcomes.values()} == {"transformer/torch/train/checkpoint/b4/tiny"}
+    assert {outcome.case for outcome in outcomes.values()} == {
+        "transformer/torch/train/checkpoint/b4/tiny"
+    }
     assert process.started == [["transformer/torch/train/checkpoint/b4/tiny"]]
 
 
@@ -93,21 +111,27 @@ def test_progress_names_the_requested_case(process: type[Process]) -> None:
     assert set(told) == {larger}
 
 
-def test_changed_code_is_checked_again(process: type[Process], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_code_is_checked_again(
+    process: type[Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
     check(arms(CASES[:1]))
     monkeypatch.setattr(mathematics, "source_digest", lambda: "other")
     check(arms(CASES[:1]))
     assert len(process.started) == 2
 
 
-def test_limited_instructions_are_checked_again(process: type[Process], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limited_instructions_are_checked_again(
+    process: type[Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
     check(arms(CASES[:1]))
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     check(arms(CASES[:1]))
     assert len(process.started) == 2
 
 
-def test_a_case_whose_process_dies_is_not_computed_and_the_others_are(process: type[Process]) -> None:
+def test_a_case_whose_process_dies_is_not_computed_and_the_others_are(
+    process: type[Process],
+) -> None:
     process.deadly = {CASES[1].id}
     outcomes = {arm.case: outcome for arm, outcome in check(arms()).items()}
     assert [outcomes[case].computed for case in CASES] == [True, False, True]
@@ -127,7 +151,9 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     file.write_text(json.dumps({"a": to_json(RIGHT)}) + "\n" + '{"b": {"case"')
     assert mathematics.read_lines(file).keys() == {"a"}
     with file.open("a") as lines:  # a process that follows goes on in the same line
-        lines.write(json.dumps({"c": to_json(RIGHT)}) + "\n" + json.dumps({"d": to_json(RIGHT)}) + "\n")
+        lines.write(
+            json.dumps({"c": to_json(RIGHT)}) + "\n" + json.dumps({"d": to_json(RIGHT)}) + "\n"
+        )
     assert mathematics.read_lines(file).keys() == {"a", "d"}
 
 
@@ -135,11 +161,20 @@ def test_wrong_mathematics_is_a_record_without_measurements(tmp_path: Path) -> N
     """No process measures the case, and an interrupted run does not write the record twice."""
     (arm,) = arms(CASES[:1])
     wrong = replace(RIGHT, passed=False, reason="loss_0 is off by 2.0e-03 in float64", error=2e-3)
-    with Run("s", Options(rounds=0), tmp_path, check_mathematics=lambda arms, *_: dict.fromkeys(arms, wrong)) as run:
+    with Run(
+        "s",
+        Options(rounds=0),
+        tmp_path,
+        check_mathematics=lambda arms, *_: dict.fromkeys(arms, wrong),
+    ) as run:
         for _ in range(2):
             blocks.measure([Group("alone", (arm,))], run)
         (record,) = run.records(arm)
-    assert (record.status, record.reason, record.peaks) == ("wrong", "loss_0 is off by 2.0e-03 in float64", {})
+    assert (record.status, record.reason, record.peaks) == (
+        "wrong",
+        "loss_0 is off by 2.0e-03 in float64",
+        {},
+    )
     assert record.verification
     assert record.verification.mathematics
     assert record.verification.mathematics.error == 2e-3
@@ -173,6 +208,8 @@ def test_the_time_limit_begins_anew_with_each_case(tmp_path: Path) -> None:
 
 def test_a_process_is_killed_when_one_of_its_cases_hangs(tmp_path: Path) -> None:
     began = time.monotonic()
-    outcome = run_script(tmp_path / "python", ["""echo '{"checked": "a case"}'""", "sleep 60"], limit_s=0.5)
+    outcome = run_script(
+        tmp_path / "python", ["""echo '{"checked": "a case"}'""", "sleep 60"], limit_s=0.5
+    )
     assert outcome.status == "timeout"
     assert time.monotonic() - began < 30

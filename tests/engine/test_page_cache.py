@@ -18,7 +18,9 @@ from framebench.engine.timed_process import Arm
 from framebench.suite.case import Case
 from tests.processes import fake_environment
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc and posix_fadvise are Linux's")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="/proc and posix_fadvise are Linux's"
+)
 
 
 @pytest.fixture
@@ -74,7 +76,10 @@ def test_after_each_block_with_times_the_libraries_are_renewed(
     """Those of a worker that acts, which are an interpreter's."""
     renewed = list[set[Path]]()
     monkeypatch.setattr(blocks.pages, "renew", renewed.append)
-    arm = Arm(Case("transformer", "torch", "train", "fp32", 4, "tiny"), fake_environment("engine/failing_worker.py", tmp_path))
+    arm = Arm(
+        Case("transformer", "torch", "train", "fp32", 4, "tiny"),
+        fake_environment("engine/failing_worker.py", tmp_path),
+    )
     with blocks.Run("session", Options(rounds=rounds), tmp_path) as run:
         blocks.measure([Group("group", (arm,), ())], run, blocks=2)
     names = [{path.name for path in files} for files in renewed]

@@ -1,4 +1,6 @@
-"""What studies plant is there: a step that spins takes so much longer, and one that holds more has so much larger a peak."""
+"""What studies plant is there: a step that spins takes so much longer, and one that holds more has
+so much larger a peak.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,19 @@ from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
 
-CASE = Case("transformer", "torch", "eval", "no_grad", 4, "cpu")  # so large that the kernel's count of pages is exact enough
+# so large that the kernel's count of pages is exact enough
+CASE = Case("transformer", "torch", "eval", "no_grad", 4, "cpu")
 
 
 @pytest.mark.all_cells
 def test_a_share_of_time_and_of_memory(environment: dict[str, Environment], results: Path) -> None:
-    """A ratio of live arms: the bounds are far wider than what equal arms differ by, on a busy machine too."""
-    plain, planted = Arm(CASE, environment["torch"]), Arm(CASE, environment["torch"], spin=1.0, extra=0.5)
+    """A ratio of live arms: the bounds are far wider than what equal arms differ by, on a busy
+    machine too.
+    """
+    plain, planted = (
+        Arm(CASE, environment["torch"]),
+        Arm(CASE, environment["torch"], spin=1.0, extra=0.5),
+    )
     with Run("s", Options(rounds=5), results) as run:
         measure_group(Group("planted", (plain, planted)), run)
         (one,), (other,) = run.records(plain), run.records(planted)

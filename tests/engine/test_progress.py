@@ -14,7 +14,10 @@ from framebench.suite.case import Case
 from tests.fake_records import provenance as origin
 from tests.fake_records import record
 
-CASES = [Case("transformer", "torch", "train", strategy, 4, "tiny") for strategy in ("fp32", "checkpoint_every_2")]
+CASES = [
+    Case("transformer", "torch", "train", strategy, 4, "tiny")
+    for strategy in ("fp32", "checkpoint_every_2")
+]
 
 
 def screen(width: int) -> Console:
@@ -37,9 +40,15 @@ def test_counts_times_and_the_phase_are_whole_at_any_width(tmp_path: Path, width
 
 @pytest.mark.parametrize(
     ("cases", "blocks", "said"),
-    [(CASES, 5, "measuring 2 cases, each 5 times: about 3 min"), (CASES[:1], 1, "measuring 1 case: about 20 s"), ([], 1, "")],
+    [
+        (CASES, 5, "measuring 2 cases, each 5 times: about 3 min"),
+        (CASES[:1], 1, "measuring 1 case: about 20 s"),
+        ([], 1, ""),
+    ],
 )
-def test_what_is_done_and_how_long_it_takes_is_said_first(tmp_path: Path, cases: list[Case], blocks: int, said: str) -> None:
+def test_what_is_done_and_how_long_it_takes_is_said_first(
+    tmp_path: Path, cases: list[Case], blocks: int, said: str
+) -> None:
     console = Console(width=80, file=(text := StringIO()))
     with CaseProgress(cases, tmp_path, console, blocks):
         pass
@@ -47,15 +56,29 @@ def test_what_is_done_and_how_long_it_takes_is_said_first(tmp_path: Path, cases:
 
 
 def test_what_a_session_has_is_not_announced_again(tmp_path: Path) -> None:
-    """Five blocks of each, of which the first case has two, in different releases, and one is of another session."""
+    """Five blocks of each, of which the first case has two, in different releases, and one is of
+    another session.
+    """
     for session, version in (("now", "2.12.1"), ("now", "2.13.0"), ("before", "2.13.0")):
         kept = record(CASES[0], provenance=origin(session=session), spent_s={"total": 30.0})
-        store.write(kept, store.find_folder(tmp_path, provenance.read_machine_name(), f"torch-{version}", CASES[0]))
+        store.write(
+            kept,
+            store.find_folder(
+                tmp_path, provenance.read_machine_name(), f"torch-{version}", CASES[0]
+            ),
+        )
     console = Console(width=80, file=(text := StringIO()))
     with CaseProgress(CASES, tmp_path, console, 5, "now") as progress:
         assert progress.left == {CASES[0]: 3, CASES[1]: 5}
-    assert text.getvalue().strip() == "measuring 2 cases, each 5 times; 2 of 10 are done already: about 4 min"
+    assert text.getvalue().strip() == (
+        "measuring 2 cases, each 5 times; 2 of 10 are done already: about 4 min"
+    )
 
 
 def test_cases_beside_each_other_take_less_and_new_ones_what_is_guessed(tmp_path: Path) -> None:
-    assert CaseProgress(CASES, tmp_path, screen(80), guesses=dict.fromkeys(CASES, 8.0), at_once=2).remaining() == "8 s"
+    assert (
+        CaseProgress(
+            CASES, tmp_path, screen(80), guesses=dict.fromkeys(CASES, 8.0), at_once=2
+        ).remaining()
+        == "8 s"
+    )

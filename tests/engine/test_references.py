@@ -27,9 +27,16 @@ SEEN = {"loss_0": 6.9, "grad_norm": 2.0, "loss_1": 6.8}
 GRADIENT: Summaries = {"gradient": {"fc.bias": (2.0, 1.0, -1.0, 0.5)}}
 
 
-def write(root: Path, case: Case, status: str = "ok", session: str = "s", seen: dict[str, float] = SEEN) -> None:
+def write(
+    root: Path, case: Case, status: str = "ok", session: str = "s", seen: dict[str, float] = SEEN
+) -> None:
     verification = Verification(passed=status == "ok", observed=dict(seen), summaries=GRADIENT)
-    record = Record(case=case.id, status=status, verification=verification, provenance=provenance(session=session))
+    record = Record(
+        case=case.id,
+        status=status,
+        verification=verification,
+        provenance=provenance(session=session),
+    )
     store.write(record, store.find_folder(root, "m", f"{case.framework}-1", case))
 
 
@@ -42,7 +49,9 @@ def test_the_baseline_of_the_session_is_the_reference(tmp_path: Path) -> None:
     write(tmp_path, BASE)
     for case in ("resnet50/jax/train/fp32/b64/full", "resnet50/torch/train/tf32/b64/full"):
         assert found(tmp_path, case) == Reference(BASE.id, SEEN, GRADIENT)
-    assert found(tmp_path, BASE.id) == Reference("resnet50/torch/train/checkpoint/b64/full", SEEN, GRADIENT)
+    assert found(tmp_path, BASE.id) == Reference(
+        "resnet50/torch/train/checkpoint/b64/full", SEEN, GRADIENT
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +86,9 @@ def test_a_case_is_verified_against_a_float32_record_of_the_session() -> None:
     case, reference = parse("resnet50/jax/train/fp32/b64/full"), Reference(BASE.id, SEEN, GRADIENT)
     near = verify(adapter(case), seen(loss_0=6.9 * (1 + 0.9 * ALLOWED)), TOLERANCES, reference)
     assert (near.passed, near.against) == (True, BASE.id)
-    assert not verify(adapter(case), seen(loss_0=6.9 * (1 + 1.1 * ALLOWED)), TOLERANCES, reference).passed
+    assert not verify(
+        adapter(case), seen(loss_0=6.9 * (1 + 1.1 * ALLOWED)), TOLERANCES, reference
+    ).passed
 
 
 def test_the_first_of_its_kind_must_be_finite_and_float32() -> None:
@@ -86,7 +97,9 @@ def test_the_first_of_its_kind_must_be_finite_and_float32() -> None:
     assert "no float64 values" in (alone.reason or "")
     assert alone.summaries == GRADIENT
     assert not verify(adapter(BASE), seen(loss_1=math.nan), TOLERANCES).passed
-    assert not verify(adapter(parse("resnet50/torch/train/tf32/b64/full")), seen(), TOLERANCES).passed
+    assert not verify(
+        adapter(parse("resnet50/torch/train/tf32/b64/full")), seen(), TOLERANCES
+    ).passed
 
 
 def seen(**values: float) -> Observed:
@@ -101,10 +114,19 @@ def test_a_small_case_without_golden_values_still_fails() -> None:
 
 def test_baselines_are_measured_first_and_small_sizes_keep_their_order() -> None:
     small = [parse(f"resnet50/torch/eval/{s}/b8/cpu") for s in ("inference_mode", "no_grad")]
-    large = [parse(f"resnet50/{f}/eval/{s}/b64/full") for f in ("jax", "torch") for s in ("tf32", "no_grad")]
+    large = [
+        parse(f"resnet50/{f}/eval/{s}/b64/full")
+        for f in ("jax", "torch")
+        for s in ("tf32", "no_grad")
+    ]
     ordered = references.in_order([*large, *small])
     assert ordered[:2] == small
-    assert [f"{c.framework}/{c.strategy}" for c in ordered[2:]] == ["torch/no_grad", "jax/no_grad", "torch/tf32", "jax/tf32"]
+    assert [f"{c.framework}/{c.strategy}" for c in ordered[2:]] == [
+        "torch/no_grad",
+        "jax/no_grad",
+        "torch/tf32",
+        "jax/tf32",
+    ]
 
 
 def test_a_task_survives_its_command_line() -> None:

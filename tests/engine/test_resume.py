@@ -39,7 +39,9 @@ class Interrupting(Listener):
 def test_resume_repeats_nothing_that_is_done(
     at: dict[str, int], fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
-    """Interrupted in the rounds it begins anew; once they are over, what lacks is memory and records."""
+    """Interrupted in the rounds it begins anew; once they are over, what lacks is memory and
+    records.
+    """
     with pytest.raises(KeyboardInterrupt), run(results, listener=Interrupting(**at)) as opened:
         measure([group(fake_worker, CASES[:3])], opened)
     kept = list(store.read_all(results))
@@ -55,7 +57,9 @@ def test_resume_repeats_nothing_that_is_done(
     assert not (results / ".unfinished").exists()
 
 
-def test_finished_block_is_not_measured_again(fake_worker: Environment, results: Path, event_log: Path) -> None:
+def test_finished_block_is_not_measured_again(
+    fake_worker: Environment, results: Path, event_log: Path
+) -> None:
     for _ in range(2):
         with run(results) as opened:
             measure([group(fake_worker, CASES[:2])], opened, blocks=2)
@@ -67,8 +71,12 @@ def test_finished_block_is_not_measured_again(fake_worker: Environment, results:
     )
 
 
-def test_baseline_that_joins_later_is_measured_once(fake_worker: Environment, results: Path, event_log: Path) -> None:
-    """As PyTorch's in a block whose arms were measured before it was there; and another version has blocks of its own."""
+def test_baseline_that_joins_later_is_measured_once(
+    fake_worker: Environment, results: Path, event_log: Path
+) -> None:
+    """As PyTorch's in a block whose arms were measured before it was there; and another version has
+    blocks of its own.
+    """
     arms = [Arm(case, fake_worker) for case in CASES[:2]]
     with run(results) as opened:
         measure_group(Group("g", (arms[1],)), opened)
@@ -78,7 +86,10 @@ def test_baseline_that_joins_later_is_measured_once(fake_worker: Environment, re
     blocks = {r.turns.block for r in store.read_all(results) if r.turns}
     assert blocks == {"s/g/0.0", "s/g/0.1"}
     newer = replace(fake_worker, version="1")
-    (one,), (other,) = make_groups(CASES[:1], {"torch": fake_worker}), make_groups(CASES[:1], {"torch": newer})
+    (one,), (other,) = (
+        make_groups(CASES[:1], {"torch": fake_worker}),
+        make_groups(CASES[:1], {"torch": newer}),
+    )
     assert one.name != other.name
 
 

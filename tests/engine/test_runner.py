@@ -47,17 +47,25 @@ def test_known_limits_of_the_machine_are_expected(monkeypatch: pytest.MonkeyPatc
     assert not runner.expected(fake_records.record(fp32, status="timeout"))
     assert not runner.expected(fake_records.record(bf16, status="crashed"))
     monkeypatch.setattr(runner.provenance, "list_bfloat16_instructions", lambda: {"avx512_bf16"})
-    assert not runner.expected(fake_records.record(bf16, status="timeout")), "this processor has the units"
+    assert not runner.expected(fake_records.record(bf16, status="timeout")), (
+        "this processor has the units"
+    )
     for known in (True, False):
         wrong = Verification(passed=False, reason="a kernel leaves it unwritten", known_fault=known)
-        assert runner.expected(fake_records.record(bf16, status="wrong", verification=wrong)) == known
+        assert (
+            runner.expected(fake_records.record(bf16, status="wrong", verification=wrong)) == known
+        )
 
 
 @pytest.mark.parametrize(
     ("failure", "status", "named"),
     [
         ("exception", "crashed", "ValueError during timing: planted"),
-        ("refusal", "oom", "memory ran out during timing, RuntimeError: could not create a primitive"),
+        (
+            "refusal",
+            "oom",
+            "memory ran out during timing, RuntimeError: could not create a primitive",
+        ),
         ("kill", "crashed", "SIGKILL during timing"),
         ("segfault", "crashed", "SIGSEGV during timing"),
         ("hang", "timeout", "no end after 3 s, during timing"),
@@ -77,7 +85,9 @@ def test_failures_are_classified(
 ) -> None:
     monkeypatch.setenv("FAKE_FAILURE", failure)
     monkeypatch.setenv("FAKE_WORKER_RESULTS", str(results))
-    record = alone(CASE, "s", fake_worker, Options(time_limit_s=3 if "hang" in failure else 600), results)
+    record = alone(
+        CASE, "s", fake_worker, Options(time_limit_s=3 if "hang" in failure else 600), results
+    )
     assert (record.status, record.peaks, record.step_s) == (status, {}, [])
     assert record.reason is not None
     assert named in record.reason
@@ -88,7 +98,10 @@ def test_failures_are_classified(
 def started_here(process: psutil.Process, results: str) -> bool:
     """By this test, and not by one that runs beside it."""
     try:
-        return "failing_worker.py" in " ".join(process.cmdline()) and process.environ().get("FAKE_WORKER_RESULTS") == results
+        return (
+            "failing_worker.py" in " ".join(process.cmdline())
+            and process.environ().get("FAKE_WORKER_RESULTS") == results
+        )
     except psutil.Error:
         return False
 
@@ -120,10 +133,18 @@ def test_only_what_may_launch_to_a_gpu_is_not_pinned(
     monkeypatch.setenv("EVENT_LOG", str(event_log))
     monkeypatch.setattr(nvml, "list_gpus", lambda: ("a card",))
     of_the_user = replace(fake_worker, version="1", installed=True)
-    pinned, free = (alone(CASE, "s", e, Options(rounds=2), results) for e in (fake_worker, of_the_user))
+    pinned, free = (
+        alone(CASE, "s", e, Options(rounds=2), results) for e in (fake_worker, of_the_user)
+    )
     core = Options().core()
-    told = [line.split() for line in event_log.read_text().splitlines() if line.startswith(("start", "finish"))]
-    assert [(what, at) for what, _, _, at in told] == [(w, str(at)) for at in (core, None) for w in ("start", "finish")]
+    told = [
+        line.split()
+        for line in event_log.read_text().splitlines()
+        if line.startswith(("start", "finish"))
+    ]
+    assert [(what, at) for what, _, _, at in told] == [
+        (w, str(at)) for at in (core, None) for w in ("start", "finish")
+    ]
     assert (pinned.provenance.core, free.provenance.core) == (core, None)
 
 
@@ -150,13 +171,17 @@ def test_an_answer_that_is_no_result_is_a_crash() -> None:
     assert (found.reason or "").startswith("Protocol during timing: not a result: ")
 
 
-def test_unsupported_case_is_recorded_with_its_reason(fake_worker: Environment, results: Path) -> None:
+def test_unsupported_case_is_recorded_with_its_reason(
+    fake_worker: Environment, results: Path
+) -> None:
     case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
     record = alone(case, "s", fake_worker, results=results)
     assert (record.status, record.reason) == ("unsupported", case.support.why)
 
 
-def test_a_session_measures_a_case_once(fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_measures_a_case_once(
+    fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_FAILURE", "silent exit")
     first = alone(CASE, "s", fake_worker, results=results)
     assert alone(CASE, "s", fake_worker, results=results) == first
@@ -164,7 +189,9 @@ def test_a_session_measures_a_case_once(fake_worker: Environment, results: Path,
 
 
 class Whole(NamedTuple):
-    """A case that was measured, the phases that were told, and what the harness took as a multiple of two interpreters."""
+    """A case that was measured, the phases that were told, and what the harness took as a multiple
+    of two interpreters.
+    """
 
     record: Record
     phases: list[str]
@@ -210,18 +237,33 @@ def test_a_whole_case(whole: Whole, environment: dict[str, Environment]) -> None
 
 
 def test_progress_names_every_phase(whole: Whole) -> None:
-    told = {"import", "build", "first step", "warm-up", "timing", "round 1 of 5, 1 in turn", "effect", "memory"}
+    told = {
+        "import",
+        "build",
+        "first step",
+        "warm-up",
+        "timing",
+        "round 1 of 5, 1 in turn",
+        "effect",
+        "memory",
+    }
     assert told <= {*whole.phases}
 
 
-def test_the_harness_itself_costs_little(whole: Whole, environment: dict[str, Environment], tmp_path: Path) -> None:
-    """Beyond import, build and steps: two processes started and ended, as long as two interpreters that only import NumPy take.
-    Where others use the machine one of the two may have to wait: the pair is tried again."""
+def test_the_harness_itself_costs_little(
+    whole: Whole, environment: dict[str, Environment], tmp_path: Path
+) -> None:
+    """Beyond import, build and steps: two processes started and ended, as long as two interpreters
+    that only import NumPy take. Where others use the machine one of the two may have to wait: the
+    pair is tried again.
+    """
     again = (measured(environment["torch"], tmp_path / str(i)).cost for i in range(4))
     assert any(cost < 4 for cost in chain([whole.cost], again))
 
 
-def test_killing_the_real_worker_makes_a_crashed_record(environment: dict[str, Environment], results: Path) -> None:
+def test_killing_the_real_worker_makes_a_crashed_record(
+    environment: dict[str, Environment], results: Path
+) -> None:
     class Killing(Listener):
         def phase(self, case: Case, what: str) -> None:
             if what == "warm-up":
@@ -236,7 +278,9 @@ def test_killing_the_real_worker_makes_a_crashed_record(environment: dict[str, E
 
 
 @pytest.mark.parametrize(("mib", "phase"), [(300, "build"), (500, "first step")])
-def test_running_out_of_memory_is_a_result(mib: int, phase: str, environment: dict[str, Environment], results: Path) -> None:
+def test_running_out_of_memory_is_a_result(
+    mib: int, phase: str, environment: dict[str, Environment], results: Path
+) -> None:
     case = Case("resnet50", "torch", "train", "fp32", 16, "cpu")
     record = alone(case, "s", environment["torch"], Options(memory_limit=mib * 2**20), results)
     assert record.status == "oom", record.reason
@@ -245,22 +289,32 @@ def test_running_out_of_memory_is_a_result(mib: int, phase: str, environment: di
     assert record.provenance.memory_limit == mib * 2**20
 
 
-def test_a_limit_below_what_the_imports_take_is_too_small(environment: dict[str, Environment], results: Path) -> None:
+def test_a_limit_below_what_the_imports_take_is_too_small(
+    environment: dict[str, Environment], results: Path
+) -> None:
     record = alone(CASE, "s", environment["torch"], Options(memory_limit=10 * 2**20), results)
     assert record.status == "oom", record.reason
     assert record.reason is not None
     assert "the limit of 10.0 MiB is too small: the imports alone map" in record.reason
 
 
-def test_the_worker_dies_with_its_parent(environment: dict[str, Environment], results: Path) -> None:
+def test_the_worker_dies_with_its_parent(
+    environment: dict[str, Environment], results: Path
+) -> None:
     program = Path(__file__).parent / "programs" / "runner_long.py"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    parent = subprocess.Popen([sys.executable, program, results], env=env, stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, program, results], env=env, stdout=subprocess.PIPE, text=True
+    )
     assert parent.stdout
     for line in parent.stdout:
         if "first step" in line:
             break
-    (worker,) = [p for p in psutil.Process(parent.pid).children() if "framebench.worker.worker" in " ".join(p.cmdline())]
+    (worker,) = [
+        p
+        for p in psutil.Process(parent.pid).children()
+        if "framebench.worker.worker" in " ".join(p.cmdline())
+    ]
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     psutil.wait_procs([worker], timeout=600)
@@ -271,14 +325,22 @@ def test_the_worker_dies_with_its_parent(environment: dict[str, Environment], re
 def test_the_harness_adds_at_most_two_percent_to_a_step(
     environment: dict[str, Environment], results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interleaved with a hand-written loop. Noise widens the interval, whose lower end must stay below 1.02; one in forty lies
-    above the truth, so it is tried again."""
-    tries = (framebench("dev", "overhead", "--rounds", "15", "--results", str(results)).stdout for _ in range(3))
+    """Interleaved with a hand-written loop.
+
+    Noise widens the interval, whose lower end must stay below 1.02; one in forty lies above the
+    truth, so it is tried again.
+    """
+    tries = (
+        framebench("dev", "overhead", "--rounds", "15", "--results", str(results)).stdout
+        for _ in range(3)
+    )
     printed = next((told for told in tries if json.loads(told)["low"] <= 1.02), "")
     assert printed
     monkeypatch.setattr(doctor.environments, "run_module", lambda *_, **__: printed)
     found = doctor.measure_overhead()
-    assert (found.passed, found.figure) == (True, json.loads(printed)["ratio"]), "doctor says so too"
+    assert (found.passed, found.figure) == (True, json.loads(printed)["ratio"]), (
+        "doctor says so too"
+    )
 
 
 def test_every_signal_has_a_name() -> None:

@@ -21,7 +21,9 @@ def start(results: Path, when: float = 0.0) -> subprocess.Popen[str]:
     """Another process that holds the folder until its input ends."""
     command = [sys.executable, str(HOLD), str(results), str(when)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def said(process: subprocess.Popen[str]) -> str:
@@ -41,7 +43,10 @@ def test_of_processes_that_start_at_once_one_gets_in(results: Path) -> None:
 def test_busy_names_the_holder_and_the_way_out(results: Path) -> None:
     process = start(results)
     assert said(process).startswith("holds")
-    with pytest.raises(Busy, match=rf"process {process.pid} .* is measuring into .*--results"), alone(results):
+    with (
+        pytest.raises(Busy, match=rf"process {process.pid} .* is measuring into .*--results"),
+        alone(results),
+    ):
         pass
     process.communicate()
     with alone(results):
@@ -92,8 +97,12 @@ def test_finished_is_not(results: Path) -> None:
     assert Session.open(results, "abc", "quick").id != first.id
 
 
-@pytest.mark.parametrize(("code", "selector"), [("def", "quick"), ("abc", "resnet50"), (None, "quick")])
-def test_another_session_leaves_an_unfinished_one_alone(results: Path, code: str | None, selector: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "selector"), [("def", "quick"), ("abc", "resnet50"), (None, "quick")]
+)
+def test_another_session_leaves_an_unfinished_one_alone(
+    results: Path, code: str | None, selector: str
+) -> None:
     results.mkdir()
     first = Session.open(results, "abc", "quick")
     other = Session.open(results, code, selector)
@@ -104,9 +113,16 @@ def test_another_session_leaves_an_unfinished_one_alone(results: Path, code: str
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"\xff", b'{"id": 3}', b'{"id": 3, "code": "abc", "selector": "quick"}',
-     b'{"id": "x", "code": "def", "selector": "quick"}'],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"id": 3}',
+        b'{"id": 3, "code": "abc", "selector": "quick"}',
+        b'{"id": "x", "code": "def", "selector": "quick"}',
+    ],
+)
 def test_a_file_that_is_none_is_a_new_session(results: Path, content: bytes) -> None:
     results.mkdir()
     Session("", "abc", "quick").path(results).write_bytes(content)
@@ -117,5 +133,7 @@ def test_a_file_that_is_none_is_a_new_session(results: Path, content: bytes) -> 
 
 def test_git_passes_over_both_files() -> None:
     files = [ROOT / "results" / LOCK, Session("", "abc", "quick").path(ROOT / "results")]
-    done = subprocess.run(["git", "check-ignore", *map(str, files)], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "check-ignore", *map(str, files)], cwd=ROOT, capture_output=True, text=True
+    )
     assert len(done.stdout.split()) == len(files)

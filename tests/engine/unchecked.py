@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""Stands in for a framework that does not check its allocations: `unchecked.py -m framebench.budget.max_batch.worker ORDER`
-needs a MiB per sample, and above the budget does what $BEYOND says: die, be killed, raise something else, or take it anyway."""
+"""Stands in for a framework that does not check its allocations:
+
+`unchecked.py -m framebench.budget.max_batch.worker ORDER` needs a MiB per sample, and above the
+budget does what $BEYOND says: die, be killed, raise something else, or take it anyway.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +40,31 @@ if order["do"] == "fit":
     if order["budget"] and batch * MIB > order["budget"]:
         beyond()
     peaks = {"host.rss": batch * MIB}
-    emit({"result": {"peaks": peaks, "cold_peaks": peaks, "kept_bytes": 0, "step_s": 0.1, "limited": True}})
+    emit(
+        {
+            "result": {
+                "peaks": peaks,
+                "cold_peaks": peaks,
+                "kept_bytes": 0,
+                "step_s": 0.1,
+                "limited": True,
+            }
+        }
+    )
 else:
     for first in range(order["first"], order["samples"], batch):
         size = min(batch, order["samples"] - first)
         emit({"report": {"first": first, "batch": size}})
         if order["budget"] and size * MIB > order["budget"]:
             beyond()
-        emit({"report": {"first": first, "batch": size, "peaks": {}, "losses": [0.5 * i for i in range(first, first + size)]}})
+        emit(
+            {
+                "report": {
+                    "first": first,
+                    "batch": size,
+                    "peaks": {},
+                    "losses": [0.5 * i for i in range(first, first + size)],
+                }
+            }
+        )
     emit({"result": {"limited": True}})

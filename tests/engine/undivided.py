@@ -1,6 +1,7 @@
-"""A rank of a case whose strategy divides nothing, though all its numbers are right: what `worker.ranks` starts, with
-PyTorch's `fully_shard`, DeepSpeed's stage or JAX's division undone before. Devices of JAX that should be in processes of their
-own are in this one."""
+"""A rank of a case whose strategy divides nothing, though all its numbers are right: what
+`worker.ranks` starts, with PyTorch's `fully_shard`, DeepSpeed's stage or JAX's division undone
+before. Devices of JAX that should be in processes of their own are in this one.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,9 @@ from framebench.explain import against
 from framebench.explain.record import Explanation
 
 
-def make_explanation(measured: dict[str, int], *holders: tuple[str, str, int], version: str = "0.10.2") -> Explanation:
+def make_explanation(
+    measured: dict[str, int], *holders: tuple[str, str, int], version: str = "0.10.2"
+) -> Explanation:
     """Return a step whose peak has these bytes by layer and kind."""
     peak = sum(size for _, _, size in holders)
     held = []
@@ -59,7 +61,9 @@ def test_the_json_sums_too() -> None:
 
 
 def test_the_table_sums_too_when_small_rows_are_folded() -> None:
-    layers = [(f"layer{letter}", "saved", size) for size, letter in enumerate("abcdefghijklmnopqrst", 1)]
+    layers = [
+        (f"layer{letter}", "saved", size) for size, letter in enumerate("abcdefghijklmnopqrst", 1)
+    ]
     base = make_explanation({"compiler.plan": 1}, ("layera", "saved", 1))
     change = make_explanation({"compiler.plan": 300}, *layers)
     table = against.make_table(base, change)

@@ -1,4 +1,6 @@
-"""Where the peak comes from: parts sum to the whole, the whole is what is measured, strategies show where they act."""
+"""Where the peak comes from: parts sum to the whole, the whole is what is measured, strategies show
+where they act.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def test_the_timeline_and_the_peak_follow_from_births_and_deaths() -> None:
         (3, 6, "backward"),
     ]
     assert account["peak"] == {"event": 2, "bytes": 23, "phase": "forward"}
-    holders = [(h["layer"], h["kind"], h["bytes"], h["tensors"], h["by"]) for h in account["holders"]]
+    holders = [
+        (h["layer"], h["kind"], h["bytes"], h["tensors"], h["by"]) for h in account["holders"]
+    ]
     assert holders == [
         ("a", "x", 11, 2, ["mul", "add"]),
         ("a", "y", 7, 1, ["mul"]),
@@ -105,7 +109,9 @@ def list_phases(explanation: Explanation) -> list[str]:
     ("strategy", "expected"),
     [
         ("train/accumulate_2", ["forward", "backward"] * 2 + ["optimizer"]),
-        pytest.param("train/fp32", ["forward", "backward", "optimizer"], marks=pytest.mark.all_cells),
+        pytest.param(
+            "train/fp32", ["forward", "backward", "optimizer"], marks=pytest.mark.all_cells
+        ),
         pytest.param("eval/no_grad", ["forward"], marks=pytest.mark.all_cells),
     ],
 )
@@ -152,7 +158,9 @@ def test_checkpointing_saves_block_inputs_only() -> None:
     plain = explain_case("transformer/torch/train/fp32/b4/cpu")
     checkpointed = explain_case("transformer/torch/train/checkpoint/b4/cpu")
     assert checkpointed.kinds["saved for backward"] < 0.1 * plain.kinds["saved for backward"]
-    recomputed = [h.layer for h in checkpointed.holders if h.kind == "recomputed" and "." in h.layer]
+    recomputed = [
+        h.layer for h in checkpointed.holders if h.kind == "recomputed" and "." in h.layer
+    ]
     assert len({layer.split(".")[1] for layer in recomputed}) == 1
     assert "recomputed" not in plain.kinds
     assert layers_saved(plain) >= {f"blocks.{i}.fc1" for i in range(8)}
@@ -165,7 +173,9 @@ def layers_saved(explanation: Explanation) -> set[str]:
 
 def test_the_layer_of_a_backward_operator() -> None:
     explanation = explain_case("transformer/torch/train/fp32/b4/tiny")
-    made_in_backward = [h for h in explanation.holders if h.kind == "temporary" and h.phase == "backward"]
+    made_in_backward = [
+        h for h in explanation.holders if h.kind == "temporary" and h.phase == "backward"
+    ]
     operators = ("nll_loss_backward", "_log_softmax_backward_data")
     assert ("(loss)", operators) in {(holder.layer, holder.by) for holder in made_in_backward}
 
@@ -186,7 +196,8 @@ ENTRY %main (x.1: f32[4]) -> f32[4] {
   %x.1 = f32[4]{0} parameter(0), metadata={op_name="x"}
   %a = f32[4]{0} add(%x.1, %x.1), metadata={op_name="jit(f)/layer:a/add"}
   %start = (f32[4]{0}, f32[4]{0}) tuple(%x.1, %a)
-  %loop = (f32[4]{0}, f32[4]{0}) while(%start), condition=%stop, body=%body, metadata={op_name="jit(f)/while"}
+  %loop = (f32[4]{0}, f32[4]{0}) while(%start), condition=%stop, \
+body=%body, metadata={op_name="jit(f)/while"}
   %end = f32[4]{0} get-tuple-element(%loop), index=0
   ROOT %copy = f32[4]{0} copy(%end)
 }
@@ -207,8 +218,12 @@ allocation 3: size 4, thread-local:
 def test_a_program_of_xlas_is_followed_through_its_loop(
     environment: dict[str, Environment],
 ) -> None:
-    """`a` is used only inside the loop, which carries it to its end; the loop results in `x` if it never turns."""
-    lives, entry, allocations = run_inside(environment["jax"], PROGRAMS / "explain_loop.py", TEXT, PLAN)  # type: ignore[misc]
+    """`a` is used only inside the loop, which carries it to its end; the loop results in `x` if it
+    never turns.
+    """
+    lives, entry, allocations = run_inside(
+        environment["jax"], PROGRAMS / "explain_loop.py", TEXT, PLAN
+    )  # type: ignore[misc]
     assert lives == {
         "x.1": [0, 5, ""],
         "a": [1, 4, "a"],
@@ -250,7 +265,9 @@ def test_states_of_a_jax_optimizer() -> None:
     # what is donated may be overwritten before the peak
     kept = explain_case("transformer/jax/train/no_donate/b4/tiny")
     # the count of steps has no layer
-    states = sum(holder.bytes for holder in kept.holders if holder.kind == "optimizer state" and holder.layer)
+    states = sum(
+        holder.bytes for holder in kept.holders if holder.kind == "optimizer state" and holder.layer
+    )
     assert states == 2 * kept.kinds["parameter"] > 2 * donated.kinds["parameter"]
 
 
@@ -277,7 +294,11 @@ def test_layers_and_kinds_of_a_jittor_step() -> None:
 def test_strategies_of_a_jittor_step() -> None:
     plain = explain_case("transformer/jittor/train/fp32/b4/tiny").kinds
     checkpointed = explain_case("transformer/jittor/train/checkpoint/b4/tiny").kinds
-    assert checkpointed["saved for backward"] < 0.1 * plain["saved for backward"] < checkpointed["recomputed"]
+    assert (
+        checkpointed["saved for backward"]
+        < 0.1 * plain["saved for backward"]
+        < checkpointed["recomputed"]
+    )
     evaluation = explain_case("transformer/jittor/eval/grad/b4/tiny").kinds
     assert evaluation["saved for backward"] > 100_000
 
@@ -295,12 +316,16 @@ def test_explain_writes_json_and_a_figure(tmp_path: Path) -> None:
     assert set(printed["holders"][0]) == {"kind", "layer", "phase", "bytes", "tensors", "by"}
 
 
-def test_two_cases_differ_by_the_sum_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_cases_differ_by_the_sum_of_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The accounts are those that other tests have made."""
     monkeypatch.setattr(measure, "explain", lambda case, environment: explain_case(case.id))
     checkpointed = "transformer/torch/train/checkpoint/b4/tiny"
     plain = "transformer/torch/train/fp32/b4/tiny"
-    done = framebench("explain", checkpointed, "--against", plain, "--json", "--results", str(tmp_path))
+    done = framebench(
+        "explain", checkpointed, "--against", plain, "--json", "--results", str(tmp_path)
+    )
     printed = json.loads(done.stdout)
     assert printed["difference"] == printed["peak"] - printed["against_peak"]
     assert printed["difference"] == sum(row["difference"] for row in printed["rows"])

@@ -1,4 +1,6 @@
-"""`framebench grow`: planted leaks are found to the byte and named with their place; what is clean is not accused."""
+"""`framebench grow`: planted leaks are found to the byte and named with their place; what is clean
+is not accused.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ def find_kept(answer: dict[str, Any], kind: str, made_at: str) -> dict[str, Any]
 @pytest.mark.all_cells
 @pytest.mark.slow
 def test_a_list_of_losses_with_their_graph(results: Path) -> None:
-    """Each holds its forward pass: what it saved has no object in Python, but storages, and the operators that made them."""
+    """Each holds its forward pass: what it saved has no object in Python, but storages, and the
+    operators that made them.
+    """
     code, answer = grow(TORCH, results, LOSSES)
     assert (code, answer["verdict"]) == (1, "grows")
     (kept,) = (row for row in answer["kept"] if row["what"] == "torch.Tensor float32[]")
@@ -108,8 +112,11 @@ def test_a_cache_that_never_empties(framework: str, results: Path) -> None:
     code, answer = grow(f"transformer/{framework}/train/fp32/b4/tiny", results, CACHE)
     assert (code, answer["verdict"]) == (1, "grows")
     instrument = "host.malloc" if framework == "torch" else "allocator.live"
-    assert 5000 <= answer["bytes_per_step"][instrument]["value"] < 5000 + 1024  # what the instrument calls no growth
-    kept = find_kept(answer, "storage" if framework == "torch" else "object", last_line(CACHE, results))
+    # what the instrument calls no growth
+    assert 5000 <= answer["bytes_per_step"][instrument]["value"] < 5000 + 1024
+    kept = find_kept(
+        answer, "storage" if framework == "torch" else "object", last_line(CACHE, results)
+    )
     assert (kept["per_step"], kept["bytes_per_step"]) == (1, 5000)
 
 
@@ -143,8 +150,9 @@ def test_compilation_for_new_shapes(results: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.all_cells
 def test_jittor_602(results: Path) -> None:
-    """Gradients that are accumulated wait, unlike the loss that is read, and each keeps its forward pass: until somebody waits
-    for them. https://github.com/Jittor/jittor/issues/602"""
+    """Gradients that are accumulated wait, unlike the loss that is read, and each keeps its forward
+    pass: until somebody waits for them. https://github.com/Jittor/jittor/issues/602
+    """
     code, answer = grow("transformer/jittor/train/fp32/b4/tiny", results, MICRO_BATCH)
     assert (code, answer["bytes_per_step"]["allocator.live"]["verdict"]) == (1, "grows")
     assert min(np.diff(answer["counts"]["operations"])) > 100
@@ -181,7 +189,9 @@ def test_jittor_602_does_not_grow_when_synchronized(results: Path) -> None:
     ],
 )
 def test_clean_workloads_are_not_accused(workload: str, framework: str, results: Path) -> None:
-    """Under load XLA's threads may leave the process's memory undecided, but not the arrays that JAX has alive."""
+    """Under load XLA's threads may leave the process's memory undecided, but not the arrays that
+    JAX has alive.
+    """
     code, answer = grow(f"{workload}/{framework}/train/fp32/b4/tiny", results)
     assert answer["kept"] == []
     if framework == "jax":
@@ -202,8 +212,12 @@ def test_clean_workloads_are_not_accused(workload: str, framework: str, results:
         ),
     ],
 )
-def test_errors_in_a_step_file_are_reported_with_their_line(code: str, message: str, tmp_path: Path, results: Path) -> None:
-    done = framebench("grow", TORCH, "--step", str(write_step(code, tmp_path)), "--results", str(results))
+def test_errors_in_a_step_file_are_reported_with_their_line(
+    code: str, message: str, tmp_path: Path, results: Path
+) -> None:
+    done = framebench(
+        "grow", TORCH, "--step", str(write_step(code, tmp_path)), "--results", str(results)
+    )
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert message in done.stderr
 
@@ -215,7 +229,9 @@ def test_errors_in_a_step_file_are_reported_with_their_line(code: str, message: 
         ([TORCH, "--step", "nowhere.py"], "nowhere.py"),
     ],
 )
-def test_invalid_arguments_end_with_a_hint(arguments: list[str], message: str, results: Path) -> None:
+def test_invalid_arguments_end_with_a_hint(
+    arguments: list[str], message: str, results: Path
+) -> None:
     done = framebench("grow", *arguments, "--results", str(results))
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert message in done.stderr

@@ -1,4 +1,6 @@
-"""What steps leave behind is named without a framework, too: what it is, what made it, what holds it."""
+"""What steps leave behind is named without a framework, too: what it is, what made it, what holds
+it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def test_leaked_objects_are_named_with_size_line_and_holder() -> None:
     assert array["note"] == f"held by `arrays`, list of {2 * HALF}, in __main__"
     assert array["made_at"].startswith(f"{PROGRAM.relative_to(ROOT)}:")
     assert tensor["what"].endswith(".Tensor")
-    assert (tensor["per_step"], tensor["bytes_per_step"]) == (1, None), "its bytes are its storage's"
+    assert (tensor["per_step"], tensor["bytes_per_step"]) == (1, None), (
+        "its bytes are its storage's"
+    )
     assert result["nothing"] == []
 
 

@@ -1,4 +1,6 @@
-"""Memory that is neither malloc's nor private is read, too: shared memory, and that of child processes."""
+"""Memory that is neither malloc's nor private is read, too: shared memory, and that of child
+processes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from framebench.growth.record import Kept
 from tests.growth.test_table import FLAT, STEPS, make_growth
 
 MIB = 2**20
-HOLDS = "import sys; held = bytearray(b'x') * int(sys.argv[1]); print('there', flush=True); sys.stdin.read()"
+HOLDS = (
+    "import sys; held = bytearray(b'x') * int(sys.argv[1]); print('there', flush=True); "
+    "sys.stdin.read()"
+)
 
 
 def test_shared_memory_is_counted() -> None:
@@ -33,7 +38,9 @@ def test_shared_memory_is_counted() -> None:
 def test_memory_of_child_processes_is_counted() -> None:
     before = meters.read_children()
     command = [sys.executable, "-c", HOLDS, str(32 * MIB)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
         assert child.stdout
         assert child.stdout.readline() == "there\n"
         assert 32 * MIB <= meters.read_children() - before < 64 * MIB
@@ -50,7 +57,9 @@ def test_memory_of_child_processes_is_counted() -> None:
         (None, FLAT, "does not grow"),
     ],
 )
-def test_leaked_objects_must_agree_with_the_readings(kept: int | None, shared: object, verdict: str) -> None:
+def test_leaked_objects_must_agree_with_the_readings(
+    kept: int | None, shared: object, verdict: str
+) -> None:
     row = Kept(kind="storage", what="zeros", made_at="step.py:7", per_step=1.0, bytes_per_step=kept)
     growth = make_growth(host_malloc=FLAT, host_shared=shared).model_copy(update={"kept": (row,)})
     assert table.judge(growth) == verdict

@@ -1,4 +1,6 @@
-"""`framebench grow train.py -- arguments`: a user's own script, whose steps end where its optimizer's do."""
+"""`framebench grow train.py -- arguments`: a user's own script, whose steps end where its
+optimizer's do.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ TRAIN = """
     parser.add_argument("--steps", type=int, default=1000)
     arguments = parser.parse_args()
     model, losses = torch.nn.Linear(512, 64), []
-    generator, critic = torch.optim.Adam(model.parameters()), torch.optim.SGD(model.parameters(), lr=0.1)
+    generator = torch.optim.Adam(model.parameters())
+    critic = torch.optim.SGD(model.parameters(), lr=0.1)
     if __name__ == "__main__":
         for _ in range(arguments.steps):
             loss = torch.relu(model(torch.randn(16, 512))).mean()
@@ -57,16 +60,22 @@ def test_a_script_is_followed_with_its_arguments(keep: bool, script: Path, tmp_p
 
 @pytest.mark.slow
 def test_a_script_with_too_few_steps_is_reported(script: Path, tmp_path: Path) -> None:
-    done = framebench("grow", str(script), "--results", str(tmp_path / "results"), "--", "--steps", "30")
+    done = framebench(
+        "grow", str(script), "--results", str(tmp_path / "results"), "--", "--steps", "30"
+    )
     assert done.returncode == 2
-    assert "ended after 30 steps of its optimizer, and 244 are needed" in " ".join(done.stderr.split())
+    assert "ended after 30 steps of its optimizer, and 244 are needed" in " ".join(
+        done.stderr.split()
+    )
 
 
 @pytest.mark.parametrize(
     ("code", "message"),
     [("import jax", "imports none of torch"), ("def (", "SyntaxError"), (None, "does not exist")],
 )
-def test_scripts_that_cannot_be_followed_are_refused(code: str | None, message: str, tmp_path: Path) -> None:
+def test_scripts_that_cannot_be_followed_are_refused(
+    code: str | None, message: str, tmp_path: Path
+) -> None:
     file = tmp_path / "train.py"
     if code:
         file.write_text(code)

@@ -1,4 +1,6 @@
-"""Whether readings after each step grow: known slopes are found, and jumps, noise and sawteeth are no growth."""
+"""Whether readings after each step grow: known slopes are found, and jumps, noise and sawteeth are
+no growth.
+"""
 
 from __future__ import annotations
 
@@ -75,17 +77,23 @@ def test_a_pool_that_grows_again_and_again_is_not_called_clean() -> None:
 
 
 def judge_all_phases(period: int, rise: Callable[[Any], Any]) -> set[str]:
-    """Return the verdicts on readings that repeat after some steps, wherever in the period the first step falls."""
+    """Return the verdicts on readings that repeat after some steps, wherever in the period the
+    first step falls.
+    """
     return {judge(FLAT + rise(NUMBERS + phase)) for phase in range(period)}
 
 
-@pytest.mark.parametrize(("every", "message"), [(10, "grows"), (15, "grows"), (30, "undecided"), (100, "does not grow")])
+@pytest.mark.parametrize(
+    ("every", "message"), [(10, "grows"), (15, "grows"), (30, "undecided"), (100, "does not grow")]
+)
 def test_a_leak_at_some_steps_is_found_if_every_segment_has_one(every: int, message: str) -> None:
     verdicts = judge_all_phases(every, lambda steps: 2**11 * every * (steps // every))
     assert verdicts == {message}
 
 
-@pytest.mark.parametrize(("until", "message"), [(0.2, "does not grow"), (0.5, "undecided"), (0.8, "grows")])
+@pytest.mark.parametrize(
+    ("until", "message"), [(0.2, "does not grow"), (0.5, "undecided"), (0.8, "grows")]
+)
 def test_a_leak_that_stops(until: float, message: str) -> None:
     assert judge(FLAT + 2**13 * np.minimum(NUMBERS, until * STEPS)) == message
 
@@ -108,7 +116,9 @@ def test_the_stated_sensitivity_holds_under_the_noise_of_clean_workloads(instrum
 
 
 def test_the_slope_interval_has_its_stated_coverage() -> None:
-    """Of a random walk, whose segments are unlike each other: what grows on average not at all is accused rarely."""
+    """Of a random walk, whose segments are unlike each other: what grows on average not at all is
+    accused rarely.
+    """
     walks = RNG.normal(0, 4000, (1000, STEPS)).cumsum(axis=1)
     slopes = [estimate_slope(walk) for walk in walks]
     missed = np.mean([not slope.low <= 0 <= slope.high for slope in slopes])

@@ -29,7 +29,9 @@ def test_twice_the_loop_is_twice_the_instructions() -> None:
 
 
 def test_later_threads_are_counted() -> None:
-    """By page faults, which the kernel counts on every machine: each page is touched for the first time by the thread."""
+    """By page faults, which the kernel counts on every machine: each page is touched for the first
+    time by the thread.
+    """
     counter = Counter.open(SOFTWARE, PAGE_FAULTS)
     if counter is None:
         pytest.skip("the kernel lets nobody count here")

@@ -14,7 +14,9 @@ from tests.processes import run_inside
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs"),
+    pytest.mark.skipif(
+        not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs"
+    ),
 ]
 
 
@@ -31,7 +33,9 @@ def test_xlas_plan_against_resident_memory(case: str, steady: Steady) -> None:
 
 
 def test_jittors_variables_against_resident_memory(steady: Steady) -> None:
-    """The pool's blocks are larger than the variables in them, and oneDNN has buffers of its own: resident memory is more."""
+    """The pool's blocks are larger than the variables in them, and oneDNN has buffers of its own:
+    resident memory is more.
+    """
     (found,) = steady("transformer/jittor/train/fp32/b4/cpu")
     assert found["allocator.in_use"] <= found["host.rss"] * 1.02, found
     assert found["host.rss"] == pytest.approx(found["allocator.reserved"], rel=0.15), found
@@ -41,7 +45,9 @@ PROGRAMS = Path(__file__).parent / "programs"
 MEMRAY = PROGRAMS / "crosschecks_memray.py"
 
 
-def test_resident_memory_against_memray(environment: dict[str, Environment], steady: Steady) -> None:
+def test_resident_memory_against_memray(
+    environment: dict[str, Environment], steady: Steady
+) -> None:
     """memray counts what malloc is asked for, without the kernel."""
     case = "transformer/torch/train/fp32/b4/cpu"
     counted = run_inside(environment["torch"], MEMRAY, case, sysconfig.get_path("platlib"))

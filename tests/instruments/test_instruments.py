@@ -34,8 +34,12 @@ SMALL = PROGRAMS / "instruments_small.py"
 
 
 @pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs")
-def test_small_regions_are_read_as_well_as_the_kernel_counts(environment: dict[str, Environment]) -> None:
-    """It counts pages in batches for each core (`include/linux/percpu_counter.h`), whatever the region's size."""
+def test_small_regions_are_read_as_well_as_the_kernel_counts(
+    environment: dict[str, Environment],
+) -> None:
+    """It counts pages in batches for each core (`include/linux/percpu_counter.h`), whatever the
+    region's size.
+    """
     cores, page = os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE")
     errors = run_inside(environment["torch"], SMALL, variables=MALLOC_ENV)
     assert max(map(abs, errors)) <= cores * max(32, 2 * cores) * page + MIB // 8
@@ -46,7 +50,9 @@ TORCH = PROGRAMS / "instruments_torch.py"
 
 @pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs")
 def test_host_peak_of_two_torch_tensors(environment: dict[str, Environment]) -> None:
-    assert run_inside(environment["torch"], TORCH, variables=MALLOC_ENV) == pytest.approx(KNOWN, rel=0.01)
+    assert run_inside(environment["torch"], TORCH, variables=MALLOC_ENV) == pytest.approx(
+        KNOWN, rel=0.01
+    )
 
 
 PLAN = PROGRAMS / "instruments_plan.py"
@@ -85,7 +91,9 @@ def test_torch_allocator_peak_on_a_gpu(environment: dict[str, Environment]) -> N
 
 
 class FakeNvml:
-    """NVML as documented: a process per list entry, bytes that may be unknown, and no driver at all if `broken`."""
+    """NVML as documented: a process per list entry, bytes that may be unknown, and no driver at all
+    if `broken`.
+    """
 
     def __init__(self, used: list[int | None], broken: bool = False) -> None:
         self.used, self.broken = used, broken
@@ -103,7 +111,10 @@ class FakeNvml:
 
     def nvmlDeviceGetComputeRunningProcesses(self, device: int) -> list[SimpleNamespace]:
         now = self.used.pop(0) if len(self.used) > 1 else self.used[0]
-        return [SimpleNamespace(pid=1, usedGpuMemory=10**12), SimpleNamespace(pid=42, usedGpuMemory=now)]
+        return [
+            SimpleNamespace(pid=1, usedGpuMemory=10**12),
+            SimpleNamespace(pid=42, usedGpuMemory=now),
+        ]
 
     def nvmlShutdown(self) -> None:
         pass
@@ -117,7 +128,9 @@ class FakeNvml:
         (FakeNvml([5], broken=True), None),
     ],
 )
-def test_nvml_keeps_the_peak_of_one_process(nvml: FakeNvml, peak: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvml_keeps_the_peak_of_one_process(
+    nvml: FakeNvml, peak: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
     with ProcessPeak(42, interval_s=0.001) as seen:
         while len(nvml.used) > 1:  # the last one stays
@@ -126,7 +139,8 @@ def test_nvml_keeps_the_peak_of_one_process(nvml: FakeNvml, peak: int | None, mo
 
 
 def test_status_fields() -> None:
-    high, now = read_status("VmHWM"), read_status("VmRSS")  # the kernel sums up its counters of each core now and then only
+    # the kernel sums up its counters of each core now and then only
+    high, now = read_status("VmHWM"), read_status("VmRSS")
     assert high >= 0.98 * now > MIB
     with pytest.raises(OSError, match="VmNothing"):
         read_status("VmNothing")

@@ -1,4 +1,6 @@
-"""The mathematics: sizes, determinism, and the float64 references of two frameworks against each other."""
+"""The mathematics: sizes, determinism, and the float64 references of two frameworks against each
+other.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ PARAMETERS = {"resnet50": 25_557_032, "unet3d": 31_190_243, "transformer": 124_4
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_full_size_has_the_published_number_of_parameters(name: str) -> None:
-    assert load_workload(name).parameter_count(load_workload(name).config("full")) == PARAMETERS[name]
+    assert (
+        load_workload(name).parameter_count(load_workload(name).config("full")) == PARAMETERS[name]
+    )
 
 
 def test_small_presets_keep_their_shape() -> None:
@@ -107,10 +111,17 @@ BASELINES = {"tiny/train/b4", "tiny/eval/b4"}
 def test_golden_values_hold_in_float64(
     name: str, framework: str, keys: Collection[str], environment: dict[str, Environment]
 ) -> None:
-    """torch made them; JAX, an independent implementation, confirms them to float64 rounding: for minutes where it has many
-    layers to compile. In float32 every cell of JAX is compared with them. Without `keys` all of them."""
+    """torch made them; JAX, an independent implementation, confirms them to float64 rounding: for
+    minutes where it has many layers to compile. In float32 every cell of JAX is compared with them.
+    Without `keys` all of them.
+    """
     w = load_workload(name)
-    values = golden.compute(name, environment[framework], ("tiny",), but=[key for key in w.golden if keys and key not in keys])
+    values = golden.compute(
+        name,
+        environment[framework],
+        ("tiny",),
+        but=[key for key in w.golden if keys and key not in keys],
+    )
     assert values.keys() >= set(keys)
     assert values
     stored = {key: {"values": w.golden[key], "tensors": w.golden_tensors[key]} for key in values}

@@ -1,4 +1,6 @@
-"""A planted bug: one or several edits of the source, and the case in which verification must see it."""
+"""A planted bug: one or several edits of the source, and the case in which verification must see
+it.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,17 @@ from framebench.suite.selectors import parse
 
 
 class TextIsGone(ValueError):
-    """The source no longer has the text that a bug replaces; the message names bug, file and text."""
+    """The source no longer has the text that a bug replaces; the message names bug, file and
+    text.
+    """
 
 
 @dataclass(frozen=True)
 class Edit:
-    """In `file`, relative to the project's root, `text` becomes `replacement`. The text must occur exactly once."""
+    """In `file`, relative to the project's root, `text` becomes `replacement`.
+
+    The text must occur exactly once.
+    """
 
     file: str
     text: str
@@ -43,14 +50,27 @@ class Bug:
         for edit in self.edits:
             source = found.get(edit.file) or (root / edit.file).read_text()
             if (times := source.count(edit.text)) != 1:
-                raise TextIsGone(f"bug {self.name!r}: {edit.file} has {times} places, not one, with the text {edit.text!r}")
+                raise TextIsGone(
+                    f"bug {self.name!r}: {edit.file} has {times} places, not one, "
+                    f"with the text {edit.text!r}"
+                )
             found[edit.file] = source.replace(edit.text, edit.replacement)
         return found
 
 
 def bug(
-    name: str, case: str, file: str, text: str, replacement: str, *more: Edit, equivalent: str = "", beyond: str = ""
+    name: str,
+    case: str,
+    file: str,
+    text: str,
+    replacement: str,
+    *more: Edit,
+    equivalent: str = "",
+    beyond: str = "",
 ) -> Bug:
-    """Make a bug of one edit or more. A case without batch and size is meant at batch 4 of the size `tiny`."""
+    """Make a bug of one edit or more.
+
+    A case without batch and size is meant at batch 4 of the size `tiny`.
+    """
     case_id = case if case.count("/") == 5 else f"{case}/b4/tiny"
     return Bug(name, case_id, (Edit(file, text, replacement), *more), equivalent, beyond)

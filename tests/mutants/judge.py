@@ -1,4 +1,6 @@
-"""What a worker's answer says of a bug: the status by the harness's own rule, what was furthest off, and by how much."""
+"""What a worker's answer says of a bug: the status by the harness's own rule, what was furthest
+off, and by how much.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,11 @@ WORDS = {  # of verification's reasons that are no error of a value or tensor, b
 
 @dataclass(frozen=True)
 class Found:
-    """What came of one worker. `by` is the quantity with the largest error, `margin` that error in units of its tolerance:
-    above 1 it is wrong. None: there is no such number, and `by` says what was seen instead."""
+    """What came of one worker.
+
+    `by` is the quantity with the largest error, `margin` that error in units of its tolerance:
+    above 1 it is wrong. None: there is no such number, and `by` says what was seen instead.
+    """
 
     status: str  # as of a record, and "not proven" for an `ok` whose strategy was not seen at work
     by: str
@@ -48,12 +53,18 @@ def outcome_of(code: int, out: str, log: str) -> CaseOutcome:
             final |= json.loads(line)
     if "result" in final:
         return CaseOutcome(result=read_result(final["result"]))
-    said = final.get("error", {"type": f"exit code {code}", "message": "\n".join(log.splitlines()[-5:])})
+    said = final.get(
+        "error", {"type": f"exit code {code}", "message": "\n".join(log.splitlines()[-5:])}
+    )
     status: Status = "unsupported" if said.get("no_device") else "crashed"
-    return CaseOutcome(status, f"{said['type']} during {final.get('phase')}: {said['message']}", log=log)
+    return CaseOutcome(
+        status, f"{said['type']} during {final.get('phase')}: {said['message']}", log=log
+    )
 
 
-def judged(case: Case, outcome: CaseOutcome, seconds: float, mathematics: Mathematics | None = None) -> Found:
+def judged(
+    case: Case, outcome: CaseOutcome, seconds: float, mathematics: Mathematics | None = None
+) -> Found:
     """Give the status by the harness's own rule."""
     verdict = judge(outcome, mathematics, "time", case)
     reason = shorten(verdict.reason or "")
@@ -63,15 +74,21 @@ def judged(case: Case, outcome: CaseOutcome, seconds: float, mathematics: Mathem
     effect = outcome.result.effect
     is_unproven = verdict.status == "ok" and not (effect and effect.proven)
     by, margin = worst(to_json(outcome.result.verification) if outcome.result.verification else {})
-    return Found("not proven" if is_unproven else verdict.status, by, margin, reason, round(seconds, 1))
+    return Found(
+        "not proven" if is_unproven else verdict.status, by, margin, reason, round(seconds, 1)
+    )
 
 
 def in_float64(mathematics: Mathematics) -> tuple[str, float | None]:
-    """What was furthest off in float64, and by how many tolerances; None where tensors are missing or infinite."""
+    """What was furthest off in float64, and by how many tolerances; None where tensors are missing
+    or infinite.
+    """
     error, tolerance = mathematics.error, mathematics.tolerance
     if error is None or not tolerance or error <= tolerance:
         reason = mathematics.reason or ""
-        return next((word for text, word in WORDS.items() if text in reason), "mathematics") + IN_FLOAT64, None
+        return next(
+            (word for text, word in WORDS.items() if text in reason), "mathematics"
+        ) + IN_FLOAT64, None
     return mathematics.worst + IN_FLOAT64, error / tolerance
 
 
@@ -81,8 +98,10 @@ def shorten(reason: str, most: int = 500) -> str:
 
 
 def worst(verification: dict[str, Any]) -> tuple[str, float | None]:
-    """What is furthest off of all values and kinds of tensors, before the timed steps and after them, and by how many
-    tolerances. Where nothing is beyond its tolerance and it is wrong all the same, the reason in a few words, and None."""
+    """What is furthest off of all values and kinds of tensors, before the timed steps and after
+    them, and by how many tolerances. Where nothing is beyond its tolerance and it is wrong all the
+    same, the reason in a few words, and None.
+    """
     off = dict(margins(verification))
     by = max(off, key=lambda name: math.inf if math.isnan(off[name]) else off[name], default="")
     if reason := next(reasons(verification), "") if not by or off[by] <= 1 else "":

@@ -37,7 +37,8 @@ class Row(BaseModel):
     def as_wanted(self) -> bool:
         """Say whether it came out as it should.
 
-        A bug is `wrong`. One that is equivalent must not be, as a case without any bug; one beyond verification may be.
+        A bug is `wrong`. One that is equivalent must not be, as a case without any bug; one beyond
+        verification may be.
         """
         passed = self.status in ("ok", "not proven")
         if not self.bug or self.equivalent:
@@ -72,7 +73,8 @@ class Campaign(BaseModel):
 
     @property
     def where(self) -> str:
-        commit = f"at {(self.commit or 'no commit')[:10]}{' with uncommitted changes' if self.dirty else ''}"
+        uncommitted = " with uncommitted changes" if self.dirty else ""
+        commit = f"at {(self.commit or 'no commit')[:10]}{uncommitted}"
         return f"Protocol {self.protocol}, {self.machine}, {self.measured_at:%Y-%m-%d}, {commit}."
 
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tests.mutants import planted_generation, planted_jax, planted_jittor, planted_later, planted_narrow, planted_torch
+from tests.mutants import (
+    planted_generation,
+    planted_jax,
+    planted_jittor,
+    planted_later,
+    planted_narrow,
+    planted_torch,
+)
 
 BUGS = (
     *planted_torch.BUGS,

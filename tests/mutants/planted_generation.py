@@ -24,7 +24,7 @@ GENERATION = (
     bug("logits of the token before", NO_CACHE, JAX, "dynamic_slice_in_dim(model(x), position, 1, 1)", "dynamic_slice_in_dim(model(x), position - 1, 1, 1)"),
     bug("attention to the cache scaled by 1/d", IN_JITTOR, JITTOR, "q.shape[-1] ** -0.5", "q.shape[-1] ** -1.0"),
     bug("what is cached 1 % too large", IN_JITTOR, SHARED, "whole[:, :, start:end] = part", "whole[:, :, start:end] = part * 1.01"),
-)  # fmt: skip
+)
 
 EIGHT_BITS = (
     bug("no weight decay, moments in 8 bits", IN_8_BITS, QUANTIZED, "o.eps, o.weight_decay, **options", "o.eps, 0.0, **options"),
@@ -33,6 +33,6 @@ EIGHT_BITS = (
     bug("Adam's second beta 0.999, moments in 8 bits by bitsandbytes", BY_BNB, QUANTIZED, "o.betas, o.eps, o.weight_decay)\n", "(o.betas[0], 0.999), o.eps, o.weight_decay)\n"),
     bug("causal mask dropped, weights in 8 bits", "transformer/torch/eval/int8_weights", GPT, FUSED, FUSED.replace("True", "False")),
     bug("causal mask dropped, products in 8 bits", "transformer/torch/eval/int8_dynamic", GPT, FUSED, FUSED.replace("True", "False")),
-)  # fmt: skip
+)
 
 BUGS = (*GENERATION, *EIGHT_BITS)

@@ -81,7 +81,7 @@ MODELS = (
         "(jnp.exp(masked) / jnp.exp(masked).sum(-1, keepdims=True))",
         equivalent="the maximum only guards against overflow, which scores of this size are far from; it cancels",
     ),
-)  # fmt: skip
+)
 
 OPTIMIZERS = (
     bug("Adafactor's rate 1 % too large", FACTORED, ADAPTER, ADAFACTOR, ADAFACTOR.replace("o.lr", "1.01 * o.lr")),
@@ -103,7 +103,7 @@ OPTIMIZERS = (
     bug("gradient clipped to norm 0.1", UNET_TRAIN, ADAPTER, SGD, f"optax.chain(optax.clip_by_global_norm(0.1), {SGD})"),
     bug("Nesterov momentum", RESNET_TRAIN, ADAPTER, SGD, "optax.sgd(o.lr, o.momentum, nesterov=True)"),
     bug("weight decay 1e-4 in SGD", RESNET_TRAIN, ADAPTER, SGD, f"optax.chain(optax.add_decayed_weights(1e-4), {SGD})"),
-)  # fmt: skip
+)
 
 STEP = (
     bug("running statistics never updated", RESNET_TRAIN, ADAPTER, UPDATED, UPDATED.replace("(loss, stats)", "(loss, _)")),
@@ -127,7 +127,7 @@ STEP = (
         "return array.reshape(-1, count, *array.shape[1:]).swapaxes(0, 1)",
         equivalent="the mean of the micro-batches' gradients does not depend on which sample is in which, as nothing couples samples here",
     ),
-)  # fmt: skip
+)
 
 OTHERS = (
     bug("adapters of twice the first factor", "transformer/jax/finetune/lora", GPT, "return nnx.LoRALinear(", "return type('Twice', (nnx.LoRALinear,), {'__call__': lambda s, x: 2 * nnx.LoRALinear.__call__(s, x) - nnx.Linear.__call__(s, x)})("),
@@ -141,6 +141,6 @@ OTHERS = (
     bug("one of the pair's losses lost", "resnet50/jax/pair/in_turn", ADAPTER, "self.output += self.program(", "self.output = self.program("),
     bug("loss of the stream divided by all tokens", "transformer/jax/varlen/bucketed", ADAPTER, "self.output = total / self.case.work", "self.output = total / sum(y.size for _, y in self.stream)"),
     bug("images not scaled", "resnet50/jax/pipeline/iterator", "models/resnet50/spec.py", " / np.float32(37)", ""),
-)  # fmt: skip
+)
 
 BUGS = (*MODELS, *OPTIMIZERS, *STEP, *OTHERS)

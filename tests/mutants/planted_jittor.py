@@ -41,7 +41,7 @@ MODELS = (
     bug("bias of a rewritten transposed convolution dropped", "unet3d/jittor/train/rewrite", UNET, "return y + self.bias.broadcast(y, [0, 2, 3, 4])", "return y"),
     bug("rewritten convolution with its planes in reverse", "unet3d/jittor/train/rewrite", UNET, '+{k}-1", f"{k}"', '+{k}-1", f"{2 - k}"'),
     bug("instance norm with eps 1e-3", UNET_EVAL, UNET, "nn.InstanceNorm3d(cout, affine=True)", "nn.InstanceNorm3d(cout, 1e-3, affine=True)"),
-)  # fmt: skip
+)
 
 OPTIMIZERS = (
     bug("AdamW without weight decay", TRAIN, ADAPTER, ADAMW, ADAMW.replace("o.weight_decay", "0")),
@@ -62,7 +62,7 @@ STEP = (
     bug("checkpointing that updates the running statistics again when it recomputes", "resnet50/jittor/train/checkpoint", STATISTICS, "norm.momentum = 0.0", "pass"),
     bug("checkpointing that recomputes by the running statistics", "resnet50/jittor/train/checkpoint", STATISTICS, "norm.momentum = 0.0", "norm.is_train = False", Edit(STATISTICS, "norm.momentum = momentum", "norm.momentum, norm.is_train = momentum, True")),
     bug("checkpointing that gives a block's weights half their gradient", "transformer/jittor/train/checkpoint", CHECKPOINT, "return [g.stop_grad() for g in grads]", "return [(g if i < self.activations else g / 2).stop_grad() for i, g in enumerate(grads)]"),
-)  # fmt: skip
+)
 
 OTHERS = (
     bug("frozen weights trained", "transformer/jittor/finetune/half", SCENARIOS, FREEZE, "if False:\n"),
@@ -72,6 +72,6 @@ OTHERS = (
     bug("last batch of the stream left out", "transformer/jittor/varlen/raw", ADAPTER, "for x, y in self.stream:", "for x, y in self.stream[:-1]:"),
     bug("lean GELU's rule without its second term", "transformer/jittor/custom_op/lean", SCENARIOS, "return upstream * ((1 + jt.erf(x * ROOT_HALF)) / 2 + x * density)", "return upstream * (1 + jt.erf(x * ROOT_HALF)) / 2"),
     bug("mean of the images 0.5 grey values off", "resnet50/jittor/pipeline/iterator", "models/resnet50/spec.py", "np.float32(127.5)", "np.float32(127)"),
-)  # fmt: skip
+)
 
 BUGS = (*MODELS, *OPTIMIZERS, *STEP, *OTHERS)

@@ -96,4 +96,4 @@ BUGS = (
         "self.head(self.ln_f(x), self.wte.weight)", "self.head(x if x.is_cuda else self.ln_f(x), self.wte.weight)",
         equivalent="on a processor the step is as it was",
     ),
-)  # fmt: skip
+)

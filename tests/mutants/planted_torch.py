@@ -284,6 +284,6 @@ PIPELINES = (
     bug("labels of the next batch", "resnet50/torch/pipeline/prefetch", LOADER, "return x, self.labels[rows]", "return x, np.roll(self.labels, -self.batch)[rows]"),
     bug("one prefetched batch in two lost", "resnet50/torch/pipeline/prefetch", LOADER, "        yield put(*batch)", "        yield put(*batch)\n        waiting.get()"),
     bug("every other pixel for the mean of four", "resnet50/torch/pipeline/whole", SPEC, "pixels.mean((3, 5))", "pixels[:, :, :, 0, :, 0]"),
-)  # fmt: skip
+)
 
 BUGS = (*MODELS, *OPTIMIZERS, *STEP, *OTHERS, *PIPELINES)

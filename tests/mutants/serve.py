@@ -1,12 +1,16 @@
-"""Runs inside a framework's environment: `python serve.py FRAMEWORK` imports the framework once and then, for each order on its
-standard input, runs a worker as `python -m MODULE` would, from the sources that the order names.
+"""Runs inside a framework's environment:
 
-PyTorch and JAX start their threads when they first compute, so none is lost in a fork: each order has a child of its own.
-Jittor starts them when it is imported: all orders are carried out by this process, and their sources must be the same.
+`python serve.py FRAMEWORK` imports the framework once and then, for each order on its standard
+input, runs a worker as `python -m MODULE` would, from the sources that the order names.
 
-An order is one line of JSON, `{"tree": FOLDER, "module": NAME, "task": {...}, "orders": FILE, "out": FILE, "log": FILE,
-"limit_s": SECONDS}`, where the worker finds `orders` on its standard input; the answer is one line with the worker's exit code,
-negative if a signal ended it. Without a child such a signal ends this process too.
+PyTorch and JAX start their threads when they first compute, so none is lost in a fork: each order
+has a child of its own. Jittor starts them when it is imported: all orders are carried out by this
+process, and their sources must be the same.
+
+An order is one line of JSON, `{"tree": FOLDER, "module": NAME, "task": {...}, "orders": FILE,
+"out": FILE, "log": FILE, "limit_s": SECONDS}`, where the worker finds `orders` on its standard
+input; the answer is one line with the worker's exit code, negative if a signal ended it. Without a
+child such a signal ends this process too.
 """
 
 from __future__ import annotations
@@ -24,7 +28,15 @@ from typing import Any, TextIO
 
 FORKS = {
     "torch": ("torch", "torch.utils.checkpoint", "torch.amp", "torch._dynamo"),
-    "jax": ("jax", "jax.numpy", "jax.ad_checkpoint", "jax.extend.core", "jax.extend.backend", "flax.nnx", "optax"),
+    "jax": (
+        "jax",
+        "jax.numpy",
+        "jax.ad_checkpoint",
+        "jax.extend.core",
+        "jax.extend.backend",
+        "flax.nnx",
+        "optax",
+    ),
 }
 
 
@@ -35,7 +47,8 @@ def main() -> None:
     for name in FORKS.get(framework, ()):
         importlib.import_module(name)
     sys.path.pop(0)  # this file's folder
-    sys.dont_write_bytecode = True  # a file edited twice within a second would be taken for what it was before
+    # a file edited twice within a second would be taken for what it was before
+    sys.dont_write_bytecode = True
     for line in sys.stdin:
         (fork if framework in FORKS else carry_out)(json.loads(line), answers)
 
@@ -75,7 +88,10 @@ def prepare(order: dict[str, Any]) -> None:
 
 
 def carry_out(order: dict[str, Any], answers: TextIO) -> None:
-    """The order in this process, which ends if it takes too long. Standard input and output are what they were afterwards."""
+    """The order in this process, which ends if it takes too long.
+
+    Standard input and output are what they were afterwards.
+    """
     kept = [os.dup(number) for number in (0, 1, 2)]
     prepare(order)
     signal.alarm(order["limit_s"])

@@ -1,4 +1,6 @@
-"""A copy of the sources in which workers run, one after the other, each from sources with other edits."""
+"""A copy of the sources in which workers run, one after the other, each from sources with other
+edits.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ from tests.mutants.serve import FORKS
 SOURCES = ("models", "framebench")
 LIMIT_S = 600
 GRACE_S = 30  # after which a process that should have ended itself is ended
-STEPS = 8  # timed steps: so many that a bug which sets in after the verified steps is there before the last one
+# timed steps: so many that a bug which sets in after the verified steps is there before the last
+# one
+STEPS = 8
 SHARED = 16  # cases of one process, where a framework cannot fork: what they leave behind adds up
 
 
@@ -39,7 +43,12 @@ class Slot:
     def __init__(self, folder: Path) -> None:
         self.tree, self.folder, self.orders = folder / "tree", folder, folder / "orders"
         for name in SOURCES:
-            shutil.copytree(ROOT / name, self.tree / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / name,
+                self.tree / name,
+                symlinks=True,
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )
         self.servers: dict[str, subprocess.Popen[str]] = {}
         self.carried_out: Counter[str] = Counter()  # orders, by framework
 
@@ -51,8 +60,9 @@ class Slot:
             self.end(framework)
 
     def verify(self, case: Case, files: Mapping[str, str], steps: int = STEPS) -> Found:
-        """Verify the case from the sources with these files' content replaced, as a run does: in float64 first, and if
-        that finds nothing in its own precision, with so many timed steps."""
+        """Verify the case from the sources with these files' content replaced, as a run does: in
+        float64 first, and if that finds nothing in its own precision, with so many timed steps.
+        """
         started = time.monotonic()
         for name, content in files.items():
             (self.tree / name).write_text(content)
@@ -61,7 +71,12 @@ class Slot:
             if mathematics and not mathematics.passed:
                 return judged(case, CaseOutcome(), time.monotonic() - started, mathematics)
             self.orders.write_text(write_turns(steps))
-            outcome = self.work(case, "framebench.worker.worker", Task(case.id, "time").as_dict(), edited=bool(files))
+            outcome = self.work(
+                case,
+                "framebench.worker.worker",
+                Task(case.id, "time").as_dict(),
+                edited=bool(files),
+            )
             return judged(case, outcome, time.monotonic() - started, mathematics)
         finally:
             for name in files:
@@ -70,7 +85,8 @@ class Slot:
     def check_mathematics(self, case: Case, edited: bool) -> Mathematics | None:
         """Check the case's strategy in float64, at the smallest size as a run does.
 
-        None where there is no reference, or where the process gave no answer: then nothing is decided by it.
+        None where there is no reference, or where the process gave no answer: then nothing is
+        decided by it.
         """
         smallest = representative(case)
         if smallest is None:
@@ -78,26 +94,56 @@ class Slot:
         file = self.folder / "mathematics.jsonl"
         file.unlink(missing_ok=True)
         self.orders.write_text("")
-        self.work(smallest, "framebench.worker.mathematics", {"cases": [smallest.id], "file": str(file)}, edited)
+        self.work(
+            smallest,
+            "framebench.worker.mathematics",
+            {"cases": [smallest.id], "file": str(file)},
+            edited,
+        )
         return read_lines(file).get(smallest.id)
 
     def work(self, case: Case, module: str, task: dict[str, object], edited: bool) -> CaseOutcome:
-        """In a process of its own where variables must precede the import, or where sources are edited and nothing can fork."""
+        """In a process of its own where variables must precede the import, or where sources are
+        edited and nothing can fork.
+        """
         environment = environments.describe(case.framework)
         own = bool(case.support.env) or (edited and case.framework not in FORKS)
         out, log = self.folder / "out", self.folder / "log"
         code = (self.alone if own else self.served)(case, environment, module, task, out, log)
         return outcome_of(code, out.read_text(), log.read_text(errors="replace"))
 
-    def alone(self, case: Case, environment: Environment, module: str, task: dict[str, object], out: Path, log: Path) -> int:
+    def alone(
+        self,
+        case: Case,
+        environment: Environment,
+        module: str,
+        task: dict[str, object],
+        out: Path,
+        log: Path,
+    ) -> int:
         command = [str(environment.python), "-m", module, json.dumps(task)]
-        with self.orders.open() as stdin, out.open("w") as stdout, log.open("w") as stderr, suppress(subprocess.TimeoutExpired):
+        with (
+            self.orders.open() as stdin,
+            out.open("w") as stdout,
+            log.open("w") as stderr,
+            suppress(subprocess.TimeoutExpired),
+        ):
             variables = self.variables(case, environment) | {"PYTHONPATH": str(self.tree)}
             streams: dict[str, IO[Any] | int] = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
-            return subprocess.run(command, cwd=self.tree, env=variables, timeout=LIMIT_S, **streams).returncode  # type: ignore[call-overload]
+            return subprocess.run(
+                command, cwd=self.tree, env=variables, timeout=LIMIT_S, **streams
+            ).returncode  # type: ignore[call-overload]
         return -9
 
-    def served(self, case: Case, environment: Environment, module: str, task: dict[str, object], out: Path, log: Path) -> int:
+    def served(
+        self,
+        case: Case,
+        environment: Environment,
+        module: str,
+        task: dict[str, object],
+        out: Path,
+        log: Path,
+    ) -> int:
         """By the process that has the framework imported; its exit code, should it end."""
         for file in (out, log):
             file.write_text("")
@@ -113,8 +159,11 @@ class Slot:
             "log": str(log),
         }
         print(json.dumps(order | {"limit_s": LIMIT_S}), file=process.stdin, flush=True)
-        # a compiler that Jittor has forked may outlive it, and hold its end of the pipe, and Jittor's lock
-        if select.select([process.stdout], [], [], LIMIT_S + GRACE_S)[0] and (answer := process.stdout.readline()):
+        # a compiler that Jittor has forked may outlive it, and hold its end of the pipe, and
+        # Jittor's lock
+        if select.select([process.stdout], [], [], LIMIT_S + GRACE_S)[0] and (
+            answer := process.stdout.readline()
+        ):
             return int(answer)
         return self.end(case.framework)
 
@@ -123,11 +172,19 @@ class Slot:
         if case.framework not in FORKS and self.carried_out[case.framework] % SHARED == 0:
             self.end(case.framework)
         if case.framework not in self.servers:
-            command = [str(environment.python), str(Path(__file__).with_name("serve.py")), case.framework]
+            command = [
+                str(environment.python),
+                str(Path(__file__).with_name("serve.py")),
+                case.framework,
+            ]
             self.servers[case.framework] = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.variables(case, environment),
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=self.variables(case, environment),
                 start_new_session=True,
-            )  # fmt: skip
+            )
         return self.servers[case.framework]
 
     def end(self, framework: str) -> int:
@@ -143,4 +200,9 @@ class Slot:
     def variables(self, case: Case, environment: Environment) -> dict[str, str]:
         """What the harness sets; compiled programs are kept from one run to the next."""
         kept = environment.scratch(environments.cache() / "tests")
-        return {**os.environ, **worker_variables(environment, case, "time", Options()), **kept, "PYTHONDONTWRITEBYTECODE": "1"}
+        return {
+            **os.environ,
+            **worker_variables(environment, case, "time", Options()),
+            **kept,
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }

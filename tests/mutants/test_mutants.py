@@ -1,4 +1,6 @@
-"""The table of planted bugs fits the source, and a few of them are tried; `make mutants` tries them all."""
+"""The table of planted bugs fits the source, and a few of them are tried; `make mutants` tries them
+all.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,16 @@ TRIED = (  # scenarios and precisions of the framework that is quickest to start
 def misplaced(bug: Bug) -> str:
     """What is wrong with a row of the table, if anything."""
     try:
-        changed = all(content != (ROOT / file).read_text() for file, content in bug.edited(ROOT).items())
+        changed = all(
+            content != (ROOT / file).read_text() for file, content in bug.edited(ROOT).items()
+        )
     except TextIsGone as error:
         return str(error)
-    return "" if changed and bug.case.support.supported and not bug.case.support.gpu else f"{bug.name}: {bug.case_id}"
+    return (
+        ""
+        if changed and bug.case.support.supported and not bug.case.support.gpu
+        else f"{bug.name}: {bug.case_id}"
+    )
 
 
 def test_planted_bugs_change_the_source_and_their_cases_exist() -> None:
@@ -86,8 +94,16 @@ def test_each_case_is_tried_without_a_bug_before_the_first_of_its_bugs() -> None
 
 
 def row(bug: Bug, status: str = "wrong") -> Row:
-    about = {"bug": bug.name, "case": bug.case_id, "precision": "fp32", "equivalent": bug.equivalent, "beyond": bug.beyond}
-    return Row(**about, status=status, by="loss", margin=2.0, reason="", seconds=1.0, key=run.key(bug))
+    about = {
+        "bug": bug.name,
+        "case": bug.case_id,
+        "precision": "fp32",
+        "equivalent": bug.equivalent,
+        "beyond": bug.beyond,
+    }
+    return Row(
+        **about, status=status, by="loss", margin=2.0, reason="", seconds=1.0, key=run.key(bug)
+    )
 
 
 def test_time_that_is_up_begins_nothing_more_and_is_no_failure(
@@ -101,7 +117,9 @@ def test_time_that_is_up_begins_nothing_more_and_is_no_failure(
     with pytest.raises(SystemExit) as ended:
         run.finish(found, untried=3)
     assert ended.value.code == 0
-    assert "2 bugs: 2 wrong, 0 equivalent, 0 beyond verification; 0 cases without a bug; 3 not tried" in capsys.readouterr().out
+    assert (
+        "2 bugs: 2 wrong, 0 equivalent, 0 beyond verification; 0 cases without a bug; 3 not tried"
+    ) in capsys.readouterr().out
 
 
 def test_a_survivor_and_a_case_that_is_wrong_without_a_bug_fail() -> None:
@@ -111,7 +129,9 @@ def test_a_survivor_and_a_case_that_is_wrong_without_a_bug_fail() -> None:
         assert ended.value.code == 1
 
 
-def test_what_crashed_is_tried_once_more_by_a_process_without_a_past(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_crashed_is_tried_once_more_by_a_process_without_a_past(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Ended:
         def __init__(self) -> None:
             self.frameworks: list[str] = []
@@ -125,7 +145,9 @@ def test_what_crashed_is_tried_once_more_by_a_process_without_a_past(monkeypatch
         (["wrong"], "wrong", 0),
     ):
         slot, statuses = Ended(), iter(said)
-        monkeypatch.setattr(run, "row", lambda bug, slot, statuses=statuses: row(bug, next(statuses)))
+        monkeypatch.setattr(
+            run, "row", lambda bug, slot, statuses=statuses: row(bug, next(statuses))
+        )
         assert run.settled(BUGS[0], slot).status == settled  # type: ignore[arg-type]
         assert slot.frameworks == [BUGS[0].case.framework] * ends
 
@@ -150,7 +172,14 @@ def test_what_was_tried_with_the_same_sources_is_not_tried_again(tmp_path: Path)
 
 
 def failed(error: float, tolerance: float, worst: str = "fc.bias") -> dict[str, Any]:
-    return {"count": 2, "failed": 1, "worst": worst, "by": "norm", "error": error, "tolerance": tolerance}
+    return {
+        "count": 2,
+        "failed": 1,
+        "worst": worst,
+        "by": "norm",
+        "error": error,
+        "tolerance": tolerance,
+    }
 
 
 VALUES = {
@@ -165,36 +194,69 @@ VALUES = {
     [
         (VALUES, "grad_norm", 0.75),
         (VALUES | {"tensors": {"gradient": failed(1e-2, 1e-3)}}, "gradient of fc.bias", 10),
-        (VALUES | {"again": {"passed": False, "relative_error": {"loss_0": 8e-6}}}, "loss_0 after the timed steps", 2),
-        (VALUES | {"again": {"tensors": {"weight": failed(6, 2)}}}, "weight of fc.bias after the timed steps", 3),
-        (VALUES | {"tensors": {"weight": failed(float("nan"), 1), "buffer": failed(9, 1)}}, "weight of fc.bias", None),
+        (
+            VALUES | {"again": {"passed": False, "relative_error": {"loss_0": 8e-6}}},
+            "loss_0 after the timed steps",
+            2,
+        ),
+        (
+            VALUES | {"again": {"tensors": {"weight": failed(6, 2)}}},
+            "weight of fc.bias after the timed steps",
+            3,
+        ),
+        (
+            VALUES | {"tensors": {"weight": failed(float("nan"), 1), "buffer": failed(9, 1)}},
+            "weight of fc.bias",
+            None,
+        ),
         (VALUES | {"relative_error": {"loss_0": None}}, "loss_0", None),
         (VALUES | {"tensors": {"weight": failed(float("inf"), 1)}}, "weight of fc.bias", None),
-        (VALUES | {"passed": False, "reason": "the states take 8 bytes instead of 4"}, "bytes of the optimizer's states", None),
         (
-            VALUES | {"passed": False, "reason": "gradient of 3 tensors that should have none, such as a"},
+            VALUES | {"passed": False, "reason": "the states take 8 bytes instead of 4"},
+            "bytes of the optimizer's states",
+            None,
+        ),
+        (
+            VALUES
+            | {"passed": False, "reason": "gradient of 3 tensors that should have none, such as a"},
             "tensors that should not exist",
             None,
         ),
-        (VALUES | {"passed": False, "reason": "no gradient of 3 tensors, such as a"}, "missing tensors", None),
+        (
+            VALUES | {"passed": False, "reason": "no gradient of 3 tensors, such as a"},
+            "missing tensors",
+            None,
+        ),
         (
             VALUES | {"again": {"passed": False, "reason": "3 of 8 steps left the loss as it was"}},
             "steps that changed nothing after the timed steps",
             None,
         ),
-        (VALUES | {"passed": False, "reason": "stray", "tensors": {"weight": failed(6, 2)}}, "weight of fc.bias", 3),
-        (VALUES | {"passed": False, "reason": "golden.json has no values for x"}, "golden.json has no values for x", None),
+        (
+            VALUES | {"passed": False, "reason": "stray", "tensors": {"weight": failed(6, 2)}},
+            "weight of fc.bias",
+            3,
+        ),
+        (
+            VALUES | {"passed": False, "reason": "golden.json has no values for x"},
+            "golden.json has no values for x",
+            None,
+        ),
         ({}, "", None),
     ],
-)  # fmt: skip
-def test_the_worst_is_looked_for_everywhere(verification: dict[str, Any], by: str, margin: float | None) -> None:
+)
+def test_the_worst_is_looked_for_everywhere(
+    verification: dict[str, Any], by: str, margin: float | None
+) -> None:
     found = judge.worst(verification)
     assert found[0] == by
     assert found[1] == (None if margin is None else pytest.approx(margin))
 
 
 @pytest.mark.slow
-def test_planted_bugs_are_wrong_and_nothing_else_is(environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_planted_bugs_are_wrong_and_nothing_else_is(
+    environment: dict[str, Environment], tmp_path: Path
+) -> None:
     bugs = [bug for bug in BUGS if bug.name in TRIED and bug.case.framework == "torch"]
     assert len(bugs) == len(TRIED)
     with slot.Slot(tmp_path) as worker:
@@ -203,7 +265,9 @@ def test_planted_bugs_are_wrong_and_nothing_else_is(environment: dict[str, Envir
 
 
 @pytest.mark.slow
-def test_a_bug_that_ends_the_worker_does_not_pass_for_wrong(environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_a_bug_that_ends_the_worker_does_not_pass_for_wrong(
+    environment: dict[str, Environment], tmp_path: Path
+) -> None:
     file = "models/transformer/torch_model.py"
     case = "transformer/torch/eval/no_grad/b4/tiny"
     broken = Bug("", case, (Edit(file, "def build(", "def built("),))
@@ -221,7 +285,10 @@ def test_a_process_that_cannot_fork_carries_out_one_case_after_another(
     environment: dict[str, Environment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that takes too long ends with its case; the next gets another process."""
-    cases = [run.control(f"transformer/jittor/{case}/b4/tiny") for case in ("train/fp32", "eval/no_grad", "varlen/raw")]
+    cases = [
+        run.control(f"transformer/jittor/{case}/b4/tiny")
+        for case in ("train/fp32", "eval/no_grad", "varlen/raw")
+    ]
     with slot.Slot(tmp_path) as worker:
         found = [run.row(case, worker) for case in cases]
         assert worker.carried_out == {"jittor": 6}, "each in float64, and in its own precision"
@@ -240,12 +307,21 @@ def test_a_process_that_cannot_fork_carries_out_one_case_after_another(
 def test_what_an_ended_process_leaves_behind_ends_with_it(
     environment: dict[str, Environment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a compiler that Jittor has forked: it holds the pipe open, and Jittor's lock, for which every other process waits."""
+    """As a compiler that Jittor has forked: it holds the pipe open, and Jittor's lock, for which
+    every other process waits.
+    """
     monkeypatch.setattr(slot, "LIMIT_S", 1)
     monkeypatch.setattr(slot, "GRACE_S", 1)
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "text": True,
+        "start_new_session": True,
+    }
     with slot.Slot(tmp_path) as worker:
-        worker.servers["jittor"] = left = subprocess.Popen(["sh", "-c", "sleep 1000 & exec sleep 1000"], **pipes)
+        worker.servers["jittor"] = left = subprocess.Popen(
+            ["sh", "-c", "sleep 1000 & exec sleep 1000"], **pipes
+        )
         case = parse("transformer/jittor/train/fp32/b4/tiny")
         module, out, log = "framebench.worker.worker", tmp_path / "out", tmp_path / "log"
         assert worker.served(case, environment["jittor"], module, {}, out, log) == -signal.SIGKILL
@@ -256,5 +332,9 @@ def test_what_an_ended_process_leaves_behind_ends_with_it(
 def test_a_bug_beyond_verification_may_pass_or_be_wrong_but_not_crash() -> None:
     unseen = Bug("unseen", "transformer/torch/train/fp32/b4/tiny", (), beyond="happens once")
     outcomes = {status: row(unseen, status) for status in ("ok", "wrong", "crashed")}
-    assert {status: found.as_wanted for status, found in outcomes.items()} == {"ok": True, "wrong": True, "crashed": False}
+    assert {status: found.as_wanted for status, found in outcomes.items()} == {
+        "ok": True,
+        "wrong": True,
+        "crashed": False,
+    }
     assert [status for status, found in outcomes.items() if found.missed] == ["ok"]

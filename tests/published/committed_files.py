@@ -11,8 +11,12 @@ from framebench.records.record import Record
 
 
 def tracked(*patterns: str) -> list[str]:
-    """What is published is what git tracks: a user's own measurements beside it change no document."""
-    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    """What is published is what git tracks: a user's own measurements beside it change no
+    document.
+    """
+    listed = subprocess.run(
+        ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return listed.stdout.split()
 
 

@@ -23,19 +23,33 @@ EVERY = sorted(SEARCHES.fits, key=lambda fit: (fit.case, fit.budget_bytes))
 
 
 def asked_as(fit: Fit, searches: Searches, batch: int | None = None) -> Candidate:
-    """What is advised of the same case and budget; none where its records now have no numbers, or an effect not proven."""
+    """What is advised of the same case and budget; none where its records now have no numbers, or
+    an effect not proven.
+    """
     case = parse_case(fit.case)
     rows, _ = evidence(ROOT / "results", fit.provenance.machine, case.workload, case.scenario)
-    question = Question(case.workload, case.scenario, fit.budget_bytes, (case.framework,), batch, case.size)
-    if all(find_fault(r) for r in rows if (r.framework, r.strategy, r.size) == (case.framework, case.strategy, case.size)):
+    question = Question(
+        case.workload, case.scenario, fit.budget_bytes, (case.framework,), batch, case.size
+    )
+    if all(
+        find_fault(r)
+        for r in rows
+        if (r.framework, r.strategy, r.size) == (case.framework, case.strategy, case.size)
+    ):
         pytest.skip(f"{case.id}: its records give nothing to advise")
-    (offer,) = (o for o in everything(advise([rows], question, searches)) if o.case.strategy == case.strategy)
+    (offer,) = (
+        o
+        for o in everything(advise([rows], question, searches))
+        if o.case.strategy == case.strategy
+    )
     return offer
 
 
 @pytest.mark.parametrize("fit", EVERY, ids=lambda fit: f"{fit.case} {fit.budget_bytes // MIB} MiB")
 def test_advice_is_what_the_committed_search_found(fit: Fit) -> None:
-    """At the largest batch, and at every batch that was tried; without the search no prediction goes beyond it."""
+    """At the largest batch, and at every batch that was tried; without the search no prediction
+    goes beyond it.
+    """
     offer = asked_as(fit, SEARCHES)
     assert (offer.case.batch, offer.fits, offer.judge) == (fit.largest, True, "search")
     for probe in fit.probes:

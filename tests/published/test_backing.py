@@ -1,4 +1,6 @@
-"""Test what the committed records have, and README's table of workloads against the specifications."""
+"""Test what the committed records have, and README's table of workloads against the
+specifications.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,24 @@ def with_numbers() -> tuple[dict[str, Any], ...]:
 
 
 def test_every_peak_names_its_instrument() -> None:
-    names = {"allocator.in_use", "compiler.plan", "host.rss", "allocator.active", "allocator.reserved"}
+    names = {
+        "allocator.in_use",
+        "compiler.plan",
+        "host.rss",
+        "allocator.active",
+        "allocator.reserved",
+    }
     names |= {"device.process", "device.card"}
     assert {name for record in with_numbers() for name in record["peaks"]} <= names
-    assert [record["case"] for record in with_numbers() if not record["peaks"] and not record["step_s"]] == []
+    assert [
+        record["case"] for record in with_numbers() if not record["peaks"] and not record["step_s"]
+    ] == []
 
 
 def commits_named_by_results() -> set[str]:
-    """Return each full hash that a file below results/ gives as a commit; records that are compressed have none."""
+    """Return each full hash that a file below results/ gives as a commit; records that are
+    compressed have none.
+    """
     files = [file for file in tracked("results") if file.endswith((".json", ".jsonl"))]
     found: set[str] = set()
     for file in files:
@@ -44,9 +56,17 @@ def commits_named_by_results() -> set[str]:
 
 def test_the_list_of_lost_commits_has_each_commit_that_git_lacks_and_no_other() -> None:
     shallow = subprocess.run(
-        ["git", "rev-parse", "--is-shallow-repository"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "rev-parse", "--is-shallow-repository"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     if shallow.stdout.strip() == "true":
         pytest.skip("a shallow clone lacks commits that the repository has")
-    known = subprocess.run(["git", "rev-list", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert read_lost_commits(ROOT / "results") == commits_named_by_results() - set(known.stdout.split())
+    known = subprocess.run(
+        ["git", "rev-list", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert read_lost_commits(ROOT / "results") == commits_named_by_results() - set(
+        known.stdout.split()
+    )

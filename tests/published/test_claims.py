@@ -1,4 +1,6 @@
-"""The numbers behind every published verdict are those of the committed files, read without the ledger."""
+"""The numbers behind every published verdict are those of the committed files, read without the
+ledger.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def arms_of(machine: str) -> list[tuple[Entry, Line, Measurement]]:
     return [
         (entry, line, arm)
         for entry, claim in zip(entries(machine), REGISTRY.claims, strict=True)
-        for line, arm in zip(own(entry), [a for a in claim.measurements if applies(a, "cpu")], strict=True)
+        for line, arm in zip(
+            own(entry), [a for a in claim.measurements if applies(a, "cpu")], strict=True
+        )
     ]
 
 
@@ -54,7 +58,9 @@ def test_no_verdict_stands_where_a_precondition_fails(machine: str) -> None:
                 continue
             sizes = {case.split("/")[-1] for case in line.cases}
             assert not claim.needs.size or sizes == {claim.needs.size}, line.id
-            assert claim.needs.device != "gpu" or line.planned or line.on_other_gpu or machine == CARD, line.id
+            assert (
+                claim.needs.device != "gpu" or line.planned or line.on_other_gpu or machine == CARD
+            ), line.id
             assert not claim.needs.language, line.id
         if claim.needs.language:
             assert entry.verdict == UNMET
@@ -65,31 +71,53 @@ def test_no_verdict_stands_where_a_precondition_fails(machine: str) -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_printed_numbers_are_those_of_all_arms_that_decide(machine: str) -> None:
     for entry in entries(machine):
-        arms = [one for one in entry.lines if one.decides and one.verdict != UNMET and one.low is not None]
+        arms = [
+            one
+            for one in entry.lines
+            if one.decides and one.verdict != UNMET and one.low is not None
+        ]
         if arms:
             assert len({one.form for one in arms}) == 1, f"{entry.name}: one scale"
-            assert (entry.low, entry.high) == (min(one.low for one in arms), max(one.high for one in arms)), entry.name
+            assert (entry.low, entry.high) == (
+                min(one.low for one in arms),
+                max(one.high for one in arms),
+            ), entry.name
 
 
 def test_every_available_prediction_is_part_of_its_claim() -> None:
-    """Where two cases are compared in an arm that decides, the same two at full size decide too if both were planned."""
+    """Where two cases are compared in an arm that decides, the same two at full size decide too if
+    both were planned.
+    """
     plans = [
         json.loads(line)
         for path in sorted((ROOT / "results/planned/h100-80gb").glob("*.jsonl"))
-        for line in path.read_text().splitlines() if path.stem in PINNED.values()
-    ]  # fmt: skip
+        for line in path.read_text().splitlines()
+        if path.stem in PINNED.values()
+    ]
     planned = {plan["case"] for plan in plans if plan["outcome"] == "planned"}
     for claim in REGISTRY.claims:
-        used = [tuple(arm.measure.planned_cases()) for arm in claim.deciding if isinstance(arm.measure, Planned)]
+        used = [
+            tuple(arm.measure.planned_cases())
+            for arm in claim.deciding
+            if isinstance(arm.measure, Planned)
+        ]
         for arm in claim.deciding:
-            if is_ratio(arm.measure) and arm.measure.quantity in (PEAK, ADDED) and arm.measure.refs[1].ranks == 1:
+            if (
+                is_ratio(arm.measure)
+                and arm.measure.quantity in (PEAK, ADDED)
+                and arm.measure.refs[1].ranks == 1
+            ):
                 at_full_size = tuple(arm.measure.cases("full"))
                 if at_full_size and {case.id for case in at_full_size} <= planned:
-                    assert at_full_size in used, f"{claim.name}: {arm.name} was planned at full size: add it by planned(...)"
+                    assert at_full_size in used, (
+                        f"{claim.name}: {arm.name} was planned at full size: add it by planned(...)"
+                    )
 
 
 def test_no_record_violates_a_definition() -> None:
-    """Each proof is tried against every record of the cases that it is about, whatever their machine, commit or protocol."""
+    """Each proof is tried against every record of the cases that it is about, whatever their
+    machine, commit or protocol.
+    """
     tried = 0
     for claim in REGISTRY.claims:
         for arm in claim.deciding if claim.definition else ():
@@ -104,10 +132,21 @@ def test_no_record_violates_a_definition() -> None:
 
 @cache
 def files(machine: str, case: str, protocol: int) -> list[dict[str, Any]]:
-    """The ok records of a case, by their bytes: one protocol, pinned version, the newest one's commit, under no limit."""
-    folder = ROOT / "results" / "records" / machine / PINNED[case.split("/")[1]] / case.replace("/", ".")
-    found = sorted((json.loads(p.read_bytes()) for p in folder.glob("*.json")), key=lambda r: r["provenance"]["measured_at"])
-    free = [r for r in found if r["provenance"].get("memory_limit") is None and r["provenance"]["protocol"] == protocol]
+    """The ok records of a case, by their bytes: one protocol, pinned version, the newest one's
+    commit, under no limit.
+    """
+    folder = (
+        ROOT / "results" / "records" / machine / PINNED[case.split("/")[1]] / case.replace("/", ".")
+    )
+    found = sorted(
+        (json.loads(p.read_bytes()) for p in folder.glob("*.json")),
+        key=lambda r: r["provenance"]["measured_at"],
+    )
+    free = [
+        r
+        for r in found
+        if r["provenance"].get("memory_limit") is None and r["provenance"]["protocol"] == protocol
+    ]
     good = [r for r in free if r["status"] == "ok"]
     return [r for r in good if r["provenance"]["commit"] == good[-1]["provenance"]["commit"]]
 
@@ -116,7 +155,9 @@ def peaks(machine: str, case: str, protocol: int) -> tuple[str, list[int]]:
     """Instrument, and the peaks of all steps by it."""
     records = [r for r in files(machine, case, protocol) if r["peak_samples"]]
     instrument = next(i for i in INSTRUMENTS if i in records[-1]["peaks"])
-    return instrument, [step[instrument] for r in records for step in r["peak_samples"] if instrument in step]
+    return instrument, [
+        step[instrument] for r in records for step in r["peak_samples"] if instrument in step
+    ]
 
 
 def ends(values: list[int]) -> tuple[int, int]:
@@ -129,26 +170,39 @@ def test_peaks_agree_with_the_record_files(machine: str) -> None:
     for entry, line, arm in arms_of(machine):
         if line.value is None or not is_ratio(arm.measure) or arm.measure.quantity is not PEAK:
             continue
-        base, change = (peaks(machine, case.id, entry.protocol) for case in arm.measure.cases("cpu"))
+        base, change = (
+            peaks(machine, case.id, entry.protocol) for case in arm.measure.cases("cpu")
+        )
         assert base[0] == change[0], line.id
         assert line.value == pytest.approx(max(change[1]) / max(base[1])), line.id
         share, size = (0.005, 2**17) if base[0] == "host.rss" else (0.0, 0)
-        one, other = ([low * (1 - share) - size, high * (1 + share) + size] for low, high in map(ends, (base[1], change[1])))
+        one, other = (
+            [low * (1 - share) - size, high * (1 + share) + size]
+            for low, high in map(ends, (base[1], change[1]))
+        )
         assert line.low == pytest.approx(other[0] / one[1]), line.id
         assert line.high == pytest.approx(other[1] / one[0]), line.id
         checked += 1
-    measured = sum(line.value is not None and not line.planned for _, line, arm in arms_of(machine) if not arm.measure.probe)
+    measured = sum(
+        line.value is not None and not line.planned
+        for _, line, arm in arms_of(machine)
+        if not arm.measure.probe
+    )
     assert checked >= 0.3 * measured
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_verdict_rests_on_records_of_two_different_cases(machine: str) -> None:
-    """An arm that decides had two different cases, or a program of two ways, and the number might have come out otherwise."""
+    """An arm that decides had two different cases, or a program of two ways, and the number might
+    have come out otherwise.
+    """
     for entry, line, arm in arms_of(machine):
         if line.decides and line.verdict in MEASURED:
             assert len(line.cases) == len(set(line.cases))
             cases = [case.id for case in arm.measure.cases("cpu")]
-            assert len({id(r) for case in cases for r in files(machine, case, entry.protocol)}) >= len(cases), line.id
+            assert len(
+                {id(r) for case in cases for r in files(machine, case, entry.protocol)}
+            ) >= len(cases), line.id
             assert line.records, line.id
 
 
@@ -157,13 +211,19 @@ def test_a_prediction_decides_nothing_that_a_gpu_has_measured() -> None:
     checked = 0
     for entry in entries(SHOWN):
         measured = [line for line in entry.lines if line.on_other_gpu]
-        pairs = {(line.metric, *map(without_batch, line.cases)) for line in measured if line.decides}
+        pairs = {
+            (line.metric, *map(without_batch, line.cases)) for line in measured if line.decides
+        }
         assert not pairs & {
-            (line.metric, *map(without_batch, line.cases)) for line in entry.lines if line.planned and line.decides
+            (line.metric, *map(without_batch, line.cases))
+            for line in entry.lines
+            if line.planned and line.decides
         }
         for line in measured:
             assert {name.split("/")[1] for name in line.records} == {CARD}
-            if (kept := [kept_on_the_card(case) for case in line.cases]) and "saved bytes" in line.metric:
+            if (
+                kept := [kept_on_the_card(case) for case in line.cases]
+            ) and "saved bytes" in line.metric:
                 assert line.value == pytest.approx(kept[1] / kept[0]), line.id
                 checked += 1
     assert checked >= 2

@@ -28,7 +28,10 @@ def published() -> list[Generated]:
         return make_document_parts(Results(Path(folder) / "results"))
 
 
-@pytest.mark.parametrize("document", ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize(
+    "document",
+    ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))],
+)
 def test_tables_in_documents_are_generated(document: str) -> None:
     text = (ROOT / document).read_text()
     assert refresh(text, published()) == text
@@ -42,24 +45,30 @@ def test_published_tables_are_generated() -> None:
         assert made == (ROOT / file).read_text(), file
 
 
-COPIED = {"nvidia-h200"}  # the copy that measured lay in the repository of an older commit: docs/gpu.md
+# the copy that measured lay in the repository of an older commit: docs/gpu.md
+COPIED = {"nvidia-h200"}
 
 
 def test_published_records_are_complete() -> None:
-    """Each `ok` record carries verification, effect, instrument, samples and provenance; every cell has a record."""
+    """Each `ok` record carries verification, effect, instrument, samples and provenance; every cell
+    has a record.
+    """
     found = records()
     for record in found:
         if record.status == "ok":
             assert record.verification, record.case
             assert record.verification.passed, record.case
             assert record.effect, record.case
-            assert record.peak_instrument or record.turns, record.case  # of a session the first block's records have peaks
+            # of a session the first block's records have peaks
+            assert record.peak_instrument or record.turns, record.case
             several = record.parsed.ranks > 1  # which have no times
             for_peaks = several or (record.turns is not None and len(record.turns.round) < ROUNDS)
             assert record.peaks if for_peaks else len(record.step_s) >= ROUNDS, record.case
             assert len(record.ranks) == (record.parsed.ranks if several else 0), record.case
             assert record.provenance.commit, record.case
-            assert record.provenance.dirty is False or record.provenance.machine in COPIED, record.case
+            assert record.provenance.dirty is False or record.provenance.machine in COPIED, (
+                record.case
+            )
     assert {(c.workload, c.framework) for c in (r.parsed for r in found if r.status == "ok")} == {
         (w, f) for w in ("resnet50", "unet3d", "transformer") for f in ("torch", "jax", "jittor")
     }
@@ -71,11 +80,18 @@ def test_files_that_documents_name_exist() -> None:
     folders = {file.split("/")[0] for file in files if "/" in file}
     for document in (file for file in files if file.endswith(".md")):
         named = re.findall(
-            r"(?<![\w./*-])([\w-]+(?:/[\w.-]+)*/[\w-]+\.(?:py|md|txt|json|cc|sh|svg))(?![\w*])", (ROOT / document).read_text()
+            r"(?<![\w./*-])([\w-]+(?:/[\w.-]+)*/[\w-]+\.(?:py|md|txt|json|cc|sh|svg))(?![\w*])",
+            (ROOT / document).read_text(),
         )
-        wanted = {path for path in named if path.split("/")[0] in folders and not re.search(r"[A-Z]{3,}", path)}
+        wanted = {
+            path
+            for path in named
+            if path.split("/")[0] in folders and not re.search(r"[A-Z]{3,}", path)
+        }
         beside = str(Path(document).parent)
-        assert {path for path in wanted if path not in files and f"{beside}/{path}" not in files} == set(), document
+        assert {
+            path for path in wanted if path not in files and f"{beside}/{path}" not in files
+        } == set(), document
 
 
 def test_published_records_have_no_problem_but_notes() -> None:
@@ -91,4 +107,6 @@ def test_places_in_documents_that_commands_name_exist() -> None:
     assert named
     for page, anchor in named:
         headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
-        assert anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}, (page, anchor)
+        assert anchor in {
+            re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings
+        }, (page, anchor)

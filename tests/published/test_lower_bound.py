@@ -23,9 +23,19 @@ def test_lower_bounds_are_below_every_measured_peak() -> None:
 
 
 def test_lower_bounds_are_close_to_the_peaks_of_pytorch() -> None:
-    """Training in float32 on the CPU, in the two workloads whose kernels need little workspace: within 15 %."""
-    prefixes = tuple(f"{w}/torch/train/{s}/" for w in ("transformer", "resnet50") for s in ("fp32", "checkpoint", "accumulate"))
+    """Training in float32 on the CPU, in the two workloads whose kernels need little workspace:
+    within 15 %.
+    """
+    prefixes = tuple(
+        f"{w}/torch/train/{s}/"
+        for w in ("transformer", "resnet50")
+        for s in ("fp32", "checkpoint", "accumulate")
+    )
     found = [r for r in measured() if r.case.startswith(prefixes) and r.case.endswith("/cpu")]
-    ratios = {r.case: r.peaks["host.rss"] / lower_bound.lower_bound(r.parsed).total for r in found if "host.rss" in r.peaks}
+    ratios = {
+        r.case: r.peaks["host.rss"] / lower_bound.lower_bound(r.parsed).total
+        for r in found
+        if "host.rss" in r.peaks
+    }
     assert len(ratios) >= 8
     assert {case: ratio for case, ratio in ratios.items() if ratio > 1.15} == {}

@@ -1,4 +1,6 @@
-"""Every notebook runs on the committed results without a framework, and gives the same bytes twice."""
+"""Every notebook runs on the committed results without a framework, and gives the same bytes
+twice.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from tests.processes import ROOT
 MACHINE = "xeon-2core"  # whose records the committed notebooks show
 UPGRADED = "zen4-2core"  # but of releases, which were measured anew there
 NO_FRAMEWORK = 'import sys\nprint({"torch", "jax", "jittor"} & set(sys.modules))'
-OFTEN = ("strategies", "versions")  # which `make test` runs; of the others it compares the cells with the source
+# which `make test` runs; of the others it compares the cells with the source
+OFTEN = ("strategies", "versions")
 EVERY = pytest.mark.parametrize("source", notebook.list_sources(), ids=lambda path: path.stem)
 
 
@@ -34,17 +37,27 @@ def test_the_executed_notebook_has_the_cells_of_its_source(source: Path) -> None
     ],
 )
 def test_notebooks_run_on_committed_results_without_a_framework(source: Path) -> None:
-    made = notebook.execute(source, ROOT / "results", UPGRADED if source.stem == "versions" else MACHINE, NO_FRAMEWORK)
+    made = notebook.execute(
+        source, ROOT / "results", UPGRADED if source.stem == "versions" else MACHINE, NO_FRAMEWORK
+    )
     assert made.cells[-1].outputs[0].text == "set()\n"
-    outputs = [output for cell in made.cells[:-1] if cell.cell_type == "code" for output in cell.outputs]
+    outputs = [
+        output for cell in made.cells[:-1] if cell.cell_type == "code" for output in cell.outputs
+    ]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert not any(output.output_type == "stream" for output in outputs), "nothing went wrong"
-    assert not any(" at 0x" in text for cell in made.cells for text in result(cell)[1]), "an address is another one every time"
+    assert not any(" at 0x" in text for cell in made.cells for text in result(cell)[1]), (
+        "an address is another one every time"
+    )
     committed = nbformat.read(notebook.EXECUTED / f"{source.stem}.ipynb", as_version=4)
-    assert list(map(result, committed.cells)) == list(map(result, made.cells[:-1])), "stale: make notebooks"
+    assert list(map(result, committed.cells)) == list(map(result, made.cells[:-1])), (
+        "stale: make notebooks"
+    )
 
 
 def result(cell: nbformat.NotebookNode) -> tuple[str, list[str]]:
     """What a cell is and says; pictures may differ in their last bits from machine to machine."""
     data = [output.get("data", {}) for output in cell.get("outputs", [])]
-    return cell.source, [d[kind] for d in data for kind in ("text/markdown", "text/html", "text/plain") if kind in d]
+    return cell.source, [
+        d[kind] for d in data for kind in ("text/markdown", "text/html", "text/plain") if kind in d
+    ]

@@ -1,4 +1,6 @@
-"""Test that every published prediction can be read and answers for its case without being recomputed."""
+"""Test that every published prediction can be read and answers for its case without being
+recomputed.
+"""
 
 from __future__ import annotations
 

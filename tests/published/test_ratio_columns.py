@@ -1,4 +1,6 @@
-"""Test that each ratio column of `framebench.load` is the quotient of the bytes columns of its name."""
+"""Test that each ratio column of `framebench.load` is the quotient of the bytes columns of its
+name.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from framebench.analysis.frames import COLUMNS
 from tests.processes import ROOT
 
 NAMES = [column.name for column in COLUMNS]
-OF_BYTES = [name for name in NAMES if name.endswith("_ratio") and name.replace("_ratio", "_bytes") in NAMES]
+OF_BYTES = [
+    name for name in NAMES if name.endswith("_ratio") and name.replace("_ratio", "_bytes") in NAMES
+]
 # What a row shares with its baseline.
 ALIKE = ["workload", "framework", "framework_version", "scenario", "batch", "size"]
 
@@ -28,12 +32,19 @@ def test_a_ratio_column_divides_the_bytes_column_of_its_name(ratio: str, machine
 
     assert len(joined) == len(table), "one baseline for each row"
     assert comparable.sum() > 0
-    pd.testing.assert_series_equal(joined[ratio], quotients.where(comparable), check_names=False, rtol=1e-12)
+    pd.testing.assert_series_equal(
+        joined[ratio], quotients.where(comparable), check_names=False, rtol=1e-12
+    )
 
 
 def test_the_ratio_columns_differ_on_a_gpu_whose_pool_holds_more_than_a_step_uses() -> None:
-    """The process of ResNet-50 in bfloat16 shrinks less than its tensors do: the pool and the context are in it."""
+    """The process of ResNet-50 in bfloat16 shrinks less than its tensors do: the pool and the
+    context are in it.
+    """
     table = framebench.load(ROOT / "results", machine="nvidia-h200").set_index("case")
     row = table.loc["resnet50/torch/train/amp_bf16/b64/full"]
-    assert (row["shared_instrument"], row["step_instrument"]) == ("device.process", "allocator.in_use")
+    assert (row["shared_instrument"], row["step_instrument"]) == (
+        "device.process",
+        "allocator.in_use",
+    )
     assert row["shared_ratio"] - row["relative_peak"] > 0.1

@@ -19,14 +19,22 @@ BLOCKS = 5
 
 def test_every_time_of_the_quick_profile_has_five_blocks_on_the_machine_that_is_shown() -> None:
     df = framebench.load(results=ROOT / "results", machine=SHOWN).set_index("case")
-    quick = df.loc[[case.id for case in list_profile_cases("quick") if case.workload in list_confirmed_workloads()]]
+    quick = df.loc[
+        [
+            case.id
+            for case in list_profile_cases("quick")
+            if case.workload in list_confirmed_workloads()
+        ]
+    ]
     assert set(quick.loc[quick["status"] != "ok", "status"]) <= {"unsupported", "wrong"}
     measured = quick.loc[quick["status"] == "ok", "blocks"]
     assert len(measured) > 60
     assert (few := measured[measured < BLOCKS]).empty, few
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
 def test_links_have_existing_targets(page: Path) -> None:
     """To files that exist, and to headings that they have."""
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
@@ -38,4 +46,6 @@ def test_links_have_existing_targets(page: Path) -> None:
         assert file.exists(), target
         if anchor:
             heads = re.findall(r"^#+ (.*)$", file.read_text(), re.M)
-            assert anchor in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}, target
+            assert anchor in {
+                re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads
+            }, target

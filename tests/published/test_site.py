@@ -16,29 +16,41 @@ from tests.pages import browser, in_a_browser, tab
 from tests.processes import ROOT
 
 __all__ = ["audited", "browser", "tab"]  # fixtures
-LARGEST, WHOLE = 400_000, 20_000_000  # bytes of one file of a site, and of a machine's site together
+# bytes of one file of a site, and of a machine's site together
+LARGEST, WHOLE = 400_000, 20_000_000
 
 
 @in_a_browser
 @pytest.mark.all_cells
 @pytest.mark.slow
-@pytest.mark.parametrize("records", ["*/transformer.torch.train.*.b4.cpu", "*/*"], ids=["some", "all"])
-def test_the_site_of_committed_results_opens(records: str, tmp_path: Path, tab: Any, audited: Any) -> None:
-    """Each kind of page, with asv's histories, from the real records of a machine; of all of them, axe looks at each kind."""
+@pytest.mark.parametrize(
+    "records", ["*/transformer.torch.train.*.b4.cpu", "*/*"], ids=["some", "all"]
+)
+def test_the_site_of_committed_results_opens(
+    records: str, tmp_path: Path, tab: Any, audited: Any
+) -> None:
+    """Each kind of page, with asv's histories, from the real records of a machine; of all of them,
+    axe looks at each kind.
+    """
     machine = Results(ROOT / "results").machines[0]
     (tmp_path / "results").mkdir()
     for folder in (ROOT / "results").iterdir():
         if folder.is_dir() and folder.name != "records":
             (tmp_path / "results" / folder.name).symlink_to(folder)
     for folder in (ROOT / "results/records" / machine).glob(records):
-        shutil.copytree(folder, tmp_path / "results/records" / machine / folder.relative_to(folder.parents[1]))
+        shutil.copytree(
+            folder, tmp_path / "results/records" / machine / folder.relative_to(folder.parents[1])
+        )
     results = Results(tmp_path / "results")
     build(results, tmp_path / "site", results.of_machine(machine))
     sizes = {path: path.stat().st_size for path in (tmp_path / "site").rglob("*") if path.is_file()}
     assert max(sizes.values()) <= LARGEST, max(sizes, key=lambda path: sizes[path])
     assert sum(sizes.values()) <= WHOLE
     assert not dead_links(tmp_path / "site")
-    kinds = {re.sub(r"/cases/.*", "/case", str(p.relative_to(tmp_path))): p for p in (tmp_path / "site").rglob("*.html")}
+    kinds = {
+        re.sub(r"/cases/.*", "/case", str(p.relative_to(tmp_path))): p
+        for p in (tmp_path / "site").rglob("*.html")
+    }
     for path in kinds.values():
         tab.goto(path.as_uri())
         assert not tab.trouble, path

@@ -1,4 +1,6 @@
-"""Advice about one rank of several: from predictions, which are made up here; real ones are in `test_predicted.py`."""
+"""Advice about one rank of several: from predictions, which are made up here; real ones are in
+`test_predicted.py`.
+"""
 
 from __future__ import annotations
 
@@ -75,13 +77,17 @@ def test_the_answer_names_what_needs_least(offers: list[RankOffer]) -> None:
         "2 of 5 strategies fit into 160.0 MiB of each rank, as predicted; torch fsdp needs"
     )
     too_small = advice.judge(offers, [], 50 * MIB)
-    assert advice.summarize(too_small).startswith("Of the 5 strategies that are predicted none fits into 50.0 MiB of each rank")
+    assert advice.summarize(too_small).startswith(
+        "Of the 5 strategies that are predicted none fits into 50.0 MiB of each rank"
+    )
     assert "torch fsdp needs" in advice.summarize(too_small)
 
 
 @pytest.mark.usefixtures("made_up")
 def test_the_command_answers_for_every_strategy_of_each_framework() -> None:
-    done = framebench("advise", "transformer/*/train/*/b8", "--budget", "160MiB", "--ranks", "4", "--json")
+    done = framebench(
+        "advise", "transformer/*/train/*/b8", "--budget", "160MiB", "--ranks", "4", "--json"
+    )
     assert done.returncode == 0
     printed = json.loads(done.stdout)
     fitting = [offer["case"] for offer in printed["fitting"]]
@@ -89,7 +95,9 @@ def test_the_command_answers_for_every_strategy_of_each_framework() -> None:
         "transformer/torch/train/fsdp/b8x4/cpu",
         "transformer/torch/train/fsdp_keep/b8x4/cpu",
     ]
-    assert {offer["judged_by"] for offer in printed["fitting"] + printed["too_large"]} == {"predicted"}
+    assert {offer["judged_by"] for offer in printed["fitting"] + printed["too_large"]} == {
+        "predicted"
+    }
     reasons = {unpredicted["case"]: unpredicted["why"] for unpredicted in printed["not_predicted"]}
     assert reasons["transformer/jax/train/replicated/b8x4/cpu"] == "no plan"
 

@@ -25,7 +25,9 @@ def test_the_id_tells_the_ranks_and_parses_back() -> None:
     ("batch", "ranks", "samples"),
     [(4, 2, 4), (4, 3, 6), (4, 64, 64), (1, 2, 2), (1024, 1024, 1024)],
 )
-def test_every_rank_has_as_many_samples_and_at_least_one(batch: int, ranks: int, samples: int) -> None:
+def test_every_rank_has_as_many_samples_and_at_least_one(
+    batch: int, ranks: int, samples: int
+) -> None:
     assert over_ranks(f"{FSDP}/b{batch}", ranks).id == f"{FSDP}/b{samples}x{ranks}/cpu"
 
 
@@ -45,7 +47,9 @@ def test_combinations_are_put_in_order() -> None:
         ("transformer/torch/train/ddp+fsdp/b4", 2, "alternatives"),
     ],
 )
-def test_invalid_rank_cases_are_refused_with_a_hint(case: str, ranks: int | None, message: str) -> None:
+def test_invalid_rank_cases_are_refused_with_a_hint(
+    case: str, ranks: int | None, message: str
+) -> None:
     with pytest.raises(UnknownCase) as caught:
         over_ranks(case, ranks)
     assert message in str(caught.value)

@@ -1,4 +1,6 @@
-"""Cases over real ranks: verified against one rank at the same batch, and proven by what each holds and sends."""
+"""Cases over real ranks: verified against one rank at the same batch, and proven by what each holds
+and sends.
+"""
 
 from __future__ import annotations
 
@@ -74,13 +76,17 @@ def test_cases_over_two_ranks_are_verified_and_proven(case: Case, folder: Path) 
         case.support.package or case.framework,
     }
     assert [rank.rank for rank in record.ranks] == [0, 1]
-    assert record.peak_bytes == max(rank.peaks[record.peak_instrument or ""] for rank in record.ranks)
+    assert record.peak_bytes == max(
+        rank.peaks[record.peak_instrument or ""] for rank in record.ranks
+    )
     assert record.step_time_s is None, "ranks that share cores have no times"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", list_cases_over_two())
-def test_the_fullest_rank_holds_what_the_rule_of_the_implementation_says(case: Case, folder: Path) -> None:
+def test_the_fullest_rank_holds_what_the_rule_of_the_implementation_says(
+    case: Case, folder: Path
+) -> None:
     states = len(case.spec.optimizer.states)
     expected = STRATEGIES[case.strategy].bytes(list_shapes(case), case.ranks, states)
     if not case.stage.trains:
@@ -96,7 +102,9 @@ def test_the_fullest_rank_holds_what_the_rule_of_the_implementation_says(case: C
 @pytest.mark.all_cells
 def test_micro_batches_reduce_each_or_together(folder: Path) -> None:
     each = measure_case(parse("transformer/torch/train/accumulate+fsdp/b8x2/tiny"), folder)
-    together = measure_case(parse("transformer/torch/train/accumulate+fsdp_no_sync/b8x2/tiny"), folder)
+    together = measure_case(
+        parse("transformer/torch/train/accumulate+fsdp_no_sync/b8x2/tiny"), folder
+    )
     assert each.usable, (each.reason, each.effect)
     assert together.usable, (together.reason, together.effect)
     assert each.effect
@@ -118,7 +126,11 @@ def test_four_ranks_of_whole_tensors_are_not_alike(folder: Path) -> None:
     states = [rank.held["optimizer states"] for rank in record.ranks]
     shapes = list_shapes(case)
     assert sum(states) == 2 * WIDE * sum(map(prod, shapes))
-    assert max(states) == STRATEGIES["zero_optimizer"].bytes(shapes, 4)["optimizer states"] > min(states)
+    assert (
+        max(states)
+        == STRATEGIES["zero_optimizer"].bytes(shapes, 4)["optimizer states"]
+        > min(states)
+    )
 
 
 def test_ranks_of_pytorch_normalise_alone_as_micro_batches_do() -> None:
@@ -170,7 +182,9 @@ def test_an_undone_sharding_is_not_proven(name: str, tmp_path: Path) -> None:
         "PATH": "/usr/bin:/bin",
         "TMPDIR": str(tmp_path),
     }
-    done = subprocess.run(command, env=variables, cwd=provenance.ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env=variables, cwd=provenance.ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads(done.stdout.splitlines()[-1])["result"]
     assert result["verification"]["passed"], result["verification"]
@@ -196,7 +210,9 @@ def test_the_first_error_of_several_ranks_is_the_cause(tmp_path: Path) -> None:
     script = tmp_path / "python"
     script.write_text("\n".join([*lines, "exit 1"]))
     script.chmod(0o755)
-    worker = Worker(environments.Environment("torch", "0", script), "ranks", {}, {}, tmp_path / "log")
+    worker = Worker(
+        environments.Environment("torch", "0", script), "ranks", {}, {}, tmp_path / "log"
+    )
     outcome = worker.end(lambda phase: None, 60)
     assert outcome.status == "crashed"
     assert "the cause" in (outcome.reason or "")

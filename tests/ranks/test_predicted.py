@@ -1,4 +1,6 @@
-"""The peak of one rank that was not run: what it holds is its share by the framework's own rule, however many there are."""
+"""The peak of one rank that was not run: what it holds is its share by the framework's own rule,
+however many there are.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def test_zero_redundancy_hands_out_whole_tensors() -> None:
     prediction = predict_case("torch", "zero_optimizer", "b4x4")
     assert prediction.parts["parameters"] == WHOLE
     states = prediction.parts["optimizer states"]
-    assert 0 < states - 2 * WIDE * count_whole_tensors(SHAPES, 4) <= COUNTS, "and nobody is fuller than this rank"
+    assert 0 < states - 2 * WIDE * count_whole_tensors(SHAPES, 4) <= COUNTS, (
+        "and nobody is fuller than this rank"
+    )
 
 
 @pytest.mark.all_cells
@@ -94,7 +98,9 @@ def test_an_evaluation_has_parameters_alone_and_those_of_a_block_at_a_time() -> 
 
 
 @pytest.mark.all_cells
-@pytest.mark.parametrize(("strategy", "params"), [("replicated", WHOLE), ("fully_sharded", even_bytes(4))])
+@pytest.mark.parametrize(
+    ("strategy", "params"), [("replicated", WHOLE), ("fully_sharded", even_bytes(4))]
+)
 def test_an_evaluation_in_jax(strategy: str, params: int) -> None:
     prediction = predict_case("jax", strategy, "b4x4", "eval")
     assert prediction.parts["parameters"] == params
@@ -106,7 +112,9 @@ def test_an_evaluation_in_jax(strategy: str, params: int) -> None:
     [
         pytest.param("replicated", WHOLE, 2 * WHOLE, marks=pytest.mark.all_cells),
         ("sharded_states", WHOLE, 2 * even_bytes(4)),
-        pytest.param("fully_sharded", even_bytes(4), 2 * even_bytes(4), marks=pytest.mark.all_cells),
+        pytest.param(
+            "fully_sharded", even_bytes(4), 2 * even_bytes(4), marks=pytest.mark.all_cells
+        ),
     ],
 )
 def test_jax_devices_hold_what_the_strategy_says(strategy: str, params: int, states: int) -> None:
@@ -119,7 +127,8 @@ def test_jax_devices_hold_what_the_strategy_says(strategy: str, params: int, sta
 def test_a_thousand_ranks() -> None:
     """These are more than the tensors have rows.
 
-    PyTorch leaves one row to the first rank, and gathers as many as there are ranks; no axis of JAX's divides.
+    PyTorch leaves one row to the first rank, and gathers as many as there are ranks; no axis of
+    JAX's divides.
     """
     prediction = predict_case("torch", "fsdp", "b1024x1024")
     assert prediction.parts["parameters"] == chunk_bytes(1024)
@@ -132,8 +141,12 @@ GONE = Path(__file__).parent / "programs" / "predicted_gone.py"
 
 
 def test_a_missing_memory_tracker_is_reported() -> None:
-    message = run_inside(environments.ensure("torch"), GONE, "transformer/torch/train/fsdp/b4x2/tiny")
-    assert "has no torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker as framebench knows it" in str(message)
+    message = run_inside(
+        environments.ensure("torch"), GONE, "transformer/torch/train/fsdp/b4x2/tiny"
+    )
+    assert (
+        "has no torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker as framebench knows it"
+    ) in str(message)
 
 
 @pytest.mark.parametrize(

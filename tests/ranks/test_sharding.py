@@ -10,7 +10,10 @@ SHAPES = [(10, 4), (3,), (1, 5)]  # 48 numbers
 
 
 def test_the_papers_example_by_hand() -> None:
-    """Rajbhandari et al. 2020, figure 1: 7.5 B parameters over 64 ranks: 120, 31.4, 16.6 and 1.9 GB."""
+    """Rajbhandari et al.
+
+    2020, figure 1: 7.5 B parameters over 64 ranks: 120, 31.4, 16.6 and 1.9 GB.
+    """
     gigabytes = [formula.at(7_500_000_000, 64) / 1e9 for formula in sharding.MIXED]
     assert gigabytes == pytest.approx([120, 31.4, 16.6, 1.9], abs=0.06)
 
@@ -27,7 +30,9 @@ def test_rules_by_hand() -> None:
     assert sharding.count_whole_tensors(SHAPES, 2) == 40, "the largest tensor is one rank's"
     assert sharding.count_longest_axis(SHAPES, 4) == 40 // 4 + 3 + 5
     assert sharding.count_even_parts([(10, 5)], 4) == 14, "an even number, so 6 are padding"
-    assert sharding.count_touched_tensors(SHAPES, 2) == 48, "the second half begins inside the first tensor"
+    assert sharding.count_touched_tensors(SHAPES, 2) == 48, (
+        "the second half begins inside the first tensor"
+    )
     assert sharding.count_touched_tensors([(2,), (2,), (4,)], 2) == 4
     assert sharding.count_parts_of_each(SHAPES, 4) == 10 + 1 + 2
 

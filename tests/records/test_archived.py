@@ -32,7 +32,9 @@ def archive(tmp_path: Path, gone: str) -> Path:
     changed = "transformer/torch/train/checkpoint/b4/cpu"
     for case, name in ((kept, kept), (changed, gone)):
         where = Path("records", MACHINE, "torch-2.13.0")
-        shutil.copytree(RESULTS / where / case.replace("/", "."), tmp_path / where / name.replace("/", "."))
+        shutil.copytree(
+            RESULTS / where / case.replace("/", "."), tmp_path / where / name.replace("/", ".")
+        )
     for file in tmp_path.rglob("*.json"):
         file.write_text(file.read_text().replace(changed, gone))
     return tmp_path
@@ -77,7 +79,14 @@ def test_tables_figures_and_pages_are_made(gone: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a/torch/b/c/b4", "a/numpy/b/c/b4/d", "a/torch/b/c/b0/d", "a/torch/b/../b4/d", "a/torch/b/<c>/b4/d"]
+    "text",
+    [
+        "a/torch/b/c/b4",
+        "a/numpy/b/c/b4/d",
+        "a/torch/b/c/b0/d",
+        "a/torch/b/../b4/d",
+        "a/torch/b/<c>/b4/d",
+    ],
 )
 def test_what_is_no_name_of_a_case_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no case"):

@@ -12,7 +12,10 @@ from framebench.records.provenance import describe_hardware, list_bfloat16_instr
 @pytest.mark.parametrize(
     ("told", "found"),
     [
-        ("model name\t: x\nflags\t\t: fpu avx512_bf16 amx_bf16 amx_tile\n", {"avx512_bf16", "amx_bf16"}),
+        (
+            "model name\t: x\nflags\t\t: fpu avx512_bf16 amx_bf16 amx_tile\n",
+            {"avx512_bf16", "amx_bf16"},
+        ),
         ("Features\t: fp asimd bf16\n", {"bf16"}),
         ("flags\t\t: fpu avx512f\n", set()),
         ("processor\t: 0\n", None),

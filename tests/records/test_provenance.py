@@ -1,4 +1,6 @@
-"""What a record says about the code that measured: nothing that could have been imported goes unseen."""
+"""What a record says about the code that measured: nothing that could have been imported goes
+unseen.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def test_a_commit_as_it_is(repository: Path) -> None:
     assert provenance.name_code() == provenance.find_commit()
 
 
-@pytest.mark.parametrize("name", ["framebench/known.py", "models/new.py", "benchmarks/deeper/new.py"])
+@pytest.mark.parametrize(
+    "name", ["framebench/known.py", "models/new.py", "benchmarks/deeper/new.py"]
+)
 def test_changed_and_new_modules_are_other_code(name: str, repository: Path) -> None:
     module, codes = repository / name, {provenance.name_code()}
     module.parent.mkdir(exist_ok=True)
@@ -42,7 +46,14 @@ def test_changed_and_new_modules_are_other_code(name: str, repository: Path) -> 
 
 @pytest.mark.parametrize(
     "name",
-    ["results/known.py", "results/new.py", "studies/noise/data/known.py", "notes.py", "models/notes.txt", "models/ignored.py"],
+    [
+        "results/known.py",
+        "results/new.py",
+        "studies/noise/data/known.py",
+        "notes.py",
+        "models/notes.txt",
+        "models/ignored.py",
+    ],
 )
 def test_what_no_measurement_imports_is_not(name: str, repository: Path) -> None:
     (repository / name).write_text("x = 1\n")
@@ -58,7 +69,11 @@ def test_without_git_nothing_is_claimed(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_of_hundreds_of_cases_a_command_keeps_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FRAMEBENCH_COMMAND", raising=False)
-    monkeypatch.setattr(provenance.sys, "argv", ["/bin/framebench", "run", *[f"case{i}" for i in range(200)]])
-    assert provenance.describe_command() == f"framebench run {' '.join(f'case{i}' for i in range(10))} ... (190 more)"
+    monkeypatch.setattr(
+        provenance.sys, "argv", ["/bin/framebench", "run", *[f"case{i}" for i in range(200)]]
+    )
+    assert provenance.describe_command() == (
+        f"framebench run {' '.join(f'case{i}' for i in range(10))} ... (190 more)"
+    )
     monkeypatch.setattr(provenance.sys, "argv", ["/bin/framebench", "run", "transformer/*/train"])
     assert provenance.describe_command() == "framebench run 'transformer/*/train'"

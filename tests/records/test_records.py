@@ -37,7 +37,11 @@ made = st.builds(
     turns=st.just(turns("block", CASE, 5)),
     first_step_s=st.none() | st.floats(1e-9, 1e6),
     verification=st.none()
-    | st.builds(Verification, passed=st.booleans(), relative_error=st.dictionaries(st.text(), st.none() | finite, max_size=3)),
+    | st.builds(
+        Verification,
+        passed=st.booleans(),
+        relative_error=st.dictionaries(st.text(), st.none() | finite, max_size=3),
+    ),
     effect=st.none()
     | st.builds(
         StrategyEffect,
@@ -47,7 +51,10 @@ made = st.builds(
     ),
     log_tail=st.none() | st.text(),
     provenance=st.builds(
-        provenance, session=st.text(), command=st.text(), machine=st.from_regex(r"[a-z]\w{0,9}", fullmatch=True)
+        provenance,
+        session=st.text(),
+        command=st.text(),
+        machine=st.from_regex(r"[a-z]\w{0,9}", fullmatch=True),
     ),
 )
 
@@ -76,7 +83,9 @@ def test_an_effect_that_is_not_proven_is_dumped_with_its_reason() -> None:
 
 def test_a_second_measurement_does_not_overwrite_the_first(tmp_path: Path) -> None:
     store.write(record(), tmp_path)
-    store.write(record(provenance=provenance(measured_at=datetime(2026, 1, 3, tzinfo=UTC))), tmp_path)
+    store.write(
+        record(provenance=provenance(measured_at=datetime(2026, 1, 3, tzinfo=UTC))), tmp_path
+    )
     assert len(list(tmp_path.glob("*.json"))) == 2
 
 
@@ -135,7 +144,10 @@ def test_less_than_nothing_and_more_than_there_is_are_refused(field: str, tmp_pa
         store.read(tmp_path / "damaged.json")
 
 
-@pytest.mark.parametrize("name", ["../../../x", "/tmp/x", "a/b", "..", ".hidden", "-x", "", "all", "a b", "x" * 101, "a\n"])
+@pytest.mark.parametrize(
+    "name",
+    ["../../../x", "/tmp/x", "a/b", "..", ".hidden", "-x", "", "all", "a b", "x" * 101, "a\n"],
+)
 def test_a_machine_that_is_no_name_is_refused(name: str, tmp_path: Path) -> None:
     whole = json.loads(record().model_dump_json())
     whole["provenance"]["machine"] = name
@@ -185,7 +197,9 @@ def test_any_bytes_are_refused_with_the_files_name(tmp_path: Path, data: bytes) 
         store.read(tmp_path / "any.json")
 
 
-def test_a_failed_write_leaves_no_half_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_no_half_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 

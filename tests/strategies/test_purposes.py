@@ -33,7 +33,7 @@ def test_a_strategy_has_one_kind(name: str, kind: str) -> None:
     assert purposes.find_purpose(find_strategy("train", name), SCENARIOS["train"].baseline) == kind
 
 
-def test_a_strategy_that_gives_no_graph_saves_memory_and_the_baseline_of_evaluation_is_no_grad() -> None:
+def test_inference_mode_saves_memory_over_its_baseline_no_grad() -> None:
     assert purposes.find_purpose(find_strategy("eval", "no_grad"), "no_grad") == "baseline"
     assert purposes.find_purpose(find_strategy("eval", "inference_mode"), "no_grad") == "memory"
     assert purposes.find_purpose(find_strategy("eval", "grad"), "no_grad") == "control"

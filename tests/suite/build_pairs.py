@@ -1,7 +1,10 @@
-"""Builds cases in a framework's environment, one after the other: `python -m tests.suite.build_pairs CASE...`.
+"""Builds cases in a framework's environment, one after the other:
 
-A line of JSON for each case, as soon as it is known: `refused` says why the adapter would not be built, `error` what broke;
-else whether its first steps were right, and which of its strategies were proven.
+`python -m tests.suite.build_pairs CASE...`.
+
+A line of JSON for each case, as soon as it is known: `refused` says why the adapter would not be
+built, `error` what broke; else whether its first steps were right, and which of its strategies were
+proven.
 """
 
 from __future__ import annotations
@@ -28,7 +31,11 @@ def outcome(case_id: str) -> dict[str, Any]:
             return {"refused": str(error)}
         verification = worker.make_verified_steps(adapter)[1]
         effect = adapter.judge_effect()
-        found = {"proven": effect.proven, "evidence": str(effect.evidence), "on_cpu": adapter.device() == "cpu"}
+        found = {
+            "proven": effect.proven,
+            "evidence": str(effect.evidence),
+            "on_cpu": adapter.device() == "cpu",
+        }
         return {"right": verification.passed, "verification": str(verification)[:2000]} | found
     except Exception:
         return {"error": traceback.format_exc()[-2000:]}

@@ -1,4 +1,6 @@
-"""Choose the cells of the table that tests run: all of a framework, or few that cover every strategy."""
+"""Choose the cells of the table that tests run: all of a framework, or few that cover every
+strategy.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def choose_fewest(framework: str) -> list[Case]:
     """
     chosen: list[Case] = []
     covered: set[tuple[object, ...]] = set()
-    cheapest_first = sorted(list_usual(framework), key=lambda c: (-len(c.plan.parts), count_weights(c)))
+    cheapest_first = sorted(
+        list_usual(framework), key=lambda c: (-len(c.plan.parts), count_weights(c))
+    )
     for case in cheapest_first:
         new = list_novelties(case) - covered
         is_baseline = case.scenario in BASELINES and case.strategy == case.stage.baseline

@@ -1,4 +1,6 @@
-"""List the pairs of strategies that the registry takes, and choose those that `make test` builds."""
+"""List the pairs of strategies that the registry takes, and choose those that `make test`
+builds.
+"""
 
 from __future__ import annotations
 

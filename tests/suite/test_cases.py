@@ -86,7 +86,13 @@ def test_standard_has_a_strategy_in_every_workload_and_framework() -> None:
 
 def test_standard_has_the_baselines_at_every_batch() -> None:
     standard = profiles.list_profile_cases("standard")
-    assert {c.batch for c in standard if c.id.startswith("transformer/jax/train/fp32/")} == {1, 2, 4, 8, 16}
+    assert {c.batch for c in standard if c.id.startswith("transformer/jax/train/fp32/")} == {
+        1,
+        2,
+        4,
+        8,
+        16,
+    }
 
 
 def test_profiles_are_of_one_size() -> None:
@@ -100,7 +106,9 @@ def test_the_matrix_has_each_strategy_at_three_batches_a_factor_of_two_apart() -
         if case.support.supported:
             batches[case.workload, case.framework, case.scenario, case.strategy].append(case.batch)
     for (workload, _, _, strategy), found in batches.items():
-        expected = {"resnet50": [8, 16, 32], "unet3d": [2, 4, 8], "transformer": [4, 8, 16]}[workload]
+        expected = {"resnet50": [8, 16, 32], "unet3d": [2, 4, 8], "transformer": [4, 8, 16]}[
+            workload
+        ]
         divided = "accumulate" in strategy  # into four micro-batches
         assert found == [batch for batch in expected if batch % 4 == 0 or not divided]
     for workload in spec.list_confirmed_workloads():
@@ -127,7 +135,9 @@ def test_combinations_may_be_written_in_any_order() -> None:
     one = selectors.parse("transformer/torch/train/keep_grads+checkpoint/b4/tiny")
     other = selectors.parse("transformer/torch/train/checkpoint+keep_grads/b4/tiny")
     assert one == other
-    assert [p.name for p in one.parts] == ["fp32", "checkpoint", "keep_grads"], "the baseline's precision stays"
+    assert [p.name for p in one.parts] == ["fp32", "checkpoint", "keep_grads"], (
+        "the baseline's precision stays"
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,7 +180,9 @@ def test_every_measurable_small_case_has_golden_values() -> None:
     missing = [
         c.id
         for c in profiles.list_cases()
-        if c.size not in c.spec.without_golden and c.support.supported and c.golden_key not in c.spec.golden
+        if c.size not in c.spec.without_golden
+        and c.support.supported
+        and c.golden_key not in c.spec.golden
     ]
     assert missing == []
 

@@ -1,7 +1,9 @@
-"""Nothing right is called wrong on another processor: libraries limited to fewer instructions stand for it.
+"""Nothing right is called wrong on another processor: libraries limited to fewer instructions stand
+for it.
 
-A kernel for AVX2 adds up in another order than one for AVX-512, and a processor without bfloat16 units rounds at
-other places. The quick profile's cells run at the tiny size, and each workload's main ones at the size `cpu`.
+A kernel for AVX2 adds up in another order than one for AVX-512, and a processor without bfloat16
+units rounds at other places. The quick profile's cells run at the tiny size, and each workload's
+main ones at the size `cpu`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,12 @@ LIMITS: dict[str, dict[str, dict[str, str]]] = {
         "oneDNN for AVX-512 without bfloat16": {ONEDNN: "AVX512_CORE"},
         "ATen without vectors": {ATEN: "default"},
         "ATen for AVX2": {ATEN: "avx2"},
-        "all for AVX2": {ONEDNN: "AVX2", ATEN: "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", OPENBLAS: "Haswell"},
+        "all for AVX2": {
+            ONEDNN: "AVX2",
+            ATEN: "avx2",
+            "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+            OPENBLAS: "Haswell",
+        },
     },
     "jax": {
         "XLA for SSE4.2": {"XLA_FLAGS": f"{CHEAP_XLA['XLA_FLAGS']} --xla_cpu_max_isa=SSE4_2"},
@@ -43,7 +50,9 @@ MAIN = ("fp32", "amp_bf16", "no_grad")  # strategies that are verified at the si
 
 
 def quick_cells(framework: str) -> list[Case]:
-    """Return the supported cells of the quick profile, at the tiny size and each strategy's first batch."""
+    """Return the supported cells of the quick profile, at the tiny size and each strategy's first
+    batch.
+    """
     found: dict[tuple[str, ...], Case] = {}
     for case in list_cases():
         quick = case.plan.quick and case.scenario in ("train", "eval")
@@ -57,7 +66,11 @@ def larger_cells(framework: str) -> list[Case]:
     """Return the main strategies of each workload at the size `cpu`."""
     found = []
     for case in list_cases():
-        measured = (case.framework, case.size, case.batch) == (framework, "cpu", case.spec.preset("cpu").base)
+        measured = (case.framework, case.size, case.batch) == (
+            framework,
+            "cpu",
+            case.spec.preset("cpu").base,
+        )
         main = case.strategy in MAIN and case.scenario in ("train", "eval")
         if measured and main and case.support.supported:
             found.append(case)
@@ -67,23 +80,33 @@ def larger_cells(framework: str) -> list[Case]:
 def verdicts(environment: Environment, cases: list[Case], limit: dict[str, str]) -> dict[str, Any]:
     """Verify the cases under limited instructions: why each is wrong, empty where it is right."""
     compiled = {name: value for name, value in quickly().items() if name != "XLA_FLAGS"}
-    found = run_inside(environment, VERIFY, *(case.id for case in cases), variables=compiled | limit)
+    found = run_inside(
+        environment, VERIFY, *(case.id for case in cases), variables=compiled | limit
+    )
     assert isinstance(found, dict)
     assert found.keys() == {case.id for case in cases}
     return found
 
 
-def check(framework: str, limit: str, cases: list[Case], environment: dict[str, Environment]) -> None:
+def check(
+    framework: str, limit: str, cases: list[Case], environment: dict[str, Environment]
+) -> None:
     """Nothing is wrong but what a trial of the library itself shows to be wrong."""
     found = verdicts(environment[framework], cases, LIMITS[framework][limit])
-    wrong = {case: outcome for case, outcome in found.items() if outcome["wrong"] and not outcome["known_fault"]}
+    wrong = {
+        case: outcome
+        for case, outcome in found.items()
+        if outcome["wrong"] and not outcome["known_fault"]
+    }
     assert wrong == {}
     print(f"{framework}, {limit}: {len(found)} right or of a known fault")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("framework", "limit"), OFTEN)
-def test_nothing_right_is_called_wrong(framework: str, limit: str, environment: dict[str, Environment]) -> None:
+def test_nothing_right_is_called_wrong(
+    framework: str, limit: str, environment: dict[str, Environment]
+) -> None:
     check(framework, limit, quick_cells(framework), environment)
 
 

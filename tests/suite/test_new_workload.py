@@ -1,4 +1,6 @@
-"""A workload is one folder: an MLP mixer in PyTorch alone, in a folder of the user's, from `framebench list` to the site."""
+"""A workload is one folder: an MLP mixer in PyTorch alone, in a folder of the user's, from
+`framebench list` to the site.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,25 @@ ALONE = "torch 2.13.0, float64, confirmed by no other framework"
 
 
 def python(folder: Path | None, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with the workloads of this folder beside those of the suite, or with the latter alone."""
-    variables = {**os.environ, spec.FOLDER_VARIABLE: str(folder or ""), "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    return subprocess.run([sys.executable, *arguments], env=variables, cwd=ROOT, capture_output=True, text=True)
+    """Run Python with the workloads of this folder beside those of the suite, or with the latter
+    alone.
+    """
+    variables = {
+        **os.environ,
+        spec.FOLDER_VARIABLE: str(folder or ""),
+        "PYTHONPATH": str(ROOT),
+        "COLUMNS": "200",
+    }
+    return subprocess.run(
+        [sys.executable, *arguments], env=variables, cwd=ROOT, capture_output=True, text=True
+    )
 
 
 def framebench(folder: Path, *arguments: str, code: int = 0) -> str:
-    """What the command says, on both of its outputs. As a process of its own, as workloads are looked for once in each."""
+    """What the command says, on both of its outputs.
+
+    As a process of its own, as workloads are looked for once in each.
+    """
     done = python(folder, *COMMAND[1:], *arguments)
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == code, done.stderr
@@ -56,7 +70,9 @@ def results(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("new") / "results"
     said = framebench(folder, "dev", "golden", "mixer", "--unconfirmed")
     assert "8 keys, by PyTorch alone, confirmed by no other framework" in said
-    assert "no key is without values" in framebench(folder, "dev", "golden", "mixer", "--unconfirmed", "--missing")
+    assert "no key is without values" in framebench(
+        folder, "dev", "golden", "mixer", "--unconfirmed", "--missing"
+    )
     framebench(folder, "run", CASES, "--results", str(where), "--rounds", "3")
     return where
 
@@ -65,8 +81,13 @@ def test_a_framework_without_a_model_is_not_written(folder: Path) -> None:
     said = framebench(folder, "list", CASES)
     assert "mixer/torch/train/fp32/b4/tiny mixer/jax" in said, "supported where it is written"
     here = f"{folder.name}/mixer"
-    assert f"mixer/jax/train/fp32/b4/tiny unsupported: not written for JAX: {here}/flax_model.py" in said
-    assert f"mixer/jittor/train/checkpoint/b4/tiny unsupported: not written for Jittor: {here}/jittor_model.py" in said
+    assert (
+        f"mixer/jax/train/fp32/b4/tiny unsupported: not written for JAX: {here}/flax_model.py"
+    ) in said
+    assert (
+        "mixer/jittor/train/checkpoint/b4/tiny unsupported: not written for Jittor: "
+        f"{here}/jittor_model.py"
+    ) in said
 
 
 def test_what_it_does_not_declare_it_has_not(folder: Path) -> None:
@@ -110,9 +131,14 @@ def test_a_loss_that_does_not_depend_on_a_weight_has_no_references() -> None:
     kept = {"head.weight": [2.0, 1.0], "fc2.bias": [1e-17, 1e-18], "frozen": [0.0, 0.0]}
     assert golden.find_rounding({"tiny/train/b4": {"tensors": {"gradient": kept}}}) == ["fc2.bias"]
     with pytest.raises(ValueError, match=r"does not depend on fc2\.bias: its gradient is rounding"):
-        golden.write_unconfirmed("transformer", "torch", {"tiny/train/b4": {"tensors": {"gradient": kept}}})
+        golden.write_unconfirmed(
+            "transformer", "torch", {"tiny/train/b4": {"tensors": {"gradient": kept}}}
+        )
     for name in spec.list_workloads():
-        known = {key: {"tensors": tensors} for key, tensors in spec.load_workload(name).golden_tensors.items()}
+        known = {
+            key: {"tensors": tensors}
+            for key, tensors in spec.load_workload(name).golden_tensors.items()
+        }
         assert golden.find_rounding(known) == []
 
 
@@ -123,10 +149,18 @@ def test_it_is_measured_and_says_that_nobody_confirmed_it(folder: Path, results:
     assert len(records) == 6
     for case, record in records.items():
         if "/torch/" in case:
-            assert (record["status"], record["verification"]["passed"], record["effect"]["proven"]) == ("ok", True, True)
+            assert (
+                record["status"],
+                record["verification"]["passed"],
+                record["effect"]["proven"],
+            ) == ("ok", True, True)
             assert record["verification"]["against"] == ALONE
             in_float64 = record["verification"]["mathematics"]
-            assert (in_float64["computed"], in_float64["passed"], in_float64["case"]) == (True, True, case)
+            assert (in_float64["computed"], in_float64["passed"], in_float64["case"]) == (
+                True,
+                True,
+                case,
+            )
         else:
             assert (record["status"], record["verification"]) == ("unsupported", None)
             assert record["reason"].startswith("not written for")
@@ -136,7 +170,8 @@ LOAD = """
 import sys
 from framebench import load
 table = load(sys.argv[1])
-print(table[table["framework"] == "torch"][["strategy", "verified", "peak_ratio", "reference_share"]].to_json(orient="values"))
+columns = ["strategy", "verified", "peak_ratio", "reference_share"]
+print(table[table["framework"] == "torch"][columns].to_json(orient="values"))
 """
 
 
@@ -147,7 +182,9 @@ def loaded(folder: Path, results: Path) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-def test_it_is_in_the_table_the_reports_and_the_site(folder: Path, results: Path, tmp_path: Path) -> None:
+def test_it_is_in_the_table_the_reports_and_the_site(
+    folder: Path, results: Path, tmp_path: Path
+) -> None:
     base, checkpoint = loaded(folder, results)
     assert base[:3] == ("fp32", True, 1.0)
     assert checkpoint[:2] == ("checkpoint", True)
@@ -156,11 +193,16 @@ def test_it_is_in_the_table_the_reports_and_the_site(folder: Path, results: Path
     assert "mixer train, batch 4, size tiny" in said
     assert f"References of mixer: {ALONE}" in said
     assert "Where the peak goes: mixer train" in said
-    framebench(folder, "report", "--html", "--results", str(results), "--to", str(tmp_path / "site"))
+    framebench(
+        folder, "report", "--html", "--results", str(results), "--to", str(tmp_path / "site")
+    )
     pages = {page.name: page.read_text() for page in (tmp_path / "site").rglob("*.html")}
     assert ">MLP mixer<" in pages["mixer.html"]
     assert f"References: {ALONE}." in pages["mixer.torch.train.checkpoint.b4.tiny.html"]
-    assert ">PyTorch, checkpoint: MLP mixer, training, batch 4<" in pages["mixer.torch.train.checkpoint.b4.tiny.html"]
+    assert (
+        ">PyTorch, checkpoint: MLP mixer, training, batch 4<"
+        in pages["mixer.torch.train.checkpoint.b4.tiny.html"]
+    )
 
 
 def without_layers_and_title(text: str) -> str:
@@ -176,9 +218,13 @@ def test_layers_and_title_may_be_left_out(results: Path, tmp_path: Path) -> None
     said = framebench(folder, "report", "mixer", "--results", str(results))
     assert "mixer train, batch 4, size tiny" in said
     assert "Where the peak goes" not in said
-    framebench(folder, "report", "--html", "--results", str(results), "--to", str(tmp_path / "site"))
+    framebench(
+        folder, "report", "--html", "--results", str(results), "--to", str(tmp_path / "site")
+    )
     assert ">mixer<" in next((tmp_path / "site").rglob("mixer.html")).read_text()
-    said = framebench(folder, "predict", "mixer/torch/train/fp32/b16/tiny", "--results", str(results))
+    said = framebench(
+        folder, "predict", "mixer/torch/train/fp32/b16/tiny", "--results", str(results)
+    )
     assert "without activations: mixer declares no layers" in said
 
 
@@ -198,24 +244,41 @@ def test_asv_finds_it_by_a_module_in_benchmarks(folder: Path, tmp_path: Path) ->
     suite = tmp_path / "benchmarks"
     shutil.copytree(ROOT / "benchmarks", suite, ignore=shutil.ignore_patterns("__pycache__"))
     (suite / "mixer.py").write_text(MIXER_BENCHMARKS)
-    listing = f"import sys; from asv_runner.discovery import list_benchmarks as f; f({str(suite)!r}, sys.stdout)"
-    variables = {**os.environ, spec.FOLDER_VARIABLE: str(folder), "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
-    done = subprocess.run([sys.executable, "-c", listing], env=variables, cwd=tmp_path, capture_output=True, text=True)
+    listing = (
+        "import sys; from asv_runner.discovery import list_benchmarks as f; "
+        f"f({str(suite)!r}, sys.stdout)"
+    )
+    variables = {
+        **os.environ,
+        spec.FOLDER_VARIABLE: str(folder),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", listing], env=variables, cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     found = {each["name"] for each in json.loads(done.stdout) if each["name"].startswith("mixer.")}
     metrics = ("track_peak_memory", "track_step_time", "track_first_step", "track_throughput")
-    assert found == {f"mixer.{name}.{metric}" for name in ("MixerTorchTrain", "MixerTorchTrainTiny") for metric in metrics}
+    assert found == {
+        f"mixer.{name}.{metric}"
+        for name in ("MixerTorchTrain", "MixerTorchTrainTiny")
+        for metric in metrics
+    }
 
 
 def test_a_broken_spec_is_a_sentence(tmp_path: Path) -> None:
     folder = copied(tmp_path, lambda text: text.replace("import numpy", "import no_numpy"))
     for arguments in (["list"], ["report", "mixer"]):
         said = framebench(folder, *arguments, code=2)
-        assert "mixer/spec.py declares no workload: ModuleNotFoundError: No module named 'no_numpy'" in said
+        assert (
+            "mixer/spec.py declares no workload: ModuleNotFoundError: No module named 'no_numpy'"
+        ) in said
 
 
 @pytest.fixture
-def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[str, ...]]]:
+def declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., tuple[str, ...]]]:
     """Looks for workloads anew, in a folder with one of these contents."""
 
     def declare(name: str, content: str) -> tuple[str, ...]:
@@ -239,8 +302,16 @@ def forget() -> None:
     ("name", "content", "why"),
     [
         ("empty", "", "empty/spec.py declares no workload: AttributeError"),
-        ("torn", "import nothing_like_it", "torn/spec.py declares no workload: ModuleNotFoundError: No module named 'nothing"),
-        ("half", "from framebench.models.spec import Workload\nWORKLOAD = Workload('half')", "declares no workload: TypeError"),
+        (
+            "torn",
+            "import nothing_like_it",
+            "torn/spec.py declares no workload: ModuleNotFoundError: No module named 'nothing",
+        ),
+        (
+            "half",
+            "from framebench.models.spec import Workload\nWORKLOAD = Workload('half')",
+            "declares no workload: TypeError",
+        ),
         (
             "other",
             "from framebench.models.unet3d.spec import WORKLOAD",
@@ -258,6 +329,11 @@ def test_a_folder_that_declares_no_workload_is_named(
         declared(name, content)
 
 
-def test_a_folder_without_workloads_is_named(declared: Callable[..., tuple[str, ...]], tmp_path: Path) -> None:
-    with pytest.raises(spec.BadWorkload, match=rf"\$FRAMEBENCH_MODELS is {tmp_path}, where no folder has a spec\.py"):
+def test_a_folder_without_workloads_is_named(
+    declared: Callable[..., tuple[str, ...]], tmp_path: Path
+) -> None:
+    with pytest.raises(
+        spec.BadWorkload,
+        match=rf"\$FRAMEBENCH_MODELS is {tmp_path}, where no folder has a spec\.py",
+    ):
         spec.list_workloads()

@@ -1,7 +1,8 @@
-"""Every pair of strategies that the registry takes is refused with a reason, or is right and proves both effects.
+"""Every pair of strategies that the registry takes is refused with a reason, or is right and proves
+both effects.
 
-What runs over ranks is left out, and what needs a GPU is skipped without one. Strategies that need variables of their own
-before the framework's import get a process of their own.
+What runs over ranks is left out, and what needs a GPU is skipped without one. Strategies that need
+variables of their own before the framework's import get a process of their own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from framebench.engine.environments import Environment
 from framebench.instruments import nvml
 from framebench.records.provenance import ROOT
 from framebench.strategies.registry import SCENARIOS, STRATEGIES, find_strategy
-from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies, Native, Strategy, combine_cells, use_everywhere
+from framebench.strategies.strategy import (
+    FRAMEWORKS,
+    IncompatibleStrategies,
+    Native,
+    Strategy,
+    combine_cells,
+    use_everywhere,
+)
 from framebench.suite.case import Case
 from tests.processes import quickly
 from tests.suite.cells import is_compiled, shares_a_process
@@ -35,9 +43,11 @@ def build(environment: Environment, cases: list[Case]) -> dict[str, dict[str, An
 
     There is nothing of those that ended their process.
     """
-    # PyTorch's cache of traced graphs forgets which attention kernels are allowed (pytorch/pytorch#185449): `compile` undid
-    # `compile+sdpa_math` after it
-    variables = os.environ | environment.variables() | quickly() | {"TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+    # PyTorch's cache of traced graphs forgets which attention kernels are allowed
+    # (pytorch/pytorch#185449): `compile` undid `compile+sdpa_math` after it
+    variables = (
+        os.environ | environment.variables() | quickly() | {"TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+    )
     variables |= cases[0].support.env
     found: dict[str, dict[str, Any]] = {}
     for start in range(0, len(cases), AT_ONCE):
@@ -49,7 +59,9 @@ def build(environment: Environment, cases: list[Case]) -> dict[str, dict[str, An
             capture_output=True,
             text=True,
         )
-        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"case"')]
+        lines = [
+            json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"case"')
+        ]
         found |= {line["case"]: line for line in lines}
         assert lines, done.stderr[-4000:]
     return found
@@ -67,7 +79,8 @@ def explain_fault(case: Case, found: dict[str, Any] | None) -> str | None:
         return str(found["error"])
     if not found["right"]:
         return f"wrong: {found['verification']}"
-    # where the catalog says that a CPU undoes it, a proof that says yes is as wrong as one that says no elsewhere
+    # where the catalog says that a CPU undoes it, a proof that says yes is as wrong as one that
+    # says no elsewhere
     is_undone = bool(case.support.undone_on_cpu) and found["on_cpu"]
     if found["proven"] == is_undone:
         return f"proven: {found['proven']}, by {found['evidence']}"
@@ -109,7 +122,9 @@ def test_the_registry_takes_most_pairs() -> None:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_pair_needs_what_either_needs(framework: str) -> None:
-    """A GPU, variables, an environment, and a batch that divides; `rewrite` once lost the other's."""
+    """A GPU, variables, an environment, and a batch that divides; `rewrite` once lost the
+    other's.
+    """
     for case in list_pairs(framework):
         cells = [part.cells[framework] for part in case.plan.parts]
         env: dict[str, str] = {}
@@ -119,7 +134,9 @@ def test_a_pair_needs_what_either_needs(framework: str) -> None:
         assert case.support.gpu == any(cell.gpu for cell in cells), case.id
         packages = [cell.package for cell in cells if cell.package]
         assert [case.support.package] == (packages[:1] or [""]), case.id
-        assert bool(case.support.undone_on_cpu) == any(cell.undone_on_cpu for cell in cells), case.id
+        assert bool(case.support.undone_on_cpu) == any(cell.undone_on_cpu for cell in cells), (
+            case.id
+        )
     odd = Case("unet3d", framework, "train", "accumulate+rewrite", 2, "full")
     assert "does not divide" in odd.support.why
 
@@ -128,11 +145,17 @@ def test_a_pair_needs_what_either_needs(framework: str) -> None:
     ("one", "other", "why"),
     [
         ({"env": {"POOL": "1"}}, {"env": {"POOL": "2"}}, "one and other each set POOL"),
-        ({"package": "deepspeed"}, {"package": "apex"}, "one and other need environments of their own"),
+        (
+            {"package": "deepspeed"},
+            {"package": "apex"},
+            "one and other need environments of their own",
+        ),
         ({"env": {"POOL": "1"}}, {"env": {"POOL": "1", "SIZE": "2"}}, ""),
     ],
 )
-def test_cells_that_exclude_each_other_name_both(one: dict[str, Any], other: dict[str, Any], why: str) -> None:
+def test_cells_that_exclude_each_other_name_both(
+    one: dict[str, Any], other: dict[str, Any], why: str
+) -> None:
     rows = [
         Strategy(name, ("train",), name, "", "", use_everywhere(Native("", **options)))
         for name, options in (("one", one), ("other", other))
@@ -143,8 +166,12 @@ def test_cells_that_exclude_each_other_name_both(one: dict[str, Any], other: dic
 
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_some_pairs_are_refused_or_right_and_proven(framework: str, environment: dict[str, Environment]) -> None:
-    small = [case for case in list_sharing(framework) if case.size == "tiny" and not is_compiled(case)]
+def test_some_pairs_are_refused_or_right_and_proven(
+    framework: str, environment: dict[str, Environment]
+) -> None:
+    small = [
+        case for case in list_sharing(framework) if case.size == "tiny" and not is_compiled(case)
+    ]
     always = [case for case in small if was_broken(case)]
     check(environment[framework], list(dict.fromkeys(always + sample(small, SAMPLE[framework]))))
 
@@ -161,7 +188,9 @@ def test_pairs_that_were_broken_once(framework: str, environment: dict[str, Envi
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_every_pair_is_refused_or_right_and_proven(framework: str, part: int, environment: dict[str, Environment]) -> None:
+def test_every_pair_is_refused_or_right_and_proven(
+    framework: str, part: int, environment: dict[str, Environment]
+) -> None:
     check(environment[framework], list_sharing(framework)[part::PARTS])
 
 
@@ -176,8 +205,12 @@ def group_by_variables(cases: Iterable[Case]) -> list[list[Case]]:
 @pytest.mark.all_cells
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_pairs_with_variables_of_their_own(framework: str, environment: dict[str, Environment]) -> None:
-    for cases in group_by_variables(c for c in list_pairs(framework) if c.support.env and not c.support.gpu):
+def test_pairs_with_variables_of_their_own(
+    framework: str, environment: dict[str, Environment]
+) -> None:
+    for cases in group_by_variables(
+        c for c in list_pairs(framework) if c.support.env and not c.support.gpu
+    ):
         check(environment[framework], cases)
 
 

@@ -1,4 +1,6 @@
-"""The strategy table is total; every supported cell computes the right thing and proves its effect, in its framework."""
+"""The strategy table is total; every supported cell computes the right thing and proves its effect,
+in its framework.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,13 @@ from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
 from framebench.worker.mathematics import QUANTIZED
 from tests.processes import ROOT, quickly, run_inside
-from tests.suite.cells import choose_fewest, choose_often, list_supported, list_usual, shares_a_process
+from tests.suite.cells import (
+    choose_fewest,
+    choose_often,
+    list_supported,
+    list_usual,
+    shares_a_process,
+)
 
 PROGRAMS = Path(__file__).parent / "programs"
 MEASURE = PROGRAMS / "strategies_measure.py"
@@ -41,7 +49,9 @@ COVERAGE = (
     "switches of a scenario",
     "baselines",
 )
-WRITTEN = [(name, framework) for name in list_workloads() for framework in load_workload(name).frameworks]
+WRITTEN = [
+    (name, framework) for name in list_workloads() for framework in load_workload(name).frameworks
+]
 
 
 def measure(environment: Environment, cases: list[Case], **variables: str) -> dict[str, Any]:
@@ -73,7 +83,9 @@ def check(rows: dict[str, Any], cases: list[Case]) -> None:
 
 
 def is_quantized(case: Case) -> bool:
-    """Say whether a strategy's arithmetic is the strategy itself: in float64 nothing of it is left."""
+    """Say whether a strategy's arithmetic is the strategy itself: in float64 nothing of it is
+    left.
+    """
     return any(part.precision in QUANTIZED for part in case.plan.parts)
 
 
@@ -88,17 +100,27 @@ def test_the_table_is_total_and_gives_reasons() -> None:
         assert all(len(cell.why) > 5 for cell in strategy.cells.values())
         assert strategy.effect
     assert all((scenario, name) in STRATEGIES for scenario, name in BASELINES.items())
-    assert all(find_strategy(scenario, name).name == name for scenario, found in COMBINATIONS.items() for name in found)
+    assert all(
+        find_strategy(scenario, name).name == name
+        for scenario, found in COMBINATIONS.items()
+        for name in found
+    )
 
 
 def test_every_strategy_is_in_one_of_the_two_catalogs() -> None:
     for scenario in SCENARIOS:
-        assert sorted((*list_used(scenario), *list_claims_only(scenario))) == sorted(list_strategies(scenario))
+        assert sorted((*list_used(scenario), *list_claims_only(scenario))) == sorted(
+            list_strategies(scenario)
+        )
         assert BASELINES[scenario] in list_used(scenario)
-    assert all(not s.quick for s in STRATEGIES.values() if s.only_for_claims), "the quick profile is of what people use"
+    assert all(not s.quick for s in STRATEGIES.values() if s.only_for_claims), (
+        "the quick profile is of what people use"
+    )
 
 
-@pytest.mark.parametrize(("name", "expected"), [("checkpoint+depth_4", True), ("checkpoint+accumulate", False)])
+@pytest.mark.parametrize(
+    ("name", "expected"), [("checkpoint+depth_4", True), ("checkpoint+accumulate", False)]
+)
 def test_a_combination_with_a_part_only_for_claims_is_so_too(name: str, expected: bool) -> None:
     assert find_strategy("train", name).only_for_claims is expected
     assert (name in list_claims_only("train")) is expected
@@ -181,7 +203,9 @@ def test_a_batch_that_does_not_divide_is_unsupported() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "framework"), WRITTEN)
-def test_every_strategy_is_right_and_proven(name: str, framework: str, environment: dict[str, Environment]) -> None:
+def test_every_strategy_is_right_and_proven(
+    name: str, framework: str, environment: dict[str, Environment]
+) -> None:
     cases = [c for c in choose_often(framework) if c.workload == name]
     check(measure(environment[framework], cases), cases)
 
@@ -189,9 +213,15 @@ def test_every_strategy_is_right_and_proven(name: str, framework: str, environme
 @pytest.mark.all_cells
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "framework"), WRITTEN)
-def test_the_other_cells_are_right_and_proven(name: str, framework: str, environment: dict[str, Environment]) -> None:
+def test_the_other_cells_are_right_and_proven(
+    name: str, framework: str, environment: dict[str, Environment]
+) -> None:
     above = choose_often(framework)
-    cases = [c for c in list_supported(framework) if c.workload == name and shares_a_process(c) and c not in above]
+    cases = [
+        c
+        for c in list_supported(framework)
+        if c.workload == name and shares_a_process(c) and c not in above
+    ]
     check(measure(environment[framework], cases), cases)
 
 
@@ -218,13 +248,17 @@ WITH_VARIABLES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", WITH_VARIABLES)
-def test_cells_that_need_a_process_of_their_own(case: Case, environment: dict[str, Environment]) -> None:
+def test_cells_that_need_a_process_of_their_own(
+    case: Case, environment: dict[str, Environment]
+) -> None:
     check(measure(environment[case.framework], [case], **case.support.env), [case])
 
 
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU")
-@pytest.mark.parametrize("case", [c for f in FRAMEWORKS for c in list_supported(f) if c.support.gpu], ids=lambda c: c.id)
+@pytest.mark.parametrize(
+    "case", [c for f in FRAMEWORKS for c in list_supported(f) if c.support.gpu], ids=lambda c: c.id
+)
 def test_cells_that_need_a_gpu(case: Case, environment: dict[str, Environment]) -> None:
     check(measure(environment[case.framework], [case], **case.support.env), [case])

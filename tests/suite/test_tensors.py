@@ -58,10 +58,15 @@ def test_what_all_samples_share_hides_nothing() -> None:
     logits = 1000 + RNG.standard_normal((8, 5))
     other = logits + 1e-3 * RNG.standard_normal((8, 5))
     found, wanted = summarize_logits(other), summarize_logits(logits)
-    shared, own = (max(measure_errors(found[name], wanted[name])) for name in ("logits", "logits about their mean"))
+    shared, own = (
+        max(measure_errors(found[name], wanted[name]))
+        for name in ("logits", "logits about their mean")
+    )
     assert own > 100 * shared
 
 
 def test_families_differ_in_numbers_alone() -> None:
-    assert name_family("blocks.3.qkv.bias") == name_family("blocks.11.qkv.bias") == "blocks.*.qkv.bias"
+    assert (
+        name_family("blocks.3.qkv.bias") == name_family("blocks.11.qkv.bias") == "blocks.*.qkv.bias"
+    )
     assert name_family("layer1.0.bn1.weight") == "layer*.*.bn*.weight"

@@ -1,4 +1,7 @@
-"""A step on tensors without numbers fails in a reader's words: PyTorch speaks of its fake tensors, and of backends."""
+"""A step on tensors without numbers fails in a reader's words:
+
+PyTorch speaks of its fake tensors, and of backends.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,18 @@ def raised(error: Exception, **local: Any) -> Exception:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (DataDependentOutputException("aten._local_scalar_dense.default"), "the numbers in a tensor are asked for here"),
-        (RuntimeError(".numpy() is not supported for tensor subclasses."), "the numbers in a tensor are asked for here"),
-        (TypeError("unsupported operand: 'FakeTensor' and 'str'"), "TypeError: unsupported operand: 'Tensor' and 'str'"),
+        (
+            DataDependentOutputException("aten._local_scalar_dense.default"),
+            "the numbers in a tensor are asked for here",
+        ),
+        (
+            RuntimeError(".numpy() is not supported for tensor subclasses."),
+            "the numbers in a tensor are asked for here",
+        ),
+        (
+            TypeError("unsupported operand: 'FakeTensor' and 'str'"),
+            "TypeError: unsupported operand: 'Tensor' and 'str'",
+        ),
         (ValueError("plain"), "ValueError: plain"),
     ],
 )
@@ -52,15 +64,25 @@ def test_no_stand_in_is_named(error: Exception, told: str) -> None:
 
 
 def test_tensors_on_two_devices_are_named_with_the_way_out() -> None:
-    error = RuntimeError("Expected all tensors to be on the same device, but found at least two devices, gpu:0 and cpu!")
+    error = RuntimeError(
+        "Expected all tensors to be on the same device, but found at least two "
+        "devices, gpu:0 and cpu!"
+    )
     caught = raised(error, table=Array(Device("cpu")), x=Array(Device("gpu")), width=4)
     message = describe_fault(caught, "<string>")
     assert "`table` on the CPU and `x` on the card" in message
     assert message.endswith("Make them with device=x.device")
-    assert "device of the inputs" in describe_error(error, None), "where no line of the file is known"
+    assert "device of the inputs" in describe_error(error, None), (
+        "where no line of the file is known"
+    )
 
 
 def test_a_pretended_tensor_is_called_a_tensor() -> None:
     plain = type("Tensor", (), {"__module__": "torch"})
-    assert describe_type(type("FakeTensor", (plain,), {"__module__": "torch._subclasses.fake_tensor"})()) == "torch.Tensor"
+    assert (
+        describe_type(
+            type("FakeTensor", (plain,), {"__module__": "torch._subclasses.fake_tensor"})()
+        )
+        == "torch.Tensor"
+    )
     assert describe_type([]) == "list"

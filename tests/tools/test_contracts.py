@@ -39,7 +39,9 @@ def test_import_cycles_are_found(imports: tuple[str, ...], kept: bool) -> None:
         ({"modules": ["ours.b"], "allowed": []}, [("ours.b", "torch")]),
     ],
 )
-def test_chains_to_forbidden_imports_are_found(options: dict[str, list[str]], chains: list[tuple[str, ...]]) -> None:
+def test_chains_to_forbidden_imports_are_found(
+    options: dict[str, list[str]], chains: list[tuple[str, ...]]
+) -> None:
     given = graph("ours.a.x -> ours.b", "ours.b -> torch", "ours.a.y -> numpy", "ours.a.y -> json")
     given.add_module("ours.a")
     check = Reach("", {"root_packages": ["ours"]}, options).check(given, verbose=False)

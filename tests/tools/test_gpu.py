@@ -1,4 +1,6 @@
-"""The list for a card, and its rehearsal: the same script and reports on the CPU, under the name of a card that is none."""
+"""The list for a card, and its rehearsal: the same script and reports on the CPU, under the name of
+a card that is none.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ STARTS = 4 * 60  # seconds of it for starting the machine, and the interpreters 
 
 
 def write(file: Path, rows: Iterable[tuple[str, str, int]]) -> Path:
-    lines = ([1, block, 0 if block == "verification" else 8, case, 30, gib] for block, case, gib in rows)
+    lines = (
+        [1, block, 0 if block == "verification" else 8, case, 30, gib] for block, case, gib in rows
+    )
     with file.open("w") as text:
         csv.writer(text).writerows([["half", "block", "rounds", "case", "seconds", "gib"], *lines])
     return file
@@ -44,11 +48,19 @@ def write(file: Path, rows: Iterable[tuple[str, str, int]]) -> Path:
 
 def rehearse(results: Path, *more: str) -> subprocess.CompletedProcess[str]:
     command = ["tools/gpu.sh", "--rehearse", "--results", str(results), *more]
-    return subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHON": sys.executable}, capture_output=True, text=True)
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+    )
 
 
 @pytest.fixture(scope="module")
-def made(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def made(
+    environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
     """The results of a rehearsal, and what it said."""
     folder = tmp_path_factory.mktemp("card")
     done = rehearse(folder / "results", "--list", str(write(folder / "list.csv", SHORT)))
@@ -63,7 +75,10 @@ def records(made: tuple[Path, str]) -> list[Record]:
 
 @pytest.mark.all_cells
 def test_every_case_of_the_list_has_its_record(records: list[Record]) -> None:
-    result = {(r.parsed.framework, r.parsed.scenario, r.parsed.strategy, bool(r.step_s)): r for r in records}
+    result = {
+        (r.parsed.framework, r.parsed.scenario, r.parsed.strategy, bool(r.step_s)): r
+        for r in records
+    }
     assert {key: r.status for key, r in result.items()} == {
         ("torch", "train", "fp32", False): "ok",  # verification alone
         ("torch", "train", "fp32", True): "ok",
@@ -71,7 +86,9 @@ def test_every_case_of_the_list_has_its_record(records: list[Record]) -> None:
         ("torch", "eval", "no_grad", True): "ok",  # beside JAX's
         ("jax", "eval", "no_grad", True): "ok",
     }
-    assert "finds none it can use" in (result["torch", "train", "offload", False].reason or ""), "said by the worker"
+    assert "finds none it can use" in (result["torch", "train", "offload", False].reason or ""), (
+        "said by the worker"
+    )
 
 
 @pytest.mark.all_cells
@@ -83,13 +100,17 @@ def test_a_rehearsal_records_the_made_up_gpu(records: list[Record]) -> None:
 
 
 @pytest.mark.all_cells
-def test_a_packed_session_resumes_elsewhere(made: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packed_session_resumes_elsewhere(
+    made: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing that has an answer is measured again; what crashed is, once the code is another."""
     with tarfile.open(made[0].with_suffix(".tgz")) as archive:
         archive.extractall(tmp_path, filter="data")
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "made-up-card")
     asked: list[str] = []
-    monkeypatch.setattr(gpu, "measure", lambda name, rows, *_: asked.extend(one.case.id for one in rows) or [])
+    monkeypatch.setattr(
+        gpu, "measure", lambda name, rows, *_: asked.extend(one.case.id for one in rows) or []
+    )
     monkeypatch.setattr(gpu, "free_on_card", lambda: 80 * 2**30)
     blocks = shrink_for_rehearsal(read_list(made[0].parent / "list.csv"))
     ready = {name: describe(name) for name in ("torch", "jax")}
@@ -108,7 +129,9 @@ def test_a_packed_session_resumes_elsewhere(made: tuple[Path, str], tmp_path: Pa
     assert asked == [ok.case]
 
 
-def test_a_smaller_block_runs_if_the_next_does_not_fit_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_smaller_block_runs_if_the_next_does_not_fit_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = parse("transformer/torch/train/fp32/b8/full")
     blocks = {}
     for name, seconds in {"slow": 500.0, "late": 50.0, "small": 5.0}.items():
@@ -147,7 +170,9 @@ def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.Monk
 
 
 def test_the_list_can_be_measured() -> None:
-    """All are known cases that a GPU can do, each once for memory alone and once for times at most."""
+    """All are known cases that a GPU can do, each once for memory alone and once for times at
+    most.
+    """
     listed = [one for rows in read_list(LIST).values() for one in rows]
     for one in listed:
         assert is_declared(one.case), one.case.id
@@ -177,20 +202,33 @@ def one(case: str, gib: float, rounds: int = 0) -> ListedCase:
 
 
 def test_cases_alive_at_once_fit_the_gpu() -> None:
-    torch = [one(f"transformer/torch/train/{name}/b8/full", 30) for name in ("fp32", "amp_bf16", "checkpoint")]
+    torch = [
+        one(f"transformer/torch/train/{name}/b8/full", 30)
+        for name in ("fp32", "amp_bf16", "checkpoint")
+    ]
     jax = one("transformer/jax/train/fp32/b8/full", 5)
     tiny = one("transformer/jax/train/fp32/b4/tiny", 1)
     assert gpu.split_by_memory([*torch, tiny], 80 * gpu.GIB) == [torch[:2], [torch[2], tiny]]
-    assert gpu.split_by_memory([tiny, torch[0], jax, torch[1]], 80 * gpu.GIB) == [[tiny, torch[0]], [jax], [torch[1]]]
+    assert gpu.split_by_memory([tiny, torch[0], jax, torch[1]], 80 * gpu.GIB) == [
+        [tiny, torch[0]],
+        [jax],
+        [torch[1]],
+    ]
     assert gpu.split_by_memory(torch, None) == [torch], "where the card does not tell"
 
 
-def test_parts_of_a_large_block_have_their_own_sessions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without times a session's blocks are counted among the cases of a call: two parts would give two blocks one name."""
+def test_parts_of_a_large_block_have_their_own_sessions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without times a session's blocks are counted among the cases of a call: two parts would give
+    two blocks one name.
+    """
     rows = read_list(LIST)["claims about what a card holds"]
     parts: list[tuple[str, int]] = []
     monkeypatch.setattr(
-        gpu, "measure_all", lambda cases, opened, *_: parts.append((opened.id, len(cases))) or ["ok"] * len(cases)
+        gpu,
+        "measure_all",
+        lambda cases, opened, *_: parts.append((opened.id, len(cases))) or ["ok"] * len(cases),
     )
     assert gpu.measure("claims", rows, {}, tmp_path, 40 * 2**30) == ["ok"] * len(rows)
     assert len(parts) > 1 < len({session for session, _ in parts}) == len(parts)

@@ -1,4 +1,6 @@
-"""Each new regression has one issue, which is updated from week to week; `gh` is played by a script."""
+"""Each new regression has one issue, which is updated from week to week; `gh` is played by a
+script.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,18 @@ import pytest
 from tests.processes import ROOT
 
 ROW = {
-    "case": "transformer/jax/train/fp32/b4/cpu", "base": "jax==0.10.2", "change": "jax==0.11.0", "quantity": "peak memory",
-    "unit": "bytes", "instrument": "compiler.plan", "base_value": 100 * 2**20, "change_value": 118 * 2**20, "ratio": 1.18,
-    "low": None, "high": None,
-}  # fmt: skip
+    "case": "transformer/jax/train/fp32/b4/cpu",
+    "base": "jax==0.10.2",
+    "change": "jax==0.11.0",
+    "quantity": "peak memory",
+    "unit": "bytes",
+    "instrument": "compiler.plan",
+    "base_value": 100 * 2**20,
+    "change_value": 118 * 2**20,
+    "ratio": 1.18,
+    "low": None,
+    "high": None,
+}
 TITLE = "jax==0.11.0: peak memory of transformer/jax/train/fp32/b4/cpu"
 FAKE_GH = """\
 #!{python}
@@ -28,8 +38,12 @@ if sys.argv[1:3] == ["issue", "list"]:
 """
 
 
-def run_report(folder: Path, new: list[dict[str, object]], open_issues: list[dict[str, object]]) -> list[list[str]]:
-    """Run the tool on a verdict with these new regressions, and return the commands that `gh` was given."""
+def run_report(
+    folder: Path, new: list[dict[str, object]], open_issues: list[dict[str, object]]
+) -> list[list[str]]:
+    """Run the tool on a verdict with these new regressions, and return the commands that `gh` was
+    given.
+    """
     gh = folder / "gh"
     gh.write_text(FAKE_GH.format(python=sys.executable))
     gh.chmod(0o755)
@@ -37,7 +51,11 @@ def run_report(folder: Path, new: list[dict[str, object]], open_issues: list[dic
     file = folder / "newest.json"
     file.write_text(json.dumps([verdict]))
     log = folder / "log"
-    variables = {"PATH": f"{folder}:{os.environ['PATH']}", "GH_LOG": str(log), "GH_OPEN": json.dumps(open_issues)}
+    variables = {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "GH_LOG": str(log),
+        "GH_OPEN": json.dumps(open_issues),
+    }
     command = [sys.executable, "-m", "tools.report_regressions", str(file), "--no-bisect"]
     subprocess.run(command, cwd=ROOT, env=os.environ | variables, check=True)
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
@@ -52,8 +70,13 @@ def test_a_new_regression_opens_an_issue_with_both_versions_and_the_change(tmp_p
 
 
 def test_a_regression_with_an_open_issue_is_a_comment_there(tmp_path: Path) -> None:
-    commands = run_report(tmp_path, [ROW], [{"number": 7, "title": TITLE}, {"number": 8, "title": "another"}])
-    assert [command[:3] for command in commands] == [["issue", "list", "--state"], ["issue", "comment", "7"]]
+    commands = run_report(
+        tmp_path, [ROW], [{"number": 7, "title": TITLE}, {"number": 8, "title": "another"}]
+    )
+    assert [command[:3] for command in commands] == [
+        ["issue", "list", "--state"],
+        ["issue", "comment", "7"],
+    ]
 
 
 def test_no_regression_needs_no_issue(tmp_path: Path) -> None:
@@ -65,16 +88,30 @@ def clone(tmp_path: Path) -> Path:
     """A clone of an empty remote, with one commit on main."""
     remote, clone = tmp_path / "remote.git", tmp_path / "clone"
     subprocess.run(["git", "init", "--quiet", "--bare", str(remote)], check=True)
-    subprocess.run(["git", "clone", "--quiet", str(remote), str(clone)], check=True, capture_output=True)
+    subprocess.run(
+        ["git", "clone", "--quiet", str(remote), str(clone)], check=True, capture_output=True
+    )
     (clone / "code").write_text("x = 1\n")
     git(clone, "add", "code")
-    git(clone, "-c", "user.name=a", "-c", "user.email=a@localhost", "commit", "--quiet", "--message", "Begin")
+    git(
+        clone,
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@localhost",
+        "commit",
+        "--quiet",
+        "--message",
+        "Begin",
+    )
     git(clone, "push", "--quiet", "origin", "HEAD:main")
     return clone
 
 
 def git(where: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", str(where), *words], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["git", "-C", str(where), *words], check=True, capture_output=True, text=True
+    ).stdout
 
 
 def test_the_branch_with_the_records_keeps_those_of_every_week(clone: Path, tmp_path: Path) -> None:
@@ -82,8 +119,15 @@ def test_the_branch_with_the_records_keeps_those_of_every_week(clone: Path, tmp_
         out = tmp_path / f"out{week}" / "records"
         out.mkdir(parents=True, exist_ok=True)
         (out / f"week{week}.json").write_text(week)
-        subprocess.run([ROOT / "tools/keep_series.sh", str(out.parent), "weekly-records"], cwd=clone, check=True)
+        subprocess.run(
+            [ROOT / "tools/keep_series.sh", str(out.parent), "weekly-records"],
+            cwd=clone,
+            check=True,
+        )
     git(clone, "fetch", "--quiet", "origin", "weekly-records")
-    assert git(clone, "ls-tree", "-r", "--name-only", "FETCH_HEAD").split() == ["records/week1.json", "records/week2.json"]
+    assert git(clone, "ls-tree", "-r", "--name-only", "FETCH_HEAD").split() == [
+        "records/week1.json",
+        "records/week2.json",
+    ]
     assert git(clone, "rev-list", "--count", "FETCH_HEAD").strip() == "2"
     assert git(clone, "worktree", "list").count("\n") == 1

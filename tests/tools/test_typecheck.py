@@ -1,4 +1,6 @@
-"""mypy leaves out no file: what the control environment cannot check, exactly one framework's environment does."""
+"""mypy leaves out no file: what the control environment cannot check, exactly one framework's
+environment does.
+"""
 
 from __future__ import annotations
 

@@ -67,8 +67,8 @@ KEYWORDS = """
     def model():
         return Keywords()
     def batch(n):
-        return {"features": torch.randn(n, 16), "labels": torch.randint(5, (n,)), "scale": torch.ones(n),
-                "mask": torch.ones(7, 7)}
+        return {"features": torch.randn(n, 16), "labels": torch.randint(5, (n,)),
+                "scale": torch.ones(n), "mask": torch.ones(7, 7)}
     del loss
 """
 RANDOM = """
@@ -138,7 +138,10 @@ FILES = {
                 self.blocks = nn.ModuleList([Attends() for _ in range(3)])
             def forward(self, x):
                 for number, block in enumerate(self.blocks):
-                    x = block(x, cache=Cache(), use_cache=True) if number else block(x, Cache(), True)
+                    if number == 0:
+                        x = block(x, Cache(), True)
+                    else:
+                        x = block(x, cache=Cache(), use_cache=True)
                 return self.head(x[:, 0])
         def model():
             return Cached()
@@ -206,7 +209,10 @@ FILES = {
         """
         def optimizer(parameters):
             made = torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
-            return made, torch.optim.lr_scheduler.OneCycleLR(made, 0.1, total_steps=1000, div_factor=1e9)
+            schedule = torch.optim.lr_scheduler.OneCycleLR(
+                made, 0.1, total_steps=1000, div_factor=1e9
+            )
+            return made, schedule
         """,
         USUAL,
         moves=True,
@@ -223,14 +229,17 @@ FILES = {
     "two optimizers, each with its weights by their place": File(
         """
         def optimizer(parameters):
-            return [torch.optim.Adam(parameters[:5], lr=1e-2), torch.optim.SGD(parameters[5:], lr=1e-3, momentum=0.9)]
+            adam = torch.optim.Adam(parameters[:5], lr=1e-2)
+            return [adam, torch.optim.SGD(parameters[5:], lr=1e-3, momentum=0.9)]
         """,
         (*USUAL, "foreach"),
     ),
     "groups with rates by their place": File(
         """
         def optimizer(parameters):
-            return torch.optim.AdamW([{"params": parameters[:5], "lr": 1e-2}, {"params": parameters[5:], "lr": 1e-4}])
+            fast = {"params": parameters[:5], "lr": 1e-2}
+            slow = {"params": parameters[5:], "lr": 1e-4}
+            return torch.optim.AdamW([fast, slow])
         """,
         USUAL,
     ),
@@ -238,7 +247,8 @@ FILES = {
         """
         class Clipped(torch.optim.AdamW):
             def step(self, closure=None):
-                nn.utils.clip_grad_norm_([p for group in self.param_groups for p in group["params"]], 0.01)
+                every = [p for group in self.param_groups for p in group["params"]]
+                nn.utils.clip_grad_norm_(every, 0.01)
                 return super().step(closure)
         def optimizer(parameters):
             return Clipped(parameters, lr=1e-3)
@@ -288,7 +298,8 @@ FILES = {
             def __init__(self):
                 super().__init__()
                 self.net = Net()
-                self.mean = AveragedModel(self.net, multi_avg_fn=get_ema_multi_avg_fn(0.9)).requires_grad_(False)
+                self.mean = AveragedModel(self.net, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+                self.mean.requires_grad_(False)
             def forward(self, x):
                 if self.training:
                     self.mean.update_parameters(self.net)
@@ -351,7 +362,8 @@ FILES = {
         """
         class Sampled(Net):
             def forward(self, x):
-                return super().forward(x + 0.3 * torch.randn_like(x) + torch.bernoulli(torch.full_like(x, 0.5)))
+                noise = 0.3 * torch.randn_like(x)
+                return super().forward(x + noise + torch.bernoulli(torch.full_like(x, 0.5)))
         def model():
             return Sampled(off=0.1)
         """,

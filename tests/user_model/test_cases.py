@@ -1,5 +1,7 @@
-"""Kinds of models that users reported, and that were answered wrongly once: peaks beside another instrument, what is held
-elsewhere, and which strategies are right. `cases/` has a small file of each kind; how they grow is in tests/growth."""
+"""Kinds of models that users reported, and that were answered wrongly once: peaks beside another
+instrument, what is held elsewhere, and which strategies are right. `cases/` has a small file of
+each kind; how they grow is in tests/growth.
+"""
 
 from __future__ import annotations
 
@@ -37,30 +39,45 @@ class Known:
 
 PADDED = "tokens are unequal: in the batch's loss its halves count"
 CASES = {
-    "distillation": Known(holder="the global `TEACHER` of distillation.py", held=4 * 768 * 769 * 4, least=4 * 768 * 769 * 4),
+    "distillation": Known(
+        holder="the global `TEACHER` of distillation.py",
+        held=4 * 768 * 769 * 4,
+        least=4 * 768 * 769 * 4,
+    ),
     "factors": Known(RIGHT | NO_BLOCKS, least=80_000 * 32 * 4),
     "padded": Known(
-        RIGHT | {"accumulate": f"left out: {PADDED}"}, accumulation=PADDED, optimizer="AdamW at its full rate of 5e-05"
+        RIGHT | {"accumulate": f"left out: {PADDED}"},
+        accumulation=PADDED,
+        optimizer="AdamW at its full rate of 5e-05",
     ),
     "zero_head": Known(first=22, random=True),
     "recurrent": Known(RIGHT | NO_BLOCKS),
 }
 
 
-OFTEN = ("distillation", "padded")  # what is held, and what is left out; the others in `make test-all`
+# what is held, and what is left out; the others in `make test-all`
+OFTEN = ("distillation", "padded")
 NAMES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in CASES]
 
 
 @pytest.fixture(scope="module")
 def found(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    environment: dict[str, Environment],
 ) -> dict[str, Any]:
     """Of the files that are asked for."""
     folder = tmp_path_factory.mktemp("cases")
     names = asked(request)
     files = [str(HERE / "cases" / f"{name}.py") for name in CASES if name in names]
     variables = MALLOC_ENV | {"FRAMEBENCH_OWN": str(folder)}
-    result = run_inside(environment["torch"], HERE / "programs/try_cases.py", ",".join(STRATEGIES), *files, variables=variables)
+    result = run_inside(
+        environment["torch"],
+        HERE / "programs/try_cases.py",
+        ",".join(STRATEGIES),
+        *files,
+        variables=variables,
+    )
     assert isinstance(result, dict)
     return result
 
@@ -81,10 +98,15 @@ def test_peaks_agree_with_the_high_water_mark(name: str, found: dict[str, Any]) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_strategies_of_reported_models_have_the_expected_verdicts(name: str, found: dict[str, Any]) -> None:
+def test_strategies_of_reported_models_have_the_expected_verdicts(
+    name: str, found: dict[str, Any]
+) -> None:
     known, tried = CASES[name], found[name]["tried"]
     for strategy, verdict in known.verdicts.items():
-        assert tried["verdicts"][strategy].startswith(verdict), (strategy, tried["verdicts"][strategy])
+        assert tried["verdicts"][strategy].startswith(verdict), (
+            strategy,
+            tried["verdicts"][strategy],
+        )
     assert tried["accumulation"].startswith(known.accumulation)
     assert bool(tried["accumulation"]) == bool(known.accumulation)
     assert (tried["random"], tried["without_gradient"]["first"]) == (known.random, known.first)
@@ -110,12 +132,30 @@ def test_strategies_of_reported_models_have_the_expected_verdicts(name: str, fou
             "loses gradients below `interpolate` in a compiled step",
             marks=pytest.mark.all_cells,
         ),
-        ("gated", "checkpoint", "checkpoint_dots", "changes a product of its GRU in place, which selective checkpointing has"),
+        (
+            "gated",
+            "checkpoint",
+            "checkpoint_dots",
+            "changes a product of its GRU in place, which selective checkpointing has",
+        ),
     ],
 )
-def test_known_faults_of_pytorch_are_named(case: str, right: str, wrong: str, reason: str, tmp_path: Path) -> None:
-    """As https://github.com/pytorch/pytorch/issues/190758 reports, and as docs/try.md does of the others."""
-    asked = "--strategies", f"fp32,{right},{wrong}", "--rounds", "0", "--blocks", "1", "--results", str(tmp_path)
+def test_known_faults_of_pytorch_are_named(
+    case: str, right: str, wrong: str, reason: str, tmp_path: Path
+) -> None:
+    """As https://github.com/pytorch/pytorch/issues/190758 reports, and as docs/try.md does of the
+    others.
+    """
+    asked = (
+        "--strategies",
+        f"fp32,{right},{wrong}",
+        "--rounds",
+        "0",
+        "--blocks",
+        "1",
+        "--results",
+        str(tmp_path),
+    )
     done = framebench("try", str(HERE / "cases" / f"{case}.py"), *asked)
     assert done.returncode, done.stderr
     assert "2 of 3 strategies compute the same" in done.stderr

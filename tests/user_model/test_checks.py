@@ -26,14 +26,19 @@ def test_gradients_differ_where_losses_do_not() -> None:
     """While a head is zero, whatever lies before it leaves the loss alone."""
     what, off = checks.find_largest_difference(seen(head=1.01, body=0.0), seen(head=1.0, body=0.0))
     assert (what, off) == ("gradient", pytest.approx(0.01, rel=0.5))
-    assert checks.find_largest_difference(seen(head=1.0, body=1e-9), seen(head=1.0, body=2e-9))[1] < checks.SAME, (
-        "rounding alone"
+    assert (
+        checks.find_largest_difference(seen(head=1.0, body=1e-9), seen(head=1.0, body=2e-9))[1]
+        < checks.SAME
+    ), "rounding alone"
+    assert math.isinf(
+        checks.find_largest_difference(seen(head=1.0, body=1.0), seen(head=1.0, body=0.0))[1]
     )
-    assert math.isinf(checks.find_largest_difference(seen(head=1.0, body=1.0), seen(head=1.0, body=0.0))[1])
 
 
 def test_a_repeated_run_that_gives_no_number_differs() -> None:
-    name, difference = checks.find_largest_difference(seen(loss=math.nan, head=1.0), seen(loss=1.0, head=1.0))
+    name, difference = checks.find_largest_difference(
+        seen(loss=math.nan, head=1.0), seen(loss=1.0, head=1.0)
+    )
     assert (name, difference) == ("loss", math.inf)
 
 
@@ -46,7 +51,9 @@ def test_a_repeated_run_that_gives_no_number_differs() -> None:
         ((0.5, 0.5), 0.3, "samples look at each other"),
     ],
 )
-def test_micro_batches_of_another_loss_are_explained(shares: tuple[float, float], left: float, message: str) -> None:
+def test_micro_batches_of_another_loss_are_explained(
+    shares: tuple[float, float], left: float, message: str
+) -> None:
     found = checks.describe_coupling(np.array(shares), left, is_mean=True)
     assert found.startswith(message) or message in found
     assert bool(found) == bool(message)
@@ -64,7 +71,9 @@ def test_micro_batches_of_another_loss_are_explained(shares: tuple[float, float]
         (1.0 - 2.0**-10, [1.0009765625, 1.0], False),  # in float16
     ],
 )
-def test_a_loss_must_move_where_its_precision_shows_it(last: float, losses: list[float], must: bool) -> None:
+def test_a_loss_must_move_where_its_precision_shows_it(
+    last: float, losses: list[float], must: bool
+) -> None:
     case = Case("own", "torch", "train", "amp_bf16", 4, "mine")
     reference = Reference("", {"loss_0": 1.0, "loss_1": last}, {})
     assert must_move(case, reference, losses) == must
@@ -79,5 +88,9 @@ def test_weights_without_a_gradient_are_counted() -> None:
     observed.tensors["first moment"].pop("body")
     found = checks.count_without_gradient(params, observed)
     assert found["ever"] == ["body"]
-    assert list_remarks({"level": True})[0].startswith("a step moves the loss by less than float32 shows")
-    assert list_remarks({"without_gradient": found}) == ["1 of 2 weights get no gradient, or one of zeros, such as body"]
+    assert list_remarks({"level": True})[0].startswith(
+        "a step moves the loss by less than float32 shows"
+    )
+    assert list_remarks({"without_gradient": found}) == [
+        "1 of 2 weights get no gradient, or one of zeros, such as body"
+    ]

@@ -30,7 +30,9 @@ class Told:
         self.written, self.shown, self.asked, self.now = [], [], [], 0.0  # type: ignore[var-annotated]
         self.seconds = seconds
         run: Any = SimpleNamespace(
-            options=Options(), without_times=False, write=lambda record, arm: self.written.append(record)
+            options=Options(),
+            without_times=False,
+            write=lambda record, arm: self.written.append(record),
         )
         self.look = FirstLook(run, 0.0, 2**20, self.table)
         monkeypatch.setattr(looks, "run_side_by_side", self.run_side_by_side)
@@ -46,12 +48,18 @@ class Told:
         self.shown.append([record.case for record in records])
 
     def take(self) -> list[tuple[str, str]]:
-        self.look.look_at([Arm(Case("transformer", "torch", "train", name, 4), CONTROL) for name in NAMES])
+        self.look.look_at(
+            [Arm(Case("transformer", "torch", "train", name, 4), CONTROL) for name in NAMES]
+        )
         return [(record.case, record.status) for record in self.written]
 
 
-def test_the_table_is_shown_in_time_and_without_what_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes a minute to compile is not in it; a slow strategy does not keep the others back."""
+def test_the_table_is_shown_in_time_and_without_what_compiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What takes a minute to compile is not in it; a slow strategy does not keep the others
+    back.
+    """
     result = Told(monkeypatch, SHOWN_S + 1)
     assert [name for name, _ in result.take()] == ["fp32", "checkpoint", "amp_bf16", "keep_grads"]
     assert result.shown == [["fp32", "checkpoint"]]
@@ -72,30 +80,47 @@ def test_compiled_strategies_are_measured_as_a_block(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", [pytest.param("fp32", marks=pytest.mark.all_cells), "checkpoint+accumulate"])
-def test_one_process_reads_the_peaks_of_two(strategy: str, environment: dict[str, Environment], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "strategy", [pytest.param("fp32", marks=pytest.mark.all_cells), "checkpoint+accumulate"]
+)
+def test_one_process_reads_the_peaks_of_two(
+    strategy: str, environment: dict[str, Environment], tmp_path: Path
+) -> None:
     """Those of the process that reads memory alone; and the steps that follow are right."""
     case, found = Case.from_id(f"transformer/torch/train/{strategy}/b4/tiny"), {}
     for part in ("memory", "look"):
-        found[part] = runner.MemoryProcess(case, environment["torch"], runner.USUAL, tmp_path / part, part=part).end(
-            lambda phase: None
-        )
+        found[part] = runner.MemoryProcess(
+            case, environment["torch"], runner.USUAL, tmp_path / part, part=part
+        ).end(lambda phase: None)
         assert found[part].status == "ok", found[part].reason
     memory, look = (found[part].result for part in ("memory", "look"))
-    assert look.memory.peaks["host.rss"] == pytest.approx(memory.memory.peaks["host.rss"], rel=0.01, abs=2**18)
+    assert look.memory.peaks["host.rss"] == pytest.approx(
+        memory.memory.peaks["host.rss"], rel=0.01, abs=2**18
+    )
     assert look.memory.live_bytes == memory.memory.live_bytes
     assert look.verification.passed
     assert look.effect.proven
 
 
-def test_an_interrupted_first_look_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_interrupted_first_look_is_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Ctrl-C after the first of two strategies; and at once, when there is nothing to show."""
-    cases, shown = [Case("transformer", "torch", "train", name, 4, "tiny") for name in NAMES[:2]], list[list[str]]()
+    cases, shown = (
+        [Case("transformer", "torch", "train", name, 4, "tiny") for name in NAMES[:2]],
+        list[list[str]](),
+    )
     counts = [1, 0]
 
     def interrupted(look: FirstLook, arms: list[Arm]) -> None:
         for arm in arms[: counts.pop(0)]:
-            look.run.write(record(arm.case, provenance=provenance(machine=read_machine_name(), session=look.run.id)), arm)
+            look.run.write(
+                record(
+                    arm.case,
+                    provenance=provenance(machine=read_machine_name(), session=look.run.id),
+                ),
+                arm,
+            )
         raise KeyboardInterrupt
 
     monkeypatch.setattr(FirstLook, "look_at", interrupted)
@@ -113,6 +138,8 @@ def test_an_interrupted_first_look_is_shown(monkeypatch: pytest.MonkeyPatch, tmp
                 0,
                 tmp_path,
                 None,  # type: ignore[arg-type]
-                show_interrupted=lambda records, left_out: shown.append([*(r.case for r in records), *left_out]),
+                show_interrupted=lambda records, left_out: shown.append(
+                    [*(r.case for r in records), *left_out]
+                ),
             )
     assert shown == [[cases[0].id, "compile"]]

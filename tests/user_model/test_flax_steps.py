@@ -1,5 +1,6 @@
-"""Steps as people have them in Flax: dropout left on, recurrent networks, Linen, several inputs, keywords, clipping. Each
-kind of file is surveyed and verified under strategies."""
+"""Steps as people have them in Flax: dropout left on, recurrent networks, Linen, several inputs,
+keywords, clipping. Each kind of file is surveyed and verified under strategies.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ FILES = {
         """
         class Reads(nnx.Module):
             def __init__(self, rngs):
-                self.rnn, self.dropout = nnx.RNN(nnx.LSTMCell(8, 8, rngs=rngs)), nnx.Dropout(0.0, rngs=rngs)
+                self.rnn = nnx.RNN(nnx.LSTMCell(8, 8, rngs=rngs))
+                self.dropout = nnx.Dropout(0.0, rngs=rngs)
                 self.head = nnx.Linear(8, 5, rngs=rngs)
             def __call__(self, x):
                 return self.head(self.dropout(self.rnn(x[:, None] * jnp.ones((1, 3, 1)))[:, -1]))
@@ -96,7 +98,8 @@ FILES = {
         class Reads(linen.Module):
             @linen.compact
             def __call__(self, x):
-                return linen.Dense(5)(linen.RNN(linen.OptimizedLSTMCell(8))(x[:, None] * jnp.ones((1, 3, 1)))[:, -1])
+                steps = x[:, None] * jnp.ones((1, 3, 1))
+                return linen.Dense(5)(linen.RNN(linen.OptimizedLSTMCell(8))(steps)[:, -1])
         def model():
             return Reads()
         """,
@@ -114,14 +117,17 @@ FILES = {
         """,
         left_out=("checkpoint",),
     ),
-    "several inputs, of which one has no samples": File(TWO, ("checkpoint", "accumulate", "multi_steps")),
+    "several inputs, of which one has no samples": File(
+        TWO, ("checkpoint", "accumulate", "multi_steps")
+    ),
     "several inputs, evaluated": File(TWO, ("amp_bf16",), scenario="eval"),
     "keywords, with the loss in what comes out": File(
         """
         class Keywords(Net):
             def __call__(self, x, labels):
                 logits = super().__call__(x)
-                return {"loss": optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean(), "logits": logits}
+                losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+                return {"loss": losses.mean(), "logits": logits}
         def model():
             return Keywords(nnx.Rngs(0))
         def batch(n):
@@ -153,7 +159,8 @@ FILES = {
             return Reads()
         def optimizer():
             named = lambda tree: jax.tree.map(lambda a: "matrix" if a.ndim == 2 else "rest", tree)
-            return optax.multi_transform({"matrix": optax.sgd(0.1, momentum=0.9), "rest": optax.adam(1e-3)}, named)
+            transforms = {"matrix": optax.sgd(0.1, momentum=0.9), "rest": optax.adam(1e-3)}
+            return optax.multi_transform(transforms, named)
         """,
         left_out=("checkpoint",),
     ),
@@ -166,12 +173,15 @@ FILES = {
 }
 
 
-OFTEN = ("dropout that is left on", "several inputs, of which one has no samples")  # the others after changes of an adapter
+# the others after changes of an adapter
+OFTEN = ("dropout that is left on", "several inputs, of which one has no samples")
 
 
 @pytest.fixture(scope="module")
 def found(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    environment: dict[str, Environment],
 ) -> dict[str, Any]:
     """By the file's name, what became of each that is asked for."""
     folders, files = {}, []
@@ -185,7 +195,10 @@ def found(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in FILES])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in FILES],
+)
 def test_common_flax_steps_are_verified(name: str, found: dict[str, Any]) -> None:
     file, rows = FILES[name], found[name]
     assert "fault" not in rows, rows["fault"]
@@ -193,7 +206,12 @@ def test_common_flax_steps_are_verified(name: str, found: dict[str, Any]) -> Non
         assert ("left_out" in row) == (strategy in file.left_out), row
         if "left_out" not in row:
             assert row["passed"], (strategy, row["reason"])
-            assert "that is one number" not in name or row["gradients"] == 2 * 4 + 2 + 1, "two blocks, the head, the number"
+            assert "that is one number" not in name or row["gradients"] == 2 * 4 + 2 + 1, (
+                "two blocks, the head, the number"
+            )
             assert "one number in" not in name or row["gradients"] == 2 + 1
-            assert row["proven"] or strategy == "amp_bf16", strategy  # XLA on a CPU widens what is bfloat16
-            assert file.scenario == "eval" or len(set(row["losses"])) == len(row["losses"]), "the weights move"
+            # XLA on a CPU widens what is bfloat16
+            assert row["proven"] or strategy == "amp_bf16", strategy
+            assert file.scenario == "eval" or len(set(row["losses"])) == len(row["losses"]), (
+                "the weights move"
+            )

@@ -1,4 +1,6 @@
-"""What a file holds beside its model is in the peak, whichever way it is held, and is named: beside VmHWM of a plain loop."""
+"""What a file holds beside its model is in the peak, whichever way it is held, and is named: beside
+VmHWM of a plain loop.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,11 @@ HELD = {
         24 * MIB,
         "the global `loss` of mine.py",
     ),
-    "an array of NumPy's": ("DATA = [np.ones((512, 512, 12), np.float64)]", 24 * MIB, "the global `DATA` of mine.py"),
+    "an array of NumPy's": (
+        "DATA = [np.ones((512, 512, 12), np.float64)]",
+        24 * MIB,
+        "the global `DATA` of mine.py",
+    ),
     "a module beside it": ("import beside", 24 * MIB, "the global `TABLE` of beside.py"),
     "activations that are kept with their graph": (
         """
@@ -112,7 +118,8 @@ HELD = {
         def model():
             return Keeping()
         """,
-        2 * 24 * MIB + 6 * MIB + 24 * MIB,  # of tanh, of the product, which sin saves, the repeated input, and the last one
+        # of tanh, of the product, which sin saves, the repeated input, and the last one
+        2 * 24 * MIB + 6 * MIB + 24 * MIB,
         "the global `KEPT` of mine.py",
     ),
     "what a function of one's own gave, after its backward pass": (
@@ -157,11 +164,19 @@ HELD = {
         def optimizer(weights):
             return torch.optim.Adagrad(weights, 0.01)
         """,
-        3 * 22 * MIB,  # weights, gradients and sums, beyond those of the model with 2 MiB of weights
+        # weights, gradients and sums, beyond those of the model with 2 MiB of weights
+        3 * 22 * MIB,
         "",
     ),
-    "products while the file is imported": ("PRODUCT = (torch.ones(1500, 700) @ torch.ones(700, 900)).sum().item()", 0, ""),
-    **{f"a library with {size} MiB of buffers": (BUFFERED.format(size=size), 0, "") for size in BUFFERS},
+    "products while the file is imported": (
+        "PRODUCT = (torch.ones(1500, 700) @ torch.ones(700, 900)).sum().item()",
+        0,
+        "",
+    ),
+    **{
+        f"a library with {size} MiB of buffers": (BUFFERED.format(size=size), 0, "")
+        for size in BUFFERS
+    },
 }
 
 
@@ -179,7 +194,9 @@ OFTEN = (
 
 @pytest.fixture(scope="module")
 def found(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    environment: dict[str, Environment],
 ) -> dict[str, Any]:
     folder, packages = tmp_path_factory.mktemp("held"), tmp_path_factory.mktemp("packages")
     (packages / "tiny_kernels.py").write_text(LIBRARY)
@@ -188,13 +205,20 @@ def found(
         (folder / name).mkdir()
         (folder / name / "mine.py").write_text(BEGINNING + textwrap.dedent(more))
         (folder / name / "beside.py").write_text("import torch\nTABLE = torch.ones(6, 2**20)\n")
-    result = run_inside(environment["torch"], PROGRAM, str(folder), str(packages), variables=MALLOC_ENV)
+    result = run_inside(
+        environment["torch"], PROGRAM, str(folder), str(packages), variables=MALLOC_ENV
+    )
     assert isinstance(result, dict)
     return result
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in HELD])
-def test_memory_held_outside_the_model_is_counted_and_named(name: str, found: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in HELD],
+)
+def test_memory_held_outside_the_model_is_counted_and_named(
+    name: str, found: dict[str, Any]
+) -> None:
     _, size, holder = HELD[name]
     ours, plain = found[name]["ours"], found[name]["plain"]
     # a plain loop's process also takes code and kernels into memory, some MiB whatever the file
@@ -207,7 +231,9 @@ def test_memory_held_outside_the_model_is_counted_and_named(name: str, found: di
         assert sum(ours["holders"].values()) < 0.1 * MIB
         return
     assert max(ours["holders"], key=ours["holders"].get) == holder
-    assert ours["holders"][holder] == pytest.approx(size, abs=(4 if holder == UNSEEN else 0.1) * MIB)
+    assert ours["holders"][holder] == pytest.approx(
+        size, abs=(4 if holder == UNSEEN else 0.1) * MIB
+    )
 
 
 @pytest.mark.parametrize("size", BUFFERS)
@@ -222,13 +248,20 @@ def test_library_buffers_are_reported_apart_from_the_peak(size: int, found: dict
 @pytest.mark.all_cells
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["fp32", "amp_bf16"])
-def test_kernel_caches_are_in_no_peak(strategy: str, environment: dict[str, Environment], tmp_path: Path) -> None:
-    """With twice as many kinds of products oneDNN keeps twice as much, on a processor with units for bfloat16: any bytes."""
-    few, many = run_inside(environment["torch"], KERNELS, str(tmp_path), strategy, variables=MALLOC_ENV)
+def test_kernel_caches_are_in_no_peak(
+    strategy: str, environment: dict[str, Environment], tmp_path: Path
+) -> None:
+    """With twice as many kinds of products oneDNN keeps twice as much, on a processor with units
+    for bfloat16: any bytes.
+    """
+    few, many = run_inside(
+        environment["torch"], KERNELS, str(tmp_path), strategy, variables=MALLOC_ENV
+    )
 
     for one in (few, many):
         assert sum(one["holders"].values()) < 0.1 * MIB
-        # gradients and the weights' copies in bfloat16 are no larger than the weights, and activations are few
+        # gradients and the weights' copies in bfloat16 are no larger than the weights, and
+        # activations are few
         assert one["peak"] <= one["live"] + 2 * one["weights"] + one["activations"] + MIB
 
 
@@ -261,7 +294,9 @@ def optimizer():
         ("linen", "linen.Sequential([linen.Dense(WIDTH) for _ in range(3)])"),
     ],
 )
-def test_a_flax_model_is_held_once(api: str, model: str, tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_a_flax_model_is_held_once(
+    api: str, model: str, tmp_path: Path, environment: dict[str, Environment]
+) -> None:
     """Weights and Adam's two moments: what the file's model began as is not kept beside them."""
     file = tmp_path / "mine.py"
     file.write_text(FLAX.format(api=api, model=model))
@@ -274,7 +309,10 @@ def test_a_flax_model_is_held_once(api: str, model: str, tmp_path: Path, environ
 def test_a_graph_of_jittor_is_part_of_the_peak(
     tmp_path: Path, environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some hundred bytes an operation, whatever the batch. The suite's own peaks are the counter's alone."""
+    """Some hundred bytes an operation, whatever the batch.
+
+    The suite's own peaks are the counter's alone.
+    """
     monkeypatch.setenv("FRAMEBENCH_OWN", str(tmp_path))
 
     def read(layers: int, batch: int) -> Any:
@@ -282,7 +320,9 @@ def test_a_graph_of_jittor_is_part_of_the_peak(
 
     few, many, larger = read(10, 4), read(40, 4), read(40, 64)
     assert 300 < few["beyond"] / few["operations"] < 1200
-    assert many["beyond"] / few["beyond"] == pytest.approx(many["operations"] / few["operations"], rel=0.2)
+    assert many["beyond"] / few["beyond"] == pytest.approx(
+        many["operations"] / few["operations"], rel=0.2
+    )
     assert many["operations"] > 3 * few["operations"]
     assert larger["beyond"] == pytest.approx(many["beyond"], rel=0.05)
     assert read(0, 4)["beyond"] == 0

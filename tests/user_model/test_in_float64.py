@@ -1,4 +1,6 @@
-"""A user's step runs in float64 as a whole: what compiles is compiled, and targets are as wide as the rest."""
+"""A user's step runs in float64 as a whole: what compiles is compiled, and targets are as wide as
+the rest.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,20 @@ def check(model: str, strategy: str, folder: Path, environment: Environment) -> 
     return outcome
 
 
-def test_a_compiled_step_is_compiled_behind_an_eager_baseline(tmp_path: Path, environment: dict[str, Environment]) -> None:
-    """The model has batch norms: run a second time eagerly, its blocks would move their statistics twice."""
+def test_a_compiled_step_is_compiled_behind_an_eager_baseline(
+    tmp_path: Path, environment: dict[str, Environment]
+) -> None:
+    """The model has batch norms: run a second time eagerly, its blocks would move their statistics
+    twice.
+    """
     outcome = check("cnn_batchnorm", "checkpoint+compile", tmp_path, environment["torch"])
     assert (outcome["computed"], outcome["passed"]) == (True, True), outcome["reason"]
     assert outcome["graphs"] != 0
 
 
-def test_a_loss_whose_type_is_that_of_its_target_is_computed(tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_a_loss_whose_type_is_that_of_its_target_is_computed(
+    tmp_path: Path, environment: dict[str, Environment]
+) -> None:
     """As a binary cross entropy is, which would be narrower than float64 by a target in float32."""
     outcome = check("vae", "fp32", tmp_path, environment["torch"])
     assert (outcome["computed"], outcome["passed"]) == (True, True), outcome["reason"]

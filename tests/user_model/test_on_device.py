@@ -16,7 +16,9 @@ from torch import nn
 WIDTH = 1024
 
 def model():
-    return nn.Sequential(*[nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Dropout(0.1)) for _ in range(4)])
+    def layer():
+        return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Dropout(0.1))
+    return nn.Sequential(*[layer() for _ in range(4)])
 
 def batch(n):
     return torch.randn(n, WIDTH), torch.randn(n, WIDTH)
@@ -50,9 +52,12 @@ def test_a_model_is_predicted_with_its_dropout_and_its_optimizer(tmp_path: Path)
     )
     assert done.returncode == 0, done.stderr
     assert "4,198,400 parameters, 4 blocks" in done.stderr
-    by_strategy = {offer["case"].split("/")[3]: offer for offer in json.loads(done.stdout)["offers"]}
+    by_strategy = {
+        offer["case"].split("/")[3]: offer for offer in json.loads(done.stdout)["offers"]
+    }
     assert set(by_strategy) == {"fp32", "offload", "compile"}, "what needs a GPU is told for one"
-    # weights, gradients and two moments are 64 MiB, and foreach Adam's temporaries once more the weights
+    # weights, gradients and two moments are 64 MiB, and foreach Adam's temporaries once more the
+    # weights
     assert 64 * MIB < by_strategy["fp32"]["peak_bytes"] < 128 * MIB
     assert by_strategy["fp32"]["source"] == "allocator.simulated"
     assert by_strategy["compile"]["fits"] is None
@@ -69,7 +74,9 @@ WIDTH = 1024
 
 def model():
     rngs = nnx.Rngs(0)
-    return nnx.Sequential(*[nnx.Sequential(nnx.Linear(WIDTH, WIDTH, rngs=rngs), nnx.relu) for _ in range(4)])
+    def layer():
+        return nnx.Sequential(nnx.Linear(WIDTH, WIDTH, rngs=rngs), nnx.relu)
+    return nnx.Sequential(*[layer() for _ in range(4)])
 
 def batch(n):
     x, y = jax.random.normal(jax.random.key(0), (2, n, WIDTH))
@@ -103,8 +110,11 @@ def test_a_model_in_flax_is_planned_with_its_optimizer(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "4,198,400 parameters" in done.stderr
-    by_strategy = {offer["case"].split("/")[3]: offer for offer in json.loads(done.stdout)["offers"]}
-    # weights and two moments are 48 MiB, gradients 16 more at the most; without donation all but these are there twice
+    by_strategy = {
+        offer["case"].split("/")[3]: offer for offer in json.loads(done.stdout)["offers"]
+    }
+    # weights and two moments are 48 MiB, gradients 16 more at the most; without donation all but
+    # these are there twice
     assert 48 * MIB < by_strategy["fp32"]["peak_bytes"] < 72 * MIB
     assert by_strategy["no_donate"]["peak_bytes"] > by_strategy["fp32"]["peak_bytes"] + 40 * MIB
     assert by_strategy["fp32"]["source"] == "compiler.plan"
@@ -121,7 +131,9 @@ def test_a_model_in_flax_is_planned_with_its_optimizer(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_invalid_files_and_devices_end_with_a_hint(tmp_path: Path, code: str, device: str, message: str) -> None:
+def test_invalid_files_and_devices_end_with_a_hint(
+    tmp_path: Path, code: str, device: str, message: str
+) -> None:
     file = tmp_path / "mine.py"
     file.write_text(code)
     done = framebench("try", str(file), "--device", device, "--results", str(tmp_path / "results"))

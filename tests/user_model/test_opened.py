@@ -1,4 +1,6 @@
-"""A file of the user's own in commands that ask about one case, and one message in those that take the suite's cases alone."""
+"""A file of the user's own in commands that ask about one case, and one message in those that take
+the suite's cases alone.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,17 @@ def test_a_file_is_refused_where_only_cases_are_taken(asked: object) -> None:
 @pytest.mark.slow
 def test_a_file_is_explained(tmp_path: Path) -> None:
     file = written(tmp_path)
-    done = framebench("explain", str(file), "--batch", "16", "--json", "--results", str(tmp_path / "results"))
+    done = framebench(
+        "explain", str(file), "--batch", "16", "--json", "--results", str(tmp_path / "results")
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["case"] == "own/torch/train/fp32/b16/mine"
     weights = 4 * (6 * 8 + 8 + 8 * 3 + 3)
-    held = {kind: sum(h["bytes"] for h in found["holders"] if h["kind"] == kind) for kind in ("parameter", "optimizer state")}
+    held = {
+        kind: sum(h["bytes"] for h in found["holders"] if h["kind"] == kind)
+        for kind in ("parameter", "optimizer state")
+    }
     assert held == {"parameter": weights, "optimizer state": weights}
 
 
@@ -51,7 +58,9 @@ TEACHER = (
 
 @pytest.mark.slow
 def test_a_file_is_predicted_without_being_run_and_tried_within_a_budget(tmp_path: Path) -> None:
-    """To the byte, but for what the step makes: weights, gradients, momentum and the teacher's 4 MiB."""
+    """To the byte, but for what the step makes: weights, gradients, momentum and the teacher's 4
+    MiB.
+    """
     file = written(tmp_path, *TEACHER)
     asked = ["predict", str(file), "--batch", "16", "--strategies", "fp32,checkpoint", "--json"]
     done = framebench(*asked, "--budget", "8MiB")
@@ -69,7 +78,11 @@ def test_a_file_is_predicted_without_being_run_and_tried_within_a_budget(tmp_pat
 @pytest.mark.parametrize(
     ("changes", "options", "message"),
     [
-        ([("import torch\nfrom torch import nn", "import jittor")], [], "is in jittor, and only PyTorch has tensors without"),
+        (
+            [("import torch\nfrom torch import nn", "import jittor")],
+            [],
+            "is in jittor, and only PyTorch has tensors without",
+        ),
         ([("torch.randn(n, 3)", "object()")], [], "mine.py:9: batch(n) must give tensors"),
     ],
 )
@@ -94,19 +107,32 @@ def test_a_file_is_compared_between_releases(tmp_path: Path) -> None:
     assert rows["peak memory"]["base_value"] > 0
 
 
-def test_a_file_is_searched_for_the_release_that_changed_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_searched_for_the_release_that_changed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its baseline is measured in each release, by records of its own."""
     measured = []
 
     def tried(bench: bisect.ReleaseBench, release: str) -> ReleaseResult:
         measured.append((bench.case.id, bench.results.name))
         return ReleaseResult(
-            release=release, values=(100.0 if release < "2.13.0" else 150.0,) * 2, instrument="host.rss", versions={}
+            release=release,
+            values=(100.0 if release < "2.13.0" else 150.0,) * 2,
+            instrument="host.rss",
+            versions={},
         )
 
     monkeypatch.setattr(bisect.ReleaseBench, "measure", tried)
     monkeypatch.setattr(releases, "listed", lambda framework: ["2.12.0", "2.12.1", "2.13.0"])
-    arguments = ["2.12.0", "2.13.0", str(written(tmp_path)), "--framework", "torch", "--results", str(tmp_path / "results")]
+    arguments = [
+        "2.12.0",
+        "2.13.0",
+        str(written(tmp_path)),
+        "--framework",
+        "torch",
+        "--results",
+        str(tmp_path / "results"),
+    ]
     done = framebench("versions", "bisect", *arguments, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["first"] == "2.13.0"
@@ -117,7 +143,15 @@ def test_a_file_is_searched_for_the_release_that_changed_it(tmp_path: Path, monk
 @pytest.mark.all_cells
 def test_the_largest_batch_of_a_file_is_found(tmp_path: Path) -> None:
     file = written(tmp_path)
-    arguments = ["--budget", "1GiB", "--max-batch", "16", "--json", "--results", str(tmp_path / "results")]
+    arguments = [
+        "--budget",
+        "1GiB",
+        "--max-batch",
+        "16",
+        "--json",
+        "--results",
+        str(tmp_path / "results"),
+    ]
     done = framebench("max-batch", str(file), *arguments)
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)

@@ -1,4 +1,6 @@
-"""What a file may take: a budget and a share of what is free hold from its import on, and what does not end is named."""
+"""What a file may take: a budget and a share of what is free hold from its import on, and what does
+not end is named.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,18 @@ def loss(output, target):
 LARGE = "[torch.empty(64 * 2**20) for _ in range(8)]"  # 2 GiB, of which not a page is touched
 # what is added to the file -> what is said under a budget of 2 MiB
 TOO_LARGE = {
-    "when it is imported": (f"KEPT = {LARGE}", "what it makes when it is imported alone exceeds the budget of 2.0 MiB"),
-    "in the model": (f"def model():\n    nn.kept = {LARGE}", "the weights alone exceed the budget of 2.0 MiB"),
-    "in the batch": (f"def batch(n):\n    return {LARGE}", "the batch alone exceeds the budget of 2.0 MiB"),
+    "when it is imported": (
+        f"KEPT = {LARGE}",
+        "what it makes when it is imported alone exceeds the budget of 2.0 MiB",
+    ),
+    "in the model": (
+        f"def model():\n    nn.kept = {LARGE}",
+        "the weights alone exceed the budget of 2.0 MiB",
+    ),
+    "in the batch": (
+        f"def batch(n):\n    return {LARGE}",
+        "the batch alone exceeds the budget of 2.0 MiB",
+    ),
     "by a little": (
         "def model():\n    return nn.Linear(1024, 1024)",
         "the weights alone take 4.0 MiB, and exceed the budget of 2.0 MiB",
@@ -41,12 +52,24 @@ TOO_LARGE = {
 
 
 def tried(file: Path, *arguments: str) -> tuple[int, str]:
-    done = framebench("try", str(file), "--rounds", "0", "--blocks", "1", "--results", str(file.parent / "results"), *arguments)
+    done = framebench(
+        "try",
+        str(file),
+        "--rounds",
+        "0",
+        "--blocks",
+        "1",
+        "--results",
+        str(file.parent / "results"),
+        *arguments,
+    )
     return done.returncode, done.stderr
 
 
 @pytest.mark.parametrize("where", TOO_LARGE)
-def test_a_file_that_exceeds_the_budget_is_stopped(where: str, tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_a_file_that_exceeds_the_budget_is_stopped(
+    where: str, tmp_path: Path, environment: dict[str, Environment]
+) -> None:
     file, (more, result) = tmp_path / "mine.py", TOO_LARGE[where]
     file.write_text(f"{BEGINNING}\n{more}\n")
     code, message = tried(file, "--budget", "2MiB")
@@ -64,7 +87,9 @@ def test_a_file_that_exceeds_free_memory_is_stopped(
     assert (code, "does not fit: memory ran out during model()" in message) == (2, True), message
 
 
-def test_a_file_that_hangs_is_stopped_at_the_time_limit(tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_a_file_that_hangs_is_stopped_at_the_time_limit(
+    tmp_path: Path, environment: dict[str, Environment]
+) -> None:
     file = tmp_path / "mine.py"
     file.write_text(f"{BEGINNING}\ndef batch(n):\n    import time\n    time.sleep(1e9)\n")
     code, message = tried(file, "--time-limit", "20")
@@ -77,7 +102,9 @@ def test_too_few_rounds_are_refused(tmp_path: Path) -> None:
     for rounds in ("1", "2"):
         done = framebench("try", str(file), "--rounds", rounds)
         assert done.returncode == 2
-        assert f"--rounds {rounds}: times of fewer than 3 rounds do not count; choose 3 or more, or 0" in done.stderr
+        assert (
+            f"--rounds {rounds}: times of fewer than 3 rounds do not count; choose 3 or more, or 0"
+        ) in done.stderr
 
 
 def test_two_files_of_one_name_share_no_results() -> None:
@@ -90,8 +117,12 @@ def test_two_files_of_one_name_share_no_results() -> None:
 def test_a_peak_below_the_activations_stops_the_run() -> None:
     import pandas as pd
 
-    table = pd.DataFrame({"strategy": ["fp32"], "peak_bytes": [330.0 * 2**20], "activation_bytes": [364.0 * 2**20]})
-    assert "fp32: a forward pass saves 364.0 MiB, and the peak was read as only 330.0 MiB" in str(find_contradiction(table))
+    table = pd.DataFrame(
+        {"strategy": ["fp32"], "peak_bytes": [330.0 * 2**20], "activation_bytes": [364.0 * 2**20]}
+    )
+    assert "fp32: a forward pass saves 364.0 MiB, and the peak was read as only 330.0 MiB" in str(
+        find_contradiction(table)
+    )
     assert find_contradiction(table.assign(peak_bytes=416.0 * 2**20)) is None
 
 

@@ -15,16 +15,35 @@ REPOSITORY = ROOT / "tests/user_model/repository"
 
 
 def tried(file: str, results: Path, cwd: Path, path: str = "") -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, "try", file, "--rounds", "0", "--blocks", "1", "--strategies", "checkpoint", "--results", str(results)]
+    command = [
+        *COMMAND,
+        "try",
+        file,
+        "--rounds",
+        "0",
+        "--blocks",
+        "1",
+        "--strategies",
+        "checkpoint",
+        "--results",
+        str(results),
+    ]
     folders = os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH", "")]))
-    return subprocess.run(command, cwd=cwd, env=os.environ | {"PYTHONPATH": folders}, capture_output=True, text=True)
+    return subprocess.run(
+        command, cwd=cwd, env=os.environ | {"PYTHONPATH": folders}, capture_output=True, text=True
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("on_path", [pytest.param(False, marks=pytest.mark.all_cells), True])
 def test_modules_of_the_user_shadow_those_of_framebench(on_path: bool, tmp_path: Path) -> None:
     where = tmp_path if on_path else REPOSITORY
-    done = tried(str(REPOSITORY / "train.py"), tmp_path / "results", where, str(REPOSITORY) if on_path else "")
+    done = tried(
+        str(REPOSITORY / "train.py"),
+        tmp_path / "results",
+        where,
+        str(REPOSITORY) if on_path else "",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "checkpoint" in done.stdout
 
@@ -33,5 +52,7 @@ def test_import_errors_name_the_file_of_the_user(tmp_path: Path) -> None:
     done = tried("missing.py", tmp_path, REPOSITORY)
     message = " ".join(done.stderr.split())
     assert done.returncode == 2, message
-    assert re.search(r"missing\.py:\d: ImportError: cannot import name 'Absent' from 'models'", message), message
+    assert re.search(
+        r"missing\.py:\d: ImportError: cannot import name 'Absent' from 'models'", message
+    ), message
     assert str(REPOSITORY / "models") in message

@@ -1,5 +1,7 @@
-"""Steps as people have them: several inputs, keywords, sparse and complex weights, closures, schedules, dropout left on. Each
-kind of file is surveyed and verified under strategies, and a fault that is planted in it is still found."""
+"""Steps as people have them: several inputs, keywords, sparse and complex weights, closures,
+schedules, dropout left on. Each kind of file is surveyed and verified under strategies, and a fault
+that is planted in it is still found.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from tests.processes import run_inside
 from tests.user_model.steps import BEGINNING, FILES, RANDOM
 
 PROGRAM = Path(__file__).parent / "programs" / "try_steps.py"
-# with dropout, what a strategy gets wrong: the change to the file above -> the strategy that is found out, or left out
+# with dropout, what a strategy gets wrong: the change to the file above -> the strategy that is
+# found out, or left out
 PLANTED = {
     "a second run that draws anew": (
         """
@@ -57,7 +60,8 @@ PLANTED = {
         class Normed(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.norm, self.mix, self.head = nn.LayerNorm(16), nn.Linear(16, 16), nn.Linear(16, 16)
+                self.norm = nn.LayerNorm(16)
+                self.mix, self.head = nn.Linear(16, 16), nn.Linear(16, 16)
             def forward(self, x):
                 return self.head(Turned.apply(self.mix(self.norm(x))))
         def model():
@@ -108,7 +112,9 @@ NAMES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells
 
 @pytest.fixture(scope="module")
 def found(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    environment: dict[str, Environment],
 ) -> dict[str, Any]:
     folder, files, names = tmp_path_factory.mktemp("steps"), list[list[Any]](), asked(request)
 
@@ -147,7 +153,11 @@ def test_planted_errors_are_found_with_dropout_on(name: str, found: dict[str, An
     rows = found[name]
     assert "fault" not in rows, rows["fault"]
     row = rows[PLANTED[name][1]]
-    assert not row["passed"] if "passed" in row else "the loss is a sum over the batch" in row["left_out"]
+    assert (
+        not row["passed"]
+        if "passed" in row
+        else "the loss is a sum over the batch" in row["left_out"]
+    )
     if "beside layer norms" in name:
         assert "adds up" not in row["reason"], "a fault of PyTorch's that does not explain it"
     elif "norms" in name:

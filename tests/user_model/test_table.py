@@ -18,7 +18,12 @@ def checked(strategy: str, reason: str = "") -> Record:
 
 def test_strategies_that_float64_could_not_check_are_named_once_by_their_reason() -> None:
     casts = "it casts by itself"
-    records = [checked("fp32"), checked("checkpoint", casts), checked("accumulate", casts), checked("compile", "no operator")]
+    records = [
+        checked("fp32"),
+        checked("checkpoint", casts),
+        checked("accumulate", casts),
+        checked("compile", "no operator"),
+    ]
 
     assert describe_float64_checks(records) == [
         "1 of 4 strategies were checked in float64",
@@ -41,7 +46,8 @@ def test_an_effect_that_is_not_proven_is_explained_by_the_expectation_that_faile
     records = [
         with_effect("fp32", StrategyEffect(True, {})),
         with_effect("checkpoint", StrategyEffect(False, {"block_runs": 4}, failed)),
-        with_effect("accumulate", StrategyEffect(False, {})),  # as records were before they had reasons
+        # as records were before they had reasons
+        with_effect("accumulate", StrategyEffect(False, {})),
     ]
     assert list_unproven(records) == [f"checkpoint: effect not proven: {failed}"]
 
@@ -50,4 +56,6 @@ def test_what_users_often_meet_is_explained_in_words_of_its_own() -> None:
     evidence = {"products": {"float32": 2, "bfloat16": 6}}
     failed = "products: expected only bfloat16, observed {'float32': 2, 'bfloat16': 6}"
     (line,) = list_unproven([with_effect("amp_bf16", StrategyEffect(False, evidence, failed))])
-    assert line.startswith("amp_bf16: effect not proven: 2 of 8 products are still computed in float32")
+    assert line.startswith(
+        "amp_bf16: effect not proven: 2 of 8 products are still computed in float32"
+    )

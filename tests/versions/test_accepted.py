@@ -1,4 +1,6 @@
-"""Regressions that are known and accepted are listed, and do not fail; what grows beyond them does."""
+"""Regressions that are known and accepted are listed, and do not fail; what grows beyond them
+does.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from framebench.versions.newest import ReleasePair, judge_newest
 from tests.version_records import larger, originals, rounds
 
 ENTRY = AcceptedRegression(
-    release="jax==0.10.2", cases="*/jax/train/*", quantity="peak memory", at_most=1.10, reason="reported upstream"
+    release="jax==0.10.2",
+    cases="*/jax/train/*",
+    quantity="peak memory",
+    at_most=1.10,
+    reason="reported upstream",
 )
 BOTH = rounds(originals(1)[0], 5, lambda record, number: larger(record, 1.05))
 ROWS = compare_versions(BOTH, "jax==0.9.2", "jax==0.10.2")
@@ -28,12 +34,19 @@ CASE = ROWS[0].case
 def test_an_accepted_regression_is_known_and_keeps_its_reason() -> None:
     new, known = split_regressions(ROWS, [ENTRY.model_copy(update={"cases": CASE})])
     assert new == []
-    assert [(row.quantity, reason) for row, reason in known] == [("peak memory", "reported upstream")]
+    assert [(row.quantity, reason) for row, reason in known] == [
+        ("peak memory", "reported upstream")
+    ]
 
 
 @pytest.mark.parametrize(
     "difference",
-    [{"release": "jax==0.10.1"}, {"cases": "other/*"}, {"quantity": "step time"}, {"at_most": 1.04}],
+    [
+        {"release": "jax==0.10.1"},
+        {"cases": "other/*"},
+        {"quantity": "step time"},
+        {"at_most": 1.04},
+    ],
     ids=["another release", "another case", "another quantity", "a larger change"],
 )
 def test_another_regression_is_new(difference: dict[str, object]) -> None:
@@ -44,7 +57,9 @@ def test_another_regression_is_new(difference: dict[str, object]) -> None:
 
 def test_the_newest_release_passes_where_all_its_regressions_are_accepted() -> None:
     pair = ReleasePair("jax", "0.9.2", "0.10.2")
-    verdict = judge_newest(pair, BOTH[::2], BOTH[1::2], accepted=[ENTRY.model_copy(update={"cases": CASE})])
+    verdict = judge_newest(
+        pair, BOTH[::2], BOTH[1::2], accepted=[ENTRY.model_copy(update={"cases": CASE})]
+    )
     assert (verdict.outcome, verdict.exit_code) == ("same", 0)
     assert "no new regression" in verdict.answer
     (known,) = verdict.as_dict()["known_regressions"]

@@ -21,23 +21,36 @@ JAX = ["0.9.0", "0.9.2", "0.10.0", "0.10.2"]
 CASE = "unet3d/jax/train/fp32/b4/tiny"
 
 
-def searched(values: Callable[[int], tuple[float, ...]], minimum: float = 0.01) -> tuple[Bisection, list[str]]:
+def searched(
+    values: Callable[[int], tuple[float, ...]], minimum: float = 0.01
+) -> tuple[Bisection, list[str]]:
     """With the values that each release gives; none for one that cannot be measured."""
     asked: list[str] = []
 
     def measure(release: str) -> ReleaseResult:
         asked.append(release)
         found = values(RELEASES.index(release))
-        return ReleaseResult(release=release, values=found, instrument="host.rss", reason=None if found else "no such wheel")
+        return ReleaseResult(
+            release=release,
+            values=found,
+            instrument="host.rss",
+            reason=None if found else "no such wheel",
+        )
 
     return bisect.bisect_releases(parse(CASE), "peak", minimum, RELEASES, measure), asked
 
 
 @pytest.mark.parametrize("where", range(1, 12))
 @pytest.mark.parametrize("after", [129.0, 70.0])
-def test_the_first_release_that_changed_is_named_in_few_measurements(where: int, after: float) -> None:
+def test_the_first_release_that_changed_is_named_in_few_measurements(
+    where: int, after: float
+) -> None:
     found, asked = searched(lambda i: (after,) * 2 if i >= where else (100.0,) * 2)
-    assert (found.outcome, found.first, found.last_unchanged) == ("found", RELEASES[where], RELEASES[where - 1])
+    assert (found.outcome, found.first, found.last_unchanged) == (
+        "found",
+        RELEASES[where],
+        RELEASES[where - 1],
+    )
     assert len(asked) == len(set(asked)) <= 6
     assert [t.release for t in found.tried] == asked
     assert f"{after / 100 - 1:+.1%} against {RELEASES[where - 1]}" in found.answer
@@ -56,9 +69,13 @@ def test_a_change_within_the_noise_of_a_release_names_none() -> None:
 
 
 def test_a_noisy_release_before_the_change_is_not_named_and_not_ruled_out() -> None:
-    found, _ = searched(lambda i: (100.0, 125.0) if i == 5 else (130.0,) * 2 if i >= 6 else (100.0,) * 2)
+    found, _ = searched(
+        lambda i: (100.0, 125.0) if i == 5 else (130.0,) * 2 if i >= 6 else (100.0,) * 2
+    )
     assert (found.outcome, found.first, found.between) == ("one of several", "1.6", ("1.5",))
-    found, _ = searched(lambda i: (100.0, 140.0) if i == 6 else (130.0,) * 2 if i >= 6 else (100.0,) * 2)
+    found, _ = searched(
+        lambda i: (100.0, 140.0) if i == 6 else (130.0,) * 2 if i >= 6 else (100.0,) * 2
+    )
     assert (found.first, found.last_unchanged, found.between) == ("1.7", "1.5", ("1.6",))
 
 
@@ -103,7 +120,9 @@ def bench(folder: Path) -> bisect.ReleaseBench:
     return bisect.ReleaseBench(parse(CASE), "peak", "s", folder, lambda _: None)
 
 
-def test_what_an_interrupted_search_has_measured_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_interrupted_search_has_measured_is_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first search dies in its third release, the second begins there."""
     asked: list[str] = []
 
@@ -117,7 +136,9 @@ def test_what_an_interrupted_search_has_measured_is_not_measured_again(tmp_path:
             raise Interrupted
         record = made("fp32", 130 if release >= "1.3" else 100, 1.0, "jax", "compiler.plan")
         for _ in range(2):
-            origin = record.provenance.model_copy(update={"session": run.id, "machine": bisect_machine()})
+            origin = record.provenance.model_copy(
+                update={"session": run.id, "machine": bisect_machine()}
+            )
             run.write(record.model_copy(update={"case": CASE, "provenance": origin}), arm)
 
     def bisect_machine() -> str:
@@ -134,12 +155,18 @@ def test_what_an_interrupted_search_has_measured_is_not_measured_again(tmp_path:
     assert asked == ["1.0", "1.4", "1.2", "1.2", "1.3"]
 
 
-def test_a_release_that_cannot_be_installed_has_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_that_cannot_be_installed_has_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*_: object) -> None:
-        raise SetupError("pip ended with exit code 1; the end of log:\nERROR: No matching distribution")
+        raise SetupError(
+            "pip ended with exit code 1; the end of log:\nERROR: No matching distribution"
+        )
 
     monkeypatch.setattr(bisect.ReleaseBench, "fill", refused)
-    assert bench(tmp_path).measure("1.0").reason == "cannot be installed: ERROR: No matching distribution"
+    assert bench(tmp_path).measure("1.0").reason == (
+        "cannot be installed: ERROR: No matching distribution"
+    )
 
 
 def test_failed_records_are_no_values() -> None:
@@ -147,7 +174,9 @@ def test_failed_records_are_no_values() -> None:
     wrong = fine.model_copy(update={"status": "crashed", "reason": "AttributeError"})
     assert bisect.make_result("1", [fine, fine], "peak").values == (100.0, 100.0)
     assert bisect.make_result("1", [fine, wrong], "peak").reason == "crashed: AttributeError"
-    assert bisect.make_result("1", [fine], "instructions").reason == "no instructions could be read here"
+    assert bisect.make_result("1", [fine], "instructions").reason == (
+        "no instructions could be read here"
+    )
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -203,14 +232,18 @@ def test_mistakes_are_answered_in_a_sentence(
 ) -> None:
     monkeypatch.setattr(releases, "listed", lambda framework: JAX)
     framework, *words = arguments
-    done = framebench("versions", "bisect", "--framework", framework, *words, "--results", str(tmp_path))
+    done = framebench(
+        "versions", "bisect", "--framework", framework, *words, "--results", str(tmp_path)
+    )
     assert done.returncode == 2
     assert said in done.stderr
     assert not list(tmp_path.iterdir())
 
 
 def test_the_list_of_pip_is_read_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    printed = "jax (0.10.2)\nAvailable versions: 0.10.2, 0.9.2, 0.9.0.1, 0.9.0\n  INSTALLED: 0.9.2\n"
+    printed = (
+        "jax (0.10.2)\nAvailable versions: 0.10.2, 0.9.2, 0.9.0.1, 0.9.0\n  INSTALLED: 0.9.2\n"
+    )
 
     class Done:
         stdout, stderr = printed, ""
@@ -229,12 +262,25 @@ def test_the_command_answers_by_json_and_exit_code(
     def measure(self: bisect.ReleaseBench, release: str) -> ReleaseResult:
         value = newest if release == "0.10.2" else 100.0
         return ReleaseResult(
-            release=release, values=() if newest is None or value is None else (value, value), instrument="host.rss"
+            release=release,
+            values=() if newest is None or value is None else (value, value),
+            instrument="host.rss",
         )
 
     monkeypatch.setattr(releases, "listed", lambda framework: JAX)
     monkeypatch.setattr(bisect.ReleaseBench, "measure", measure)
-    done = framebench("versions", "bisect", "--framework", "jax", "0.9.0", "0.10.2", CASE, "--json", "--results", str(tmp_path))
+    done = framebench(
+        "versions",
+        "bisect",
+        "--framework",
+        "jax",
+        "0.9.0",
+        "0.10.2",
+        CASE,
+        "--json",
+        "--results",
+        str(tmp_path),
+    )
     assert done.returncode == code, done.stderr
     found = Bisection.model_validate_json(done.stdout)
     assert found.first == ("0.10.2" if code == 0 else None)

@@ -24,7 +24,9 @@ PACKAGES = {"jax": "0.9.1", "jaxlib": "0.9.1", "Flax": "0.12.6", "numpy": "2.4.6
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the pinned files and of asv's matrix; the index lists 0.9.1 beside the pinned releases."""
+    """A copy of the pinned files and of asv's matrix; the index lists 0.9.1 beside the pinned
+    releases.
+    """
     shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
     shutil.copy(ROOT / "asv.versions.json", tmp_path)
     monkeypatch.setattr(pins, "REQUIREMENTS", tmp_path / "requirements")
@@ -39,14 +41,19 @@ def add(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["versions", "add", *arguments])
 
 
-def test_adding_a_release_writes_its_pins_and_a_line_of_the_matrix(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adding_a_release_writes_its_pins_and_a_line_of_the_matrix(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pin, "ask_pip", lambda wanted, constraints: PACKAGES)
     done = add("jax==0.9.1", "--released", "2026-03-02")
     assert done.exit_code == 0, done.output
     written = (project / "requirements/versions/jax-0.9.1.txt").read_text()
     assert written == "Flax==0.12.6\njax==0.9.1\njaxlib==0.9.1\nnumpy==2.4.6\n"
     assert list(pins.find_pinned_versions("jax")) == ["0.9.1", "0.9.2", "0.10.2"]
-    matrix = [environment["req"] for environment in Config.load(str(project / "asv.versions.json")).include]
+    matrix = [
+        environment["req"]
+        for environment in Config.load(str(project / "asv.versions.json")).include
+    ]
     assert matrix[2:5] == [{"jax": "0.9.1"}, {"jax": "0.9.2"}, {"jax": "0.10.2"}]
     assert "jax,0.9.1,2026-03-02\n" in (project / "requirements/releases.csv").read_text()
 
@@ -70,7 +77,9 @@ def test_an_invalid_release_is_refused(project: Path, release: str, reason: str)
 
 
 def test_a_release_that_does_not_exist_is_refused_with_the_nearest(project: Path) -> None:
-    with pytest.raises(SetupError, match=r"no release '0\.9\.3' of jax; the nearest: 0\.9\.2, 0\.10\.2"):
+    with pytest.raises(
+        SetupError, match=r"no release '0\.9\.3' of jax; the nearest: 0\.9\.2, 0\.10\.2"
+    ):
         releases.check_listed("jax", "0.9.3")
     assert add("jax==0.9.3").exit_code != 0
     assert not (project / "requirements/versions/jax-0.9.3.txt").exists()
@@ -111,7 +120,9 @@ def test_pip_resolves_without_installing(monkeypatch: pytest.MonkeyPatch) -> Non
     assert constraints == "numpy==2.4.6\n"
 
 
-def test_any_release_can_be_measured_next_to_a_pinned_one(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_release_can_be_measured_next_to_a_pinned_one(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     built = []
 
     def build(framework: str, version: str, *_: Any) -> None:
@@ -121,7 +132,16 @@ def test_any_release_can_be_measured_next_to_a_pinned_one(project: Path, monkeyp
 
     monkeypatch.setattr(releases, "ensure_release", build)
     monkeypatch.setattr(command.runner, "unsupported", lambda case: None)
-    arguments = ["versions", "run", "--framework", "jax", "--version", "0.9.1", "--version", "0.10.2"]
+    arguments = [
+        "versions",
+        "run",
+        "--framework",
+        "jax",
+        "--version",
+        "0.9.1",
+        "--version",
+        "0.10.2",
+    ]
     done = CliRunner().invoke(app, [*arguments, "--results", str(project / "results")])
     assert built == ["0.9.1", "0.10.2"], done.output
     assert measure.choose_versions("jax", ["0.10.2", "0.9.0"]) == ["0.9.0", "0.10.2"]

@@ -34,7 +34,10 @@ def two_cores() -> Iterator[None]:
 
 
 def allowed(pid: int) -> set[frozenset[int]]:
-    return {frozenset(os.sched_getaffinity(int(task.name))) for task in Path(f"/proc/{pid}/task").iterdir()}
+    return {
+        frozenset(os.sched_getaffinity(int(task.name)))
+        for task in Path(f"/proc/{pid}/task").iterdir()
+    }
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -42,7 +45,9 @@ def test_all_threads_move_together() -> None:
     program = Path(__file__).parent / "programs" / "cores_threads.py"
     one, other = sorted(os.sched_getaffinity(0))[:2]
     variables = os.environ | {"A": str(one), "B": str(other), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, program], env=variables, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, program], env=variables, capture_output=True, text=True, check=True
+    )
     found = json.loads(done.stdout)
     assert len(found) > 1
     assert all(cores == [other] for cores in found)
@@ -57,14 +62,21 @@ def test_no_core_named_is_the_one_that_it_has() -> None:
 
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.slow
-def test_a_worker_is_built_on_one_core_takes_turns_on_another_and_is_checked_where_it_is_told(tmp_path: Path) -> None:
+def test_a_worker_is_built_on_one_core_takes_turns_on_another_and_is_checked_where_it_is_told(
+    tmp_path: Path,
+) -> None:
     where = ensure("torch")
     turns, other = USUAL.cores()[:2]
     assert turns is not None
     assert other is not None
     task = USUAL.task(CASE, "time", built_on=other).as_dict()
     worker = Worker(
-        where, "framebench.worker.worker", task, worker_variables(where, CASE, "time", USUAL), tmp_path / "log", live=True
+        where,
+        "framebench.worker.worker",
+        task,
+        worker_variables(where, CASE, "time", USUAL),
+        tmp_path / "log",
+        live=True,
     )
     pid, seen = worker.process.pid, dict[str, set[frozenset[int]]]()
     told = worker.receive(lambda phase: seen.setdefault(phase, allowed(pid)) and None, 120)

@@ -1,4 +1,6 @@
-"""What the parent is told of an exception: the framework's own, however it reached the end of the worker."""
+"""What the parent is told of an exception: the framework's own, however it reached the end of the
+worker.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,13 @@ def ended(error: Exception, monkeypatch: pytest.MonkeyPatch) -> BaseException:
     return raised.value
 
 
-@pytest.mark.parametrize(("said", "oom"), [("CUDA out of memory. Tried to allocate 2 MiB", True), ("shapes differ", False)])
-def test_memory_that_ran_out_is_told_of_the_frameworks_exception(said: str, oom: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("said", "oom"),
+    [("CUDA out of memory. Tried to allocate 2 MiB", True), ("shapes differ", False)],
+)
+def test_memory_that_ran_out_is_told_of_the_frameworks_exception(
+    said: str, oom: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     error = ended(RuntimeError(said), monkeypatch)
     assert isinstance(error, WorkerError)
     assert (told := failure(error))["type"] == "RuntimeError"
@@ -60,7 +67,9 @@ def test_memory_that_ran_out_is_told_of_the_frameworks_exception(said: str, oom:
         (DoesNotApply("no blocks"), "no_device"),
     ],
 )
-def test_what_a_case_cannot_help_is_no_crash(error: Exception, flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_case_cannot_help_is_no_crash(
+    error: Exception, flag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: Any = failure(ended(error, monkeypatch))
     assert {name for name in ("oom", "no_device", "over_budget") if told[name]} == {flag}
 

@@ -25,17 +25,27 @@ from framebench.worker.laziness_check import (
 
 def standing(**more: Any) -> Any:
     """An adapter as far as a timed step looks at it."""
-    about: dict[str, Any] = {"outputs": 0, "outputs_per_step": Counter(), "steps": 0, "budget_s": 900.0}
+    about: dict[str, Any] = {
+        "outputs": 0,
+        "outputs_per_step": Counter(),
+        "steps": 0,
+        "budget_s": 900.0,
+    }
     return SimpleNamespace(synchronize=lambda: None, **about | more)
 
 
-TRAIN, EVAL = parse("transformer/torch/train/fp32/b4/tiny"), parse("transformer/torch/eval/no_grad/b4/tiny")
+TRAIN, EVAL = (
+    parse("transformer/torch/train/fp32/b4/tiny"),
+    parse("transformer/torch/eval/no_grad/b4/tiny"),
+)
 
 
 def stepping(step_s: float, read_s: list[float]) -> Any:
     """An adapter whose step and whose loss take so long."""
     reads = iter(read_s)
-    return standing(case=TRAIN, step=lambda: time.sleep(step_s), loss=lambda: time.sleep(next(reads)))
+    return standing(
+        case=TRAIN, step=lambda: time.sleep(step_s), loss=lambda: time.sleep(next(reads))
+    )
 
 
 def test_a_loss_that_takes_longer_than_the_step_is_late() -> None:
@@ -69,31 +79,45 @@ def test_steps_are_the_same_a_second_time_or_it_is_said() -> None:
 
     first = [3.0, 2.0, 1.0, 0.5]
     assert describe_other_losses(again(3.0, 2.0, 1.0), first, 1e-6) == ""
-    assert describe_other_losses(again(3.0, 2.01, 1.0), first, 1e-6) == "repeated, a step gave the loss 2.01 instead of 2.0"
+    assert describe_other_losses(again(3.0, 2.01, 1.0), first, 1e-6) == (
+        "repeated, a step gave the loss 2.01 instead of 2.0"
+    )
     assert describe_other_losses(again(3.0, 2.0001, 1.0), first, 1e-3) == ""
     assert "nan" in describe_other_losses(again(3.0, 2.0, float("nan")), first, 1e-3)
 
 
-@pytest.mark.parametrize("case_id", ["resnet50/torch/eval/no_grad/b4/tiny", "transformer/torch/varlen/raw/b4/tiny"])
+@pytest.mark.parametrize(
+    "case_id", ["resnet50/torch/eval/no_grad/b4/tiny", "transformer/torch/varlen/raw/b4/tiny"]
+)
 @pytest.mark.parametrize("every", [1, 2])
 def test_a_step_that_does_not_look_at_its_inputs_is_remembered(case_id: str, every: int) -> None:
     case = parse(case_id)
     name = "stream" if case.scenario == "varlen" else "inputs"
-    adapter = standing(case=case, workload=case.spec, config=case.config, put=lambda x, y: (x, y), seen=0.0)
+    adapter = standing(
+        case=case, workload=case.spec, config=case.config, put=lambda x, y: (x, y), seen=0.0
+    )
     spec = case.spec
-    batches = spec.make_stream(case.config, 4, "raw") if name == "stream" else [spec.make_batch(case.config, 4)]
+    batches = (
+        spec.make_stream(case.config, 4, "raw")
+        if name == "stream"
+        else [spec.make_batch(case.config, 4)]
+    )
     own = batches if name == "stream" else batches[0]
     setattr(adapter, name, own)
 
     def step() -> None:
         if adapter.steps % every == 0:
             now = getattr(adapter, name)
-            adapter.seen = sum(float(x.ravel()[:9] @ np.arange(9)) for x, _ in (now if name == "stream" else [now]))
+            adapter.seen = sum(
+                float(x.ravel()[:9] @ np.arange(9)) for x, _ in (now if name == "stream" else [now])
+            )
         adapter.steps += 1
 
     adapter.step, adapter.loss = step, lambda: adapter.seen
     step()
-    assert describe_ignored_inputs(adapter) == ("" if every == 1 else "other inputs gave the same loss")
+    assert describe_ignored_inputs(adapter) == (
+        "" if every == 1 else "other inputs gave the same loss"
+    )
     assert getattr(adapter, name) is own
 
 
@@ -102,7 +126,10 @@ def test_samples_whose_last_axis_has_one_place_are_moved_too(shape: tuple[int, .
     x, y = np.arange(np.prod(shape), dtype=np.float32).reshape(shape), np.zeros(4)
     spec = SimpleNamespace(make_batch=lambda config, size: (x, y))
     adapter = standing(
-        case=parse("transformer/torch/eval/no_grad/b4/tiny"), workload=spec, config=None, put=lambda x, y: (x, y)
+        case=parse("transformer/torch/eval/no_grad/b4/tiny"),
+        workload=spec,
+        config=None,
+        put=lambda x, y: (x, y),
     )
 
     give_other_inputs(adapter)

@@ -69,7 +69,9 @@ def test_values_that_are_not_finite_are_wrong() -> None:
 
 
 def test_a_tensor_that_rounding_moves_by_its_own_size_is_not_compared() -> None:
-    """A gradient that is zero but for rounding has no digits, as that of a bias before a norm has none."""
+    """A gradient that is zero but for rounding has no digits, as that of a bias before a norm has
+    none.
+    """
     reference = find_reference(TRAIN)
     assert reference
     moved = right()
@@ -96,7 +98,9 @@ def test_a_step_of_which_nothing_can_be_compared_is_not_computed() -> None:
 
 
 @pytest.mark.parametrize("error", [MemoryError("no room"), OSError(28, "No space left on device")])
-def test_what_the_machine_lacks_at_this_moment_is_not_the_outcome(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_machine_lacks_at_this_moment_is_not_the_outcome(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An outcome is kept in the cache until the code changes."""
 
     def load(case: object) -> None:
@@ -113,7 +117,10 @@ def test_what_the_machine_lacks_at_this_moment_is_not_the_outcome(error: Excepti
         ("transformer/torch/eval/int8_dynamic/b4/tiny", "multiplies whole numbers of 8 bits"),
         ("transformer/torch/train/adamw_8bit/b4/tiny", "keeps the optimizer's moments in 8 bits"),
         ("transformer/jax/train/mu_bf16/b4/tiny", "keeps the optimizer's first moment in bfloat16"),
-        ("transformer/torch/train/fsdp/b4x2/cpu", "the check runs in one process, and this case in several"),
+        (
+            "transformer/torch/train/fsdp/b4x2/cpu",
+            "the check runs in one process, and this case in several",
+        ),
         ("transformer/torch/train/amp_bf16/b4/tiny", ""),
     ],
 )
@@ -125,21 +132,36 @@ def test_what_is_not_computed_in_float64_says_why(case: str, why: str) -> None:
 
 
 RESNET, UNET = "resnet50/torch/train/fp32/b4/tiny", "unet3d/torch/train/fp32/b4/tiny"
-# name, case, what is done to the adapter once it is built; the last word of the name says what must come out
+# name, case, what is done to the adapter once it is built; the last word of the name says what must
+# come out
 DEEDS = [
     ("nothing: right", RESNET, ""),
     ("nothing under autocast: right", TRAIN.id.replace("fp32", "amp_bf16"), ""),
     ("eps of one batch norm 1e-4: wrong", RESNET, "adapter.model.layer3[0].bn2.eps = 1e-4"),
     ("eps of one layer norm 1e-6: wrong", TRAIN.id, "adapter.model.ln_f.eps = 1e-6"),
     ("momentum of one batch norm: wrong", RESNET, "adapter.model.bn1.momentum = 0.1001"),
-    ("rate of the second step: wrong", TRAIN.id, "adapter.optimizer.param_groups[0]['lr'] *= 1 + 1e-5"),
-    ("one gradient scaled by 1.000001: wrong", UNET,
-     "next(adapter.model.parameters()).register_hook(lambda g: g * (1 + 1e-6))"),
-    ("one sample twice: wrong", RESNET,
-     "x, y = adapter.inputs; x = x.clone(); x[1] = x[0]; adapter.inputs = (x, y)"),
-    ("an operator without float64: not computed", TRAIN.id,
-     "adapter.recipe.step = lambda: (_ for _ in ()).throw(RuntimeError('\"kernel\" not implemented for Double'))"),
-]  # fmt: skip
+    (
+        "rate of the second step: wrong",
+        TRAIN.id,
+        "adapter.optimizer.param_groups[0]['lr'] *= 1 + 1e-5",
+    ),
+    (
+        "one gradient scaled by 1.000001: wrong",
+        UNET,
+        "next(adapter.model.parameters()).register_hook(lambda g: g * (1 + 1e-6))",
+    ),
+    (
+        "one sample twice: wrong",
+        RESNET,
+        "x, y = adapter.inputs; x = x.clone(); x[1] = x[0]; adapter.inputs = (x, y)",
+    ),
+    (
+        "an operator without float64: not computed",
+        TRAIN.id,
+        'adapter.recipe.step = lambda: (_ for _ in ()).throw(RuntimeError(\'"kernel" not '
+        "implemented for Double'))",
+    ),
+]
 
 
 @pytest.mark.slow
@@ -152,12 +174,19 @@ def test_small_bugs_that_float32_hides_are_found(environment: dict[str, Environm
         found[name] = verdict if outcome["computed"] else "not computed"
     assert found == {name: name.rpartition(": ")[2] for name, _, _ in DEEDS}
     reason = outcomes["an operator without float64: not computed"]["reason"]
-    assert reason == 'the step does not run in float64: RuntimeError: "kernel" not implemented for Double'
+    assert reason == (
+        'the step does not run in float64: RuntimeError: "kernel" not implemented for Double'
+    )
 
 
 @pytest.mark.slow
-def test_models_of_earlier_cases_are_not_in_memory_beside_the_next(environment: dict[str, Environment]) -> None:
-    cases = [TRAIN.id.replace("fp32", name) for name in ("fp32", "checkpoint", "accumulate", "keep_grads")]
+def test_models_of_earlier_cases_are_not_in_memory_beside_the_next(
+    environment: dict[str, Environment],
+) -> None:
+    cases = [
+        TRAIN.id.replace("fp32", name)
+        for name in ("fp32", "checkpoint", "accumulate", "keep_grads")
+    ]
     alive = run_inside(environment["torch"], ALIVE, json.dumps(cases))
     assert alive == [1, 1, 1, 1]
 
@@ -165,9 +194,20 @@ def test_models_of_earlier_cases_are_not_in_memory_beside_the_next(environment: 
 @pytest.mark.slow
 @pytest.mark.all_cells
 @pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_baselines_of_the_measured_size_are_right_too(framework: str, environment: dict[str, Environment]) -> None:
+def test_baselines_of_the_measured_size_are_right_too(
+    framework: str, environment: dict[str, Environment]
+) -> None:
     """The smallest size has fewer layers: what is wrong in a deeper one alone is seen here."""
-    cases = [f"{name}/{framework}/train/fp32/b{load_workload(name).preset('cpu').base}/cpu" for name in list_workloads()]
-    outcomes = run_inside(environment[framework], PLANTED, json.dumps([(case, case, "") for case in cases]))
+    cases = [
+        f"{name}/{framework}/train/fp32/b{load_workload(name).preset('cpu').base}/cpu"
+        for name in list_workloads()
+    ]
+    outcomes = run_inside(
+        environment[framework], PLANTED, json.dumps([(case, case, "") for case in cases])
+    )
     assert isinstance(outcomes, dict)
-    assert {case: outcome for case, outcome in outcomes.items() if not (outcome["computed"] and outcome["passed"])} == {}
+    assert {
+        case: outcome
+        for case, outcome in outcomes.items()
+        if not (outcome["computed"] and outcome["passed"])
+    } == {}

@@ -28,7 +28,9 @@ class Trained:
     def __init__(self, case: Any, o: Optimizer) -> None:
         self.case, self.o, self.workload = case, o, case.spec
         self.now = {name: case.weights[name].copy() for name in NAMES[o.name]}
-        self.first, self.second = ({name: np.zeros_like(w) for name, w in self.now.items()} for _ in range(2))
+        self.first, self.second = (
+            {name: np.zeros_like(w) for name, w in self.now.items()} for _ in range(2)
+        )
         self.count, self.rng = 0, np.random.default_rng(0)
 
     def step(self) -> None:
@@ -47,8 +49,14 @@ class Trained:
             w -= np.float32(o.lr / (1 - o.betas[0] ** t)) * self.first[name] / spread
 
     def states(self) -> Any:
-        kinds = {"momentum": self.first} if self.o.name == "sgd" else {"first moment": self.first, "second moment": self.second}
-        found = ((kind, name, array) for kind, arrays in kinds.items() for name, array in arrays.items())
+        kinds = (
+            {"momentum": self.first}
+            if self.o.name == "sgd"
+            else {"first moment": self.first, "second moment": self.second}
+        )
+        found = (
+            (kind, name, array) for kind, arrays in kinds.items() for name, array in arrays.items()
+        )
         return iter([State(kind, name, array, array.nbytes) for kind, name, array in found])
 
     def weights(self) -> Any:
@@ -74,22 +82,33 @@ def test_what_the_textbook_says_passes(case: Any) -> None:
 
 @pytest.mark.parametrize(
     ("case", "changed"),
-    [(SGD, {"lr": 5e-4}), (ADAM, {"lr": 1.5e-4}), (ADAM, {"weight_decay": 0.0}), (ADAM, {"eps": 1e-2})],
+    [
+        (SGD, {"lr": 5e-4}),
+        (ADAM, {"lr": 1.5e-4}),
+        (ADAM, {"weight_decay": 0.0}),
+        (ADAM, {"eps": 1e-2}),
+    ],
     ids=["half the rate of SGD", "half the rate of Adam", "no weight decay", "another eps"],
 )
-def test_another_rule_is_wrong_whatever_the_gradients_are(case: Any, changed: dict[str, float]) -> None:
+def test_another_rule_is_wrong_whatever_the_gradients_are(
+    case: Any, changed: dict[str, float]
+) -> None:
     found = compare_updates(followed(case, **changed), Tolerances({}, {}, UPDATE))
     assert found.margin > 1
     assert found.failed
 
 
-@pytest.mark.parametrize(("off", "size", "error"), [(0.0, 0.0, 0.0), (1.0, 0.0, float("inf")), (1.0, 2.0, 0.5)])
+@pytest.mark.parametrize(
+    ("off", "size", "error"), [(0.0, 0.0, 0.0), (1.0, 0.0, float("inf")), (1.0, 2.0, 0.5)]
+)
 def test_a_weight_without_a_gradient_must_stay(off: float, size: float, error: float) -> None:
     assert relative(off, size) == error
 
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=str)
-def test_a_weight_is_followed_in_parts_as_it_is_whole(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_weight_is_followed_in_parts_as_it_is_whole(
+    case: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = followed(case)
     monkeypatch.setattr(optimizer_check, "CHUNK", 7)
     assert followed(case) == whole

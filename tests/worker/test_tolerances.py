@@ -28,13 +28,17 @@ CASE = parse("transformer/torch/train/fp32/b4/tiny")
 
 def observed(values: dict[str, float], **norms: float) -> Observed:
     """Return observations of gradients that point along the first projection."""
-    return Observed(values, {"gradient": {name: (norm, norm, 0.0, 0.0) for name, norm in norms.items()}})
+    return Observed(
+        values, {"gradient": {name: (norm, norm, 0.0, 0.0) for name, norm in norms.items()}}
+    )
 
 
 def test_a_tolerance_is_a_multiple_of_the_largest_response() -> None:
     plain = observed({"loss_0": 2.0}, weight=1.0)
     moved = [observed({"loss_0": 2.0}, weight=1.01), observed({"loss_0": 2.0}, weight=0.98)]
-    assert tolerances_from(plain, moved, LEAST).of_tensor("gradient", "weight") == pytest.approx(FACTOR * 0.02)
+    assert tolerances_from(plain, moved, LEAST).of_tensor("gradient", "weight") == pytest.approx(
+        FACTOR * 0.02
+    )
 
 
 def test_no_tolerance_is_below_the_least() -> None:
@@ -56,11 +60,15 @@ def test_the_same_weight_of_each_block_shares_its_tolerance() -> None:
 def test_a_tensor_that_stayed_by_luck_has_the_usual_tolerance_of_its_kind() -> None:
     plain = observed({}, first=1.0, second=1.0, lucky=1.0)
     moved = observed({}, first=1.03, second=1.02, lucky=1.0)
-    assert tolerances_from(plain, [moved], LEAST).of_tensor("gradient", "lucky") == pytest.approx(FACTOR * 0.02)
+    assert tolerances_from(plain, [moved], LEAST).of_tensor("gradient", "lucky") == pytest.approx(
+        FACTOR * 0.02
+    )
 
 
 def test_what_is_nothing_but_rounding_widens_no_tolerance() -> None:
-    """The bias of a convolution before a batch norm is of the same family as every bias of an nn.Sequential."""
+    """The bias of a convolution before a batch norm is of the same family as every bias of an
+    nn.Sequential.
+    """
     plain = observed({}, **{"0.bias": 1e-9, "3.bias": 1.0, "3.weight": 1.0})
     moved = observed({}, **{"0.bias": 2e-9, "3.bias": 1.01, "3.weight": 1.01})
 
@@ -97,7 +105,9 @@ def test_more_repetitions_widen_the_tolerances_where_a_step_is_fast(
     plain = observed({"loss_0": 2.0}, weight=1.0)
     seeds = []
 
-    def observe_perturbed(adapter: object, seed: int, perturbation: float) -> tuple[list[float], Observed]:
+    def observe_perturbed(
+        adapter: object, seed: int, perturbation: float
+    ) -> tuple[list[float], Observed]:
         seeds.append(seed)
         moved = 0.05 * (seed == 5)
         return [seconds], observed({"loss_0": 2.0 * (1 + moved)}, weight=1 + moved)
@@ -116,11 +126,15 @@ def test_more_repetitions_widen_the_tolerances_where_a_step_is_fast(
 
 
 def test_a_slow_step_is_repeated_twice_before_it_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a loaded machine a step may take long, which must not narrow the tolerances that decide."""
+    """On a loaded machine a step may take long, which must not narrow the tolerances that
+    decide.
+    """
     plain = observed({}, weight=1.0)
     seeds = []
 
-    def observe_perturbed(adapter: object, seed: int, perturbation: float) -> tuple[list[float], Observed]:
+    def observe_perturbed(
+        adapter: object, seed: int, perturbation: float
+    ) -> tuple[list[float], Observed]:
         seeds.append(seed)
         return [9.0], observed({}, weight=1.05)
 
@@ -171,19 +185,28 @@ def test_each_weight_is_off_by_a_share_of_the_perturbation(perturbation: float) 
     plain = CASE.weights
     perturbed = PerturbedCase.of_case(CASE, 0, perturbation).weights
     assert plain.keys() == perturbed.keys()
-    off = np.concatenate([(perturbed[name] / plain[name].astype(float) - 1).ravel() for name in plain])
-    assert 0.5 * perturbation < np.abs(off).max() < 1.01 * perturbation + 2.0**-24 * (perturbation > 2.0**-24)
+    off = np.concatenate(
+        [(perturbed[name] / plain[name].astype(float) - 1).ravel() for name in plain]
+    )
+    assert (
+        0.5 * perturbation
+        < np.abs(off).max()
+        < 1.01 * perturbation + 2.0**-24 * (perturbation > 2.0**-24)
+    )
     assert np.std(off) == pytest.approx(perturbation / 3**0.5, rel=0.05)
 
 
 def test_each_seed_perturbs_otherwise_and_the_same_seed_alike() -> None:
-    one, same, other = (PerturbedCase.of_case(CASE, seed, 2.0**-14).weights["wte.weight"] for seed in (0, 0, 1))
+    one, same, other = (
+        PerturbedCase.of_case(CASE, seed, 2.0**-14).weights["wte.weight"] for seed in (0, 0, 1)
+    )
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
 
 
 @pytest.mark.parametrize(
-    ("narrow", "strategy", "precision"), [(True, "fp32", "bf16"), (True, "amp_fp16", "fp16"), (False, "fp32", "fp32")]
+    ("narrow", "strategy", "precision"),
+    [(True, "fp32", "bf16"), (True, "amp_fp16", "fp16"), (False, "fp32", "fp32")],
 )
 def test_a_file_that_casts_by_itself_is_compared_as_bfloat16_is(
     narrow: bool, strategy: str, precision: str, monkeypatch: pytest.MonkeyPatch

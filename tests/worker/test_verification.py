@@ -1,4 +1,6 @@
-"""What verification refuses: each test takes the float64 values themselves and changes one thing."""
+"""What verification refuses: each test takes the float64 values themselves and changes one
+thing.
+"""
 
 from __future__ import annotations
 
@@ -59,21 +61,33 @@ def verified(case: Case, observed: Observed) -> Verification:
 
 
 def adapter(case: Case, **more: Any) -> Any:
-    return SimpleNamespace(**{"case": case, "workload": case.spec, "find_known_fault": lambda: None} | more)
+    return SimpleNamespace(
+        **{"case": case, "workload": case.spec, "find_known_fault": lambda: None} | more
+    )
 
 
 def test_what_the_framework_is_known_to_compute_wrong_is_wrong_whatever_came_out() -> None:
     observed = right(TRAIN)
     assert verify(adapter(TRAIN), observed, tolerances(TRAIN)).passed
-    found = verify(adapter(TRAIN, find_known_fault=lambda: "a kernel leaves it unwritten"), observed, tolerances(TRAIN))
-    assert (found.passed, found.reason, found.known_fault) == (False, "a kernel leaves it unwritten", True)
+    found = verify(
+        adapter(TRAIN, find_known_fault=lambda: "a kernel leaves it unwritten"),
+        observed,
+        tolerances(TRAIN),
+    )
+    assert (found.passed, found.reason, found.known_fault) == (
+        False,
+        "a kernel leaves it unwritten",
+        True,
+    )
 
 
 @pytest.mark.parametrize("case", [TRAIN, EVAL, FROZEN], ids=str)
 def test_what_is_right_passes(case: Case) -> None:
     found = verified(case, right(case))
     assert (found.passed, found.margin, found.reason) == (True, 0, None)
-    assert sum(kind.count for kind in found.tensors.values()) == sum(map(len, right(case).tensors.values()))
+    assert sum(kind.count for kind in found.tensors.values()) == sum(
+        map(len, right(case).tensors.values())
+    )
 
 
 def test_every_tensor_counts() -> None:
@@ -129,7 +143,9 @@ def test_values_that_are_not_finite_are_wrong(number: float) -> None:
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """An adapter that, from the first weights again, gives what was observed; `answers`: how its timed steps gave theirs."""
+    """An adapter that, from the first weights again, gives what was observed; `answers`: how its
+    timed steps gave theirs.
+    """
 
     def make(observed: Observed, answers: dict[int, int] | None = None) -> Any:
         run = adapter(
@@ -143,8 +159,12 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         run.device, later = lambda: "cpu", iter(LOSSES)
         run.loss = lambda: next(later)
         run.restore = lambda: setattr(run, "restored", True)
-        monkeypatch.setattr("framebench.worker.verification.first_steps", lambda adapter: ([0.1, 0.1], observed))
-        monkeypatch.setattr("framebench.worker.verification.describe_late_result", lambda adapter: "")
+        monkeypatch.setattr(
+            "framebench.worker.verification.first_steps", lambda adapter: ([0.1, 0.1], observed)
+        )
+        monkeypatch.setattr(
+            "framebench.worker.verification.describe_late_result", lambda adapter: ""
+        )
         for module in ("verification", "laziness_check"):
             monkeypatch.setattr(f"framebench.worker.{module}.timed_step", lambda adapter: 0.1)
         return run
@@ -165,7 +185,9 @@ def test_timed_step_is_verified_again(timed: Callable[..., Any]) -> None:
 def test_second_verification_compares_every_tensor(kind: str, timed: Callable[..., Any]) -> None:
     """As where the learning rate is halved once all is verified."""
     observed = right(TRAIN)
-    observed.tensors[kind] = {name: tuple(n / 2 for n in summary) for name, summary in observed.tensors[kind].items()}
+    observed.tensors[kind] = {
+        name: tuple(n / 2 for n in summary) for name, summary in observed.tensors[kind].items()
+    }
     found = verify_again(timed(observed), LOSSES, tolerances(TRAIN))
     assert not found.passed
     assert found.tensors[kind].failed == found.tensors[kind].count
@@ -174,20 +196,27 @@ def test_second_verification_compares_every_tensor(kind: str, timed: Callable[..
 def test_second_verification_compares_every_state(timed: Callable[..., Any]) -> None:
     observed = right(TRAIN)
     observed.tensors["max_exp_avg_sq"] = observed.tensors["second moment"]
-    assert "max_exp_avg_sq of" in str(verify_again(timed(observed), LOSSES, tolerances(TRAIN)).reason)
+    assert "max_exp_avg_sq of" in str(
+        verify_again(timed(observed), LOSSES, tolerances(TRAIN)).reason
+    )
 
 
 def test_steps_that_do_nothing_are_detected(timed: Callable[..., Any]) -> None:
     every_other = verify_again(timed(right(TRAIN)), [3.0, 2.0, 2.0, 1.0, 1.0], tolerances(TRAIN))
     assert (every_other.passed, every_other.unmoved_steps) == (False, 2)
     silent = verify_again(timed(right(TRAIN), {2: 5, 0: 3}), LOSSES, tolerances(TRAIN))
-    assert (silent.passed, silent.reason) == (False, "3 of 8 steps gave no output as the first one did")
+    assert (silent.passed, silent.reason) == (
+        False,
+        "3 of 8 steps gave no output as the first one did",
+    )
 
 
 def test_timed_steps_that_set_no_output_are_counted() -> None:
     """However many they are: the first step is the one that was verified."""
     run = SimpleNamespace(outputs=0, outputs_per_step=Counter(), synchronize=lambda: None, steps=0)
-    run.step = lambda: setattr(run, "outputs", run.outputs + 2 * (run.outputs_per_step.total() == 0))
+    run.step = lambda: setattr(
+        run, "outputs", run.outputs + 2 * (run.outputs_per_step.total() == 0)
+    )
     timed_step(run)  # type: ignore[arg-type]
     assert describe_missing_outputs(run) == ""  # type: ignore[arg-type]
     for _ in range(5):
@@ -197,8 +226,9 @@ def test_timed_steps_that_set_no_output_are_counted() -> None:
 
 
 def test_change_that_float32_rounds_away_is_not_an_error() -> None:
-    """Weights of about 1 of which one changes by a unit in its last place: none, or two, is as right; a change that such
-    weights can show is not. Without a gradient they must stay."""
+    """Weights of about 1 of which one changes by a unit in its last place: none, or two, is as
+    right; a change that such weights can show is not. Without a gradient they must stay.
+    """
     name, unit = "blocks.0.ln1.weight", 2.0**-23
 
     def margin(change: float, expects: float = unit, with_gradient: bool = True) -> float:
@@ -209,7 +239,9 @@ def test_change_that_float32_rounds_away_is_not_an_error() -> None:
         if not with_gradient:
             del tensors["gradient"][name], observed.tensors["gradient"][name]
         observed.tensors["weight"][name] = (change, change, 0.0, 0.0)
-        margin = compare(TRAIN, observed, Reference("", expected.values, tensors), tolerances(TRAIN)).margin
+        margin = compare(
+            TRAIN, observed, Reference("", expected.values, tensors), tolerances(TRAIN)
+        ).margin
         assert margin is not None
         return margin
 
@@ -233,8 +265,11 @@ def test_biased_variances_are_compared_as_unbiased_ones() -> None:
         unbiased = kept * unbiased + (1 - kept) * x.var(0, ddof=1)
         biased = kept * biased + (1 - kept) * x.var(0)
     jax = adapter(
-        parse("resnet50/jax/train/fp32/b4/tiny"), biased_variance=True, micro_batches=1, config=None,
-    )  # fmt: skip
+        parse("resnet50/jax/train/fp32/b4/tiny"),
+        biased_variance=True,
+        micro_batches=1,
+        config=None,
+    )
     jax.workload = SimpleNamespace(normalised=lambda config, batch: {name: n})
     ((_, found),) = corrected(jax, [(name, biased)], {name: start}, 2)
     assert not np.allclose(biased, unbiased, rtol=1e-3)
@@ -247,7 +282,13 @@ def test_relative_errors_are_of_the_norm_that_is_wanted() -> None:
 
 @pytest.mark.parametrize(
     ("off", "asked", "passes"),
-    [("nothing", 0, True), ("loss_1", 1, True), ("weight", 1, True), ("far", 1, False), ("infinite", 0, False)],
+    [
+        ("nothing", 0, True),
+        ("loss_1", 1, True),
+        ("weight", 1, True),
+        ("far", 1, False),
+        ("infinite", 0, False),
+    ],
 )
 def test_what_is_beyond_its_tolerance_is_compared_again_with_more_repetitions(
     off: str, asked: int, passes: bool, monkeypatch: pytest.MonkeyPatch
@@ -277,12 +318,18 @@ def test_what_is_beyond_its_tolerance_is_compared_again_with_more_repetitions(
 
 
 @pytest.mark.parametrize(("norm", "passes"), [(1e-8, True), (1e-5, True), (1e-3, False)])
-def test_what_is_left_where_terms_cancel_is_compared_by_the_usual_size(norm: float, passes: bool) -> None:
-    """As the running mean of a convolution whose input has the mean zero: only rounding gives it a size."""
+def test_what_is_left_where_terms_cancel_is_compared_by_the_usual_size(
+    norm: float, passes: bool
+) -> None:
+    """As the running mean of a convolution whose input has the mean zero: only rounding gives it a
+    size.
+    """
 
     def buffers(remainder: float) -> Observed:
         norms = {"a": 1.0, "b": 1.0, "c": 1.0, "remainder": remainder}
-        return Observed({}, {"buffer": {name: (size, size, 0.0, 0.0) for name, size in norms.items()}})
+        return Observed(
+            {}, {"buffer": {name: (size, size, 0.0, 0.0) for name, size in norms.items()}}
+        )
 
     reference = Reference("", {}, buffers(1e-8).tensors)
     measured = tolerances_from(buffers(1e-8), [buffers(5e-8)], ALLOWED / 10)
@@ -293,16 +340,22 @@ def test_what_is_left_where_terms_cancel_is_compared_by_the_usual_size(norm: flo
 def test_a_small_tensor_that_has_a_size_is_compared_by_its_own() -> None:
     def gradients(small: float) -> Observed:
         norms = {"a": 1.0, "b": 1.0, "small": small}
-        return Observed({}, {"gradient": {name: (size, size, 0.0, 0.0) for name, size in norms.items()}})
+        return Observed(
+            {}, {"gradient": {name: (size, size, 0.0, 0.0) for name, size in norms.items()}}
+        )
 
     reference = Reference("", {}, gradients(1e-4).tensors)
     measured = tolerances_from(gradients(1e-4), [gradients(1.01e-4)], ALLOWED)
-    found = compare_tensors(TRAIN, "gradient", gradients(2e-4).tensors["gradient"], reference, measured)
+    found = compare_tensors(
+        TRAIN, "gradient", gradients(2e-4).tensors["gradient"], reference, measured
+    )
     assert found.margin > 1
 
 
 def test_a_tensor_of_zeros_is_wrong_however_wide_its_tolerance_is() -> None:
-    """Rounding has cost the tensor its digits: only its size is compared, and a gradient that is lost has none."""
+    """Rounding has cost the tensor its digits: only its size is compared, and a gradient that is
+    lost has none.
+    """
     name = next(iter(right(TRAIN).tensors["gradient"]))
     moved, lost, turned = right(TRAIN), right(TRAIN), right(TRAIN)
     norm, *projections = moved.tensors["gradient"][name]
@@ -323,10 +376,13 @@ def test_a_tensor_of_zeros_is_wrong_however_wide_its_tolerance_is() -> None:
         ([3.0, 2.0, 2.0, 1.0, 1.0], 2),  # every other step does nothing
         ([3.0, 2.0, 1.0, 1.0, 1.0, 1.0], 1),  # none does, from the fourth on
         ([3.0, 3.0, 3.0], 2),  # none does
-        ([3.0, 2.0, 1.0, 1.0 - 2**-24, 1.0 - 2**-24, 1.0 - 2**-23, 1.0 - 2**-23], 0),  # a minimum: the last digit alone moves
+        # a minimum: the last digit alone moves
+        ([3.0, 2.0, 1.0, 1.0 - 2**-24, 1.0 - 2**-24, 1.0 - 2**-23, 1.0 - 2**-23], 0),
     ],
 )
-def test_losses_that_repeat_count_where_their_neighbours_move(losses: list[float], unmoved: int) -> None:
+def test_losses_that_repeat_count_where_their_neighbours_move(
+    losses: list[float], unmoved: int
+) -> None:
     assert verification.count_unmoved(losses) == unmoved
 
 

@@ -1,7 +1,8 @@
-"""A card that does not exist, for rehearsals alone: what framebench asks NVML, answered as an idle 80 GiB card would.
+"""A card that does not exist, for rehearsals alone: what framebench asks NVML, answered as an idle
+80 GiB card would.
 
-It stands before the real package on the path of `tools/gpu.sh --rehearse`, so that everything the parent does where there is a
-card is done. Workers do not see it: their frameworks find no device.
+It stands before the real package on the path of `tools/gpu.sh --rehearse`, so that everything the
+parent does where there is a card is done. Workers do not see it: their frameworks find no device.
 """
 
 from __future__ import annotations

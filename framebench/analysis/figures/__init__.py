@@ -1,7 +1,8 @@
 """Figures from records: one function for each question, a table in, a figure out.
 
-A table is what `framebench.load` returns, of one machine. The title of a figure states the finding, computed from the rows;
-the lines below it say where the numbers come from. A figure that the rows cannot fill is not drawn.
+A table is what `framebench.load` returns, of one machine. The title of a figure states the finding,
+computed from the rows; the lines below it say where the numbers come from. A figure that the rows
+cannot fill is not drawn.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ __all__ = [
 ]
 
 Question = Callable[[pd.DataFrame], Figure | None]
-FigureRequest = tuple[str, Question, pd.DataFrame]  # name of the figure, the function that draws it, and its rows
+# name of the figure, the function that draws it, and its rows
+FigureRequest = tuple[str, Question, pd.DataFrame]
 
 
 class Picture(NamedTuple):
@@ -42,12 +44,16 @@ class Picture(NamedTuple):
 
 
 def drawing_pool() -> ProcessPoolExecutor:
-    """Return a pool with a process for each processor that may be used: a figure takes about a second."""
+    """Return a pool with a process for each processor that may be used: a figure takes about a
+    second.
+    """
     return ProcessPoolExecutor(len(os.sched_getaffinity(0)))
 
 
 def render_all(pool: ProcessPoolExecutor, asked: Iterable[FigureRequest]) -> Iterator[Picture]:
-    """Start drawing the figures now, and yield each that its rows can fill as soon as it is its turn."""
+    """Start drawing the figures now, and yield each that its rows can fill as soon as it is its
+    turn.
+    """
     return filter(None, pool.map(render, *zip(*asked)))
 
 

@@ -1,4 +1,6 @@
-"""How much memory and how fast, in one picture of all frameworks: peak against throughput, in their units."""
+"""How much memory and how fast, in one picture of all frameworks: peak against throughput, in their
+units.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,19 @@ from framebench.analysis.figures import page
 from framebench.analysis.figures.fronts import find_family, find_front, place_names
 from framebench.analysis.tables import timing
 
-NOTE = "Up and left is better. Bars: the range over blocks. Named: the baselines, and what nothing beats in its framework."
+NOTE = (
+    "Up and left is better. Bars: the range over blocks. Named: the baselines, and what "
+    "nothing beats in its framework."
+)
 
 
 @page.styled
 def memory_and_speed(df: pd.DataFrame) -> Figure | None:
-    """Draw every proven strategy that computes what the baseline does and was timed, at the usual batch.
+    """Draw every proven strategy that computes what the baseline does and was timed, at the usual
+    batch.
 
-    `df` has the rows of one workload and scenario. Returns None without a strategy next to a baseline.
+    `df` has the rows of one workload and scenario. Returns None without a strategy next to a
+    baseline.
     """
     group = rows.select_shown(df)
     points = select_timed(group)
@@ -44,7 +51,9 @@ def memory_and_speed(df: pd.DataFrame) -> Figure | None:
     page.set_logarithmic(grid.ax.yaxis, points["throughput"].min(), points["throughput"].max())
     for framework, mine in points.groupby("framework", observed=True):
         colour = page.COLOURS[str(framework)]
-        grid.ax.vlines(mine["mib"], mine["slowest"], mine["fastest"], color=colour, linewidth=0.9, zorder=1)
+        grid.ax.vlines(
+            mine["mib"], mine["slowest"], mine["fastest"], color=colour, linewidth=0.9, zorder=1
+        )
     grid.set_axis_labels(rows.peak_label(points), f"{points['unit'].iloc[0]} per second")
     name_points(grid.ax, points)
     note = f"{NOTE} {timing(group)} {rows.describe_batches(points)}"
@@ -52,7 +61,9 @@ def memory_and_speed(df: pd.DataFrame) -> Figure | None:
 
 
 def select_timed(group: pd.DataFrame) -> pd.DataFrame:
-    """Return the points, with `mib`, the ends of the throughput over blocks, and the strategy's family in `changes`."""
+    """Return the points, with `mib`, the ends of the throughput over blocks, and the strategy's
+    family in `changes`.
+    """
     work = group["throughput"] * group["step_time_s"]
     places = zip(group["scenario"], group["strategy"])
     rated = group.assign(
@@ -62,7 +73,9 @@ def select_timed(group: pd.DataFrame) -> pd.DataFrame:
         speed=group["throughput"],
         changes=[find_family(scenario, strategy) for scenario, strategy in places],
     )
-    is_proven = rated["usable"] & rated["same_mathematics"] & rated["mib"].notna() & rated["speed"].notna()
+    is_proven = (
+        rated["usable"] & rated["same_mathematics"] & rated["mib"].notna() & rated["speed"].notna()
+    )
     return rows.order_by_catalog(rated[is_proven & (rated["batch"] == rows.usual_batch(rated))])
 
 
@@ -89,4 +102,6 @@ def make_title(points: pd.DataFrame) -> str:
 
 def describe_point(row: Any) -> str:
     """Return a strategy with its memory and throughput."""
-    return f"{row.framework} {row.strategy} ({row.mib:,.0f} MiB, {row.throughput:,.0f} {row.unit}/s)"
+    return (
+        f"{row.framework} {row.strategy} ({row.mib:,.0f} MiB, {row.throughput:,.0f} {row.unit}/s)"
+    )

@@ -26,8 +26,8 @@ CROSSES_AT_EDGE = "Crosses: memory ran out at an unknown peak; at the panel's ed
 def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
     """Draw the baselines: a panel for each instrument of the peaks, and one for throughput.
 
-    `df` has the rows of one workload and scenario; `limit` is in bytes. Returns None without a baseline that was measured
-    at several batches.
+    `df` has the rows of one workload and scenario; `limit` is in bytes. Returns None without a
+    baseline that was measured at several batches.
     """
     baselines = rows.order_by_catalog(df[df["baseline"]])
     several = baselines.groupby("framework", observed=True).filter(has_several_batches)
@@ -66,17 +66,20 @@ def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
 
 @page.styled
 def savings(df: pd.DataFrame) -> Figure | None:
-    """Draw what each strategy takes of the baseline's peak, and gives of its throughput, at the same batch.
+    """Draw what each strategy takes of the baseline's peak, and gives of its throughput, at the
+    same batch.
 
-    A column is a framework, a row a quantity. `df` has the rows of one workload and scenario. Returns None where no
-    strategy beside the baseline was measured at several batches.
+    A column is a framework, a row a quantity. `df` has the rows of one workload and scenario.
+    Returns None where no strategy beside the baseline was measured at several batches.
     """
     several = select_several(df[~df["only_for_claims"]])
     compared = several[~several["baseline"]]
     if compared.empty:
         return None
     compared = rows.order_by_catalog(compared)
-    long = compared.melt(["framework", "strategy", "batch"], list(QUANTITIES), var_name="quantity").dropna(subset="value")
+    long = compared.melt(
+        ["framework", "strategy", "batch"], list(QUANTITIES), var_name="quantity"
+    ).dropna(subset="value")
     grid = sns.relplot(
         long,
         kind="line",
@@ -104,7 +107,10 @@ def savings(df: pd.DataFrame) -> Figure | None:
         axes.set_title(f"{framework}: {QUANTITIES[quantity]}")
     grid.set_axis_labels("batch", "over the baseline's")
     grid.tight_layout()
-    notes = f"Size {df['size'].iloc[0]}. The baseline is the line at 1: that of the same framework at the same batch."
+    notes = (
+        f"Size {df['size'].iloc[0]}. The baseline is the line at 1: that of the same "
+        "framework at the same batch."
+    )
     return page.explained(grid.figure, title_savings(compared), rows.make_footer(several, notes))
 
 
@@ -121,7 +127,8 @@ def title_savings(compared: pd.DataFrame) -> str:
     framework, strategy, shares = most
     low, high = shares.index[0], shares.index[-1]
     return (
-        f"{head}: {strategy} in {framework} takes {shares[low]:.0%} of the baseline's peak at batch {low}, "
+        f"{head}: {strategy} in {framework} takes {shares[low]:.0%} of the baseline's peak at "
+        f"batch {low}, "
         f"{shares[high]:.0%} at batch {high}"
     )
 
@@ -141,7 +148,9 @@ def make_panels(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def has_several_batches(group: pd.DataFrame) -> bool:
-    """Return whether there are numbers for one batch at least, and for another one numbers, or a run out of memory."""
+    """Return whether there are numbers for one batch at least, and for another one numbers, or a
+    run out of memory.
+    """
     with_numbers = set(group["batch"][group["usable"]])
     lost = set(group["batch"][group["status"] == "oom"])
     return bool(with_numbers) and len(with_numbers | lost) > 1
@@ -155,7 +164,9 @@ def set_octaves(axes: Axes, batches: list[int]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     low, high = axes.dataLim.intervaly
-    axes.set_ylim(2.0 ** math.floor(math.log2(low / 1.05)), 2.0 ** math.ceil(math.log2(high * 1.05)))
+    axes.set_ylim(
+        2.0 ** math.floor(math.log2(low / 1.05)), 2.0 ** math.ceil(math.log2(high * 1.05))
+    )
     axes.set_xticks(batches)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(page.PLAIN)
@@ -163,7 +174,9 @@ def set_octaves(axes: Axes, batches: list[int]) -> None:
 
 
 def draw_crosses(axes: Axes, lost: pd.DataFrame, limit: float | None, at_top: bool) -> None:
-    """Draw a cross for each batch that ran out of memory: at the limit, or at the panel's edge if that is unknown."""
+    """Draw a cross for each batch that ran out of memory: at the limit, or at the panel's edge if
+    that is unknown.
+    """
     height = 0.97 if at_top else 0.03
     where: dict[str, Any] = {"transform": axes.get_xaxis_transform()}
     if limit:
@@ -189,5 +202,8 @@ def make_title(measured: pd.DataFrame) -> str:
     if len(ends) == 1:
         ((low, high),) = ends
         span = f"batch {low} to {high}"
-    parts = [f"{rows.format_times(row['shared_bytes'])} the peak in {name}" for name, row in growth.iterrows()]
+    parts = [
+        f"{rows.format_times(row['shared_bytes'])} the peak in {name}"
+        for name, row in growth.iterrows()
+    ]
     return f"{head}, from {span}: {rows.join_words(parts)}"

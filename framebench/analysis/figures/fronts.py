@@ -1,4 +1,7 @@
-"""What does a strategy save, and what does it cost? Peak against throughput, both as ratios to the framework's own baseline."""
+"""What does a strategy save, and what does it cost?
+
+Peak against throughput, both as ratios to the framework's own baseline.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,12 @@ from framebench.analysis.figures import page
 from framebench.analysis.tables import timing
 from framebench.strategies.registry import find_baseline, look_up_strategy
 
-BEYOND = 4.0  # what takes so many times the baseline's peak is named below instead of drawn: nobody saves memory by it
+# what takes so many times the baseline's peak is named below instead of drawn: nobody saves memory
+# by it
+BEYOND = 4.0
 NOTE = (
-    "Up and left is better. Each framework is compared with its own baseline ({}, where the lines cross) at the same batch. "
+    "Up and left is better. Each framework is compared with its own baseline ({}, where the lines "
+    "cross) at the same batch. "
     "Bars: 95 % intervals. Named and joined: the front, for every peak the highest throughput."
 )
 LEADER = {"arrowstyle": "-", "color": "0.5", "linewidth": 0.5}  # from a name to its point
@@ -52,16 +58,29 @@ def pareto(df: pd.DataFrame) -> Figure | None:
     grid.set_axis_labels("peak memory / baseline's", "throughput / baseline's")
     first = grid.axes.flat[0]
     speeds = pd.concat([points["slowest"], points["fastest"]])
-    page.set_logarithmic(first.xaxis, min(points["relative_peak"].min(), 0.8), max(points["relative_peak"].max(), 1.25))
+    page.set_logarithmic(
+        first.xaxis,
+        min(points["relative_peak"].min(), 0.8),
+        max(points["relative_peak"].max(), 1.25),
+    )
     page.set_logarithmic(first.yaxis, min(speeds.min(), 0.8), max(speeds.max(), 1.25))
     grid.tight_layout()
     for framework, axes in grid.axes_dict.items():
         mine = points[points["framework"] == framework]
         colour = page.COLOURS[framework]
         axes.set_title(rows.panel_title(framework, points), color=colour)
-        axes.vlines(mine["relative_peak"], mine["slowest"], mine["fastest"], color=colour, linewidth=0.9, zorder=1)
+        axes.vlines(
+            mine["relative_peak"],
+            mine["slowest"],
+            mine["fastest"],
+            color=colour,
+            linewidth=0.9,
+            zorder=1,
+        )
         name_front(axes, find_front(mine))
-    return page.explained(grid.figure, make_title(group), rows.make_footer(group, *make_notes(group, rated)))
+    return page.explained(
+        grid.figure, make_title(group), rows.make_footer(group, *make_notes(group, rated))
+    )
 
 
 def find_family(scenario: str, strategy: str) -> str:
@@ -73,7 +92,8 @@ def find_family(scenario: str, strategy: str) -> str:
 def rate(group: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the same model with both ratios, that of times with its interval.
 
-    `speed` is throughput over the baseline's, from `slowest` to `fastest`; `changes` is the strategy's family.
+    `speed` is throughput over the baseline's, from `slowest` to `fastest`; `changes` is the
+    strategy's family.
     """
     places = zip(group["scenario"], group["strategy"])
     rated = group.assign(
@@ -103,8 +123,12 @@ def make_notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
     base = find_baseline(group["scenario"].iloc[0])
     return [
         f"{NOTE.format(base)} {timing(group)} {rows.describe_batches(rated)}",
-        f"Beyond the right edge (peak at throughput): {rows.shorten_list(beyond)}." if beyond else "",
-        f"Not drawn, another model, or times without an interval: {rows.shorten_list(others)}." if others else "",
+        f"Beyond the right edge (peak at throughput): {rows.shorten_list(beyond)}."
+        if beyond
+        else "",
+        f"Not drawn, another model, or times without an interval: {rows.shorten_list(others)}."
+        if others
+        else "",
     ]
 
 
@@ -118,7 +142,9 @@ def find_front(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def name_front(axes: Axes, best: pd.DataFrame) -> None:
-    """Draw a line through the front, and the names of its strategies where they cover neither points nor each other."""
+    """Draw a line through the front, and the names of its strategies where they cover neither
+    points nor each other.
+    """
     sns.lineplot(
         best,
         x="relative_peak",
@@ -150,7 +176,9 @@ def place_names(axes: Axes, texts: list[Text]) -> None:
 
 
 def make_title(group: pd.DataFrame) -> str:
-    """Return the least memory of each framework's proven strategies, timed or not, and what it costs."""
+    """Return the least memory of each framework's proven strategies, timed or not, and what it
+    costs.
+    """
     parts = []
     for framework, ranked in rank_savings(select_comparable(group)):
         if ranked:
@@ -159,4 +187,7 @@ def make_title(group: pd.DataFrame) -> str:
             parts.append(f"{framework} {least.strategy} ({price})")
         else:
             parts.append(f"{framework} none")
-    return f"{group['workload'].iloc[0]} {group['scenario'].iloc[0]}, least memory: {rows.join_words(parts)}"
+    return (
+        f"{group['workload'].iloc[0]} {group['scenario'].iloc[0]}, least memory: "
+        f"{rows.join_words(parts)}"
+    )

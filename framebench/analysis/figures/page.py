@@ -1,4 +1,6 @@
-"""What all figures share: colours and markers, the finding above, the provenance below, and how a figure becomes bytes."""
+"""What all figures share: colours and markers, the finding above, the provenance below, and how a
+figure becomes bytes.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +133,9 @@ def letters_in(width: float, size: float) -> int:
 
 
 def set_logarithmic(axis: Axis, low: float, high: float) -> None:
-    """Make an axis logarithmic, a little wider than from `low` to `high`, with plain numbers at its ticks."""
+    """Make an axis logarithmic, a little wider than from `low` to `high`, with plain numbers at its
+    ticks.
+    """
     name = "x" if axis is axis.axes.xaxis else "y"
     axis.axes.set(**{f"{name}scale": "log", f"{name}lim": (low / 1.15, high * 1.15)})
     axis.set_major_locator(LogLocator(subs=(1, 1.4, 2, 3, 5, 7)))

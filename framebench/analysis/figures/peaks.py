@@ -26,8 +26,12 @@ PALETTE: dict[str, Any] = {
     "activations": "#de8f05",
     "rest": "#dddddd",
 }
-BEYOND = 4.0  # what takes so many times the baseline's peak ends at the panel's edge, with its peak as a number
-NOTE = f"Coloured: the lower bound. Grey: the rest of the measured peak, which the black tick marks ({EXPLAINED})."
+# what takes so many times the baseline's peak ends at the panel's edge, with its peak as a number
+BEYOND = 4.0
+NOTE = (
+    "Coloured: the lower bound. Grey: the rest of the measured peak, which the black tick "
+    f"marks ({EXPLAINED})."
+)
 
 
 @page.styled
@@ -46,9 +50,13 @@ def parts(df: pd.DataFrame) -> Figure | None:
     base = split["step_bytes"][split["baseline"]].max() / MIB
     end = min(1.05 * split["step_bytes"].max() / MIB, BEYOND * base if base > 0 else math.inf)
     size = (2.0 + 2.6 * len(frameworks), 0.8 + 0.19 * len(strategies))
-    figure, panels = plt.subplots(1, len(frameworks), figsize=size, sharex=True, sharey=True, squeeze=False)
+    figure, panels = plt.subplots(
+        1, len(frameworks), figsize=size, sharex=True, sharey=True, squeeze=False
+    )
     for axes, framework in zip(panels[0], frameworks):
-        of_framework = measured[measured["framework"] == framework].set_index("strategy").reindex(strategies)
+        of_framework = (
+            measured[measured["framework"] == framework].set_index("strategy").reindex(strategies)
+        )
         bars = split[split["framework"] == framework].set_index("strategy").reindex(strategies)
         draw_bars(axes, end, bars, of_framework)
         axes.set_title(rows.panel_title(framework, measured), color=page.COLOURS[framework])
@@ -88,7 +96,15 @@ def draw_bars(axes: Axes, end: float, split: pd.DataFrame, measured: pd.DataFram
     reasons = rows.find_outcomes(measured).fillna("-").where(split["lower_bound"].isna())
     for place, reason in enumerate(reasons):
         if isinstance(reason, str):
-            axes.annotate(reason, (0, place), (3, 0), textcoords="offset points", va="center", size=6, color="0.55")
+            axes.annotate(
+                reason,
+                (0, place),
+                (3, 0),
+                textcoords="offset points",
+                va="center",
+                size=6,
+                color="0.55",
+            )
     axes.set(xlabel="MiB", ylabel="", ylim=(len(split) - 0.4, -0.6))
     axes.grid(False, axis="y")
     sns.despine(ax=axes, left=True)
@@ -100,15 +116,24 @@ def title_of_parts(split: pd.DataFrame) -> str:
     name = f"{split['workload'].iloc[0]} {split['scenario'].iloc[0]}"
     if base.empty:
         return f"{name}: where the peak goes"
-    over = rows.join_words(f"{row.peak_over_bound:.2f} times in {row.framework}" for row in rows.each(base))
+    over = rows.join_words(
+        f"{row.peak_over_bound:.2f} times in {row.framework}" for row in rows.each(base)
+    )
     shares = base[[*PARTS]].div(base["lower_bound"], axis=0)
     largest = shares.mean().idxmax()
     share = rows.format_range(shares[largest] * 100, "{:.0f}")
     strategy = base["strategy"].iloc[0]
-    return f"{name} ({strategy}): the peak is {over} the lower bound; {share} % of the bound: {largest}"
+    return (
+        f"{name} ({strategy}): the peak is {over} the lower bound; {share} % of the bound: "
+        f"{largest}"
+    )
 
 
-TRAINING, LEFT_ON, WITHOUT = "training", "evaluation,\ngradients left on", "evaluation\nwithout gradients"
+TRAINING, LEFT_ON, WITHOUT = (
+    "training",
+    "evaluation,\ngradients left on",
+    ("evaluation\nwithout gradients"),
+)
 KINDS = {
     ("train", BASELINES["train"]): TRAINING,
     ("eval", "grad"): LEFT_ON,
@@ -120,7 +145,8 @@ KINDS = {
 def train_eval(df: pd.DataFrame) -> Figure | None:
     """Draw training, evaluation that keeps the graph, and evaluation without.
 
-    There is a panel for each workload that has the first and the last by one instrument. `df` has the rows of one size.
+    There is a panel for each workload that has the first and the last by one instrument. `df` has
+    the rows of one size.
     """
     compared = select_kinds(df)
     usable = compared[compared["usable"]]
@@ -146,10 +172,14 @@ def train_eval(df: pd.DataFrame) -> Figure | None:
         for framework, bars in zip(usable["framework"].cat.categories, axes.containers):
             labels = [f"{bar.get_height() / training[workload, framework]:.2f}" for bar in bars]
             axes.bar_label(bars, labels, size=6.5, padding=1)
-        axes.set_title(f"{workload}, batch {rows.usual_batch(usable[usable['workload'] == workload])}")
+        axes.set_title(
+            f"{workload}, batch {rows.usual_batch(usable[usable['workload'] == workload])}"
+        )
     grid.set_axis_labels("", "peak MiB")
     note = f"MiB = 2^20 bytes. Size {df['size'].iloc[0]}. Numbers: ratio to training."
-    return page.explained(grid.figure, title_of_train_eval(usable), rows.make_footer(compared, note))
+    return page.explained(
+        grid.figure, title_of_train_eval(usable), rows.make_footer(compared, note)
+    )
 
 
 def select_kinds(df: pd.DataFrame) -> pd.DataFrame:
@@ -184,4 +214,6 @@ def describe_ranges(ratios: pd.DataFrame, kind: str) -> str:
     if kind not in ratios:
         return ""
     by_framework = ratios[kind].dropna().groupby("framework", observed=True)
-    return rows.join_words(f"{rows.format_range(values)} in {framework}" for framework, values in by_framework)
+    return rows.join_words(
+        f"{rows.format_range(values)} in {framework}" for framework, values in by_framework
+    )

@@ -27,7 +27,9 @@ OF_A_MACHINE: dict[str, Question] = {"train-eval": train_eval, "shares": shares}
 
 
 def of_rows(df: pd.DataFrame) -> Iterator[FigureRequest]:
-    """Yield the name of each figure, such as `pareto-transformer-train`, what draws it, and its rows of one machine."""
+    """Yield the name of each figure, such as `pareto-transformer-train`, what draws it, and its
+    rows of one machine.
+    """
     for (workload, scenario, size), group in df.groupby(["workload", "scenario", "size"]):
         for name, draw in OF_A_SCENARIO.items():
             yield f"{name}-{workload}-{scenario}{size_suffix(str(size))}", draw, group

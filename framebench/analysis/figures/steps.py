@@ -13,7 +13,10 @@ ENOUGH = 3  # strategies next to the baseline, for a figure of its own
 FIRST_NOTE = "First step: the first of a single process, with the compilation that it triggers."
 WORTH = 0.01  # of a step: a smaller share is not shown
 SHARES = {"wait_share": "waiting for input", "collector_share": "Python's collector"}
-SHARES_NOTE = "Shares of the wall-clock time of a step. Shown are strategies with more than 1 % of either in some framework."
+SHARES_NOTE = (
+    "Shares of the wall-clock time of a step. Shown are strategies with more than 1 % "
+    "of either in some framework."
+)
 
 
 @page.styled
@@ -39,10 +42,14 @@ def first_steps(df: pd.DataFrame) -> Figure | None:
         height=height,
         aspect=7.0 / height,
     )
-    grid.set(xscale="log", xlabel="first step, seconds", ylabel="", ylim=(len(strategies) - 0.4, -0.6))
+    grid.set(
+        xscale="log", xlabel="first step, seconds", ylabel="", ylim=(len(strategies) - 0.4, -0.6)
+    )
     grid.ax.xaxis.set_major_formatter(page.PLAIN)
     note = f"{FIRST_NOTE} {rows.describe_batches(measured)}"
-    return page.explained(grid.figure, title_of_first_steps(measured), rows.make_footer(group, note))
+    return page.explained(
+        grid.figure, title_of_first_steps(measured), rows.make_footer(group, note)
+    )
 
 
 def title_of_first_steps(measured: pd.DataFrame) -> str:
@@ -51,20 +58,28 @@ def title_of_first_steps(measured: pd.DataFrame) -> str:
     base = measured[measured["baseline"]].dropna(subset="step_time_s")
     if base.empty:
         return f"{head}how long the first step takes"
-    costs = [f"{row.first_step_s / row.step_time_s:,.1f} in {row.framework}" for row in rows.each(base)]
+    costs = [
+        f"{row.first_step_s / row.step_time_s:,.1f} in {row.framework}" for row in rows.each(base)
+    ]
     strategy = base["strategy"].iloc[0]
-    return f"{head}the first {strategy} step takes as long as later ones times {rows.join_words(costs)}"
+    return (
+        f"{head}the first {strategy} step takes as long as later ones times "
+        f"{rows.join_words(costs)}"
+    )
 
 
 @page.styled
 def shares(df: pd.DataFrame) -> Figure | None:
-    """Draw what of a step goes to waiting for input, and to Python's collector; None where nothing does.
+    """Draw what of a step goes to waiting for input, and to Python's collector; None where nothing
+    does.
 
     `df` has the rows of one size.
     """
     scenarios = df.groupby(["workload", "scenario"])
     group = pd.concat([rows.select_shown(scenario_rows) for _, scenario_rows in scenarios])
-    group["place"] = group["workload"] + " " + group["scenario"] + " " + group["strategy"].astype(str)
+    group["place"] = (
+        group["workload"] + " " + group["scenario"] + " " + group["strategy"].astype(str)
+    )
     # 0 where it was not measured: the step did not wait, or ran without the clock on the collector
     group[[*SHARES]] = group[[*SHARES]].where(group["usable"]).fillna(0.0)
     is_worth = (group[[*SHARES]] > WORTH).any(axis=1)

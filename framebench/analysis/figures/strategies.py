@@ -1,4 +1,7 @@
-"""What does each strategy do to peak and step time, in each framework? And which strategies exist?"""
+"""What does each strategy do to peak and step time, in each framework?
+
+And which strategies exist?
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,13 @@ ROW_IN = 0.17  # height of a strategy's row in inches
 WORTH = 0.05  # a change that a title counts
 RANGE = math.log2(3)  # where the colours end: a third, and three times
 HEAT = (
-    "Ratios to the baseline of the same framework and batch: compare down a column, not across. Blue: less, orange: more. "
+    "Ratios to the baseline of the same framework and batch: compare down a column, not across. "
+    "Blue: less, orange: more. "
     "Italic: other mathematics."
 )
-CHANGE = LinearSegmentedColormap.from_list("change", ["#01487a", "#0173b2", "#f7f7f7", "#de8f05", "#8a5700"])
+CHANGE = LinearSegmentedColormap.from_list(
+    "change", ["#01487a", "#0173b2", "#f7f7f7", "#de8f05", "#8a5700"]
+)
 QUANTITIES = {"relative_peak": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
 
 
@@ -36,8 +42,8 @@ QUANTITIES = {"relative_peak": "peak memory / baseline's", "time_ratio": "step t
 def heat(df: pd.DataFrame) -> Figure | None:
     """Draw strategies down and frameworks across, once for peaks and once for times.
 
-    `df` has the rows of one workload and scenario. Returns None without strategies that have numbers; a strategy that no
-    framework has numbers for is named in the footer alone.
+    `df` has the rows of one workload and scenario. Returns None without strategies that have
+    numbers; a strategy that no framework has numbers for is named in the footer alone.
     """
     group = rows.select_shown(df)
     with_numbers = group["strategy"][group["usable"]]
@@ -59,12 +65,18 @@ def heat(df: pd.DataFrame) -> Figure | None:
 
 
 def draw_heat(axes: Axes, measured: pd.DataFrame, column: str) -> None:
-    """Draw colours on a logarithmic scale around 1; a cell without a number, or with an undecided ratio, says so."""
+    """Draw colours on a logarithmic scale around 1; a cell without a number, or with an undecided
+    ratio, says so.
+    """
     is_shown = measured["usable"]
     is_unclear = is_shown & False
     if column == "time_ratio":
         is_unclear = is_shown & measured[column].notna() & ~decided(measured)
-    outcomes = rows.find_outcomes(measured).where(~is_shown, "-").mask(is_unclear, relative_in_short(measured))
+    outcomes = (
+        rows.find_outcomes(measured)
+        .where(~is_shown, "-")
+        .mask(is_unclear, relative_in_short(measured))
+    )
     rated = measured.assign(value=measured[column].where(is_shown & ~is_unclear), why=outcomes)
     values = rated.pivot(index="strategy", columns="framework", values="value")
     reasons = rated.pivot(index="strategy", columns="framework", values="why")
@@ -97,12 +109,16 @@ def draw_heat(axes: Axes, measured: pd.DataFrame, column: str) -> None:
 
 
 def look_up_support(measured: pd.DataFrame, framework: str) -> pd.Series:
-    """Return for each strategy `unsupported` if the catalog says so of this framework, or else `-`: it was not measured."""
+    """Return for each strategy `unsupported` if the catalog says so of this framework, or else `-`:
+    it was not measured.
+    """
     first = measured.iloc[0]
     (name,) = [name for name, proper in rows.NAMES.items() if proper == framework]
     answers = {}
     for strategy in map(str, measured["strategy"].drop_duplicates()):
-        case = Case(first["workload"], name, first["scenario"], strategy, first["batch"], first["size"])
+        case = Case(
+            first["workload"], name, first["scenario"], strategy, first["batch"], first["size"]
+        )
         answers[strategy] = "-" if case.support.supported else "unsupported"
     return pd.Series(answers)
 
@@ -118,11 +134,15 @@ def remove_frame(axes: Axes) -> None:
 
 
 def title_of_heat(group: pd.DataFrame) -> str:
-    """Return how many strategies save memory, and how many of them are known to cost hardly any time."""
+    """Return how many strategies save memory, and how many of them are known to cost hardly any
+    time.
+    """
     is_comparable = group["usable"] & ~group["baseline"] & group["same_mathematics"]
     comparable = group[is_comparable]
     saving = comparable["relative_peak"] < 1 - WORTH
-    counted = comparable.assign(saving=saving, free=saving & (comparable["time_ratio_high"] < 1 + WORTH))
+    counted = comparable.assign(
+        saving=saving, free=saving & (comparable["time_ratio_high"] < 1 + WORTH)
+    )
     counts = counted.groupby("framework", observed=True).agg(
         all=("case", "size"),
         saving=("saving", "sum"),
@@ -131,7 +151,9 @@ def title_of_heat(group: pd.DataFrame) -> str:
     head = f"{group['workload'].iloc[0]} {group['scenario'].iloc[0]}"
     if counts.empty:
         return f"{head}: no strategy was measured beside the baseline"
-    saves = rows.join_words(f"{row.saving} of {row.all} in {row.Index}" for row in rows.each(counts))
+    saves = rows.join_words(
+        f"{row.saving} of {row.all} in {row.Index}" for row in rows.each(counts)
+    )
     title = f"{head}, strategies that save more than {WORTH * 100:.0f} % of the peak: {saves}"
     if comparable["time_ratio"].isna().all():
         return title
@@ -151,8 +173,12 @@ FAILED = ("not proven", "wrong", "oom", "crashed", "timeout")
 
 @page.styled
 def support(df: pd.DataFrame) -> Figure:
-    """Draw every strategy of every scenario in every framework, and which of them this machine has measured."""
-    matrix = list_catalog().merge(summarize_outcomes(df), how="left", on=["scenario", "strategy", "framework"])
+    """Draw every strategy of every scenario in every framework, and which of them this machine has
+    measured.
+    """
+    matrix = list_catalog().merge(
+        summarize_outcomes(df), how="left", on=["scenario", "strategy", "framework"]
+    )
     sign = matrix["outcome"].fillna(matrix["gpu"].map({True: "GPU", False: ""}))
     places = matrix.assign(sign=sign, kind=matrix["kind"].map([*KINDS].index))
     order = sorted(places["strategy"].unique(), key=lambda name: "+" in name)  # combinations last
@@ -180,22 +206,30 @@ def support(df: pd.DataFrame) -> Figure:
         axes.text(len(FRAMEWORKS) * (i + 0.5), -3.2, scenario, ha="center")
     figure.tight_layout()
     entries = [Patch(color=colour, label=text) for colour, text in KINDS.values()]
-    figure.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=4, frameon=False)
+    figure.legend(
+        handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=4, frameon=False
+    )
     return page.explained(figure, title_of_support(matrix), notes_of_support(df))
 
 
 def list_catalog() -> pd.DataFrame:
-    """Return a row for each scenario, strategy that people use, and framework: how it is done, and whether on a GPU alone."""
+    """Return a row for each scenario, strategy that people use, and framework: how it is done, and
+    whether on a GPU alone.
+    """
     cells = []
     for scenario in SCENARIOS:
         for strategy in list_used(scenario):
             for framework, cell in find_strategy(scenario, strategy).cells.items():
-                cells.append((scenario, strategy, framework, cell.kind.removesuffix(" (GPU)"), cell.gpu))
+                cells.append(
+                    (scenario, strategy, framework, cell.kind.removesuffix(" (GPU)"), cell.gpu)
+                )
     return pd.DataFrame(cells, columns=["scenario", "strategy", "framework", "kind", "gpu"])
 
 
 def summarize_outcomes(df: pd.DataFrame) -> pd.DataFrame:
-    """Return the sign of each scenario, strategy and framework: proven if any of its cases has numbers, or else failed."""
+    """Return the sign of each scenario, strategy and framework: proven if any of its cases has
+    numbers, or else failed.
+    """
     signs = rows.find_outcomes(df).map(dict.fromkeys(FAILED, FAIL)).mask(df["usable"], SEEN)
     by_place = df.assign(outcome=signs).groupby(["scenario", "strategy", "framework"])
     return by_place["outcome"].max().reset_index()
@@ -207,14 +241,19 @@ def title_of_support(matrix: pd.DataFrame) -> str:
     can = with_answer.pivot(index=["scenario", "strategy"], columns="framework", values="can")
     counts = rows.join_words(f"{rows.NAMES[name]} can do {can[name].sum()}" for name in FRAMEWORKS)
     in_all = can.all(axis=1).sum()
-    return f"Of {len(can)} strategies in {can.index.unique(0).size} scenarios {counts}; {in_all} exist in all"
+    return (
+        f"Of {len(can)} strategies in {can.index.unique(0).size} scenarios {counts}; {in_all} "
+        "exist in all"
+    )
 
 
 def notes_of_support(df: pd.DataFrame) -> list[str]:
     """Return how to read the figure, and where its records come from."""
     note = (
-        f"{SEEN} measured on this machine, in any workload, and its effect was seen; {FAIL} measured, and failed; GPU: needs "
-        "one. From framebench/strategies; docs/strategies.md has the reasons. A strategy of two scenarios counts twice."
+        f"{SEEN} measured on this machine, in any workload, and its effect was seen; {FAIL} "
+        "measured, and failed; GPU: needs "
+        "one. From framebench/strategies; docs/strategies.md has the reasons. A strategy of two "
+        "scenarios counts twice."
     )
     usable = df[df["usable"]]
     if usable.empty:

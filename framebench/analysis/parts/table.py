@@ -26,7 +26,8 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
         machine, workload, size, scenario, batch = key
         yield Comparison(
             f"Where the peak goes: {workload} {scenario}, batch {batch}, size {size}",
-            f"MiB, peaks by {list_instruments(group, 'step_instrument')}. The parts sum to the lower bound; rest: the "
+            f"MiB, peaks by {list_instruments(group, 'step_instrument')}. The parts sum to the "
+            "lower bound; rest: the "
             f"measured peak less the lower bound ({EXPLAINED}). {conditions(group)}",
             group,
             SHOWN,

@@ -1,4 +1,5 @@
-"""The answer in one table: what training needs in each framework, and which strategy saves most memory.
+"""The answer in one table: what training needs in each framework, and which strategy saves most
+memory.
 
 It is the last screen of a first run.
 """
@@ -37,15 +38,20 @@ SHOWN = {
     "throughput": Shown("base throughput", priority=DETAIL),
 }
 MORE = (
-    "what fits a budget: `framebench advise 'transformer/*/train' --budget 200MiB`; every strategy: "
+    "what fits a budget: `framebench advise 'transformer/*/train' --budget 200MiB`; every "
+    "strategy: "
     "`framebench report 'transformer/*/train'`",
-    "more cases: `make bench PROFILE=quick`; as many blocks as what is published: `framebench run SELECTOR --blocks 5`",
+    "more cases: `make bench PROFILE=quick`; as many blocks as what is published: `framebench "
+    "run SELECTOR --blocks 5`",
 )
 
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """A line of the table: a strategy that saves memory, or why there is none. `machines` measured it."""
+    """A line of the table: a strategy that saves memory, or why there is none.
+
+    `machines` measured it.
+    """
 
     workload: str
     framework: str
@@ -62,24 +68,30 @@ def answer(
     others: Mapping[str, pd.DataFrame] | None = None,
     listed: Collection[str] = (),
 ) -> Comparison:
-    """Return what training takes by workload and framework, from rows as `framebench.load` gives them.
+    """Return what training takes by workload and framework, from rows as `framebench.load` gives
+    them.
 
-    Times are those of `others`, by machine, where these lack them. Cases that are `listed` below the table with their causes
-    have no note.
+    Times are those of `others`, by machine, where these lack them. Cases that are `listed` below
+    the table with their causes have no note.
     """
     import pandas as pd
 
     timed = find_timed(others or {})
     trained = drop_tiny(tables.select_in_use(table[table["scenario"] == SCENARIO]))
-    usual = trained.groupby(["workload", "size"])["batch"].transform(lambda batches: batches.mode().min())
+    usual = trained.groupby(["workload", "size"])["batch"].transform(
+        lambda batches: batches.mode().min()
+    )
     at_usual_batch = trained[trained["batch"] == usual]
     sizes = trained.groupby("workload")["size"].nunique()
     lines: list[AnswerRow] = []
-    for (workload, _, size), group in at_usual_batch.groupby(["workload", "framework", "size"], sort=False):
+    for (workload, _, size), group in at_usual_batch.groupby(
+        ["workload", "framework", "size"], sort=False
+    ):
         name = f"{workload} {size}" if sizes[str(workload)] > 1 else str(workload)
         lines += make_lines(name, group, timed)
     caption = (
-        f"Training. {tables.describe_instruments(trained)} MiB = 2^20 bytes. base = {SCENARIOS[SCENARIO].baseline}. "
+        f"Training. {tables.describe_instruments(trained)} MiB = 2^20 bytes. base = "
+        f"{SCENARIOS[SCENARIO].baseline}. "
         f"{tables.READING}"
     )
     unlisted = at_usual_batch[~at_usual_batch["case"].isin(listed)]
@@ -96,7 +108,9 @@ def drop_tiny(trained: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_lines(workload: str, group: pd.DataFrame, timed: dict[Any, Any]) -> Iterator[AnswerRow]:
-    """Yield of one workload, size and framework the least memory, and the least that was timed here; or else the status."""
+    """Yield of one workload, size and framework the least memory, and the least that was timed
+    here; or else the status.
+    """
     base = group[group["baseline"]]
     framework = str(group["framework"].iloc[0])
     machines = tuple(sorted(set(group["machine"])))
@@ -108,10 +122,21 @@ def make_lines(workload: str, group: pd.DataFrame, timed: dict[Any, Any]) -> Ite
     throughput = tables.make_cells(base).iloc[0]["throughput"]
     savings = select_savings(select_comparable(group))
     if savings.empty:
-        yield AnswerRow(workload, framework, machines, base_bytes, strategy="nothing", throughput=throughput)
+        yield AnswerRow(
+            workload, framework, machines, base_bytes, strategy="nothing", throughput=throughput
+        )
     for row in select_with_price([*rows.each(savings)]):
         price = describe_price(row, timed)
-        yield AnswerRow(workload, framework, machines, base_bytes, row.shared_bytes, row.strategy, price, throughput)
+        yield AnswerRow(
+            workload,
+            framework,
+            machines,
+            base_bytes,
+            row.shared_bytes,
+            row.strategy,
+            price,
+            throughput,
+        )
 
 
 def describe_price(row: Any, timed: dict[Any, Any]) -> str:
@@ -150,9 +175,12 @@ def describe_problems(trained_rows: pd.DataFrame) -> Iterator[str]:
 
 
 def find_last_run(records: Sequence[Record]) -> list[Record]:
-    """Return the newest record of each case that the last run measured, in the order of measurement."""
+    """Return the newest record of each case that the last run measured, in the order of
+    measurement.
+    """
     in_order = sorted(records, key=measured_at)
-    # neither a search under a limit of memory nor a study with planted slowdowns is a run that was asked for numbers
+    # neither a search under a limit of memory nor a study with planted slowdowns is a run that was
+    # asked for numbers
     runs = [r for r in in_order if r.provenance.memory_limit is None and not r.provenance.planted]
     newest: dict[str, Record] = {}
     for record in runs:
@@ -167,7 +195,9 @@ def find_failures(run: Sequence[Record]) -> list[Record]:
 
 
 def list_failures(run: Sequence[Record]) -> list[str]:
-    """Return a heading and a line for each case of a run that came out wrong or failed, with its cause."""
+    """Return a heading and a line for each case of a run that came out wrong or failed, with its
+    cause.
+    """
     failures = find_failures(run)
     if not failures:
         return []

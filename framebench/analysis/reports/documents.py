@@ -1,4 +1,7 @@
-"""Tables inside documents: everything between `<!-- table: KEY -->` and `<!-- end -->` is generated, never typed."""
+"""Tables inside documents: everything between `<!-- table:
+
+KEY -->` and `<!-- end -->` is generated, never typed.
+"""
 
 from __future__ import annotations
 

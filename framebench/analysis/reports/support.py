@@ -1,4 +1,7 @@
-"""The support matrix: which strategies there are, in which framework, and what cannot be combined. It needs no record."""
+"""The support matrix: which strategies there are, in which framework, and what cannot be combined.
+
+It needs no record.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
 from framebench.models import spec
-from framebench.strategies.registry import OVER_RANKS, SCENARIOS, STRATEGIES, find_strategy, list_claims_only, list_used
+from framebench.strategies.registry import (
+    OVER_RANKS,
+    SCENARIOS,
+    STRATEGIES,
+    find_strategy,
+    list_claims_only,
+    list_used,
+)
 from framebench.strategies.strategy import FRAMEWORKS, TITLES, AlwaysOn, Cell, Scenario, Strategy
 from framebench.suite.case import Case
 
@@ -45,9 +55,12 @@ def make_matrix(scenario: str) -> Comparison:
 def make_matrix_over_ranks() -> Comparison:
     """Return the strategies of several processes or devices."""
     caption = (
-        f"What several processes or devices do together; a case says how many: b4x2, a batch of 4 over 2 ranks. {GENERATED}"
+        "What several processes or devices do together; a case says how many: b4x2, a batch of 4 "
+        f"over 2 ranks. {GENERATED}"
     )
-    rows = [(scenario, *describe_strategy(SCENARIOS[scenario], name)) for scenario, name in OVER_RANKS]
+    rows = [
+        (scenario, *describe_strategy(SCENARIOS[scenario], name)) for scenario, name in OVER_RANKS
+    ]
     head: tuple[str | Shown, ...] = ("scenario", *COLUMNS)
     return Comparison.of_text("Strategies over ranks", caption, head, rows, left=len(head))
 
@@ -95,10 +108,13 @@ def list_workloads(strategy: Strategy, stage: Scenario) -> str:
 
 
 def list_exclusions() -> Comparison:
-    """Return which strategies cannot be combined: those of one axis, and single pairs with their reasons."""
+    """Return which strategies cannot be combined: those of one axis, and single pairs with their
+    reasons.
+    """
     axes: dict[str, list[str]] = {}
     pairs: list[tuple[str, str]] = []
-    by_name = {strategy.name: strategy for strategy in STRATEGIES.values()}  # in several scenarios it is the same
+    # in several scenarios it is the same
+    by_name = {strategy.name: strategy for strategy in STRATEGIES.values()}
     for strategy in by_name.values():
         axes.setdefault(strategy.axis, []).append(strategy.name)
         for other, why in strategy.clashes.items():
@@ -108,13 +124,21 @@ def list_exclusions() -> Comparison:
         if scenario == "train" and strategy.mathematics:
             changing.append(name)
     pairs.append((" + ".join(changing), "each changes what a step computes"))
-    alternatives = [(", ".join(names), f"alternatives: {axis}") for axis, names in axes.items() if len(names) > 1]
+    alternatives = [
+        (", ".join(names), f"alternatives: {axis}")
+        for axis, names in axes.items()
+        if len(names) > 1
+    ]
     caption = f"All others of one scenario may be combined as a+b. {GENERATED}"
-    return Comparison.of_text("Meaningless combinations", caption, ("strategies", "why"), alternatives + pairs)
+    return Comparison.of_text(
+        "Meaningless combinations", caption, ("strategies", "why"), alternatives + pairs
+    )
 
 
 def make_summaries() -> Iterator[Comparison]:
-    """Yield for a narrow terminal what each framework has, without how or why: a table for each scenario."""
+    """Yield for a narrow terminal what each framework has, without how or why: a table for each
+    scenario.
+    """
     caption = "How, or why not: framebench list --strategies '*/jittor', or docs/strategies.md."
     head = ("strategy", *FRAMEWORKS, "what it does")
     for scenario, stage in SCENARIOS.items():
@@ -145,7 +169,10 @@ def describe_cases(cases: Iterable[Case]) -> Iterator[Comparison]:
 
 
 def describe_framework(framework: str, strategies: Sequence[list[Case]]) -> Iterator[Comparison]:
-    """Yield what a framework has and what it lacks. Each of `strategies` has the cases of one strategy in one scenario."""
+    """Yield what a framework has and what it lacks.
+
+    Each of `strategies` has the cases of one strategy in one scenario.
+    """
     supported: dict[str, dict[str, list[str]]] = {}  # strategies by how they are done and scenario
     lacking: dict[str, list[str]] = {}  # strategies by the reason
     for cases in strategies:
@@ -161,15 +188,22 @@ def describe_framework(framework: str, strategies: Sequence[list[Case]]) -> Iter
         if len(strategies) > FEW:
             first = next(iter(supported.values()))
             example = next(iter(first.values()))[-1]
-            caption = f"How one is done: framebench list --strategies '*/{framework}/*/{example}'. Words: docs/strategies.md."
+            caption = (
+                "How one is done: framebench list --strategies "
+                f"'*/{framework}/*/{example}'. Words: docs/strategies.md."
+            )
         rows = []
         for how, scenarios in supported.items():
-            names = "; ".join(f"{scenario}: {', '.join(found)}" for scenario, found in scenarios.items())
+            names = "; ".join(
+                f"{scenario}: {', '.join(found)}" for scenario, found in scenarios.items()
+            )
             rows.append((names, how))
         yield Comparison.of_text(f"{TITLES[framework]} has", caption, ("strategies", "how"), rows)
     if lacking:
         rows = [(", ".join(found), why) for why, found in lacking.items()]
-        yield Comparison.of_text(f"{TITLES[framework]} does not have", "", ("strategies", "why"), rows)
+        yield Comparison.of_text(
+            f"{TITLES[framework]} does not have", "", ("strategies", "why"), rows
+        )
 
 
 def find_cell(cases: Sequence[Case]) -> Cell:

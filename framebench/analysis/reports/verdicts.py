@@ -1,4 +1,6 @@
-"""What a comparison says: verdicts on a candidate against its base from the blocks that both were in, and cautions."""
+"""What a comparison says: verdicts on a candidate against its base from the blocks that both were
+in, and cautions.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ from typing import Any, NamedTuple
 from framebench.analysis.blocks import Blocks, blocks_of_both
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, number
 from framebench.analysis.selection import measured_at
-from framebench.analysis.statistics import NO_INTERVAL, PEAK, TIME, WORK, Quantity, Ratio, compare_peaks, decide
+from framebench.analysis.statistics import (
+    NO_INTERVAL,
+    PEAK,
+    TIME,
+    WORK,
+    Quantity,
+    Ratio,
+    compare_peaks,
+    decide,
+)
 from framebench.analysis.tables import READING
 from framebench.records.record import Record
 
@@ -31,8 +42,8 @@ COLUMNS = (
 class Verdict(NamedTuple):
     """A change against its base, in the quantity's unit.
 
-    Values of times are geometric means over the blocks that the ratio is of, and so agree with it; of peaks they are the
-    largest, of instructions medians over processes.
+    Values of times are geometric means over the blocks that the ratio is of, and so agree with it;
+    of peaks they are the largest, of instructions medians over processes.
     """
 
     quantity: str
@@ -49,8 +60,11 @@ class Verdict(NamedTuple):
     instrument: str | None = None  # of the peaks
 
 
-def compare(base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks | None = None) -> list[Verdict]:
-    """Return one verdict for each quantity that both sides have: times need shared blocks, and peaks one instrument.
+def compare(
+    base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks | None = None
+) -> list[Verdict]:
+    """Return one verdict for each quantity that both sides have: times need shared blocks, and
+    peaks one instrument.
 
     From `machine_blocks`, the machine's, is learnt how much blocks differ.
     """
@@ -131,23 +145,35 @@ def newest_peaks(records: Sequence[Record]) -> Peaks:
     newest = max(records, key=measured_at)
     instrument = newest.peak_instrument or ""
     of_session = in_sessions(records, {newest.provenance.session})
-    return Peaks(instrument, [record.peaks[instrument] for record in of_session if instrument in record.peaks])
+    return Peaks(
+        instrument,
+        [record.peaks[instrument] for record in of_session if instrument in record.peaks],
+    )
 
 
 def compare_instructions(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
-    """Return whether a step makes as many instructions; None where they were not counted. Two processes are enough."""
+    """Return whether a step makes as many instructions; None where they were not counted.
+
+    Two processes are enough.
+    """
     base_counts, change_counts = median_instructions(base), median_instructions(change)
     if not base_counts or not change_counts:
         return None
     one, other = median(base_counts), median(change_counts)
     ratio = Ratio(other / one, blocks=min(len(base_counts), len(change_counts)))
     is_same = abs(ratio.value - 1) <= WORK
-    return make_verdict(INSTRUCTIONS, ratio, one, other)._replace(verdict=SAME_WORK if is_same else INSTRUCTIONS.more)
+    return make_verdict(INSTRUCTIONS, ratio, one, other)._replace(
+        verdict=SAME_WORK if is_same else INSTRUCTIONS.more
+    )
 
 
 def median_instructions(records: Sequence[Record]) -> list[float]:
     """Return the median number of instructions of a step, of each process that counted them."""
-    return [median(record.instructions) for record in records if record.status == "ok" and record.instructions]
+    return [
+        median(record.instructions)
+        for record in records
+        if record.status == "ok" and record.instructions
+    ]
 
 
 def make_verdict(quantity: Quantity, ratio: Ratio, base: float, change: float) -> Verdict:
@@ -180,7 +206,10 @@ def list_cautions(
         yield NO_INTERVAL
     instruments = {str(record.peak_instrument) for record in (*base, *change) if record.peaks}
     if len(instruments) > 1:
-        yield f"peaks were read by different instruments ({', '.join(sorted(instruments))}) and are not compared"
+        yield (
+            f"peaks were read by different instruments ({', '.join(sorted(instruments))}) and "
+            "are not compared"
+        )
 
 
 def as_json(
@@ -188,7 +217,9 @@ def as_json(
     change: Sequence[Record],
     machine_blocks: Blocks | None = None,
 ) -> dict[str, Any]:
-    """Return for programs the verdicts in seconds and bytes, and the conditions under which they were measured."""
+    """Return for programs the verdicts in seconds and bytes, and the conditions under which they
+    were measured.
+    """
     verdicts = compare(base, change, machine_blocks)
     origin = base[0].provenance
     return {
@@ -217,10 +248,13 @@ def make_table(
     origin = base[0].provenance
     about_instructions = ""
     if any(verdict.quantity == INSTRUCTIONS.name for verdict in verdicts):
-        about_instructions = "Instruction counts show whether the work changed, not how fast it ran. "
+        about_instructions = (
+            "Instruction counts show whether the work changed, not how fast it ran. "
+        )
     core = "-" if origin.core is None else origin.core
     caption = (
-        "ratio: change over base, of times that of paired rounds. A difference is claimed if it exceeds the minimum and p is "
+        "ratio: change over base, of times that of paired rounds. A difference is claimed if it "
+        "exceeds the minimum and p is "
         f"at most 5 %. {about_instructions}{READING} Machine {origin.machine}, core {core}."
     )
     return Comparison.of_text(

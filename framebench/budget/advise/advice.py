@@ -1,8 +1,9 @@
-"""Which strategies fit into a budget of memory, fastest first: by a search under a limit, by records, or predicted.
+"""Which strategies fit into a budget of memory, fastest first: by a search under a limit, by
+records, or predicted.
 
-Every candidate says which. A speed is always a measured one, and candidates are ranked only by speeds of machines whose
-instruments passed their calibration. Records that are not `ok`, not verified, or whose strategy had no confirmed effect
-support no advice.
+Every candidate says which. A speed is always a measured one, and candidates are ranked only by
+speeds of machines whose instruments passed their calibration. Records that are not `ok`, not
+verified, or whose strategy had no confirmed effect support no advice.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ Judge = Literal["search", "record", "prediction"]
 class Question:
     """What advice is asked for.
 
-    Without a `batch` it is the largest that fits. `shape` is the configuration of a model that is only described.
+    Without a `batch` it is the largest that fits. `shape` is the configuration of a model that is
+    only described.
     """
 
     workload: str
@@ -57,7 +59,9 @@ class Question:
 
     def includes(self, framework: str, strategy: str) -> bool:
         """Return whether the answer may name this strategy."""
-        return framework in self.frameworks and (self.strategies is None or strategy in self.strategies)
+        return framework in self.frameworks and (
+            self.strategies is None or strategy in self.strategies
+        )
 
     def case(self, framework: str, strategy: str, batch: int) -> Case:
         """Return the case of a strategy at a batch."""
@@ -82,7 +86,10 @@ class StrategyEvidence:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One strategy at one batch. `speed` is a measured row that stands for it, perhaps of another batch or size."""
+    """One strategy at one batch.
+
+    `speed` is a measured row that stands for it, perhaps of another batch or size.
+    """
 
     case: Case
     peak: Peak
@@ -99,7 +106,9 @@ class Candidate:
 
     @property
     def throughput(self) -> float:
-        """Return samples or tokens per second for ranking; 0 if not measured, or by instruments without calibration."""
+        """Return samples or tokens per second for ranking; 0 if not measured, or by instruments
+        without calibration.
+        """
         if self.speed is None or not is_calibrated(self.speed):
             return 0
         return self.speed.throughput or 0
@@ -107,7 +116,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class BudgetAdvice:
-    """The answer. What fits is in the order that the question asks for, what does not fit by what it needs."""
+    """The answer.
+
+    What fits is in the order that the question asks for, what does not fit by what it needs.
+    """
 
     question: Question
     machine: str
@@ -125,11 +137,14 @@ class BudgetAdvice:
 
 @dataclass(frozen=True)
 class Change:
-    """From what the user has to what fits with the least loss of speed, in the same framework if anything fits there."""
+    """From what the user has to what fits with the least loss of speed, in the same framework if
+    anything fits there.
+    """
 
     base: Candidate
     to: Candidate | None
-    time: Ratio | None = None  # step time of the new over the old, at the batch nearest to the new that blocks have both at
+    # step time of the new over the old, at the batch nearest to the new that blocks have both at
+    time: Ratio | None = None
 
     @property
     def speed(self) -> float | None:
@@ -142,11 +157,13 @@ def is_calibrated(row: Row) -> bool:
     return row.calibration == "passed"
 
 
-def advise(of_machines: Sequence[Sequence[Row]], question: Question, searches: Searches = NO_SEARCHES) -> BudgetAdvice:
+def advise(
+    of_machines: Sequence[Sequence[Row]], question: Question, searches: Searches = NO_SEARCHES
+) -> BudgetAdvice:
     """Return what fits, from the rows of this machine and then of others, and from all searches.
 
-    Strategies that only test an article's sentence are left out. Speeds are those of the machine that timed most strategies.
-    Raises NoRecords.
+    Strategies that only test an article's sentence are left out. Speeds are those of the machine
+    that timed most strategies. Raises NoRecords.
     """
     relevant = [select_relevant(rows, question) for rows in of_machines]
     rows = select_rows(relevant)
@@ -171,7 +188,9 @@ def advise(of_machines: Sequence[Sequence[Row]], question: Question, searches: S
 
 
 def select_relevant(rows: Sequence[Row], question: Question) -> list[Row]:
-    """Return the rows of the strategies and the size in question; of every size for a model that is only described."""
+    """Return the rows of the strategies and the size in question; of every size for a model that is
+    only described.
+    """
     relevant = []
     for row in rows:
         same_size = question.is_described or row.size == question.size
@@ -185,10 +204,16 @@ def count_timed_strategies(rows: Sequence[Row]) -> int:
     return len({(row.framework, row.strategy) for row in rows if row.throughput})
 
 
-def make_candidates(rows: Sequence[Row], speeds: Sequence[Row], question: Question, searches: Searches) -> list[Candidate]:
-    """Return one candidate for each framework and strategy with usable rows, at the batch in question or the largest."""
+def make_candidates(
+    rows: Sequence[Row], speeds: Sequence[Row], question: Question, searches: Searches
+) -> list[Candidate]:
+    """Return one candidate for each framework and strategy with usable rows, at the batch in
+    question or the largest.
+    """
     candidates = []
-    for framework, strategy in sorted({(row.framework, row.strategy) for row in rows if not find_fault(row)}):
+    for framework, strategy in sorted(
+        {(row.framework, row.strategy) for row in rows if not find_fault(row)}
+    ):
         case = question.case(framework, strategy, question.batch or 1)
         if question.is_described and not case.same_mathematics:
             continue
@@ -200,19 +225,30 @@ def make_candidates(rows: Sequence[Row], speeds: Sequence[Row], question: Questi
     return candidates
 
 
-def collect_evidence(rows: Sequence[Row], speeds: Sequence[Row], case: Case, question: Question) -> StrategyEvidence:
-    """Return the rows that bear on a case; a speed on another kind of device, or of another model, does not."""
+def collect_evidence(
+    rows: Sequence[Row], speeds: Sequence[Row], case: Case, question: Question
+) -> StrategyEvidence:
+    """Return the rows that bear on a case; a speed on another kind of device, or of another model,
+    does not.
+    """
     usable = select_evidence(rows, case)
     timed = []
     if not question.is_described:
         for row in speeds:
             same_strategy = (row.framework, row.strategy) == (case.framework, case.strategy)
-            if same_strategy and row.device == usable[-1].device and row.throughput and not find_fault(row):
+            if (
+                same_strategy
+                and row.device == usable[-1].device
+                and row.throughput
+                and not find_fault(row)
+            ):
                 timed.append(row)
     return StrategyEvidence(usable, tuple(timed))
 
 
-def make_candidate(evidence: StrategyEvidence, case: Case, budget: int, searches: Searches) -> Candidate:
+def make_candidate(
+    evidence: StrategyEvidence, case: Case, budget: int, searches: Searches
+) -> Candidate:
     """Return a case with its peak, whether it fits, and the speed of the nearest batch.
 
     A search that tells whether it fits counts more than records and predictions.
@@ -241,11 +277,13 @@ def make_candidate(evidence: StrategyEvidence, case: Case, budget: int, searches
     )
 
 
-def find_largest_batch(evidence: StrategyEvidence, case: Case, budget: int, searches: Searches) -> Candidate:
+def find_largest_batch(
+    evidence: StrategyEvidence, case: Case, budget: int, searches: Searches
+) -> Candidate:
     """Return a strategy at the largest batch that fits; where none does, at the smallest there is.
 
-    Its speed is the best of the batches up to there, since a smaller one may be used as well. So no strategy becomes slower
-    by a larger budget.
+    Its speed is the best of the batches up to there, since a smaller one may be used as well. So no
+    strategy becomes slower by a larger budget.
     """
     smallest = case.plan.micro_batches
     for batch in sorted(list_promising_batches(evidence, case, budget, searches), reverse=True):
@@ -255,15 +293,20 @@ def find_largest_batch(evidence: StrategyEvidence, case: Case, budget: int, sear
     else:
         candidate = make_candidate(evidence, replace(case, batch=smallest), budget, searches)
 
-    within = [row for row in candidate.timed if row.batch <= candidate.case.batch] or candidate.timed[:1]
+    within = [
+        row for row in candidate.timed if row.batch <= candidate.case.batch
+    ] or candidate.timed[:1]
     fastest = max(within, key=lambda row: (is_calibrated(row), row.throughput or 0), default=None)
     return replace(candidate, speed=fastest)
 
 
-def list_promising_batches(evidence: StrategyEvidence, case: Case, budget: int, searches: Searches) -> set[int]:
+def list_promising_batches(
+    evidence: StrategyEvidence, case: Case, budget: int, searches: Searches
+) -> set[int]:
     """Return the batches among which the largest that fits must be.
 
-    Apart from the smallest, they are the largest by prediction, those measured, and what searches under a limit bound.
+    Apart from the smallest, they are the largest by prediction, those measured, and what searches
+    under a limit bound.
     """
     smallest = case.plan.micro_batches
     batches = range(smallest, LARGEST_BATCH + 1, smallest)
@@ -296,10 +339,12 @@ def sort_by_need(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def sort_by_speed(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return them fastest first, ties by the smaller peak, and last those without a speed that counts.
+    """Return them fastest first, ties by the smaller peak, and last those without a speed that
+    counts.
 
-    They are compared by the ratio to PyTorch's baseline if all were timed at one batch in blocks with it, since a machine
-    drifts between blocks; otherwise by throughput. Without any speed the largest batch comes first.
+    They are compared by the ratio to PyTorch's baseline if all were timed at one batch in blocks
+    with it, since a machine drifts between blocks; otherwise by throughput. Without any speed the
+    largest batch comes first.
     """
     speeds = [c.speed for c in candidates if c.speed and c.throughput]
     same_batch = len({(row.batch, row.size) for row in speeds}) == 1
@@ -329,7 +374,9 @@ def list_left_out(rows: Sequence[Row], question: Question) -> dict[str, str]:
 
 
 def list_unmeasured(rows: Sequence[Row], question: Question) -> list[str]:
-    """Return the cases of the question that a CPU could run and that have no record, at the first batch that they divide."""
+    """Return the cases of the question that a CPU could run and that have no record, at the first
+    batch that they divide.
+    """
     if question.is_described:
         return []
     measured = {(row.framework, row.strategy) for row in rows}
@@ -346,9 +393,13 @@ def list_unmeasured(rows: Sequence[Row], question: Question) -> list[str]:
     return unmeasured
 
 
-def find_change(advice: BudgetAdvice, framework: str, strategy: str, blocks: Blocks) -> Change | None:
+def find_change(
+    advice: BudgetAdvice, framework: str, strategy: str, blocks: Blocks
+) -> Change | None:
     """Return the change that costs least speed; None without records of what the user has."""
-    current = [c for c in advice.candidates if (c.case.framework, c.case.strategy) == (framework, strategy)]
+    current = [
+        c for c in advice.candidates if (c.case.framework, c.case.strategy) == (framework, strategy)
+    ]
     if not current:
         return None
     same_framework = [c for c in advice.fitting if c.case.framework == framework]
@@ -359,7 +410,9 @@ def find_change(advice: BudgetAdvice, framework: str, strategy: str, blocks: Blo
 
 
 def compare_step_times(base: Candidate, to: Candidate, blocks: Blocks) -> Ratio | None:
-    """Return the step time over the base's at the nearest batch that both were timed at in the same blocks."""
+    """Return the step time over the base's at the nearest batch that both were timed at in the same
+    blocks.
+    """
     base_cases = {(row.batch, row.size): row.case for row in base.timed}
     to_cases = {(row.batch, row.size): row.case for row in to.timed}
     shared = base_cases.keys() & to_cases.keys()
@@ -373,6 +426,9 @@ def compare_step_times(base: Candidate, to: Candidate, blocks: Blocks) -> Ratio 
 def find_largest_that_fits(
     of_machines: Sequence[Sequence[Row]], question: Question, searches: Searches = NO_SEARCHES
 ) -> Candidate | None:
-    """Return the largest batch that any strategy of the same mathematics fits into the budget with. Raises NoRecords."""
+    """Return the largest batch that any strategy of the same mathematics fits into the budget with.
+
+    Raises NoRecords.
+    """
     fitting = advise(of_machines, replace(question, batch=None), searches).fitting
     return max(fitting, key=lambda c: (c.case.batch, c.throughput), default=None)

@@ -38,9 +38,15 @@ if TYPE_CHECKING:
     from framebench.analysis.blocks import Blocks
     from framebench.budget.advise.advice import BudgetAdvice, Change, Question
 
-CASES_HELP = "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits; with --device the usual one."
+CASES_HELP = (
+    "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits; with "
+    "--device the usual one."
+)
 SORT_HELP = "`speed`: fastest first. `memory`: smallest peak first. `batch`: largest batch first."
-NO_OTHER_MODEL = "--device predicts this suite's own models: leave --from, --machine, --parameters and --ranks out"
+NO_OTHER_MODEL = (
+    "--device predicts this suite's own models: leave --from, --machine, "
+    "--parameters and --ranks out"
+)
 FULL_SIZES = "; sizes full, full-350m and full-1b are Transformers for it"
 FACTORS = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 
@@ -71,37 +77,69 @@ def parse_count(text: str) -> float:
         with suppress(ValueError):  # such as `1.2.3`
             count = float(matched[1]) * FACTORS[matched[2]]
     if count < 1:
-        raise typer.BadParameter(f"{text!r} is no number of parameters: write for instance 124M, 1.3B or 124e6")
+        raise typer.BadParameter(
+            f"{text!r} is no number of parameters: write for instance 124M, 1.3B or 124e6"
+        )
     return count
 
 
 @app.command(rich_help_panel=BUDGET)
 def advise(
     budget: Annotated[
-        str | None, typer.Option(help="Memory for tensors and workspaces, such as 1GiB. Default: all that --device has.")
+        str | None,
+        typer.Option(
+            help="Memory for tensors and workspaces, such as 1GiB. Default: all that --device has."
+        ),
     ] = None,
-    selector: Annotated[str, typer.Argument(metavar="CASES", help=CASES_HELP)] = "transformer/*/train",
-    current: Annotated[str | None, typer.Option("--from", help="What you use now: a strategy, or a full case id.")] = None,
+    selector: Annotated[
+        str, typer.Argument(metavar="CASES", help=CASES_HELP)
+    ] = "transformer/*/train",
+    current: Annotated[
+        str | None, typer.Option("--from", help="What you use now: a strategy, or a full case id.")
+    ] = None,
     machine: Machine = None,
     parameters: Annotated[
-        float | None, typer.Option(parser=parse_count, metavar="N", help="Describe a model by its parameters, such as 124M.")
+        float | None,
+        typer.Option(
+            parser=parse_count,
+            metavar="N",
+            help="Describe a model by its parameters, such as 124M.",
+        ),
     ] = None,
-    sequence: Annotated[int | None, typer.Option(min=1, help="Tokens per sequence of that model. Default: 1024.")] = None,
+    sequence: Annotated[
+        int | None, typer.Option(min=1, help="Tokens per sequence of that model. Default: 1024.")
+    ] = None,
     width: Annotated[int | None, typer.Option(min=1, help="Width of that model.")] = None,
     layers: Annotated[int | None, typer.Option(min=1, help="Layers of that model.")] = None,
-    vocabulary: Annotated[int | None, typer.Option(min=1, help="Vocabulary of that model. Default: 50304.")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="A device that is not here, such as a100-40gb. `framebench devices` lists them.")
+    vocabulary: Annotated[
+        int | None, typer.Option(min=1, help="Vocabulary of that model. Default: 50304.")
     ] = None,
-    ranks: Annotated[int | None, typer.Option(help="Predict strategies over this many ranks. The budget is per rank.")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="A device that is not here, such as a100-40gb. `framebench devices` lists them."
+        ),
+    ] = None,
+    ranks: Annotated[
+        int | None,
+        typer.Option(help="Predict strategies over this many ranks. The budget is per rank."),
+    ] = None,
     results: Results = runner.RESULTS,
     every: Annotated[
-        bool, typer.Option("--all", help="Also show the rest, strategies that compute something else, and what is too large.")
+        bool,
+        typer.Option(
+            "--all",
+            help="Also show the rest, strategies that compute something "
+            "else, and what is too large.",
+        ),
     ] = False,
     sort: Annotated[str, typer.Option(help=SORT_HELP, callback=check_sort)] = "speed",
     as_json: AsJson = False,
 ) -> None:
-    """Which strategies fit into a budget of memory? Measured where there are records, else predicted."""
+    """Which strategies fit into a budget of memory?
+
+    Measured where there are records, else predicted.
+    """
     named = parse_selector(selector)
     if device is not None:
         if current or machine or parameters or ranks:
@@ -115,16 +153,24 @@ def advise(
 
     workload, scenario = named.workload or "transformer", named.scenario or "train"
     size = named.size or DEFAULT_SIZE
-    frameworks, strategies = resolve_names(workload, named.framework or "*", scenario, size, named.strategy)
+    frameworks, strategies = resolve_names(
+        workload, named.framework or "*", scenario, size, named.strategy
+    )
     if ranks is not None:
         if named.strategy:
             fail(f"--ranks looks among all strategies over ranks: leave {named.strategy!r} out", 2)
         if current or machine or parameters:
-            fail("--ranks predicts this suite's own models: leave --from, --machine and --parameters out", 2)
+            fail(
+                "--ranks predicts this suite's own models: leave --from, --machine and "
+                "--parameters out",
+                2,
+            )
         if not named.batch:
             example = f"'{workload}/*/{scenario}/*/b8' --budget {budget} --ranks {ranks}"
             fail(f"--ranks needs the batch that is shared: framebench advise {example}", 2)
-        code = advise_over_ranks(workload, frameworks, scenario, named.batch, size, ranks, parse_bytes(budget), as_json)
+        code = advise_over_ranks(
+            workload, frameworks, scenario, named.batch, size, ranks, parse_bytes(budget), as_json
+        )
         raise typer.Exit(code)
 
     from framebench.budget.advise.advice import Question
@@ -149,7 +195,12 @@ def advise(
 
 
 def answer_from_records(
-    question: Question, current: str | None, machine: str | None, results: Path, every: bool, as_json: bool
+    question: Question,
+    current: str | None,
+    machine: str | None,
+    results: Path,
+    every: bool,
+    as_json: bool,
 ) -> bool:
     """Print what the records say. Returns whether nothing fits."""
     from framebench.analysis.peaks import read_evidence
@@ -162,7 +213,9 @@ def answer_from_records(
     folder = Folder(results)
     rows, blocks = [], {}
     for name in find_answering_machines(folder, machine):
-        machine_rows, blocks[name] = read_evidence(results, name, question.workload, question.scenario)
+        machine_rows, blocks[name] = read_evidence(
+            results, name, question.workload, question.scenario
+        )
         rows.append(machine_rows)
     largest = None
     try:
@@ -201,7 +254,11 @@ def resolve_names(
     """
     if set(scenario) & set("*?[{"):
         choices = ", ".join(SCENARIOS)
-        fail(f"advise answers about one scenario, and {scenario!r} may be several; choose from: {choices}", 2)
+        fail(
+            f"advise answers about one scenario, and {scenario!r} may be several; choose "
+            f"from: {choices}",
+            2,
+        )
     baseline = SCENARIOS[scenario].baseline if scenario in SCENARIOS else "*"
     cases = selectors.select(f"{workload}/{framework}/{scenario}/{strategy or baseline}/*/{size}")
     selected = {case.framework for case in cases}
@@ -211,20 +268,37 @@ def resolve_names(
 
 
 def make_shape(workload: str, description: ModelDescription) -> Any:
-    """Return the configuration of a model that is only described, or None if none is. Raises UnknownCase."""
+    """Return the configuration of a model that is only described, or None if none is.
+
+    Raises UnknownCase.
+    """
     if not description.parameters:
-        options = [name for name, value in asdict(description).items() if value is not None and name != "parameters"]
+        options = [
+            name
+            for name, value in asdict(description).items()
+            if value is not None and name != "parameters"
+        ]
         if options:
             names = ", ".join(f"--{name}" for name in options)
-            fail(f"{names}: of a model that is only described; say how many --parameters it has, such as 124M", 2)
+            fail(
+                f"{names}: of a model that is only described; say how many --parameters it "
+                "has, such as 124M",
+                2,
+            )
         return None
     make = spec.load_workload(workload).described
     if make is None:
-        able = ", ".join(name for name in spec.list_workloads() if spec.load_workload(name).described)
-        raise UnknownCase(f"{workload} cannot be described by its parameters alone; choose from: {able}")
+        able = ", ".join(
+            name for name in spec.list_workloads() if spec.load_workload(name).described
+        )
+        raise UnknownCase(
+            f"{workload} cannot be described by its parameters alone; choose from: {able}"
+        )
     sequence, vocabulary = description.sequence or 1024, description.vocabulary or 50304
     try:
-        return make(description.parameters, sequence, description.width, description.layers, vocabulary)
+        return make(
+            description.parameters, sequence, description.width, description.layers, vocabulary
+        )
     except ValueError as error:
         raise UnknownCase(str(error)) from None
 
@@ -235,7 +309,10 @@ def strategy_name(current: str) -> str:
 
 
 def list_changes(current: str, advice: BudgetAdvice, blocks: Blocks) -> list[Change]:
-    """Return the changes from a strategy in every framework in question, or from one case. Raises UnknownCase."""
+    """Return the changes from a strategy in every framework in question, or from one case.
+
+    Raises UnknownCase.
+    """
     from framebench.budget.advise.advice import find_change
 
     question = advice.question
@@ -260,19 +337,28 @@ def find_current_strategy(current: str, framework: str, question: Question) -> s
         case = selectors.parse(current)
         if (case.workload, case.scenario) != (question.workload, scenario):
             expected = f"{question.workload}/*/{scenario}"
-            raise UnknownCase(f"--from {current} is of another workload or scenario than {expected}")
+            raise UnknownCase(
+                f"--from {current} is of another workload or scenario than {expected}"
+            )
     elif not any(fnmatchcase(name, current) for name in list_strategies(scenario)):
         choices = selectors.suggest(list_used(scenario), current)
-        raise UnknownCase(f"--from {current}: {scenario} has no such strategy; choose from: {choices}")
+        raise UnknownCase(
+            f"--from {current}: {scenario} has no such strategy; choose from: {choices}"
+        )
 
     # in any size that is declared, as a described model has none
     pattern = f"{question.workload}/{framework}/{scenario}/{strategy_name(current)}/*/tiny"
     strategies = sorted({case.strategy for case in selectors.select(pattern)})
     if len(strategies) > 1:
         choices = selectors.suggest(strategies, current)
-        raise UnknownCase(f"--from {current} names {len(strategies)} strategies, not one: {choices}")
+        raise UnknownCase(
+            f"--from {current} names {len(strategies)} strategies, not one: {choices}"
+        )
     (strategy,) = strategies
     if find_strategy(scenario, strategy).only_for_claims:
         choices = ", ".join(list_used(scenario))
-        raise UnknownCase(f"--from {current} only tests an article's sentence, so advice leaves it out; choose from: {choices}")
+        raise UnknownCase(
+            f"--from {current} only tests an article's sentence, so advice leaves "
+            f"it out; choose from: {choices}"
+        )
     return strategy

@@ -48,7 +48,10 @@ def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Compariso
     """
     parts = [
         (advice.fitting, describe_order(advice)),
-        (advice.changed, "another model or another step: what it computes is not what the baseline does"),
+        (
+            advice.changed,
+            "another model or another step: what it computes is not what the baseline does",
+        ),
         (advice.beyond, "too large, closest first"),
     ]
     parts = [(candidates, title) for candidates, title in parts if candidates]
@@ -146,7 +149,10 @@ def describe_briefly(candidate: Candidate) -> str:
 
 
 def describe_answer(advice: BudgetAdvice, largest: Candidate | None) -> Iterator[str]:
-    """Yield the answer in sentences. `largest`: the largest batch that fits, where the one in question does not."""
+    """Yield the answer in sentences.
+
+    `largest`: the largest batch that fits, where the one in question does not.
+    """
     if not advice.fitting:
         yield from describe_failure(advice, largest)
         return
@@ -154,12 +160,17 @@ def describe_answer(advice: BudgetAdvice, largest: Candidate | None) -> Iterator
     best = advice.fitting[0]
     others = f"; {len(advice.fitting) - 1} others fit" if len(advice.fitting) > 1 else ""
     yield (
-        f"{question.workload} {question.scenario} within {mib(question.budget)} MiB: {best.name} at batch "
-        f"{best.case.batch} {describe_rank(advice)}; that it fits {WHY_IT_FITS[best.judge]}{others}."
+        f"{question.workload} {question.scenario} within {mib(question.budget)} MiB: {best.name} "
+        "at batch "
+        f"{best.case.batch} {describe_rank(advice)}; that it fits "
+        f"{WHY_IT_FITS[best.judge]}{others}."
     )
     roomiest = max(advice.fitting, key=lambda c: c.case.batch)
     if question.batch is None and roomiest.case.batch > best.case.batch:
-        yield f"The largest batch is {roomiest.case.batch}, with {roomiest.name}: `--sort batch` orders by it."
+        yield (
+            f"The largest batch is {roomiest.case.batch}, with {roomiest.name}: `--sort batch` "
+            "orders by it."
+        )
 
 
 def describe_rank(advice: BudgetAdvice) -> str:
@@ -192,7 +203,9 @@ def describe_fastest(fitting: Sequence[Candidate]) -> str:
 
 
 def overlap(one: Row | None, other: Row | None) -> bool:
-    """Return whether the intervals of two step times over PyTorch's baseline overlap, at one batch."""
+    """Return whether the intervals of two step times over PyTorch's baseline overlap, at one
+    batch.
+    """
     if one is None or other is None or (one.batch, one.size) != (other.batch, other.size):
         return False
     if one.torch_ratio_high is None or other.torch_ratio_high is None:
@@ -208,26 +221,37 @@ def describe_failure(advice: BudgetAdvice, largest: Candidate | None) -> Iterato
         return
     closest = advice.beyond[0]
     enough = math.ceil(closest.peak.needs / MIB * 10) / 10  # rounded up, so that it does fit
-    yield f"nothing fits. Closest: {describe_briefly(closest)}; a budget of {enough:,.1f} MiB would do"
+    yield (
+        f"nothing fits. Closest: {describe_briefly(closest)}; a budget of {enough:,.1f} MiB "
+        "would do"
+    )
     if largest:
         yield f"the largest batch that fits: {largest.case.batch}, by {describe_briefly(largest)}"
     elif advice.question.batch:
         yield "no smaller batch fits either"
 
 
-def list_notes(advice: BudgetAdvice, changes: Sequence[Change], every: bool = False) -> Iterator[str]:
+def list_notes(
+    advice: BudgetAdvice, changes: Sequence[Change], every: bool = False
+) -> Iterator[str]:
     """Yield the sentences below the tables."""
     for change in changes:
         yield describe_change(change, advice.question.budget)
 
     uncalibrated = [c for c in advice.fitting if c.speed and not is_calibrated(c.speed)]
     if uncalibrated:
-        yield f"{len(uncalibrated)} speeds are not ranked by: framebench doctor had not passed when they were measured"
+        yield (
+            f"{len(uncalibrated)} speeds are not ranked by: framebench doctor had not passed "
+            "when they were measured"
+        )
 
     unknown_kept = sorted({c.case.framework for c in advice.fitting if not c.peak.kept})
     if unknown_kept:
         names = ", ".join(unknown_kept)
-        yield f"what a process of {names} keeps beside its tensors was never measured: framebench max-batch tries under a limit"
+        yield (
+            f"what a process of {names} keeps beside its tensors was never measured: framebench "
+            "max-batch tries under a limit"
+        )
 
     hidden = describe_hidden(advice)
     if every:
@@ -264,11 +288,15 @@ def describe_change(change: Change, budget: int) -> str:
     cost = "a speed that shares no block with it"
     if change.time is not None:
         cost = f"{change.time.text} x its step time (in the same blocks)"
-    other_framework = "" if to.case.framework == base.case.framework else "; in its own framework nothing fits"
+    other_framework = (
+        "" if to.case.framework == base.case.framework else ("; in its own framework nothing fits")
+    )
     return f"{start}: the cheapest change is to {describe_briefly(to)}, at {cost}{other_framework}"
 
 
-def make_json(advice: BudgetAdvice, changes: Sequence[Change], largest: Candidate | None) -> dict[str, Any]:
+def make_json(
+    advice: BudgetAdvice, changes: Sequence[Change], largest: Candidate | None
+) -> dict[str, Any]:
     """Return the advice for programs. Sizes are bytes, times are seconds."""
     question = advice.question
     budget = question.budget
@@ -309,7 +337,12 @@ def make_change_json(change: Change) -> dict[str, Any]:
 
 def make_candidate_json(candidate: Candidate, budget: int) -> dict[str, Any]:
     """Return a candidate for programs."""
-    case, peak, speed, evidence = candidate.case, candidate.peak, candidate.speed, candidate.evidence
+    case, peak, speed, evidence = (
+        candidate.case,
+        candidate.peak,
+        candidate.speed,
+        candidate.evidence,
+    )
     return {
         "case": case.id,
         "framework": case.framework,

@@ -36,7 +36,9 @@ from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case
 from framebench.suite.user_file import Fault
 from framebench.user_file.opening import open_model
 
-CASES_HELP = "such as transformer/*/train/checkpoint, by default the baseline of training; or your own file"
+CASES_HELP = (
+    "such as transformer/*/train/checkpoint, by default the baseline of training; or your own file"
+)
 
 
 @dataclass(frozen=True)
@@ -54,19 +56,28 @@ class SearchOptions:
 @app.command("max-batch", rich_help_panel=BUDGET)
 def max_batch_(
     budget: Annotated[
-        str | None, typer.Option(help="Memory for tensors and workspaces, such as 1GiB. Default: all that --device has.")
+        str | None,
+        typer.Option(
+            help="Memory for tensors and workspaces, such as 1GiB. Default: all that --device has."
+        ),
     ] = None,
     selector: Annotated[str, typer.Argument(metavar="CASES", help=CASES_HELP)] = "",
     scenario: Annotated[str, typer.Option(help="of a file of your own: train or eval")] = "train",
-    strategies: Annotated[str | None, typer.Option(help="of a file of your own; by default its baseline")] = None,
-    device: Annotated[str | None, typer.Option(help="Predict for a device that is not here, such as a100-40gb.")] = None,
+    strategies: Annotated[
+        str | None, typer.Option(help="of a file of your own; by default its baseline")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Predict for a device that is not here, such as a100-40gb.")
+    ] = None,
     max_batch: Annotated[int, typer.Option(min=1)] = measure.LARGEST_BATCH,
     time_limit: Annotated[float, typer.Option(min=0.01, help="Seconds for each probe.")] = 900.0,
     minutes: Annotated[
         float, typer.Option(min=0, help="For each search, after which no other batch is tried.")
     ] = measure.MINUTES,
     results: Results = runner.RESULTS,
-    again: Annotated[bool, typer.Option("--again", help="Search again, even if this was answered before.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Search again, even if this was answered before.")
+    ] = False,
     env: Env = None,
     as_json: AsJson = False,
 ) -> None:
@@ -74,7 +85,9 @@ def max_batch_(
 
     What this machine has found before is answered at once.
     """
-    options = SearchOptions(max_batch, minutes, runner.Options(time_limit_s=time_limit), results, env, as_json)
+    options = SearchOptions(
+        max_batch, minutes, runner.Options(time_limit_s=time_limit), results, env, as_json
+    )
     if selector.endswith(".py"):
         if budget is None:
             fail(f"how much memory? framebench max-batch {selector} --budget 16GiB", 2)
@@ -93,7 +106,9 @@ def max_batch_(
     if device is not None:
         from framebench.devices.fit.advice import advise_on_device
 
-        question = named._replace(strategy=named.strategy or SCENARIOS[stage].baseline, size=named.size or FULL_SIZE)
+        question = named._replace(
+            strategy=named.strategy or SCENARIOS[stage].baseline, size=named.size or FULL_SIZE
+        )
         raise typer.Exit(advise_on_device(question, device, budget_bytes, results, as_json))
 
     assert budget_bytes is not None
@@ -125,9 +140,14 @@ def require_workload(named: Parts, budget: str | None) -> str:
 
 def find_saved(case: Case, budget: int, options: SearchOptions) -> Fit | None:
     """Return what this machine found before, and say when that was."""
-    fit = measure.find_saved(case, budget, environments.describe(case.framework), options.most, options.results)
+    fit = measure.find_saved(
+        case, budget, environments.describe(case.framework), options.most, options.results
+    )
     if fit:
-        say(f"{case.id}: measured {fit.provenance.measured_at:%Y-%m-%d %H:%M} UTC; --again measures anew")
+        say(
+            f"{case.id}: measured {fit.provenance.measured_at:%Y-%m-%d %H:%M} UTC; --again "
+            "measures anew"
+        )
     return fit
 
 
@@ -138,7 +158,11 @@ def search(case: Case, budget: int, options: SearchOptions, has_answers: bool) -
     """
 
     def describe_kept() -> str:
-        return "; what was found for the cases before is kept" if has_answers else "; nothing was found yet"
+        return (
+            "; what was found for the cases before is kept"
+            if has_answers
+            else ("; nothing was found yet")
+        )
 
     with measuring(options.results, describe_kept), err.status(case.id) as status:
         try:
@@ -149,7 +173,9 @@ def search(case: Case, budget: int, options: SearchOptions, has_answers: bool) -
         return search_in(environment, case, budget, options, options.results, status)
 
 
-def search_file(file: Path, scenario: str, strategies: list[str], budget: int, options: SearchOptions) -> NoReturn:
+def search_file(
+    file: Path, scenario: str, strategies: list[str], budget: int, options: SearchOptions
+) -> NoReturn:
     """Search for what a user's model does at other batches than its file's, and end the command."""
     fits: list[Fit] = []
     try:
@@ -170,14 +196,28 @@ def search_file(file: Path, scenario: str, strategies: list[str], budget: int, o
     raise typer.Exit(any(fit.status == "stopped" for fit in fits))
 
 
-def search_in(environment: Environment, case: Case, budget: int, options: SearchOptions, folder: Path, status: Status) -> Fit:
+def search_in(
+    environment: Environment,
+    case: Case,
+    budget: int,
+    options: SearchOptions,
+    folder: Path,
+    status: Status,
+) -> Fit:
     """Search for one case in an environment, and show what it is at."""
 
     def show_phase(at: Case, phase: str) -> None:
         status.update(f"{at.id}: {phase}")
 
     return measure.search_largest_batch(
-        case, budget, environment, options.most, options.options, folder, show_phase, options.minutes
+        case,
+        budget,
+        environment,
+        options.most,
+        options.options,
+        folder,
+        show_phase,
+        options.minutes,
     )
 
 
@@ -199,14 +239,21 @@ def print_json(fits: list[Fit], as_json: bool) -> None:
 def evaluate(
     budget: Annotated[str, typer.Option(help="Memory for tensors and workspaces, such as 300MiB.")],
     selector: Annotated[
-        str, typer.Argument(metavar="CASE", help="Such as transformer/torch/eval/no_grad/b64. Its batch is tried first.")
+        str,
+        typer.Argument(
+            metavar="CASE",
+            help="Such as transformer/torch/eval/no_grad/b64. Its batch is tried first.",
+        ),
     ] = "",
     samples: Annotated[int, typer.Option(min=1, help="Samples to evaluate in all.")] = 64,
     time_limit: Annotated[float, typer.Option(min=0.01, help="Seconds for each process.")] = 900.0,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate samples within a budget of memory. The batch is halved when memory runs out, and no sample is lost."""
+    """Evaluate samples within a budget of memory.
+
+    The batch is halved when memory runs out, and no sample is lost.
+    """
     case = find_evaluated_case(selector)
     budget_bytes = parse_bytes(budget)
     options = runner.Options(time_limit_s=time_limit)
@@ -216,7 +263,9 @@ def evaluate(
             status.update(f"{case.id}: {phase}")
 
         environment = environments.ensure(case.framework, say=say)
-        evaluation = oom_recovery.evaluate_in(environment, case, samples, budget_bytes, options, show_phase)
+        evaluation = oom_recovery.evaluate_in(
+            environment, case, samples, budget_bytes, options, show_phase
+        )
     if as_json:
         answer = {"case": case.id, "budget_bytes": budget_bytes, **evaluation.as_dict()}
         typer.echo(json.dumps(answer, indent=1))
@@ -236,6 +285,10 @@ def find_evaluated_case(selector: str) -> Case:
     pattern = f"{workload}/{framework}/eval/no_grad/*/{named.size or DEFAULT_SIZE}"
     cases = {replace(case, batch=named.batch or 64) for case in selectors.select(pattern)}
     if len(cases) > 1:
-        fail(f"one workload, framework and size are evaluated, not {len(cases)}; patterns name several", 2)
+        fail(
+            f"one workload, framework and size are evaluated, not {len(cases)}; patterns name "
+            "several",
+            2,
+        )
     (case,) = cases
     return case

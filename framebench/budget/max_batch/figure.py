@@ -19,25 +19,35 @@ from framebench.records.search import Fit
 
 
 def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest]:
-    """Yield one for each workload, scenario, size and budget that was searched on the first of these machines."""
+    """Yield one for each workload, scenario, size and budget that was searched on the first of
+    these machines.
+    """
     search_rows = read_searches(results.root, next(iter(machines)))
     if search_rows.empty:
         return
     for key, group in search_rows.groupby(["workload", "scenario", "size", "budget_bytes"]):
         workload, scenario, size, budget = key
-        name = f"largest-{workload}-{scenario}-{int(str(budget)) / MIB:.0f}MiB{rows.size_suffix(str(size))}"
+        budget_mib = int(str(budget)) / MIB
+        suffix = rows.size_suffix(str(size))
+        name = f"largest-{workload}-{scenario}-{budget_mib:.0f}MiB{suffix}"
         yield name, draw_largest, group
 
 
 def read_searches(results: Path, machine: str) -> pd.DataFrame:
-    """Return what `framebench max-batch` found on a machine: the newest search of each case and budget, one a row.
+    """Return what `framebench max-batch` found on a machine: the newest search of each case and
+    budget, one a row.
 
-    `largest` is 0 where nothing fits, `answer` says it in words. Files that cannot be read are named in a warning.
+    `largest` is 0 where nothing fits, `answer` says it in words. Files that cannot be read are
+    named in a warning.
     """
-    searches = pd.DataFrame([make_row(fit) for fit in read(results) if fit.provenance.machine == machine])
+    searches = pd.DataFrame(
+        [make_row(fit) for fit in read(results) if fit.provenance.machine == machine]
+    )
     if searches.empty:
         return searches
-    return searches.sort_values("measured_at").drop_duplicates(["case", "budget_bytes"], keep="last")
+    return searches.sort_values("measured_at").drop_duplicates(
+        ["case", "budget_bytes"], keep="last"
+    )
 
 
 def make_row(fit: Fit) -> dict[str, object]:
@@ -117,7 +127,8 @@ def list_notes(ranked: pd.DataFrame) -> list[str]:
     first = ranked.iloc[0]
     days = rows.format_range(ranked["measured_at"].str[:10], "{}")
     return [
-        "Searched by framebench max-batch under an enforced limit; MiB = 2^20 bytes. The loss was only seen to be finite. "
+        "Searched by framebench max-batch under an enforced limit; MiB = 2^20 bytes. The loss was "
+        "only seen to be finite. "
         '"Or more": no larger batch was allowed.',
         f"Machine {first['machine']} ({first['cpu']}); {', '.join(versions)}; measured {days} "
         f"at {', '.join(sorted(set(ranked['commit'])))}.",

@@ -1,7 +1,8 @@
-"""The largest batch that fits into a budget of memory: doubled until it does not, then bisected, each probe in a fresh process.
+"""The largest batch that fits into a budget of memory: doubled until it does not, then bisected,
+each probe in a fresh process.
 
-A probe only checks that the loss is finite, since there are reference values at the declared batches alone. Whether a
-strategy computes the right thing is what `framebench run` verifies.
+A probe only checks that the loss is finite, since there are reference values at the declared
+batches alone. Whether a strategy computes the right thing is what `framebench run` verifies.
 """
 
 from __future__ import annotations
@@ -107,7 +108,9 @@ class BatchSearch:
 
 @dataclass
 class Prober:
-    """Probes of one case, each a fresh process; where the first that answered ran is part of the record."""
+    """Probes of one case, each a fresh process; where the first that answered ran is part of the
+    record.
+    """
 
     case: Case
     budget: int
@@ -132,12 +135,16 @@ class Prober:
         def show_phase(phase: str) -> None:
             self.progress(case, phase)
 
-        outcome = run_order(Order("fit", case.id, limit), self.environment, self.options, show_phase)
+        outcome = run_order(
+            Order("fit", case.id, limit), self.environment, self.options, show_phase
+        )
         answer = outcome.answer
         self.started = self.started or bool(answer)
         if "device" in answer:
             core = self.options.on(self.environment).core()
-            self.origin = Origin(answer["versions"], answer["device"], platform.python_version(), core)
+            self.origin = Origin(
+                answer["versions"], answer["device"], platform.python_version(), core
+            )
         return judge_probe(batch, outcome, limit)
 
 
@@ -150,7 +157,9 @@ class Conclusion:
     largest: int | None = None
 
 
-def select_cases(workload: str, framework: str, scenario: str, strategy: str | None, size: str) -> list[Case]:
+def select_cases(
+    workload: str, framework: str, scenario: str, strategy: str | None, size: str
+) -> list[Case]:
     """Return the cases to search for, at the smallest batch that their micro-batches allow.
 
     Raises UnknownCase, with what is valid.
@@ -166,7 +175,9 @@ def select_cases(workload: str, framework: str, scenario: str, strategy: str | N
 
 
 def judge_probe(batch: int, outcome: ProbeOutcome, budget: int | None) -> Probe:
-    """Return what came of a probe: to finish is not enough, its peak has to be within the budget too."""
+    """Return what came of a probe: to finish is not enough, its peak has to be within the budget
+    too.
+    """
     reason = first_line(outcome.reason or "")
     if outcome.memory:
         return Probe(batch=batch, outcome="memory", reason=reason, limited=budget is not None)
@@ -183,7 +194,10 @@ def judge_probe(batch: int, outcome: ProbeOutcome, budget: int | None) -> Probe:
     )
     if budget is None or (probe.peak or 0) <= budget:
         return probe
-    reason = f"finished, but used {format_mib(probe.peak)} by {probe.instrument}: memory beyond the budget was taken"
+    reason = (
+        f"finished, but used {format_mib(probe.peak)} by {probe.instrument}: memory beyond "
+        "the budget was taken"
+    )
     if not probe.limited:
         reason += "; nothing enforces a limit here"
     return probe.model_copy(update={"outcome": "memory", "reason": reason})
@@ -241,7 +255,11 @@ def search_largest_batch(
 
 
 def find_saved(
-    case: Case, budget: int, environment: Environment, most: int = LARGEST_BATCH, results: Path = runner.RESULTS
+    case: Case,
+    budget: int,
+    environment: Environment,
+    most: int = LARGEST_BATCH,
+    results: Path = runner.RESULTS,
 ) -> Fit | None:
     """Return the newest answer of this machine, version and protocol that still is one."""
     folder = make_folder_path(results, case, budget, provenance.read_machine_name(), environment)
@@ -250,13 +268,20 @@ def find_saved(
             fit = Fit.model_validate_json(path.read_bytes())
         except (OSError, ValidationError):
             continue  # of another version of the schema, or cut off: it is measured again
-        if fit.case == case.id and fit.budget_bytes == budget and still_answers(fit, case.batch, most):
+        if (
+            fit.case == case.id
+            and fit.budget_bytes == budget
+            and still_answers(fit, case.batch, most)
+        ):
             return fit
     return None
 
 
 def still_answers(fit: Fit, unit: int, most: int) -> bool:
-    """Return whether a search up to `most` would come to the same. One that was stopped may do better the next time."""
+    """Return whether a search up to `most` would come to the same.
+
+    One that was stopped may do better the next time.
+    """
     if fit.provenance.protocol != protocol.VERSION or fit.status in ("stopped", "unsupported"):
         return False
     if any(probe.batch > most for probe in fit.probes):
@@ -265,7 +290,10 @@ def still_answers(fit: Fit, unit: int, most: int) -> bool:
 
 
 def conclude(search: BatchSearch, confirmation: Probe | None, budget: int) -> Conclusion:
-    """Return what a search comes to. `confirmation`: the smallest batch that failed, without a limit."""
+    """Return what a search comes to.
+
+    `confirmation`: the smallest batch that failed, without a limit.
+    """
     if search.stopped:
         text = f"stopped at batch {search.stopped.batch}: {search.stopped.reason}"
         if search.fits:
@@ -278,15 +306,25 @@ def conclude(search: BatchSearch, confirmation: Probe | None, budget: int) -> Co
             seen.append(f"{search.fits} fits")
         if search.fails:
             seen.append(f"{search.fails} does not")
-        text = f"stopped after {search.minutes:g} minutes: {', '.join(seen)}; --minutes searches longer"
+        text = (
+            f"stopped after {search.minutes:g} minutes: {', '.join(seen)}; --minutes searches "
+            "longer"
+        )
         return Conclusion("stopped", text, largest)
     if not search.fails:
         if not search.fits:
-            return Conclusion("stopped", f"--max-batch {search.most} is below the smallest batch, {search.unit}")
-        text = f"batch {search.fits} fits, and no larger one was allowed (--max-batch {search.most})"
+            return Conclusion(
+                "stopped", f"--max-batch {search.most} is below the smallest batch, {search.unit}"
+            )
+        text = (
+            f"batch {search.fits} fits, and no larger one was allowed (--max-batch {search.most})"
+        )
         return Conclusion("open", text, largest)
     if confirmation and confirmation.outcome == "failed":
-        text = f"batch {search.fails} fails without a limit too ({confirmation.reason}): it is not the memory"
+        text = (
+            f"batch {search.fails} fails without a limit too ({confirmation.reason}): it is "
+            "not the memory"
+        )
         return Conclusion("stopped", text, largest)
 
     reasons = {probe.batch: probe.reason for probe in search.probes}
@@ -309,8 +347,13 @@ def describe_need(confirmation: Probe | None, budget: int) -> str:
     return text
 
 
-def make_folder_path(results: Path, case: Case, budget: int, machine: str, environment: Environment) -> Path:
-    """Return `results/fits/<machine>/<framework>-<version>/<workload.scenario.strategy.size>.<budget in bytes>`."""
+def make_folder_path(
+    results: Path, case: Case, budget: int, machine: str, environment: Environment
+) -> Path:
+    """Return
+    `results/fits/<machine>/<framework>-<version>/<workload.scenario.strategy.size>.<budget in
+    bytes>`.
+    """
     name = f"{case.workload}.{case.scenario}.{case.strategy}.{case.size}.{budget}"
     return results / "fits" / machine / environment.name / name
 

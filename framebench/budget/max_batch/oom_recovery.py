@@ -1,7 +1,9 @@
-"""Evaluation of many samples within a budget of memory: when it runs out, the batch is halved, and the evaluation goes on.
+"""Evaluation of many samples within a budget of memory: when it runs out, the batch is halved, and
+the evaluation goes on.
 
-Where the framework raises, the worker recovers by itself; where the process dies, a new one begins at the first sample that
-was not reported. Only what arrived here counts as done: the counts at the end are taken from the reports.
+Where the framework raises, the worker recovers by itself; where the process dies, a new one begins
+at the first sample that was not reported. Only what arrived here counts as done: the counts at the
+end are taken from the reports.
 """
 
 from __future__ import annotations
@@ -13,7 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from framebench.budget.max_batch.order import Order
-from framebench.budget.max_batch.probes import ProbeOutcome, Progress, first_line, ignore_phase, run_order
+from framebench.budget.max_batch.probes import (
+    ProbeOutcome,
+    Progress,
+    first_line,
+    ignore_phase,
+    run_order,
+)
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.records.search import MIB
@@ -35,7 +43,10 @@ class Recovery:
 
 @dataclass
 class Evaluation:
-    """What arrived of an evaluation of `samples` samples. `failure` says why it did not come to its end."""
+    """What arrived of an evaluation of `samples` samples.
+
+    `failure` says why it did not come to its end.
+    """
 
     samples: int
     losses: dict[int, float] = field(default_factory=dict)  # by sample
@@ -61,7 +72,9 @@ class Evaluation:
 
     @property
     def total(self) -> float:
-        """Return the sum of the losses, correctly rounded, so that it does not depend on the batches."""
+        """Return the sum of the losses, correctly rounded, so that it does not depend on the
+        batches.
+        """
         return math.fsum(self.losses.values())
 
     def add(self, report: BatchReport) -> None:
@@ -73,9 +86,13 @@ class Evaluation:
                     self.twice += 1
                 self.losses[sample] = loss
             self.batches[batch] += 1
-            self.peaks = {name: max(peak, self.peaks.get(name, 0)) for name, peak in report["peaks"].items()}
+            self.peaks = {
+                name: max(peak, self.peaks.get(name, 0)) for name, peak in report["peaks"].items()
+            }
         elif "ran_out" in report:
-            self.recoveries.append(Recovery(first, batch, "in the process", first_line(report["ran_out"])))
+            self.recoveries.append(
+                Recovery(first, batch, "in the process", first_line(report["ran_out"]))
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the evaluation for programs."""
@@ -95,7 +112,9 @@ class Evaluation:
 
 
 def evaluate(case: Case, samples: int, budget: int | None, run: RunOrder) -> Evaluation:
-    """Evaluate samples in batches of at most `case.batch`; `run` carries out an order in a process of its own."""
+    """Evaluate samples in batches of at most `case.batch`; `run` carries out an order in a process
+    of its own.
+    """
     evaluation = Evaluation(samples)
     batch = min(case.batch, samples)
     while evaluation.next < samples:
@@ -115,7 +134,9 @@ def evaluate(case: Case, samples: int, budget: int | None, run: RunOrder) -> Eva
         if last_batch == 1:
             evaluation.failure = f"batch 1 does not fit: {reason}"
             break
-        evaluation.recoveries.append(Recovery(evaluation.next, last_batch, "by a new process", reason))
+        evaluation.recoveries.append(
+            Recovery(evaluation.next, last_batch, "by a new process", reason)
+        )
         batch = last_batch // 2
     return evaluation
 
@@ -140,7 +161,10 @@ def describe_evaluation(evaluation: Evaluation) -> Iterator[str]:
     """Yield the account at the end of an evaluation, line by line."""
     done = len(evaluation.losses)
     batches = ", ".join(f"{count} of {size}" for size, count in evaluation.batches.items())
-    yield f"samples done {done} of {evaluation.samples}, lost {evaluation.lost}, done twice {evaluation.twice}"
+    yield (
+        f"samples done {done} of {evaluation.samples}, lost {evaluation.lost}, done twice "
+        f"{evaluation.twice}"
+    )
     yield f"batches: {batches or 'none was finished'}"
     yield f"memory ran out {len(evaluation.recoveries)} times"
     for recovery in evaluation.recoveries:

@@ -1,4 +1,6 @@
-"""The parent's side of `worker.py`: one order carried out by a fresh process, and what came of it."""
+"""The parent's side of `worker.py`: one order carried out by a fresh process, and what came of
+it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from framebench.engine.supervisor import Outcome, Worker
 from framebench.suite.case import Case
 from framebench.suite.protocol import BatchReport
 
-# How a process ends that does not check what an allocator returns. Not SIGKILL: that is somebody else's doing.
+# How a process ends that does not check what an allocator returns. Not SIGKILL: that is somebody
+# else's doing.
 UNCHECKED = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS}
 LONGEST_REASON = 240  # characters
 Progress = Callable[[str], None]  # phase
@@ -36,19 +39,29 @@ def ignore_phase(phase: str) -> None:
     """Show nothing."""
 
 
-def run_order(order: Order, environment: Environment, options: Options, progress: Progress = ignore_phase) -> ProbeOutcome:
+def run_order(
+    order: Order, environment: Environment, options: Options, progress: Progress = ignore_phase
+) -> ProbeOutcome:
     """Carry out an order in a process of its own. Never raises for the worker's fault."""
     case = Case.from_id(order.case)
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.worker_variables(environment, case, "memory", options)
         variables |= environment.scratch(Path(scratch))
         log = Path(scratch) / "log"
-        worker = Worker(environment, "framebench.budget.max_batch.worker", order.as_dict(), variables, log)
+        worker = Worker(
+            environment, "framebench.budget.max_batch.worker", order.as_dict(), variables, log
+        )
         ended = worker.end(progress, options.time_limit_s)
-    outcome = ProbeOutcome(ended.status, ended.reason, ended.answer, ended.log, reports=worker.reports)
+    outcome = ProbeOutcome(
+        ended.status, ended.reason, ended.answer, ended.log, reports=worker.reports
+    )
     if outcome.status == "oom":
         outcome.memory = "raised" if "error" in worker.final else "died"
-    elif outcome.status == "crashed" and worker.process.returncode in UNCHECKED and worker.phase.endswith(UNDER):
+    elif (
+        outcome.status == "crashed"
+        and worker.process.returncode in UNCHECKED
+        and worker.phase.endswith(UNDER)
+    ):
         outcome.memory = "died"
     return outcome
 

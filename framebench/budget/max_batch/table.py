@@ -16,9 +16,12 @@ COLUMNS = {
     "step": Shown("step", ".1f", 1e3, unit="ms", priority=ESSENTIAL),
 }
 CAPTION = (
-    "Each line is a fresh process. Step times are those of an allocator that returns memory at once; speed and correctness of "
-    "the strategy are what `framebench run` measures and verifies: here the loss was only seen to be finite. "
-    "kept: what the framework took beside tensors and did not give back, such as workspaces and generated kernels."
+    "Each line is a fresh process. Step times are those of an allocator that returns memory at "
+    "once; speed and correctness of "
+    "the strategy are what `framebench run` measures and verifies: here the loss was only seen to "
+    "be finite. "
+    "kept: what the framework took beside tensors and did not give back, such as workspaces and "
+    "generated kernels."
 )
 OUTCOMES = {"fits": "fits", "memory": "out of memory", "failed": "failed"}
 OUTCOMES_WITHOUT_LIMIT = {outcome: f"without a limit: {text}" for outcome, text in OUTCOMES.items()}
@@ -28,10 +31,15 @@ OUTCOMES_WITHOUT_LIMIT["fits"] = "without a limit: finished"
 def make_table(fit: Fit) -> Comparison:
     """Return the table of every probe by batch, with the answer below."""
     workload, framework, scenario, strategy, _, size = fit.case.split("/")
-    rows = [make_row(probe, OUTCOMES) for probe in sorted(fit.probes, key=lambda probe: probe.batch)]
+    rows = [
+        make_row(probe, OUTCOMES) for probe in sorted(fit.probes, key=lambda probe: probe.batch)
+    ]
     if fit.confirmation:
         rows.append(make_row(fit.confirmation, OUTCOMES_WITHOUT_LIMIT))
-    title = f"{framework}: {workload} {scenario} {strategy}, size {size}, within {fit.budget_bytes / MIB:.1f} MiB"
+    title = (
+        f"{framework}: {workload} {scenario} {strategy}, size {size}, within "
+        f"{fit.budget_bytes / MIB:.1f} MiB"
+    )
     data = pd.DataFrame(rows, columns=list(COLUMNS))
     return Comparison(title, CAPTION, data, COLUMNS, left=3, notes=(fit.answer,))
 

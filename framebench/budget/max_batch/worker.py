@@ -1,7 +1,10 @@
-"""One case under a budget of memory, in a process of its own: `python -m framebench.budget.max_batch.worker ORDER`.
+"""One case under a budget of memory, in a process of its own:
 
-ORDER is JSON. It runs inside the framework's environment and speaks the protocol of the other workers. Apart from phases it
-sends `{"report": ...}` for each batch that is done, so that what is done outlives the process.
+`python -m framebench.budget.max_batch.worker ORDER`.
+
+ORDER is JSON. It runs inside the framework's environment and speaks the protocol of the other
+workers. Apart from phases it sends `{"report": ...}` for each batch that is done, so that what is
+done outlives the process.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ class BatchMeasurement:
 
 
 def fit(adapter: Adapter, order: Order, emit: Emit) -> FitResult:
-    """Make three steps within the budget: the first one's peak, a steady one's, and the time of the last."""
+    """Make three steps within the budget: the first one's peak, a steady one's, and the time of the
+    last.
+    """
     emit({"phase": "compile"})
     adapter.compile()
     untracked_before = measure_untracked(adapter)
@@ -71,7 +76,8 @@ def fit(adapter: Adapter, order: Order, emit: Emit) -> FitResult:
 
 
 def measure_untracked(adapter: Adapter) -> int | None:
-    """Return the private bytes of the process that are no tensors, such as workspaces and generated kernels.
+    """Return the private bytes of the process that are no tensors, such as workspaces and generated
+    kernels.
 
     They are among them on the CPU alone; None on another device.
     """
@@ -83,12 +89,14 @@ def measure_untracked(adapter: Adapter) -> int | None:
 
 
 def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
-    """Evaluate all samples from `order.first` on, by batches that are halved whenever memory runs out.
+    """Evaluate all samples from `order.first` on, by batches that are halved whenever memory runs
+    out.
 
     Raises MemoryError if a single sample does not fit.
     """
     x, y = adapter.workload.make_batch(adapter.config, order.samples)
-    emit({"phase": "warm-up"})  # by one sample: libraries are loaded, and kernels made that depend on no shape
+    # by one sample: libraries are loaded, and kernels made that depend on no shape
+    emit({"phase": "warm-up"})
     set_inputs(adapter, (x[:1], y[:1]))
     adapter.compile()
     evaluate_batch(adapter)
@@ -129,7 +137,9 @@ def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
 
 
 def exceeds_unlimited(measurement: BatchMeasurement, budget: int | None, limited: bool) -> str:
-    """Return why a batch that finished counts as too large where nothing enforces the budget, or nothing."""
+    """Return why a batch that finished counts as too large where nothing enforces the budget, or
+    nothing.
+    """
     if budget is None or limited or measurement.peaks.get("allocator.in_use", 0) <= budget:
         return ""
     return "it finished, but memory beyond the budget was taken: nothing enforces a limit here"
@@ -160,14 +170,19 @@ def evaluate_batch(adapter: Adapter) -> BatchMeasurement:
 
 
 def set_variables(case: Case, budget: int | None) -> None:
-    """Set what must be in the environment before the framework is imported: JAX takes its limit as a share of the GPU."""
+    """Set what must be in the environment before the framework is imported:
+
+    JAX takes its limit as a share of the GPU.
+    """
     total = read_gpu_memory()
     if case.framework == "jax" and budget is not None and total is not None:
         os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{budget / total:.6f}"
 
 
 def reset_signals() -> None:
-    """Undo a framework's signal handlers, one of which hangs when malloc fails beneath it, and write no core files."""
+    """Undo a framework's signal handlers, one of which hangs when malloc fails beneath it, and
+    write no core files.
+    """
     import resource
 
     for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):

@@ -51,7 +51,10 @@ class PeakPrediction:
 
 @dataclass(frozen=True)
 class RecordPrediction(PeakPrediction):
-    """What records say: the interval of a prediction, and what a limit on memory has to be. Sizes in bytes."""
+    """What records say: the interval of a prediction, and what a limit on memory has to be.
+
+    Sizes in bytes.
+    """
 
     low: float | None
     high: float | None
@@ -70,29 +73,48 @@ class LimitPrediction(PeakPrediction):
 
 @app.command(rich_help_panel=BUDGET)
 def predict(
-    case: Annotated[str, typer.Argument(help="workload/framework/scenario/strategy/bN/size, with any batch; or your own file")],
-    ranks: Annotated[int | None, typer.Option(help="Number of ranks that share the batch, 2 to 1024.")] = None,
+    case: Annotated[
+        str,
+        typer.Argument(
+            help="workload/framework/scenario/strategy/bN/size, with any batch; or your own file"
+        ),
+    ],
+    ranks: Annotated[
+        int | None, typer.Option(help="Number of ranks that share the batch, 2 to 1024.")
+    ] = None,
     device: Annotated[
-        str | None, typer.Option(help="A device that is not here, such as h100-80gb. `framebench devices` lists them.")
+        str | None,
+        typer.Option(
+            help="A device that is not here, such as h100-80gb. `framebench devices` lists them."
+        ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="With --device: predict again, even if this was answered before.")
+        bool,
+        typer.Option(
+            "--again", help="With --device: predict again, even if this was answered before."
+        ),
     ] = False,
     batch: Annotated[int, typer.Option(min=1, help="Of a file of your own.")] = 8,
     scenario: Annotated[str, typer.Option(help="Of a file of your own: train or eval.")] = "train",
-    strategies: Annotated[str | None, typer.Option(help="Of a file of your own. Default: its baseline.")] = None,
+    strategies: Annotated[
+        str | None, typer.Option(help="Of a file of your own. Default: its baseline.")
+    ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="Of a file of your own: also run it under this limit, such as 4GiB.")
+        str | None,
+        typer.Option(help="Of a file of your own: also run it under this limit, such as 4GiB."),
     ] = None,
     env: Env = None,
     results: Results = runner.RESULTS,
     machine: Machines = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the peak of a case without running it: its lower bound, a run on tensors without numbers (PyTorch), and the peak
-    by which `advise` judges. For a strategy over ranks it is the peak of the fullest rank.
+    """Predict the peak of a case without running it: its lower bound, a run on tensors without
+    numbers (PyTorch), and the peak by which `advise` judges. For a strategy over ranks it is the
+    peak of the fullest rank.
 
-    With --device: what one or many cases need on a device that is not here, such as 'transformer/*/train/*/b8/full'."""
+    With --device: what one or many cases need on a device that is not here, such as
+    'transformer/*/train/*/b8/full'.
+    """
     if case.endswith(".py"):
         if device or ranks:
             fail(f"--ranks takes the suite's cases, and `framebench try {case} --device` a file", 2)
@@ -142,9 +164,17 @@ def show(name: str, predictions: Sequence[PeakPrediction]) -> None:
 
 
 def predict_file(
-    file: Path, scenario: str, strategies: list[str], batch: int, budget: int | None, env: str | None, as_json: bool
+    file: Path,
+    scenario: str,
+    strategies: list[str],
+    batch: int,
+    budget: int | None,
+    env: str | None,
+    as_json: bool,
 ) -> None:
-    """Predict a user's own model by fake tensors; within a budget it is also run, under that limit."""
+    """Predict a user's own model by fake tensors; within a budget it is also run, under that
+    limit.
+    """
     predictions: dict[str, list[PeakPrediction]] = {}
     try:
         with open_shapes(file, scenario, strategies, batch, env) as (cases, left_out, environment):
@@ -157,7 +187,11 @@ def predict_file(
     for name, why in left_out.items():
         say(f"left out: {name}: {why}")
     if as_json:
-        typer.echo(json.dumps([make_json(name, of_case) for name, of_case in predictions.items()], indent=1))
+        typer.echo(
+            json.dumps(
+                [make_json(name, of_case) for name, of_case in predictions.items()], indent=1
+            )
+        )
     else:
         for name, of_case in predictions.items():
             show(name, of_case)
@@ -200,7 +234,9 @@ def predict_by_fake_tensors(case: Case, environment: Environment | None = None) 
     if obstacle:
         return PeakPrediction("fake tensors", "predicted", None, obstacle)
     environment = environment or environments.ensure("torch", say=say)
-    printed = environments.run_module(environment, "framebench.budget.predict.worker", case.id, OMP_NUM_THREADS="1")
+    printed = environments.run_module(
+        environment, "framebench.budget.predict.worker", case.id, OMP_NUM_THREADS="1"
+    )
     answer = json.loads(printed.splitlines()[-1])
     if "fault" in answer:
         raise Fault(answer["fault"])
@@ -230,7 +266,10 @@ def predict_from_records(case: Case, machine: str, folder: Folder) -> PeakPredic
     except NoRecords as error:
         return PeakPrediction("records", None, None, str(error))
     where = f"{row.step_instrument} on {machine}, {case.framework} {row.framework_version}"
-    needs = f"needs {mib(peak.needs)} MiB with {mib(peak.kept)} MiB kept beside it and {MARGIN - 1:.0%} more"
+    needs = (
+        f"needs {mib(peak.needs)} MiB with {mib(peak.kept)} MiB kept beside it and "
+        f"{MARGIN - 1:.0%} more"
+    )
     return RecordPrediction(
         "records",
         row.step_instrument,

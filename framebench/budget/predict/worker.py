@@ -1,9 +1,10 @@
 """Predict the eager peak of a PyTorch case without computing it, in PyTorch's environment.
 
-It is run by `python -m framebench.budget.predict.worker CASE`. The adapter's own steps run on fake tensors, which have shapes
-but no numbers (`FakeTensorMode`), while every storage that an operator makes is counted from its birth to its death. So any
-size can be predicted on any machine. Not counted is what kernels use inside themselves (oneDNN's reordered copies; the
-unrolled volume, 27 times the input, of a 3-D convolution of a single sample), nor what the allocator adds.
+It is run by `python -m framebench.budget.predict.worker CASE`. The adapter's own steps run on fake
+tensors, which have shapes but no numbers (`FakeTensorMode`), while every storage that an operator
+makes is counted from its birth to its death. So any size can be predicted on any machine. Not
+counted is what kernels use inside themselves (oneDNN's reordered copies; the unrolled volume, 27
+times the input, of a 3-D convolution of a single sample), nor what the allocator adds.
 `hypothetical.obstacle` says which cases have no such prediction.
 """
 
@@ -25,7 +26,9 @@ from framebench.suite.without_numbers import describe_error
 
 
 def predict(case: Case) -> dict[str, int]:
-    """Return the bytes alive between two steps, and the peak of the second step, in which the optimizer has its states."""
+    """Return the bytes alive between two steps, and the peak of the second step, in which the
+    optimizer has its states.
+    """
     with FakeTensorMode(), Storages() as storages:
         adapter = FakeAdapter(case)
         adapter.build()
@@ -45,7 +48,11 @@ def answer(case: Case) -> dict[str, Any]:
         if case.workload != USER_MODEL:
             raise
         in_file = find_line(error, case.user_file)
-        return {"fault": describe_fault(error, case.user_file) if in_file else describe_error(error, None)}
+        return {
+            "fault": describe_fault(error, case.user_file)
+            if in_file
+            else describe_error(error, None)
+        }
 
 
 if __name__ == "__main__":

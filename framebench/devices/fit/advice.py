@@ -1,4 +1,5 @@
-"""`advise --device` and `max-batch --device`: which strategies fit on a device that is not here, and up to which batch.
+"""`advise --device` and `max-batch --device`: which strategies fit on a device that is not here,
+and up to which batch.
 
 Predictions alone decide, so nothing is said of speed.
 """
@@ -29,11 +30,13 @@ from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
 from framebench.suite.selectors import select
 
 
-def advise_on_device(question: Parts, device_name: str, budget: int | None, results: Path, as_json: bool) -> bool:
+def advise_on_device(
+    question: Parts, device_name: str, budget: int | None, results: Path, as_json: bool
+) -> bool:
     """Print what fits, and return whether nothing does. Raises UnknownCase and UnknownDevice.
 
-    That is at the batch that is named; up to the largest batch, where a size is named and no batch; or at
-    the usual batch of the published model's size.
+    That is at the batch that is named; up to the largest batch, where a size is named and no batch;
+    or at the usual batch of the published model's size.
     """
     device = find(device_name)
     sizes = load_workload(question.workload or "transformer").sizes
@@ -41,14 +44,19 @@ def advise_on_device(question: Parts, device_name: str, budget: int | None, resu
         question = question._replace(size=FULL_SIZE, batch=question.batch or sizes[FULL_SIZE].base)
     cases, left_out = choose_candidates(question, device)
     if not question.strategy:
-        say("using the usual strategies; name others, such as {offload,adamw_8bit}: `framebench list --strategies` has all")
+        say(
+            "using the usual strategies; name others, such as {offload,adamw_8bit}: `framebench "
+            "list --strategies` has all"
+        )
     if question.batch is not None:
         return fit_on_device(cases, left_out, device_name, budget, results, as_json)
     size = question.size or DEFAULT_SIZE
     at_one_batch = question._replace(batch=sizes[size].base, size=size)
     say(
-        f"Looking for the largest batch of each of {len(cases)} strategies, which takes several plans each"
-        f"{describe_pace(device, results)}. Cached plans are reused; without any it may take half an hour. At one "
+        f"Looking for the largest batch of each of {len(cases)} strategies, which takes several "
+        "plans each"
+        f"{describe_pace(device, results)}. Cached plans are reused; without any it may take half "
+        "an hour. At one "
         f"batch: framebench advise '{make_selector(at_one_batch)}' --device {device_name}"
     )
     searches = [BatchSearch(case, device, ALLOWED[case.framework], budget) for case in cases]
@@ -66,7 +74,8 @@ def make_selector(question: Parts) -> str:
 
 
 def choose_candidates(question: Parts, device: Device) -> tuple[list[Case], dict[str, str]]:
-    """Return the cases at the batch that was asked for, or at their smallest; and why others are left out.
+    """Return the cases at the batch that was asked for, or at their smallest; and why others are
+    left out.
 
     Raises UnknownCase.
     """
@@ -76,7 +85,9 @@ def choose_candidates(question: Parts, device: Device) -> tuple[list[Case], dict
         raise UnknownCase(f"one workload and scenario at a time, not {groups[1]} as well")
     cases = []
     left_out = {}
-    for case in dict.fromkeys(replace(case, batch=question.batch or case.plan.micro_batches) for case in named):
+    for case in dict.fromkeys(
+        replace(case, batch=question.batch or case.plan.micro_batches) for case in named
+    ):
         if not question.strategy and case.strategy not in usual_strategies(case.scenario):
             continue
         obstacle = planning.find_obstacle(case, device)
@@ -85,13 +96,22 @@ def choose_candidates(question: Parts, device: Device) -> tuple[list[Case], dict
         else:
             cases.append(case)
     if not cases:
-        raise UnknownCase("nothing can be predicted: " + "; ".join(f"{case}: {why}" for case, why in left_out.items()))
+        raise UnknownCase(
+            "nothing can be predicted: "
+            + "; ".join(f"{case}: {why}" for case, why in left_out.items())
+        )
     return cases, left_out if question.strategy else {}
 
 
 def usual_strategies(scenario: str) -> list[str]:
-    """Return what is planned unless strategies are named: those of the quick profile, and combinations of them."""
-    return [name for name in list_used(scenario) if all(part.quick for part in find_strategy(scenario, name).parts)]
+    """Return what is planned unless strategies are named: those of the quick profile, and
+    combinations of them.
+    """
+    return [
+        name
+        for name in list_used(scenario)
+        if all(part.quick for part in find_strategy(scenario, name).parts)
+    ]
 
 
 def fit_on_device(
@@ -118,7 +138,10 @@ def fit_on_device(
     cached = len(planning.find_cached(cases, device, results))
     if cached < len(cases):
         pace = describe_pace(device, results)
-        say(f"{cached} of {len(cases)} cases are cached; the others are planned now, {planning.AT_ONCE} at a time{pace}.")
+        say(
+            f"{cached} of {len(cases)} cases are cached; the others are planned now, "
+            f"{planning.AT_ONCE} at a time{pace}."
+        )
     predictions = plan_with_progress(cases, device, results, environment=environment)
     offers = []
     for case, planned in zip(cases, predictions):
@@ -144,7 +167,9 @@ def search_largest(searches: Sequence[BatchSearch], results: Path) -> list[Offer
             search.planned[case.batch] = planned
 
 
-def show_offers(offers: list[Offer], batch: int | None, left_out: Mapping[str, str], as_json: bool) -> bool:
+def show_offers(
+    offers: list[Offer], batch: int | None, left_out: Mapping[str, str], as_json: bool
+) -> bool:
     """Print the offers, the best first, and return whether none fits."""
     offers.sort(
         key=lambda offer: (
@@ -157,7 +182,9 @@ def show_offers(offers: list[Offer], batch: int | None, left_out: Mapping[str, s
     if as_json:
         typer.echo(json.dumps(advised.as_json(offers, left_out), indent=1))
     else:
-        out.print(advised.write_sentence(offers, batch), markup=False, highlight=False, soft_wrap=True)
+        out.print(
+            advised.write_sentence(offers, batch), markup=False, highlight=False, soft_wrap=True
+        )
         advised.make_table(offers, batch, left_out).terminal(out)
     return not any(offer.fits for offer in offers)
 
@@ -168,5 +195,7 @@ def describe_pace(device: Device, results: Path) -> str:
     for planned in store.every(results):
         if planned.device == device.name and planned.outcome == "planned":
             seconds[TITLES[planned.framework]].append(planned.origin.wall_s)
-    medians = ", ".join(f"{name} {statistics.median(taken):.0f} s" for name, taken in seconds.items())
+    medians = ", ".join(
+        f"{name} {statistics.median(taken):.0f} s" for name, taken in seconds.items()
+    )
     return f"; cached ones took, in the median: {medians}" if medians else ""

@@ -16,7 +16,8 @@ from framebench.suite.case import Case
 ASSUMED = "jax: what its plans may be off by rests on a few cases of one H200; see docs/devices.md"
 HEAD = ("framework", "strategy", "batch", "peak MiB", "of memory", "answer")
 INCOMPLETE = (
-    "with `to` or `or more`: the search ended after several plans. The first number fits for certain, and what is beyond the "
+    "with `to` or `or more`: the search ended after several plans. The first number fits for "
+    "certain, and what is beyond the "
     "second is not certain to; a batch that is named, as in .../b512/full, is planned by itself"
 )
 
@@ -36,16 +37,27 @@ def write_sentence(offers: Sequence[Offer], batch: int | None) -> str:
         sized = [offer for offer in offers if offer.bytes is not None]
         if sized:
             least = min(sized, key=lambda offer: offer.bytes or 0)
-            sentence += f" {describe_strategy(least.case)} needs least: {mib(least.bytes)} MiB, which {least.answer}."
+            sentence += (
+                f" {describe_strategy(least.case)} needs least: {mib(least.bytes)} MiB, "
+                f"which {least.answer}."
+            )
         return sentence
     if batch is not None:
-        sentence = f"{len(fitting)} of {len(offers)} strategies fit {what}, batch {batch}, on one {device}."
+        sentence = (
+            f"{len(fitting)} of {len(offers)} strategies fit {what}, batch {batch}, on one "
+            f"{device}."
+        )
         return f"{sentence} {describe_smallest(fitting)}"
     best = fitting[0]
-    sentence = f"{describe_strategy(best.case)} fits the largest batch of {what} on one {device}: {describe_batch(best)}."
+    sentence = (
+        f"{describe_strategy(best.case)} fits the largest batch of {what} on one {device}: "
+        f"{describe_batch(best)}."
+    )
     baselines = [offer for offer in fitting[1:] if offer.case.strategy == offer.case.stage.baseline]
     if baselines:
-        batches = [f"{describe_strategy(offer.case)} {describe_batch(offer)}" for offer in baselines]
+        batches = [
+            f"{describe_strategy(offer.case)} {describe_batch(offer)}" for offer in baselines
+        ]
         sentence += f" Baselines: {' and '.join(batches)}."
     return sentence
 
@@ -60,7 +72,8 @@ def describe_smallest(fitting: Sequence[Offer]) -> str:
         if offer.case.same_mathematics:
             smallest.setdefault(offer.case.framework, offer)
     return " ".join(
-        f"Least in {TITLES[name]}: {offer.case.strategy}, {mib(offer.bytes)} MiB." for name, offer in smallest.items()
+        f"Least in {TITLES[name]}: {offer.case.strategy}, {mib(offer.bytes)} MiB."
+        for name, offer in smallest.items()
     )
 
 
@@ -84,7 +97,9 @@ def describe_batch(offer: Offer) -> str:
     """Return the batch, and what may fit too."""
     if offer.complete or not offer.fits:
         return f"{offer.batch}"
-    return f"{offer.batch} or more" if offer.below is None else f"{offer.batch} to {offer.below - 1}"
+    return (
+        f"{offer.batch} or more" if offer.below is None else (f"{offer.batch} to {offer.below - 1}")
+    )
 
 
 def describe_strategy(case: Case) -> str:
@@ -92,10 +107,15 @@ def describe_strategy(case: Case) -> str:
     return f"{TITLES[case.framework]}'s {case.strategy}"
 
 
-def make_table(offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str]) -> Comparison:
+def make_table(
+    offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str]
+) -> Comparison:
     """Return a table in the order of the offers, with why others were left out below it."""
     first = offers[0]
-    title = f"{describe_model(first.case)}, {f'batch {batch}' if batch else 'largest batch that fits'}, on one "
+    title = (
+        f"{describe_model(first.case)}, "
+        f"{f'batch {batch}' if batch else 'largest batch that fits'}, on one "
+    )
     rows = [make_cells(offer) for offer in offers if offer.bytes is not None]
     return Comparison.of_text(
         title + first.device.title,
@@ -114,13 +134,18 @@ def write_caption(offers: Sequence[Offer]) -> str:
     if first.device.kind == "gpu":
         least, most = (f"{size / 2**20:,.0f}" for size in context_of(first.device))
         context = (
-            f" Beside the peak a CUDA context takes {least} to {most} MiB. What `fits` does so with {most}; what `does not "
+            f" Beside the peak a CUDA context takes {least} to {most} MiB. What `fits` does so "
+            f"with {most}; what `does not "
             f"fit` does not even with {least}."
         )
-    allowed = ", ".join(sorted({f"{offer.error:.1%} in {TITLES[offer.case.framework]}" for offer in offers}))
+    allowed = ", ".join(
+        sorted({f"{offer.error:.1%} in {TITLES[offer.case.framework]}" for offer in offers})
+    )
     return (
-        f"Predicted, not measured; nothing is said of speed.{describe_parameters(first.case)} There are "
-        f"{first.memory / GIB:,.2f} GiB.{context} Answers allow for a prediction that is off by {allowed}. How far predictions "
+        f"Predicted, not measured; nothing is said of speed.{describe_parameters(first.case)} "
+        "There are "
+        f"{first.memory / GIB:,.2f} GiB.{context} Answers allow for a prediction that is off by "
+        f"{allowed}. How far predictions "
         "were off: docs/devices.md."
     )
 
@@ -136,11 +161,16 @@ def write_notes(offers: Sequence[Offer], left_out: Mapping[str, str]) -> list[st
     for offer in offers:
         notes += [f"{offer.case.id}: {note}" for note in offer.planned.notes]
     # micro-batches are what samples are normalized over
-    others = [offer.case for offer in offers if offer.case.plan.same_loss and not offer.case.same_mathematics]
+    others = [
+        offer.case
+        for offer in offers
+        if offer.case.plan.same_loss and not offer.case.same_mathematics
+    ]
     if others:
         names = ", ".join(dict.fromkeys(case.strategy for case in others))
         notes.append(
-            f"{names}: batch norm sees one micro-batch, for another gradient, so it is not counted: framebench claims 'B9'"
+            f"{names}: batch norm sees one micro-batch, for another gradient, so it is not "
+            "counted: framebench claims 'B9'"
         )
     reasons = {f"{o.case.framework} {o.case.strategy}": o.answer for o in offers if o.bytes is None}
     notes += group_by_reason({**reasons, **left_out})

@@ -1,10 +1,13 @@
-"""Whether a prediction fits on a device, and the largest batch that does. The rule was fixed before it was applied to anything.
+"""Whether a prediction fits on a device, and the largest batch that does.
 
-Next to what a framework's allocator takes, a GPU holds the context: the driver's part of the process and
-its loaded kernels. GPUs that others measured had 617 MiB to 1,343 MiB of it. A prediction is off by some
-share: the error that nine of ten measured rows are within. What fits with the larger context and that error
-fits; what does not fit with the smaller context and that error does not; in between it depends, and the
-answer says on what.
+The rule was fixed before it was applied to anything.
+
+Next to what a framework's allocator takes, a GPU holds the context: the driver's part of the
+process and its loaded kernels. GPUs that others measured had 617 MiB to 1,343 MiB of it. A
+prediction is off by some
+share: the error that nine of ten measured rows are within. What fits with the larger context and
+that error fits; what does not fit with the smaller context and that error does not; in between it
+depends, and the answer says on what.
 """
 
 from __future__ import annotations
@@ -98,7 +101,11 @@ class Offer:
     @property
     def bytes(self) -> int | None:
         """Return what the framework takes, also of what was refused."""
-        return self.planned.peak_bytes if self.planned.peak_bytes is not None else self.planned.needs_bytes
+        return (
+            self.planned.peak_bytes
+            if self.planned.peak_bytes is not None
+            else self.planned.needs_bytes
+        )
 
     @property
     def memory(self) -> int:
@@ -107,7 +114,9 @@ class Offer:
 
     @cached_property
     def fits(self) -> bool | None:
-        """Return None where it depends on how far the prediction is off, or nothing was predicted."""
+        """Return None where it depends on how far the prediction is off, or nothing was
+        predicted.
+        """
         if self.bytes is None:
             return False if self.planned.outcome == "refused" else None
         least, most = context_of(self.device)
@@ -176,7 +185,10 @@ class BatchSearch:
 
     @property
     def is_decided(self) -> bool:
-        return self.largest_fitting + self.case.batch in self.planned or self.largest_fitting >= MOST_SAMPLES
+        return (
+            self.largest_fitting + self.case.batch in self.planned
+            or self.largest_fitting >= MOST_SAMPLES
+        )
 
     @property
     def is_apart(self) -> bool:
@@ -185,12 +197,16 @@ class BatchSearch:
 
     @property
     def has_planned_enough(self) -> bool:
-        """Return whether to end: one more plan where the last guess was too large, and one where the ends are apart."""
+        """Return whether to end: one more plan where the last guess was too large, and one where
+        the ends are apart.
+        """
         allowed = self.rule.most_plans + (not self.fits(max(self.planned))) + self.is_apart
         return len(self.planned) >= allowed
 
     def next(self) -> Case | None:
-        """Return what to plan next; None when the next larger batch does not fit, or enough was planned."""
+        """Return what to plan next; None when the next larger batch does not fit, or enough was
+        planned.
+        """
         smallest = self.case.batch
         if smallest in self.planned and not self.fits(smallest):
             return None
@@ -207,9 +223,9 @@ class BatchSearch:
     def guess(self) -> int:
         """Return the batch where a line meets the limit.
 
-        It goes through what fits and what does not, or the two largest batches; with a single batch through
-        the plan's arguments, which no batch changes. Where plans of what fits are of one size, the guess is
-        halfway to what does not fit.
+        It goes through what fits and what does not, or the two largest batches; with a single batch
+        through the plan's arguments, which no batch changes. Where plans of what fits are of one
+        size, the guess is halfway to what does not fit.
         """
         smallest = self.case.batch
         fitting = self.largest_fitting
@@ -239,7 +255,9 @@ class BatchSearch:
 
     def is_flat(self) -> bool:
         """Return whether of the two largest batches that fit the larger one needs hardly more."""
-        fitting = [(batch, size) for batch, size in self.sizes_up_to(None) if size and self.fits(batch)]
+        fitting = [
+            (batch, size) for batch, size in self.sizes_up_to(None) if size and self.fits(batch)
+        ]
         if len(fitting) < 2:
             return False
         (first, low), (second, high) = fitting[-2:]

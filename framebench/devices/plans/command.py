@@ -19,16 +19,23 @@ from framebench.suite.case import Case
 
 @dev.command()
 def publish(
-    device: Annotated[list[str] | None, typer.Argument(help="whose predictions; by default all")] = None,
+    device: Annotated[
+        list[str] | None, typer.Argument(help="whose predictions; by default all")
+    ] = None,
     results: Results = runner.RESULTS,
 ) -> None:
-    """Move predictions of results/own/planned to results/planned, which git tracks: answers of these sources, of the suite's
-    cases that the framework has."""
+    """Move predictions of results/own/planned to results/planned, which git tracks: answers of
+    these sources, of the suite's cases that the framework has.
+    """
     names = {find(name).name for name in device or ()}
 
     def is_chosen(planned: Planned) -> bool:
         case = Case.from_id(planned.case)
-        if case.workload == spec.USER_MODEL or not case.support.supported or planned.outcome == "failed":
+        if (
+            case.workload == spec.USER_MODEL
+            or not case.support.supported
+            or planned.outcome == "failed"
+        ):
             return False
         return (not names or planned.device in names) and is_reusable(planned)
 

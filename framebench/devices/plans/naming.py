@@ -1,4 +1,6 @@
-"""Which cases a selector names that are planned, not measured: many, of any batch, over any number of ranks."""
+"""Which cases a selector names that are planned, not measured: many, of any batch, over any number
+of ranks.
+"""
 
 from __future__ import annotations
 

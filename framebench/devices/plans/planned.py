@@ -21,7 +21,8 @@ BESIDE, HOST = "beside", "host"
 class Buffer(Part):
     """What one line of the source asks for, in buffers of one shape.
 
-    Of a simulation those alive at the peak; of a plan all places in it, each with the largest buffer there.
+    Of a simulation those alive at the peak; of a plan all places in it, each with the largest
+    buffer there.
     """
 
     bytes: Bytes  # of all of them
@@ -89,7 +90,10 @@ class Planned(Part):
             raise ValueError(f"{self.outcome}, and no reason")
         if self.source == "compiler.plan" and self.outcome == "planned":
             if self.parts.keys() - {BESIDE, HOST} != PLAN:
-                raise ValueError(f"a plan has the parts {', '.join(sorted(PLAN))}, not {', '.join(sorted(self.parts))}")
+                raise ValueError(
+                    f"a plan has the parts {', '.join(sorted(PLAN))}, not "
+                    f"{', '.join(sorted(self.parts))}"
+                )
             whole = plan_bytes(self.parts)
             if whole != self.peak_bytes:
                 raise ValueError(f"the parts give {whole} bytes, the peak is {self.peak_bytes}")
@@ -101,12 +105,22 @@ def plan_bytes(parts: dict[str, int]) -> int:
 
     Donated arguments are written over, so what is aliased counts once.
     """
-    return parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"] + parts.get(BESIDE, 0)
+    return (
+        parts["arguments"]
+        + parts["outputs"]
+        + parts["temporaries"]
+        - parts["aliased"]
+        + parts.get(BESIDE, 0)
+    )
 
 
 def workspaces_of(predictions: Iterable[Planned]) -> str:
-    """Return for a caption whether simulations hold what cuDNN takes for convolutions; nothing without simulations."""
-    simulated = [p.origin.versions for p in predictions if p.source == "allocator.simulated" and p.has_answer]
+    """Return for a caption whether simulations hold what cuDNN takes for convolutions; nothing
+    without simulations.
+    """
+    simulated = [
+        p.origin.versions for p in predictions if p.source == "allocator.simulated" and p.has_answer
+    ]
     with_cudnn = [versions["cudnn"] for versions in simulated if "cudnn" in versions]
     if not simulated:
         return ""

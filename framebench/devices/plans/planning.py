@@ -35,7 +35,8 @@ PLUGINS = ("jax-cuda13-plugin", "jax-cuda13-pjrt")  # released together with JAX
 ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")
 SOURCES: dict[str, Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
 JITTOR = (
-    "Jittor decides what it allocates while it runs, and has no mode that runs without a device; on a CPU its own allocator's "
+    "Jittor decides what it allocates while it runs, and has no mode that runs without a device; "
+    "on a CPU its own allocator's "
     "peak tells what its tensors take"
 )
 Listener = Callable[[Planned, bool], None]  # called with a prediction, and whether it was cached
@@ -67,7 +68,9 @@ def ensure_environment(framework: str, device: Device, version: str, say: Say) -
     if framework == "torch":  # simulated on fake tensors, so any build of it will do
         return releases.ensure_release(framework, version, "", (), say)
     if device.kind != "gpu":
-        raise SetupError(f"releases are planned for GPUs alone: not {framework} {version} for {device.name}")
+        raise SetupError(
+            f"releases are planned for GPUs alone: not {framework} {version} for {device.name}"
+        )
     pinned = read_pins(REQUIREMENTS / f"{package}.txt")
     requirements = [f"{name}=={version}" for name in PLUGINS]
     requirements += [f"{name}=={pinned[name]}" for name in ASSEMBLER]
@@ -84,7 +87,8 @@ def plan_all(
     version: str | None = None,
     environment: Environment | None = None,
 ) -> list[Planned]:
-    """Return the prediction of each case, in the order of the cases: cached, or planned now and cached.
+    """Return the prediction of each case, in the order of the cases: cached, or planned now and
+    cached.
 
     Args:
         cases: Of any framework. What failed before is tried again.
@@ -121,7 +125,8 @@ def planned_for(
 ) -> list[Planned]:
     """Return the prediction of each case or selector, for other features.
 
-    By a `release` such as jax==0.9.2 only those of its framework. Raises UnknownDevice, UnknownCase.
+    By a `release` such as jax==0.9.2 only those of its framework. Raises UnknownDevice,
+    UnknownCase.
     """
     chosen: list[Case] = []
     for case in cases:
@@ -129,17 +134,26 @@ def planned_for(
     framework, _, version = (release or "").partition("==")
     of_framework = [case for case in dict.fromkeys(chosen) if framework in ("", case.framework)]
     if chosen and not of_framework:
-        raise UnknownCase(f"{release} has none of these cases: {', '.join(map(str, cases))}; name one of {framework}")
+        raise UnknownCase(
+            f"{release} has none of these cases: {', '.join(map(str, cases))}; "
+            f"name one of {framework}"
+        )
     return plan_all(of_framework, find(device), results, say, version=version or None)
 
 
-def find_cached(cases: Sequence[Case], device: Device, results: Path, version: str | None = None) -> dict[Case, Planned]:
-    """Return the cached predictions of these cases that can be reused: published ones, and the user's own."""
+def find_cached(
+    cases: Sequence[Case], device: Device, results: Path, version: str | None = None
+) -> dict[Case, Planned]:
+    """Return the cached predictions of these cases that can be reused: published ones, and the
+    user's own.
+    """
     cached: dict[Case, Planned] = {}
     for root in dict.fromkeys((results, store.own(results))):
         predictions: dict[str, Planned] = {}
         for framework in {case.framework for case in cases}:
-            file = store.file(root, device.name, framework, version or find_pinned_version(framework))
+            file = store.file(
+                root, device.name, framework, version or find_pinned_version(framework)
+            )
             predictions |= store.read(file)
         for case in cases:
             if case.id in predictions and is_reusable(predictions[case.id], case):
@@ -152,7 +166,11 @@ def is_reusable(cached: Planned, case: Case) -> bool:
 
     A user's file may have changed, and what failed is tried again.
     """
-    return case.workload != spec.USER_MODEL and cached.outcome != "failed" and is_current(cached.origin.code)
+    return (
+        case.workload != spec.USER_MODEL
+        and cached.outcome != "failed"
+        and is_current(cached.origin.code)
+    )
 
 
 def plan_now(
@@ -169,12 +187,17 @@ def plan_now(
         if case.framework not in ready and not find_obstacle(case, device):
             release = version or find_pinned_version(case.framework)
             try:
-                ready[case.framework] = environment or ensure_environment(case.framework, device, release, say)
+                ready[case.framework] = environment or ensure_environment(
+                    case.framework, device, release, say
+                )
             except SetupError as error:
                 ready[case.framework] = error
     workers = 1 if device.kind == "tpu" else AT_ONCE  # a TPU's compiler takes a lock
     with interrupt_on_sigterm(), ThreadPoolExecutor(workers) as pool:
-        waiting = [pool.submit(plan_case, case, device, ready.get(case.framework), version) for case in cases]
+        waiting = [
+            pool.submit(plan_case, case, device, ready.get(case.framework), version)
+            for case in cases
+        ]
         try:
             for done in as_completed(waiting):
                 planned = done.result()
@@ -189,7 +212,9 @@ def plan_now(
 
 @contextlib.contextmanager
 def interrupt_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end what runs in here as Ctrl-C does, and with it the planners, which are in sessions of their own."""
+    """Let SIGTERM end what runs in here as Ctrl-C does, and with it the planners, which are in
+    sessions of their own.
+    """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

@@ -1,4 +1,7 @@
-"""A planner as a process in its framework's environment: `python -m framebench.devices.<planner> CASE DEVICE`."""
+"""A planner as a process in its framework's environment:
+
+`python -m framebench.devices.<planner> CASE DEVICE`.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,13 @@ RUNNING: set[subprocess.Popen[str]] = set()
 
 
 def ask(environment: Environment, case: Case, device: Device) -> Answer:
-    """Return the answer of the framework's planner; `failed` with its last words if it gives none, or takes too long."""
+    """Return the answer of the framework's planner; `failed` with its last words if it gives none,
+    or takes too long.
+    """
     variables = {name: value for name, value in os.environ.items() if name not in FLAGS}
-    variables |= environment.variables() | WITHOUT_DEVICE | {"PYTHONPATH": environments.import_path()}
+    variables |= (
+        environment.variables() | WITHOUT_DEVICE | {"PYTHONPATH": environments.import_path()}
+    )
     module = f"framebench.devices.{PLANNERS[environment.framework]}"
     process = subprocess.Popen(
         [str(environment.python), "-P", "-m", module, case.id, device.name],
@@ -50,7 +57,9 @@ def ask(environment: Environment, case: Case, device: Device) -> Answer:
     except subprocess.TimeoutExpired:
         kill(process)
         process.communicate()
-        return Answer("failed", f"planning took longer than {BUDGET_S[device.kind] / 60:.0f} minutes")
+        return Answer(
+            "failed", f"planning took longer than {BUDGET_S[device.kind] / 60:.0f} minutes"
+        )
     finally:
         RUNNING.discard(process)
     try:
@@ -73,7 +82,11 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def shorten_error(text: str) -> str:
-    """Return the line that names the last exception, or else the last one: messages of PyTorch's go on for pages."""
+    """Return the line that names the last exception, or else the last one: messages of PyTorch's go
+    on for pages.
+    """
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    named = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Fault|Interrupt): ", line)]
+    named = [
+        line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Fault|Interrupt): ", line)
+    ]
     return (named or lines or ["it said nothing"])[-1].strip()[:500]

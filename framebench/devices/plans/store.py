@@ -1,8 +1,10 @@
-"""Predictions as lines of a file for each device and release: `results/planned/<device>/<framework>-<version>.jsonl`.
+"""Predictions as lines of a file for each device and release:
 
-A line is one case; a new prediction is written over it. Lines are sorted by case, so that two versions of a
-file can be compared. In a checkout these files are published; what a user asks for lies in a folder next to
-them that git ignores.
+`results/planned/<device>/<framework>-<version>.jsonl`.
+
+A line is one case; a new prediction is written over it. Lines are sorted by case, so that two
+versions of a file can be compared. In a checkout these files are published; what a user asks for
+lies in a folder next to them that git ignores.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def file(results: Path, device: str, framework: str, version: str) -> Path:
 
 
 def own(results: Path) -> Path:
-    """Return the results folder that takes a user's own predictions: the same, unless it is the published one."""
+    """Return the results folder that takes a user's own predictions: the same, unless it is the
+    published one.
+    """
     return results / OWN if results.resolve() == PUBLISHED.resolve() else results
 
 
@@ -72,7 +76,9 @@ def rewrite(target: Path, lines: Iterable[str]) -> None:
 
 
 def case_of_line(line: str) -> str:
-    """Return the case of a line, or the line itself if it cannot be read: it is left where it is."""
+    """Return the case of a line, or the line itself if it cannot be read: it is left where it
+    is.
+    """
     try:
         return str(json.loads(line)["case"])
     except (ValueError, TypeError, KeyError):
@@ -90,7 +96,9 @@ def read(path: Path) -> dict[str, Planned]:
             planned = Planned.model_validate_json(line)
         except ValidationError as error:
             reason = str(error).splitlines()[0]
-            warnings.warn(f"skipped line {number} of {path}: {reason}", PlannedWarning, stacklevel=2)
+            warnings.warn(
+                f"skipped line {number} of {path}: {reason}", PlannedWarning, stacklevel=2
+            )
         else:
             predictions[planned.case] = planned
     return predictions

@@ -17,14 +17,21 @@ from framebench.engine import runner
 
 @dev.command("reported")
 def reported_(
-    version: Annotated[list[str] | None, typer.Option(help="of JAX; may be repeated. None: only show what is cached")] = None,
+    version: Annotated[
+        list[str] | None,
+        typer.Option(help="of JAX; may be repeated. None: only show what is cached"),
+    ] = None,
     device: Annotated[str, typer.Option(help="target device")] = "h100-80gb",
-    again: Annotated[bool, typer.Option(help="also releases that were planned with these programs")] = False,
+    again: Annotated[
+        bool, typer.Option(help="also releases that were planned with these programs")
+    ] = False,
     results: Results = runner.RESULTS,
 ) -> None:
     """Plan programs that users reported, by the compilers of these releases of JAX."""
     target = find(device)
-    cached = {one.framework_version for one in reported.read(results, target.name) if is_current(one.code)}
+    cached = {
+        one.framework_version for one in reported.read(results, target.name) if is_current(one.code)
+    }
     for name in version or ():
         if again or name not in cached:
             environment = ensure_environment("jax", target, name, say)

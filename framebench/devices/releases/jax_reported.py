@@ -2,7 +2,8 @@
 
     python -m framebench.devices.releases.jax_reported DEVICE
 
-It runs in an environment with the compiler. The programs are ours. The last line that is printed is a JSON
+It runs in an environment with the compiler. The programs are ours. The last line that is printed is
+a JSON
 object: by report and variant the bytes that are planned, or why there are none.
 """
 
@@ -34,7 +35,9 @@ Lowered = Any  # what `jax.jit(...).lower` returns
 Variant = tuple[str, Callable[[], Lowered]]
 
 
-def make_shape(devices: list[jax.Device], shape: tuple[int, ...], dtype: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
+def make_shape(
+    devices: list[jax.Device], shape: tuple[int, ...], dtype: Any, spec: PartitionSpec
+) -> jax.ShapeDtypeStruct:
     """Return an array over these devices: whole on each, or its first axis split."""
     sharding = NamedSharding(Mesh(np.array(devices), ("devices",)), spec)
     return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
@@ -93,7 +96,9 @@ def layer(x: Array, first: Array, second: Array, groups: Array) -> Array:
 
 
 def list_experts(device: Device) -> Iterator[Variant]:
-    """Yield variants of marin 5394: the gradient of layers of experts, on one device and on each of two."""
+    """Yield variants of marin 5394: the gradient of layers of experts, on one device and on each of
+    two.
+    """
     for count in (1, 2):
         devices = jax_target.devices(device, count)
         place = "1 device" if count == 1 else f"{count} devices"

@@ -22,8 +22,10 @@ from framebench.records.store import write_atomically
 FOLDER = Path("planned_reports")
 WORKER = "framebench.devices.releases.jax_reported"
 REPORTED = {  # what each says
-    "jax 27748": "recomputing blocks of a long scan saves nothing since 0.5 (117 GB without it; 22 GB with it in 0.4.13)",
-    "marin 5394": "temporaries of a step with experts from 15GiB in 0.8.0 to 54GiB in 0.9.2, eight H100s",
+    "jax 27748": "recomputing blocks of a long scan saves nothing since 0.5 (117 GB without it; "
+    "22 GB with it in 0.4.13)",
+    "marin 5394": "temporaries of a step with experts from 15GiB in 0.8.0 to 54GiB in 0.9.2, "
+    "eight H100s",
 }
 
 
@@ -71,7 +73,10 @@ def write(results: Path, reported: Reported) -> None:
 
 def read(results: Path, device: str) -> list[Reported]:
     """Return what is cached, by release, the oldest first."""
-    releases = [Reported.model_validate_json(file.read_bytes()) for file in (results / FOLDER / device).glob("*.json")]
+    releases = [
+        Reported.model_validate_json(file.read_bytes())
+        for file in (results / FOLDER / device).glob("*.json")
+    ]
     return sorted(releases, key=lambda release: Version(release.framework_version))
 
 
@@ -92,7 +97,8 @@ def tables(results: Path, device: str) -> Iterator[Comparison]:
             rows.append((variant, *cells))
         caption = (
             f"Reported: {claim}. Temporaries in MiB by release of JAX, planned and not measured. "
-            "The program is ours, at the report's shapes (framebench/devices/releases/jax_reported.py)."
+            "The program is ours, at the report's shapes "
+            "(framebench/devices/releases/jax_reported.py)."
         )
         title = f"Report {report} on one {find(device).title}"
         yield Comparison.of_text(title, caption, ("variant", *versions), rows, left=1)

@@ -22,8 +22,11 @@ CAPTIONS = {
 }
 
 
-def on_device(selectors: Sequence[str], name: str, releases: Sequence[str], results: Path, say: Say) -> Comparison:
-    """Return what releases of one framework, such as jax==0.9.2, plan for the device, planned now unless it is cached.
+def on_device(
+    selectors: Sequence[str], name: str, releases: Sequence[str], results: Path, say: Say
+) -> Comparison:
+    """Return what releases of one framework, such as jax==0.9.2, plan for the device, planned now
+    unless it is cached.
 
     Raises UnknownDevice, UnknownCase.
     """
@@ -36,7 +39,11 @@ def on_device(selectors: Sequence[str], name: str, releases: Sequence[str], resu
 def of_releases(predictions: Sequence[Planned], device: Device) -> Iterator[Comparison]:
     """Yield a table for each framework of the cases that two releases planned."""
     for framework in CAPTIONS:
-        on_it = [planned for planned in predictions if planned.framework == framework and planned.device == device.name]
+        on_it = [
+            planned
+            for planned in predictions
+            if planned.framework == framework and planned.device == device.name
+        ]
         count = Counter(planned.case for planned in on_it)
         several = [planned for planned in on_it if count[planned.case] > 1]
         if several:
@@ -80,7 +87,9 @@ def make_cell(planned: Planned | None) -> str:
 
 
 def describe_change(by_version: Mapping[str, Planned], versions: Sequence[str]) -> str:
-    """Return how the newest peak differs from the oldest; not between a simulation with cuDNN and one without."""
+    """Return how the newest peak differs from the oldest; not between a simulation with cuDNN and
+    one without.
+    """
     sizes = []
     with_cudnn = set()
     for version in versions:

@@ -1,10 +1,11 @@
 """Where CUDA's driver puts the segments that PyTorch asks it for.
 
-Of free blocks of one size PyTorch takes the one with the lowest address (BlockComparatorSize), so the
-driver's order decides which one is used up, and with it what fits later. NVIDIA documents no order. This one
-was read from the addresses in the histories of an H200 (studies/gpu_allocator): each request is rounded up to
-whole chunks, later chunks lie lower, and what a request leaves of its chunks goes to the next one that fits
-there, the lowest first. How often two segments of one size lie as they do on the GPU is tested in
+Of free blocks of one size PyTorch takes the one with the lowest address (BlockComparatorSize), so
+the driver's order decides which one is used up, and with it what fits later. NVIDIA documents no
+order. This one was read from the addresses in the histories of an H200 (studies/gpu_allocator):
+each request is rounded up to whole chunks, later chunks lie lower, and what a request leaves of its
+chunks goes to the next one that fits there, the lowest first. How often two segments of one size
+lie as they do on the GPU is tested in
 `tests/devices/simulation/test_histories.py`. What else the driver keeps between them is not known.
 """
 

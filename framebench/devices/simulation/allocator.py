@@ -1,8 +1,10 @@
-"""A model of PyTorch's caching allocator for CUDA: which block a request gets, what is taken from the GPU, what stays cached.
+"""A model of PyTorch's caching allocator for CUDA: which block a request gets, what is taken from
+the GPU, what stays cached.
 
-It follows `c10/cuda/CUDACachingAllocator.cpp` function by function; names in parentheses are those of that
-file. The rules are the same in PyTorch 2.6 and 2.13 (where the constants moved to
-`c10/core/AllocatorConfig.h`). One stream, no CUDA graphs. Addresses decide between free blocks of equal size:
+It follows `c10/cuda/CUDACachingAllocator.cpp` function by function; names in parentheses are those
+of that file. The rules are the same in PyTorch 2.6 and 2.13 (where the constants moved to
+`c10/core/AllocatorConfig.h`). One stream, no CUDA graphs. Addresses decide between free blocks of
+equal size:
 `addresses.py` says where segments lie.
 """
 
@@ -69,7 +71,9 @@ class Allocator:
                     self._release(block)
 
     def segments(self) -> Iterator[list[Block]]:
-        """Yield the blocks of each segment, by address; of one that grows those of each part that has memory."""
+        """Yield the blocks of each segment, by address; of one that grows those of each part that
+        has memory.
+        """
         for _, head in sorted(self.heads.items()):
             run: list[Block] = []
             block: Block | None = head
@@ -90,19 +94,27 @@ class Allocator:
         if at == len(pool.free):
             return None
         if self.settings.expandable_segments:  # best fit by the size that it can grow to
-            while at + 1 < len(pool.free) and _growable_size(pool.free[at + 1][2]) < _growable_size(pool.free[at][2]):
+            while at + 1 < len(pool.free) and _growable_size(pool.free[at + 1][2]) < _growable_size(
+                pool.free[at][2]
+            ):
                 at += 1
         block = pool.free[at][2]
         most = self.settings.max_split_size
         if most is not None and size < most <= block.size:
             return None
-        if most is not None and size >= most and block.size >= size + self.settings.max_non_split_rounding:
+        if (
+            most is not None
+            and size >= most
+            and block.size >= size + self.settings.max_non_split_rounding
+        ):
             return None
         del pool.free[at]
         return block
 
     def _take(self, pool: Pool, size: int) -> Block | None:
-        """Return a new segment; if the GPU is full, retry after giving back what is cached (the chain in malloc)."""
+        """Return a new segment; if the GPU is full, retry after giving back what is cached (the
+        chain in malloc).
+        """
         if self.settings.limit and self.settings.garbage_collection_threshold:
             self._collect(int(self.settings.garbage_collection_threshold * self.settings.limit))
         if block := self._ask(pool, size):
@@ -128,7 +140,9 @@ class Allocator:
         return block
 
     def _hand_out(self, block: Block, size: int, requested: int) -> Block:
-        """Mark a block as allocated, and split it if enough remains (should_split, alloc_found_block)."""
+        """Mark a block as allocated, and split it if enough remains (should_split,
+        alloc_found_block).
+        """
         if self._splits(block, size):
             rest = Block(block.address + size, block.size - size, block.pool, block.expandable)
             rest.splice(block, block.after)
@@ -143,7 +157,9 @@ class Allocator:
         remaining = block.size - size
         if block.pool.small or self.settings.expandable_segments:
             return remaining >= MIN_BLOCK
-        return (self.settings.max_split_size is None or size < self.settings.max_split_size) and remaining > SMALL
+        return (
+            self.settings.max_split_size is None or size < self.settings.max_split_size
+        ) and remaining > SMALL
 
     def _merge(self, block: Block, other: Block | None) -> None:
         """Let a free neighbour become part of the block (try_merge_blocks)."""
@@ -169,7 +185,8 @@ class Allocator:
         self._record("segment_free", block.address, block.size)
 
     def _release_oversize(self, pool: Pool, size: int) -> bool:
-        """Give back the smallest block of at least `max_split_size` that is enough, else the largest ones until they are.
+        """Give back the smallest block of at least `max_split_size` that is enough, else the
+        largest ones until they are.
 
         Return whether that is enough (release_available_cached_blocks).
         """
@@ -203,7 +220,9 @@ class Allocator:
             able = [block for block in able if block not in old]
 
     def _grow(self, pool: Pool, size: int) -> Block | None:
-        """Map memory behind the lowest addresses where the block fits (try_allocate_expandable_block)."""
+        """Map memory behind the lowest addresses where the block fits
+        (try_allocate_expandable_block).
+        """
         block = self._find_expandable_block(pool, size)
         if not block.mapped and not self._map(block, min(block.size, size)):
             return None
@@ -217,7 +236,8 @@ class Allocator:
         return block
 
     def _find_expandable_block(self, pool: Pool, size: int) -> Block:
-        """Return the first of free or unmapped blocks in a row that are long enough, else a new segment.
+        """Return the first of free or unmapped blocks in a row that are long enough, else a new
+        segment.
 
         `find_expandable_block`.
         """
@@ -227,7 +247,9 @@ class Allocator:
                 return first
         memory = self.settings.limit or 1 << 40
         addresses = round_up(memory + memory // 8, pool.page)
-        block = Block(self.addresses.take(addresses), addresses, pool, expandable=True, mapped=False)
+        block = Block(
+            self.addresses.take(addresses), addresses, pool, expandable=True, mapped=False
+        )
         self.heads[block.address] = block
         pool.insert(block)
         return block
@@ -240,7 +262,9 @@ class Allocator:
         block.pool.remove(block)
         block.mapped = True
         if size < block.size:
-            rest = Block(block.address + size, block.size - size, block.pool, expandable=True, mapped=False)
+            rest = Block(
+                block.address + size, block.size - size, block.pool, expandable=True, mapped=False
+            )
             rest.splice(block, block.after)
             block.size = size
             block.pool.insert(rest)

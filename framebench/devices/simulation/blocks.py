@@ -1,4 +1,5 @@
-"""The blocks of memory that PyTorch's allocator hands out, its pools of free ones, and the sizes of both.
+"""The blocks of memory that PyTorch's allocator hands out, its pools of free ones, and the sizes of
+both.
 
 These are the constants and small functions of `c10/cuda/CUDACachingAllocator.cpp` and
 `c10/core/AllocatorConfig.h`, whose names stand in parentheses.
@@ -23,7 +24,10 @@ class OutOfMemory(Exception):
     """The GPU has no memory for the request, even after every free segment was given back."""
 
     def __init__(self, requested: int, stats: Stats) -> None:
-        super().__init__(f"{requested:,} bytes do not fit beside {stats.allocated:,} in use, {stats.reserved:,} reserved")
+        super().__init__(
+            f"{requested:,} bytes do not fit beside {stats.allocated:,} in use, "
+            f"{stats.reserved:,} reserved"
+        )
         self.requested, self.allocated, self.reserved = requested, stats.allocated, stats.reserved
 
 
@@ -105,7 +109,9 @@ class Block:
 
 @dataclass(eq=False, slots=True)
 class Pool:
-    """Free blocks by size, then address; and address ranges of expandable segments that have no memory yet."""
+    """Free blocks by size, then address; and address ranges of expandable segments that have no
+    memory yet.
+    """
 
     small: bool
     free: list[tuple[int, int, Block]] = field(default_factory=list)
@@ -148,7 +154,9 @@ def round_size(size: int, divisions: int = 0) -> int:
 
 
 def round_to_division(size: int, divisions: int) -> int:
-    """Return the next of so many equal steps between two powers of two (roundup_power2round_to_division)."""
+    """Return the next of so many equal steps between two powers of two
+    (roundup_power2round_to_division).
+    """
     if size & (size - 1) == 0:
         return size
     step = (1 << (size.bit_length() - 1)) >> (divisions.bit_length() - 1)

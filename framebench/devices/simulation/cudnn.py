@@ -1,8 +1,11 @@
-"""The workspace of a convolution as cuDNN's own heuristics choose it, without a GPU. Standard library only.
+"""The workspace of a convolution as cuDNN's own heuristics choose it, without a GPU.
 
-Since 9.8 cuDNN takes a GPU's description in the place of a handle: "Deviceless ahead-of-time compilation"
-in its documentation. It is asked as PyTorch asks it (ATen/native/cudnn/Conv_v8.cpp): for what the
-heuristics choose at once, then for fallbacks; and the first that can be planned is taken.
+Standard library only.
+
+Since 9.8 cuDNN takes a GPU's description in the place of a handle: "Deviceless ahead-of-time
+compilation" in its documentation. It is asked as PyTorch asks it (ATen/native/cudnn/Conv_v8.cpp):
+for what the heuristics choose at once, then for fallbacks; and the first that can be planned is
+taken.
 """
 
 from __future__ import annotations
@@ -70,7 +73,9 @@ class Refused(RuntimeError):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Load this environment's cuDNN; None where there is none, or one that cannot be asked without a GPU."""
+    """Load this environment's cuDNN; None where there is none, or one that cannot be asked without
+    a GPU.
+    """
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec and spec.submodule_search_locations) or ():
         path = Path(folder, "cudnn/lib/libcudnn.so.9")
@@ -108,7 +113,9 @@ def workspace(question: Convolution, gpu: str) -> int:
         for choice in list_choices(session, graph, device):
             if is_allowed(session, choice, question):
                 with contextlib.suppress(Refused):
-                    plan = session.make(PLAN, (401, DESCRIPTOR, [choice]), (407, DESCRIPTOR, [device]))
+                    plan = session.make(
+                        PLAN, (401, DESCRIPTOR, [choice]), (407, DESCRIPTOR, [device])
+                    )
                     return int(session.read(plan, 402, INT64, (ctypes.c_int64 * 1)())[0])
     finally:
         session.end()
@@ -147,7 +154,9 @@ class Session:
         descriptor = ctypes.c_void_p(self.create(kind))
         for name, value_type, values in attributes:
             array = (C_TYPES.get(value_type, ctypes.c_int) * len(values))(*values)
-            self.call("SetAttribute", descriptor, name, value_type, ctypes.c_int64(len(values)), array)
+            self.call(
+                "SetAttribute", descriptor, name, value_type, ctypes.c_int64(len(values)), array
+            )
         self.call("Finalize", descriptor)
         return descriptor.value or 0
 
@@ -222,8 +231,12 @@ def list_choices(session: Session, graph: int, device: int) -> Iterator[int]:
                 (200, HEURISTIC, [mode]),
                 (204, DESCRIPTOR, [device]),
             )
-            choices = [session.create(CHOICE) for _ in range(session.count(heuristics, 202, DESCRIPTOR))]
-            yield from session.read(heuristics, 202, DESCRIPTOR, (ctypes.c_void_p * len(choices))(*choices))
+            choices = [
+                session.create(CHOICE) for _ in range(session.count(heuristics, 202, DESCRIPTOR))
+            ]
+            yield from session.read(
+                heuristics, 202, DESCRIPTOR, (ctypes.c_void_p * len(choices))(*choices)
+            )
 
 
 def is_allowed(session: Session, choice: int, question: Convolution) -> bool:

@@ -1,9 +1,10 @@
-"""Which kernel `scaled_dot_product_attention` runs on a GPU, and the operator that has its shapes and its derivative.
+"""Which kernel `scaled_dot_product_attention` runs on a GPU, and the operator that has its shapes
+and its derivative.
 
 The order and the conditions are those of `select_sdp_backend` in
 ATen/native/transformers/cuda/sdp_utils.cpp; what is done around the kernel is that of
-`scaled_dot_product_attention` in ATen/native/transformers/attention.cpp. Flash, efficient and cuDNN save
-their output and one logarithm per query; math saves the matrix of probabilities.
+`scaled_dot_product_attention` in ATen/native/transformers/attention.cpp. Flash, efficient and cuDNN
+save their output and one logarithm per query; math saves the matrix of probabilities.
 """
 
 from __future__ import annotations
@@ -65,19 +66,30 @@ class Call:
 def can_use_flash(call: Call, gpu: Gpu) -> bool:
     """`can_use_flash_attention`."""
     width = call.query.shape[-1]
-    if not torch.backends.cuda.flash_sdp_enabled() or call.mask is not None or not call.is_dense(allow_grouped=True):
+    if (
+        not torch.backends.cuda.flash_sdp_enabled()
+        or call.mask is not None
+        or not call.is_dense(allow_grouped=True)
+    ):
         return False
     if len(set(call.widths)) != 1 or width > 256 or not (8, 0) <= gpu.capability <= (12, 1):
         return False
     is_small_chip = (8, 6) <= gpu.capability <= (8, 9) or gpu.capability >= (12, 0)
-    if call.needs_gradients and is_small_chip and width > 192 and (call.dropout > 0 or width <= 224):
+    if (
+        call.needs_gradients
+        and is_small_chip
+        and width > 192
+        and (call.dropout > 0 or width <= 224)
+    ):
         return False
     return call.dtype in HALF and not (call.causal and call.query.shape[2] != call.key.shape[2])
 
 
 def can_use_efficient(call: Call, gpu: Gpu) -> bool:
     """`can_use_mem_efficient_attention`."""
-    if not torch.backends.cuda.mem_efficient_sdp_enabled() or not call.is_dense(gpu.grouped_heads_everywhere):
+    if not torch.backends.cuda.mem_efficient_sdp_enabled() or not call.is_dense(
+        gpu.grouped_heads_everywhere
+    ):
         return False
     half = call.dtype in HALF
     alignment = 4 if gpu.capability >= (8, 0) else 1  # minimum_gemm_alignment
@@ -86,12 +98,18 @@ def can_use_efficient(call: Call, gpu: Gpu) -> bool:
     query, key, value = call.widths
     if query != key or query % alignment or value % alignment:
         return False
-    return call.dtype in (torch.float16, torch.float32) or (call.dtype == torch.bfloat16 and gpu.capability >= (8, 0))
+    return call.dtype in (torch.float16, torch.float32) or (
+        call.dtype == torch.bfloat16 and gpu.capability >= (8, 0)
+    )
 
 
 def can_use_cudnn(call: Call, gpu: Gpu) -> bool:
     """`can_use_cudnn_attention`; heads wider than 128 are left to others, as before cuDNN 9.22."""
-    if not torch.backends.cuda.cudnn_sdp_enabled() or not call.is_dense(allow_grouped=True) or gpu.capability < (8, 0):
+    if (
+        not torch.backends.cuda.cudnn_sdp_enabled()
+        or not call.is_dense(allow_grouped=True)
+        or gpu.capability < (8, 0)
+    ):
         return False
     if call.dtype not in HALF or (call.dropout * 16) % 1:
         return False
@@ -135,7 +153,9 @@ def attend(
     kernel = choose_kernel(call, gpu)
     mask = attn_mask
     if mask is not None and mask.dtype == torch.bool:  # convert_boolean_attn_mask
-        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(mask.logical_not(), float("-inf"))
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(
+            mask.logical_not(), float("-inf")
+        )
     if kernel == "flash":
         return attend_by_flash(call, scale)
     outputs: tuple[Tensor, ...]
@@ -169,7 +189,9 @@ def attend_by_flash(call: Call, scale: float | None) -> Tensor:
     if width % 8:
         tensors = pad_last_dim(call.query), pad_last_dim(call.key), pad_last_dim(call.value)
     scale = width**-0.5 if scale is None else scale
-    out: Tensor = aten._scaled_dot_product_flash_attention(*tensors, call.dropout, call.causal, False, scale=scale)[0]
+    out: Tensor = aten._scaled_dot_product_flash_attention(
+        *tensors, call.dropout, call.causal, False, scale=scale
+    )[0]
     return out[..., :width] if width % 8 else out
 
 

@@ -1,9 +1,9 @@
 """CUDA's lists of `torch.autocast` for the simulated device, and its cache of cast weights.
 
-The lists are read from the header that PyTorch ships (`AT_FORALL_...` in ATen/autocast_mode.h), so they
-are those of the release that runs. What they do is `cached_cast` and `WrapFunction_` in
-ATen/autocast_mode.cpp and .h: weights (float32 leaves that are no views) are cast once until the outermost
-context is left.
+The lists are read from the header that PyTorch ships (`AT_FORALL_...` in ATen/autocast_mode.h), so
+they are those of the release that runs. What they do is `cached_cast` and `WrapFunction_` in
+ATen/autocast_mode.cpp and .h: weights (float32 leaves that are no views) are cast once until the
+outermost context is left.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def list_operators(policy: str) -> Iterator[Any]:
 
 
 def can_cast(tensor: Tensor) -> bool:
-    """Return whether autocast may change the type: of floating tensors on the device other than float64."""
+    """Return whether autocast may change the type: of floating tensors on the device other than
+    float64.
+    """
     return tensor.is_floating_point() and is_on_gpu(tensor) and tensor.dtype != torch.float64
 
 
@@ -50,8 +52,17 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
     def cast_one(tensor: Tensor) -> Tensor:
         if not can_cast(tensor) or tensor.dtype == dtype:
             return tensor
-        is_weight = tensor.dtype == torch.float32 and tensor.requires_grad and tensor.is_leaf and not tensor._is_view()
-        if not (is_weight and torch.is_autocast_cache_enabled() and dtype == torch.get_autocast_dtype(NAME)):
+        is_weight = (
+            tensor.dtype == torch.float32
+            and tensor.requires_grad
+            and tensor.is_leaf
+            and not tensor._is_view()
+        )
+        if not (
+            is_weight
+            and torch.is_autocast_cache_enabled()
+            and dtype == torch.get_autocast_dtype(NAME)
+        ):
             return tensor.to(dtype)
         if id(tensor) not in CAST:
             CAST[id(tensor)] = tensor, tensor.to(dtype)

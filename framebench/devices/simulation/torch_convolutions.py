@@ -34,7 +34,8 @@ def workspace(
     settings: Sequence[Any],
     gpu: Gpu,
 ) -> list[int]:
-    """Return the bytes of a convolution's workspace; nothing where cuDNN is not asked, or takes none.
+    """Return the bytes of a convolution's workspace; nothing where cuDNN is not asked, or takes
+    none.
 
     Args:
         kind: forward, or the gradient of the data or of the filter.
@@ -49,7 +50,9 @@ def workspace(
         return []
     axes = values.dim() - 2
     order = convolution_layout(values, weight)
-    x, filters, y = (make_operand(shape, order) for shape in (values.shape, weight.shape, out_shape))
+    x, filters, y = (
+        make_operand(shape, order) for shape in (values.shape, weight.shape, out_shape)
+    )
     # which is the gradient of a convolution's input, and its own gradient the convolution
     if transposed:
         kind = {"forward": "data", "data": "forward"}.get(kind, kind)
@@ -64,7 +67,8 @@ def workspace(
         stride=per_axis(stride, axes),
         dilation=per_axis(dilation, axes),
         tf32=torch.backends.cudnn.allow_tf32,
-        deterministic=torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled(),
+        deterministic=torch.backends.cudnn.deterministic
+        or torch.are_deterministic_algorithms_enabled(),
     )
     size = cudnn.workspace(question, gpu.description)
     return [size] if size else []
@@ -73,12 +77,20 @@ def workspace(
 def is_asked_of_cudnn(values: Tensor, weight: Tensor, groups: int, gpu: Gpu) -> bool:
     """Return whether cuDNN's heuristics decide.
 
-    Depthwise convolutions have a kernel of PyTorch's own; in benchmark mode algorithms are measured.
+    Depthwise convolutions have a kernel of PyTorch's own; in benchmark mode algorithms are
+    measured.
     """
-    if not gpu.description or gpu.release < ASKED_SINCE or torch.backends.cudnn.benchmark or not cudnn.library():
+    if (
+        not gpu.description
+        or gpu.release < ASKED_SINCE
+        or torch.backends.cudnn.benchmark
+        or not cudnn.library()
+    ):
         return False
     is_depthwise = groups > 1 and groups == values.shape[1]
-    has_known_type = values.dtype == weight.dtype and str(values.dtype).removeprefix("torch.") in cudnn.TYPES
+    has_known_type = (
+        values.dtype == weight.dtype and str(values.dtype).removeprefix("torch.") in cudnn.TYPES
+    )
     return values.dim() in (4, 5) and has_known_type and not is_depthwise
 
 
@@ -90,12 +102,18 @@ def per_axis(values: Sequence[int], axes: int) -> tuple[int, ...]:
 def make_operand(shape: Sequence[int], order: torch.memory_format) -> Operand:
     """Return shape and strides of a tensor without gaps."""
     sizes = tuple(map(int, shape))
-    make_strides = make_contiguous_strides_for if order == torch.contiguous_format else make_channels_last_strides_for
+    make_strides = (
+        make_contiguous_strides_for
+        if order == torch.contiguous_format
+        else make_channels_last_strides_for
+    )
     return Operand(sizes, tuple(make_strides(sizes)))
 
 
 def describe_gpu(device: Device) -> str:
-    """Return a device in cuDNN's own JSON, as it writes down a GPU that is there; empty where it does not know it."""
+    """Return a device in cuDNN's own JSON, as it writes down a GPU that is there; empty where it
+    does not know it.
+    """
     if device.compute_capability < OLDEST_CHIP:
         return ""
     major, minor = device.compute_capability

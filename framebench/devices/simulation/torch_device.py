@@ -1,9 +1,10 @@
-"""A device for fake tensors that PyTorch treats as a GPU: it autocasts, fuses dropout and updates lists of weights.
+"""A device for fake tensors that PyTorch treats as a GPU: it autocasts, fuses dropout and updates
+lists of weights.
 
-The CPU build of PyTorch cannot follow autograd on fake *cuda* tensors. It can on a device of one's own
-(`PrivateUse1`): the backward pass runs in a thread of its own as on a GPU, host and device memory differ,
-and what PyTorch decides by the type of the device is decided as for CUDA: `native_dropout`
-(`is_fused_kernel_acceptable` in ATen/native/Dropout.cpp) and optimizers over lists
+The CPU build of PyTorch cannot follow autograd on fake *cuda* tensors. It can on a device of one's
+own (`PrivateUse1`): the backward pass runs in a thread of its own as on a GPU, host and device
+memory differ, and what PyTorch decides by the type of the device is decided as for CUDA:
+`native_dropout` (`is_fused_kernel_acceptable` in ATen/native/Dropout.cpp) and optimizers over lists
 (`_get_foreach_kernels_supported_devices` in torch/utils/_foreach_utils.py). The rest is put in by
 `torch_attention`, `torch_autocast` and `torch_kernels`.
 """
@@ -130,7 +131,9 @@ def register_backend() -> Backend:
 MOVED: list[dict[Tensor, Tensor]] = []
 
 
-def apply_to_module(module: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+def apply_to_module(
+    module: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True
+) -> nn.Module:
     """Do what `nn.Module._apply` does, for tensors that cannot change their kind in place.
 
     Weights are replaced, in the same order, children first. What is shared stays shared.
@@ -153,12 +156,16 @@ def apply_to_module(module: nn.Module, function: Callable[[Tensor], Tensor], rec
 
 def move_weights_of_optimizers(moved: dict[Tensor, Tensor]) -> None:
     """Give optimizers the moved weights: on a GPU a weight that moves is the same object."""
-    for optimizer in [obj for obj in gc.get_objects() if issubclass(type(obj), torch.optim.Optimizer)]:
+    for optimizer in [
+        obj for obj in gc.get_objects() if issubclass(type(obj), torch.optim.Optimizer)
+    ]:
         for group in optimizer.param_groups:
             group["params"] = [moved.get(weight, weight) for weight in group["params"]]
 
 
-def move(tensor: Tensor, function: Callable[[Tensor], Tensor], moved: dict[Tensor, Tensor]) -> Tensor:
+def move(
+    tensor: Tensor, function: Callable[[Tensor], Tensor], moved: dict[Tensor, Tensor]
+) -> Tensor:
     """Return what the function makes of a tensor, once for each."""
     if tensor not in moved:
         with torch.no_grad():
@@ -203,7 +210,9 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def pose_as_gpu(on_empty_cache: Callable[[], None] = lambda: None) -> Iterator[torch.device]:
-    """Let modules of fake tensors move between devices, and lists of them be updated as CUDA's are."""
+    """Let modules of fake tensors move between devices, and lists of them be updated as CUDA's
+    are.
+    """
     backend = register_backend()
     lists = [*_foreach_utils._foreach_supported_types, FakeTensor, nn.Parameter]
     autocast = torch.amp.autocast_mode.autocast

@@ -1,9 +1,10 @@
 """What PyTorch does on a GPU above its kernels, and does otherwise with fake tensors.
 
 A view that was overwritten, such as by a ReLU in place on what instance norm gives back, has the
-derivative `AsStridedBackward0` (`VariableHooks::grad_fn` in torch/csrc/autograd/variable.cpp). It puts
-the gradient into new memory (`as_strided_backward` in torch/csrc/autograd/FunctionsManual.cpp). Without
-numbers the view keeps its own derivative, and most of those copy nothing.
+derivative `AsStridedBackward0` (`VariableHooks::grad_fn` in torch/csrc/autograd/variable.cpp). It
+puts the gradient into new memory (`as_strided_backward` in
+torch/csrc/autograd/FunctionsManual.cpp). Without numbers the view keeps its own derivative, and
+most of those copy nothing.
 
 `one_hot` writes ones into zeros; without numbers it compares, which takes a truth value for each
 (ATen/native/Onehot.cpp).
@@ -57,7 +58,10 @@ class EagerOnGpu(TorchFunctionMode):
 def make_one_hot(classes: Tensor, num_classes: int = -1) -> Tensor:
     """Return zeros with a one at each class. Raises ValueError without a number of classes."""
     if num_classes < 1:
-        raise ValueError("one_hot looks for the largest class, and without numbers there is none: name num_classes")
+        raise ValueError(
+            "one_hot looks for the largest class, and without numbers there is "
+            "none: name num_classes"
+        )
     zeros = torch.zeros(*classes.shape, num_classes, dtype=classes.dtype, device=classes.device)
     return zeros.scatter_(-1, classes.unsqueeze(-1), 1)
 

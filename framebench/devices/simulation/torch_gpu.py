@@ -23,15 +23,17 @@ class Gpu:
     def prefers_cudnn_attention(self) -> bool:
         """Return whether cuDNN's attention comes first; else it comes last, after math.
 
-        `check_prefer_cudnn_attention` in transformers/cuda/sdp_utils.cpp: in 2.9, and since 2.11, whose
-        wheels are the first with the cuDNN that 2.10 asks for.
+        `check_prefer_cudnn_attention` in transformers/cuda/sdp_utils.cpp: in 2.9, and since 2.11,
+        whose wheels are the first with the cuDNN that 2.10 asks for.
         """
         has_preference = self.release == (2, 9) or (self.release >= (2, 11) and self.cudnn > 91500)
         return has_preference and self.capability[0] in (9, 10)
 
     @property
     def grouped_heads_everywhere(self) -> bool:
-        """Return whether the efficient kernel takes grouped heads (`supports_gqa` in sdp_utils.cpp)."""
+        """Return whether the efficient kernel takes grouped heads (`supports_gqa` in
+        sdp_utils.cpp).
+        """
         return self.release >= (2, 11)
 
     @property
@@ -46,10 +48,15 @@ class Gpu:
 
     @property
     def blas_lt_workspace(self) -> int:
-        """Return the bytes for matmuls with a bias: `parseCUDABlasLtWorkspaceSize` in the same file."""
+        """Return the bytes for matmuls with a bias:
+
+        `parseCUDABlasLtWorkspaceSize` in the same file.
+        """
         return 1 << 20
 
     @property
     def caches_lt_workspace(self) -> bool:
-        """Return whether each handle has one place for it; older releases take one per matmul (CUDABlas.cpp)."""
+        """Return whether each handle has one place for it; older releases take one per matmul
+        (CUDABlas.cpp).
+        """
         return self.release >= (2, 7)

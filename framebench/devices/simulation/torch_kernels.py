@@ -1,8 +1,8 @@
 """What CUDA's kernels allocate next to their results.
 
-Only what PyTorch itself asks its allocator for and what its source determines is here. What cuDNN takes
-for a convolution is decided by its heuristics, which are asked where this environment has them
-(`torch_convolutions`).
+Only what PyTorch itself asks its allocator for and what its source determines is here. What cuDNN
+takes for a convolution is decided by its heuristics, which are asked where this environment has
+them (`torch_convolutions`).
 
 A request is a number of bytes: positive where they are taken, negative where they are given back.
 """
@@ -23,15 +23,19 @@ from framebench.devices.simulation.torch_device import convolution_layout
 from framebench.devices.simulation.torch_gpu import Gpu
 
 WITHOUT_CUDNN = (
-    "workspaces of convolutions, and of cuDNN's attention beyond its sums, are chosen by cuDNN's heuristics on the card"
+    "workspaces of convolutions, and of cuDNN's attention beyond its sums, are chosen by cuDNN's "
+    "heuristics on the card"
 )
 NOT_HELD = (
-    "where a card chooses otherwise: workspaces of convolutions are what cuDNN {} answers without one, and an H200 chose "
-    "others for some of ResNet-50's (docs/devices.md); those of depthwise convolutions, and of cuDNN's attention beyond "
+    "where a card chooses otherwise: workspaces of convolutions are what cuDNN {} answers without "
+    "one, and an H200 chose "
+    "others for some of ResNet-50's (docs/devices.md); those of depthwise convolutions, and of "
+    "cuDNN's attention beyond "
     "its sums",
     # what was in use less what was reserved: BERT in optimum-benchmark's CUDA runs; a process with
     # one number on a V100, in the documentation of Transformers 4.21
-    "the context, kernels and handles of libraries lie outside the allocator: 617 and 1,343 MiB on two measured cards",
+    "the context, kernels and handles of libraries lie outside the allocator: 617 and 1,343 MiB "
+    "on two measured cards",
 )
 MATMULS = {  # which take a handle of cuBLAS, and with the first one per thread a workspace
     *("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "vdot"),
@@ -55,7 +59,9 @@ def is_matmul_by_lt(operator: str, args: Args) -> bool:
 
 
 def order_results(operator: str, results: Results, args: Args, gpu: Gpu) -> Requests:
-    """Return results in the order in which the kernel asks for them, with its requests between them."""
+    """Return results in the order in which the kernel asks for them, with its requests between
+    them.
+    """
     if operator in AROUND_RESULTS:
         return AROUND_RESULTS[operator](results, args, gpu)
     return results
@@ -73,13 +79,17 @@ def take_and_return(*sizes: int) -> Iterator[int]:
         yield -size
 
 
-def copy_unless_contiguous(tensor: Tensor, order: torch.memory_format = torch.contiguous_format) -> list[int]:
+def copy_unless_contiguous(
+    tensor: Tensor, order: torch.memory_format = torch.contiguous_format
+) -> list[int]:
     """Return the bytes of the copy that a kernel makes of what is not contiguous in this order."""
     return [] if tensor.is_contiguous(memory_format=order) else [tensor.nbytes]
 
 
 def copy_operands(args: Args, _: Gpu) -> Iterator[int]:
-    """Copy matrices without a stride of 1 (prepare_matrix_for_cublas, prepare_batch_matrix_for_cublas)."""
+    """Copy matrices without a stride of 1 (prepare_matrix_for_cublas,
+    prepare_batch_matrix_for_cublas).
+    """
     copies = []
     for matrix in [arg for arg in args if isinstance(arg, Tensor)][-2:]:
         if matrix.dim() < 2:
@@ -95,13 +105,15 @@ def copy_operands(args: Args, _: Gpu) -> Iterator[int]:
 def flash_backward(args: Args, _: Gpu) -> Iterator[int]:
     """`mha_bwd` in transformers/cuda/flash_attn/flash_api.cpp.
 
-    Gradients and outputs are made contiguous; then come sums of softmax and of the queries' gradients in
-    float32, and gradients of as many heads of keys as there are queries.
+    Gradients and outputs are made contiguous; then come sums of softmax and of the queries'
+    gradients in float32, and gradients of as many heads of keys as there are queries.
     """
     gradient, query, key, _, out = args[:5]
     batch, heads, length, width = query.shape
     rows = batch * heads * round_up(length, 128)
-    temporaries = copy_unless_contiguous(gradient.transpose(1, 2)) + copy_unless_contiguous(out.transpose(1, 2))
+    temporaries = copy_unless_contiguous(gradient.transpose(1, 2)) + copy_unless_contiguous(
+        out.transpose(1, 2)
+    )
     temporaries += [rows * FLOAT, rows * round_up(width, 32 if width <= 128 else 64) * FLOAT]
     if key.shape[1] != heads:
         temporaries += 2 * [batch * key.shape[2] * heads * width * key.element_size()]
@@ -111,9 +123,9 @@ def flash_backward(args: Args, _: Gpu) -> Iterator[int]:
 def cudnn_backward(args: Args, _: Gpu) -> Iterator[int]:
     """Take cuDNN's workspace: the queries' gradient in float32 and a sum per query.
 
-    Of grouped heads it also has gradients of as many as there are queries. Source: cuDNN's open frontend
-    (node/scaled_dot_product_flash_attention.h, since cuDNN 9.0). What cuDNN's plan takes beyond that is
-    not known.
+    Of grouped heads it also has gradients of as many as there are queries. Source: cuDNN's open
+    frontend (node/scaled_dot_product_flash_attention.h, since cuDNN 9.0). What cuDNN's plan takes
+    beyond that is not known.
     """
     query, key = args[1:3]
     batch, heads, length, width = query.shape
@@ -144,10 +156,11 @@ def efficient_backward(args: Args, gpu: Gpu) -> Iterator[int]:
 
 
 def efficient_workspace(query: Tensor, key: Tensor, value: Tensor, gpu: Gpu) -> int:
-    """Return the bytes of `workspace_size` of AttentionBackwardKernel in mem_eff_attention/kernel_backward.h.
+    """Return the bytes of `workspace_size` of AttentionBackwardKernel in
+    mem_eff_attention/kernel_backward.h.
 
-    A tile of float32 for each block of queries with its lock; and, of half-precision heads that do not fit
-    into registers, for keys and values.
+    A tile of float32 for each block of queries with its lock; and, of half-precision heads that do
+    not fit into registers, for keys and values.
     """
     batch, heads, length, width = query.shape
     half = query.dtype != torch.float32
@@ -177,15 +190,17 @@ def convolution(results: Results, args: Args, gpu: Gpu) -> Requests:
     copies = copy_unless_contiguous(values, order) + copy_unless_contiguous(weight, order)
     (out,) = results
     assert out is not None
-    yield from take_and_return(*copies, *workspace("forward", values, weight, out.shape, args[3:9], gpu))
+    yield from take_and_return(
+        *copies, *workspace("forward", values, weight, out.shape, args[3:9], gpu)
+    )
 
 
 def convolution_backward(results: Results, args: Args, gpu: Gpu) -> Requests:
     """Yield the gradient of the input with its workspace, then that of the weight with its own.
 
-    `cudnn_convolution_backward` in the same file; the gradient of the bias is a sum (`convolution_backward`
-    in ATen/native/Convolution.cpp). Copies of gradient and input are there all the while, that of the
-    weight for the first.
+    `cudnn_convolution_backward` in the same file; the gradient of the bias is a sum
+    (`convolution_backward` in ATen/native/Convolution.cpp). Copies of gradient and input are there
+    all the while, that of the weight for the first.
     """
     gradient, values, weight = args[:3]
     needs_weight_gradient = args[10][1]
@@ -197,7 +212,9 @@ def convolution_backward(results: Results, args: Args, gpu: Gpu) -> Requests:
     for kind, result, copy in (("data", results[0], weight_copy), ("filter", results[1], [])):
         if result is not None:
             yield result
-            yield from take_and_return(*copy, *workspace(kind, values, weight, gradient.shape, args[4:10], gpu))
+            yield from take_and_return(
+                *copy, *workspace(kind, values, weight, gradient.shape, args[4:10], gpu)
+            )
     yield from (-size for size in reversed(copies))
     yield from results[2:]
 
@@ -217,7 +234,9 @@ def copy_two_inputs(args: Args, _: Gpu) -> Iterator[int]:
 
 
 def softmax_backward(args: Args, gpu: Gpu) -> Iterator[int]:
-    """Take gradient times probabilities for the whole call (`softmax_backward_cuda_out` in the same file)."""
+    """Take gradient times probabilities for the whole call (`softmax_backward_cuda_out` in the same
+    file).
+    """
     product = args[0] * args[1]
     yield product.nbytes
     yield from copy_two_inputs((product, args[1]), gpu)

@@ -2,10 +2,10 @@
 
     python -m framebench.devices.simulation.torch_plan CASE DEVICE [FILE]
 
-The adapter's own step is simulated (`torch_simulate`): its modules, autograd and optimizers are those
-of the installed release. What a GPU decides is in our rules, which were read in the sources of one
-release; where releases are known to differ, `torch_gpu.Gpu` has the rule of each. The last line that
-is printed is the answer. FILE gets the timeline, for https://pytorch.org/memory_viz.
+The adapter's own step is simulated (`torch_simulate`): its modules, autograd and optimizers are
+those of the installed release. What a GPU decides is in our rules, which were read in the sources
+of one release; where releases are known to differ, `torch_gpu.Gpu` has the rule of each. The last
+line that is printed is the answer. FILE gets the timeline, for https://pytorch.org/memory_viz.
 """
 
 from __future__ import annotations
@@ -37,13 +37,16 @@ from framebench.suite.user_file import describe_fault, find_line
 STEPS = 3
 MOST_BUFFERS = 12  # that are named of what holds memory at the peak
 OUTSIDE = {  # by the switch
-    "pool_off": "without its pool PyTorch asks the driver for each tensor, and the driver's rounding is its own",
+    "pool_off": "without its pool PyTorch asks the driver for each tensor, and the driver's "
+    "rounding is its own",
     "malloc_async": "the driver's own pool decides, and it runs on the card alone",
     "autotune": "which algorithm is fastest, and so its workspace, is measured on the card",
-    "offload_streamed": "when a copy on another stream is done, and its memory free, is decided on the card",
+    "offload_streamed": "when a copy on another stream is done, and its memory free, is decided "
+    "on the card",
 }
 OTHER_RELEASE = (
-    "Steps are each release's own. The allocator and the kernels' memory are those of PyTorch {}.{} for all, except the "
+    "Steps are each release's own. The allocator and the kernels' memory are those of PyTorch "
+    "{}.{} for all, except the "
     "choice of attention and where cuBLAS's workspace lies."
 )
 
@@ -69,7 +72,9 @@ def settings_of(case: Case, device: Device) -> Settings:
     share = 1
     if "memory_fraction" in options:
         share = options["memory_fraction"].get("share", 0.8)
-    return Settings(int(device.memory_bytes * share), expandable_segments="expandable_segments" in options)
+    return Settings(
+        int(device.memory_bytes * share), expandable_segments="expandable_segments" in options
+    )
 
 
 def step_of(case: Case) -> Callable[[torch.device], Callable[[], None]]:
@@ -136,7 +141,9 @@ def plan(case: Case, device: Device, timeline: Path | None = None) -> Answer:
     return answer
 
 
-def simulate_case(case: Case, device: Device, release: tuple[int, int], timeline: Path | None) -> Answer:
+def simulate_case(
+    case: Case, device: Device, release: tuple[int, int], timeline: Path | None
+) -> Answer:
     """Return outcome, reason and sizes. What is no fault of a user's file is raised."""
     obstacle = find_obstacle(case)
     if obstacle:
@@ -148,7 +155,10 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int], timeline
     except OutOfMemory as error:
         unlimited = Settings(None, settings.expandable_segments)
         needs = simulate(step, device, steps=STEPS, settings=unlimited, release=release).reserved
-        reason = f"does not fit: needs {needs / 2**30:.1f} GiB, and a tensor of {error.requested:,} bytes was refused"
+        reason = (
+            f"does not fit: needs {needs / 2**30:.1f} GiB, and a tensor of "
+            f"{error.requested:,} bytes was refused"
+        )
         return Answer("refused", reason, needs)
     except Exception as error:
         if case.workload == USER_MODEL and find_line(error, case.user_file):
@@ -171,7 +181,9 @@ def describe(simulation: Simulation) -> Answer:
     largest = []
     for held in simulation.holders[:MOST_BUFFERS]:
         largest.append(Holder(held.bytes, f"{held.line} ({held.kind})", held.shape, held.tensors))
-    attention = ", ".join(sorted(name for name in simulation.kernels if not name.endswith("backward")))
+    attention = ", ".join(
+        sorted(name for name in simulation.kernels if not name.endswith("backward"))
+    )
     return Answer(
         "planned",
         peak_bytes=simulation.reserved,
@@ -183,4 +195,6 @@ def describe(simulation: Simulation) -> Answer:
 
 
 if __name__ == "__main__":
-    print(plan(parse_any_batch(sys.argv[1]), find(sys.argv[2]), *map(Path, sys.argv[3:4])).to_json())
+    print(
+        plan(parse_any_batch(sys.argv[1]), find(sys.argv[2]), *map(Path, sys.argv[3:4])).to_json()
+    )

@@ -1,4 +1,5 @@
-"""Simulate a step as a GPU would run it: the memory that PyTorch's allocator would hand out and reserve.
+"""Simulate a step as a GPU would run it: the memory that PyTorch's allocator would hand out and
+reserve.
 
     def make_step(device):                      # everything inside is made of fake tensors
         model = Model().to(device)
@@ -12,7 +13,8 @@
 
     simulate(make_step, devices.find("h100-80gb")).reserved
 
-Every storage on the device goes through `allocator.Allocator`, at its birth and at its death and in that order.
+Every storage on the device goes through `allocator.Allocator`, at its birth and at its death and in
+that order.
 """
 
 from __future__ import annotations
@@ -215,7 +217,11 @@ def mark_gradients(watch: Watch, models: Iterable[nn.Module]) -> list[Any]:
         watch.mark([weight.grad], "gradients")
 
     weights = {weight for model in models for weight in model.parameters()}
-    return [weight.register_post_accumulate_grad_hook(mark) for weight in weights if weight.requires_grad and is_on_gpu(weight)]
+    return [
+        weight.register_post_accumulate_grad_hook(mark)
+        for weight in weights
+        if weight.requires_grad and is_on_gpu(weight)
+    ]
 
 
 @contextmanager
@@ -237,7 +243,9 @@ def follow_phases(watch: Watch) -> Iterator[None]:
 
 
 def find_peak(lives: list[Life], first: int, last: int) -> int:
-    """Return after how many events of the allocator most was in use; a block that is in use counts whole."""
+    """Return after how many events of the allocator most was in use; a block that is in use counts
+    whole.
+    """
     changes: defaultdict[int, int] = defaultdict(int)
     for life in lives:
         changes[max(life.born, first)] += life.block_size

@@ -12,7 +12,9 @@ from framebench.devices.simulation.blocks import Block
 
 
 def make_snapshot(allocator: Allocator, labels: dict[int, str]) -> dict[str, Any]:
-    """Return what `torch.cuda.memory._snapshot` returns: segments with their blocks, and the trace."""
+    """Return what `torch.cuda.memory._snapshot` returns: segments with their blocks, and the
+    trace.
+    """
     label = ""
     entries = []
     for place, event in enumerate(allocator.trace):
@@ -22,7 +24,9 @@ def make_snapshot(allocator: Allocator, labels: dict[int, str]) -> dict[str, Any
                 "action": event.action,
                 "addr": event.address,
                 "size": event.size,
-                "frames": [{"filename": "", "line": 0, "name": label}] if event.action == "alloc" else [],
+                "frames": [{"filename": "", "line": 0, "name": label}]
+                if event.action == "alloc"
+                else [],
                 "stream": 0,
                 "time_us": place,
             }

@@ -28,7 +28,8 @@ ROWS_OF_PARTIAL_SUM = 10  # in an embedding's gradient
 def sum_columns(args: tuple[Any, ...], gpu: Gpu) -> list[int]:
     """Return the requests of a sum over leading dimensions.
 
-    Where blocks of threads share a column, each thread's sum goes through memory (`setReduceConfig` and
+    Where blocks of threads share a column, each thread's sum goes through memory (`setReduceConfig`
+    and
     `global_memory_size` in ATen/native/cuda/Reduce.cuh). Other sums make no requests.
     """
     values: Tensor = args[0]
@@ -45,7 +46,9 @@ def sum_columns(args: tuple[Any, ...], gpu: Gpu) -> list[int]:
 
 
 def partial_sum_bytes(values: Tensor) -> int:
-    """Return the bytes of one partial sum: at least float32; int64 for integers and truth values."""
+    """Return the bytes of one partial sum: at least float32; int64 for integers and truth
+    values.
+    """
     if values.is_floating_point() or values.is_complex():
         return max(FLOAT, values.element_size())
     return LONG
@@ -80,12 +83,14 @@ def last_power_of_two(number: int) -> int:
     return 1 << (max(number, 1).bit_length() - 1)
 
 
-def embedding_backward(results: list[Tensor | None], args: tuple[Any, ...], _: Gpu) -> Iterator[Tensor | int | None]:
+def embedding_backward(
+    results: list[Tensor | None], args: tuple[Any, ...], _: Gpu
+) -> Iterator[Tensor | int | None]:
     """Yield the gradient of an embedding's weight, and the requests before and after it.
 
     They sort indices and add up rows of one index (`embedding_dense_backward_cuda` in
-    ATen/native/cuda/Embedding.cu, `embedding_backward_cuda_kernel` in EmbeddingBackwardKernel.cu). What
-    CUB takes for more than keys and values is left out: it is less than a MiB.
+    ATen/native/cuda/Embedding.cu, `embedding_backward_cuda_kernel` in EmbeddingBackwardKernel.cu).
+    What CUB takes for more than keys and values is left out: it is less than a MiB.
     """
     gradient, indices, weights, padding = args[:4]
     count = indices.numel()

@@ -1,4 +1,6 @@
-"""Each storage on the device from its birth to its death, and what kernels take next to their results."""
+"""Each storage on the device from its birth to its death, and what kernels take next to their
+results.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class Life:
 
 
 class Watch(TorchDispatchMode):
-    """Follow each operator once it has run: storages are born, workspaces come, scalars are made up."""
+    """Follow each operator once it has run: storages are born, workspaces come, scalars are made
+    up.
+    """
 
     supports_higher_order_operators = True
 
@@ -136,8 +140,8 @@ class Watch(TorchDispatchMode):
     def take_workspace(self, library: str, size: int) -> None:
         """Take a handle's workspace with the first use.
 
-        Each thread has handles of its own (ATen/cuda/detail/DeviceThreadHandles.h), and the backward pass
-        runs in another.
+        Each thread has handles of its own (ATen/cuda/detail/DeviceThreadHandles.h), and the
+        backward pass runs in another.
         """
         key = (threading.get_ident(), library)
         if size and key not in self.handles:
@@ -155,16 +159,19 @@ class Watch(TorchDispatchMode):
     def may_overwrite(self, first: Tensor, second: Tensor, out: Tensor) -> bool:
         """Return whether a sum of two gradients may be written over the first, and put it off.
 
-        Where two gradients meet, autograd writes their sum over the first if nothing else holds it, as its
-        base holds a view (`can_accumulate_inplace` in torch/csrc/autograd/input_buffer.cpp). It never does
-        so to tensors that a mode follows, as here: they are added, and the first dies at once. So a sum
-        that no line of a program asks for gets no block until what happens next shows which of both it is.
+        Where two gradients meet, autograd writes their sum over the first if nothing else holds it,
+        as its base holds a view (`can_accumulate_inplace` in torch/csrc/autograd/input_buffer.cpp).
+        It never does so to tensors that a mode follows, as here: they are added, and the first dies
+        at once. So a sum that no line of a program asks for gets no block until what happens next
+        shows which of both it is.
         """
         if not isinstance(second, Tensor) or first._is_view():
             return False
         owner = self.alive.get(first.untyped_storage()._cdata)
         dense = first.numel() * first.element_size()
-        same_size = all(tensor.untyped_storage().nbytes() == dense for tensor in (first, second, out))
+        same_size = all(
+            tensor.untyped_storage().nbytes() == dense for tensor in (first, second, out)
+        )
         if owner is None or not same_size or find_line(sys._getframe(1)):
             return False
         self.settle_sum()
@@ -172,7 +179,9 @@ class Watch(TorchDispatchMode):
         return True
 
     def settle_sum(self, dead: Life | None = None) -> bool:
-        """Return whether the pending sum takes the place of what is dead; else give it a block of its own."""
+        """Return whether the pending sum takes the place of what is dead; else give it a block of
+        its own.
+        """
         if self.pending_sum is None:
             return False
         storage, owner = self.pending_sum
@@ -204,12 +213,15 @@ class Watch(TorchDispatchMode):
         phase = self.phase if threading.get_ident() == self.main_thread else "backward"
         block = self.malloc(size)
         born = len(self.allocator.trace)
-        life = Life(len(self.lives), size, operator, phase, block, block.size, born, kind=kind, line=line)
+        life = Life(
+            len(self.lives), size, operator, phase, block, block.size, born, kind=kind, line=line
+        )
         self.lives.append(life)
         return life
 
     def malloc(self, size: int) -> Block:
-        """Return a block; where the GPU has no memory go on without a limit, and remember it in `refused`.
+        """Return a block; where the GPU has no memory go on without a limit, and remember it in
+        `refused`.
 
         What is raised in autograd's own threads ends the process.
         """
@@ -247,7 +259,9 @@ def describe_shape(tensor: Tensor) -> str:
 
 
 def find_line(frame: FrameType | None) -> str:
-    """Return the innermost line that is not in OTHERS, with the last two parts of its file; empty if there is none."""
+    """Return the innermost line that is not in OTHERS, with the last two parts of its file; empty
+    if there is none.
+    """
     while frame:
         file = frame.f_code.co_filename
         if not file.startswith(OTHERS):

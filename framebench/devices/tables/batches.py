@@ -1,4 +1,6 @@
-"""The largest batch that fits in three GPUs' memory, among those that were planned: a table for each workload and size."""
+"""The largest batch that fits in three GPUs' memory, among those that were planned: a table for
+each workload and size.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ FEWEST = 3  # batches of a strategy that make a row
 HEAD = ("framework", "strategy", "batches planned", *GPUS)
 
 
-def tables(predictions: Sequence[Planned], device: Device, errors: Mapping[str, float]) -> Iterator[Comparison]:
+def tables(
+    predictions: Sequence[Planned], device: Device, errors: Mapping[str, float]
+) -> Iterator[Comparison]:
     """Yield tables of the pinned releases.
 
     Args:
@@ -50,20 +54,33 @@ def tables(predictions: Sequence[Planned], device: Device, errors: Mapping[str, 
                     )
                     shown += [offer.planned for offer in by_batch.values()]
         if rows:
-            title = f"Largest batch that fits: {workload} {scenario}, size {size}, as on one {device.title}"
-            yield Comparison.of_text(title, write_caption(shown, device, errors), HEAD, rows, left=3)
+            title = (
+                f"Largest batch that fits: {workload} {scenario}, size {size}, as on one "
+                f"{device.title}"
+            )
+            yield Comparison.of_text(
+                title, write_caption(shown, device, errors), HEAD, rows, left=3
+            )
 
 
-def write_caption(predictions: Sequence[Planned], device: Device, errors: Mapping[str, float]) -> str:
+def write_caption(
+    predictions: Sequence[Planned], device: Device, errors: Mapping[str, float]
+) -> str:
     """Return what the answers allow for, and what made the predictions."""
     memory = ", ".join(f"{mib(find(name).memory_bytes)} MiB" for name in GPUS.values())
-    allowed = ", ".join(f"{errors[framework]:.1%} in {framework}" for framework in FRAMEWORKS if framework in errors)
+    allowed = ", ".join(
+        f"{errors[framework]:.1%} in {framework}" for framework in FRAMEWORKS if framework in errors
+    )
     least, most = context_of(device)
     return (
-        f"Predicted, not measured. The largest of the batches planned that fits for certain in the memory that such cards "
-        f"leave a program ({memory}), with the kernels of one {device.title}. The answer allows for a CUDA context of up to "
-        f"{mib(most)} MiB ({mib(least)} at the least), and for predictions that are off by {allowed}. '... or more': no larger "
-        f"one was planned. {workspaces_of(predictions)} {code_of(planned.origin.commit for planned in predictions)}"
+        "Predicted, not measured. The largest of the batches planned that fits for certain in "
+        "the memory that such cards "
+        f"leave a program ({memory}), with the kernels of one {device.title}. The answer allows "
+        "for a CUDA context of up to "
+        f"{mib(most)} MiB ({mib(least)} at the least), and for predictions that are off by "
+        f"{allowed}. '... or more': no larger "
+        f"one was planned. {workspaces_of(predictions)} "
+        f"{code_of(planned.origin.commit for planned in predictions)}"
     )
 
 

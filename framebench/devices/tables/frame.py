@@ -1,4 +1,6 @@
-"""Predictions as a DataFrame, which `framebench.planned()` returns: one row for each case on a device."""
+"""Predictions as a DataFrame, which `framebench.planned()` returns: one row for each case on a
+device.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,24 @@ class PlannedRow:
     device_bytes: int = column("bytes", "of its memory that a program can have")
     framework_version: str = column("", "release whose step was planned")
     pinned: bool = column("", "whether it is the release that the suite measures")
-    source: str | None = column("", "compiler.plan: XLA's own plan; allocator.simulated: a simulated step of PyTorch")
-    outcome: str = column("", "planned, refused (does not fit), not planned (nothing can tell) or failed")
+    source: str | None = column(
+        "", "compiler.plan: XLA's own plan; allocator.simulated: a simulated step of PyTorch"
+    )
+    outcome: str = column(
+        "", "planned, refused (does not fit), not planned (nothing can tell) or failed"
+    )
     reason: str | None = column("", "why there is no prediction, or why it does not fit")
     used_bytes: int | None = column("bytes", "JAX: the plan; PyTorch: the most in use at once")
-    reserved_bytes: int | None = column("bytes", "what the framework takes: JAX the plan; PyTorch what its allocator holds")
-    needs_bytes: int | None = column("bytes", "that it would take, where it does not fit and that is known")
+    reserved_bytes: int | None = column(
+        "bytes", "what the framework takes: JAX the plan; PyTorch what its allocator holds"
+    )
+    needs_bytes: int | None = column(
+        "bytes", "that it would take, where it does not fit and that is known"
+    )
     temporary_bytes: int | None = column("bytes", "of JAX's plan: neither argument nor result")
-    ratio: float | None = column("", "used_bytes over the baseline's: same device, release, framework, batch and size")
+    ratio: float | None = column(
+        "", "used_bytes over the baseline's: same device, release, framework, batch and size"
+    )
     baseline: bool = column("", "whether it is the scenario's baseline")
     commit: str | None = column("", "of framebench, which planned it")
 
@@ -67,9 +79,14 @@ def load(results: Path) -> pd.DataFrame:
 
 
 def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
-    """Return one row for each prediction, by device, then in the order of the catalog's strategies."""
+    """Return one row for each prediction, by device, then in the order of the catalog's
+    strategies.
+    """
     cached = list(predictions)
-    used = {(planned.device, planned.framework_version, planned.case): planned.used_bytes for planned in cached}
+    used = {
+        (planned.device, planned.framework_version, planned.case): planned.used_bytes
+        for planned in cached
+    }
     rows = []
     for planned in cached:
         case = Case.from_id(planned.case)

@@ -1,4 +1,6 @@
-"""What strategies are predicted to save on a device: a table for each workload and scenario at its base batch."""
+"""What strategies are predicted to save on a device: a table for each workload and scenario at its
+base batch.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from framebench.suite.case import Case
 
 FEWEST = 3  # strategies that make a table
 TWO = (
-    "PyTorch: the most in use in a simulated step, and what the allocator has taken from the card by then. JAX: XLA's own "
+    "PyTorch: the most in use in a simulated step, and what the allocator has taken from the card "
+    "by then. JAX: XLA's own "
     "plan. They count different things: compare within a column. "
 )
 Peaks = Mapping[tuple[str, str], Planned]  # by framework and strategy
@@ -23,7 +26,11 @@ def tables(predictions: Sequence[Planned], device: Device) -> Iterator[Compariso
     """Yield tables of the pinned releases, where enough strategies were predicted."""
     for (workload, scenario, size), group in group_pinned(predictions, device).items():
         batch = group[0][0].spec.preset(size).base
-        peaks = {(case.framework, case.strategy): planned for case, planned in group if case.batch == batch}
+        peaks = {
+            (case.framework, case.strategy): planned
+            for case, planned in group
+            if case.batch == batch
+        }
         answered = {strategy for (_, strategy), planned in peaks.items() if planned.has_answer}
         strategies = [name for name in list_strategies(scenario) if name in answered]
         if len(strategies) >= FEWEST:
@@ -32,8 +39,12 @@ def tables(predictions: Sequence[Planned], device: Device) -> Iterator[Compariso
             yield make_table(f"What strategies save: {what}", peaks, strategies, baseline, device)
 
 
-def make_table(title: str, peaks: Peaks, strategies: Sequence[str], baseline: str, device: Device) -> Comparison:
-    """Return a row for each strategy, and columns for each framework that is planned for the device."""
+def make_table(
+    title: str, peaks: Peaks, strategies: Sequence[str], baseline: str, device: Device
+) -> Comparison:
+    """Return a row for each strategy, and columns for each framework that is planned for the
+    device.
+    """
     jax_head = ["JAX planned", f"x {baseline}"]
     reasons = {}
     for (framework, strategy), planned in sorted(peaks.items()):
@@ -61,15 +72,20 @@ def make_table(title: str, peaks: Peaks, strategies: Sequence[str], baseline: st
                 )
             )
     caption = (
-        f"MiB, of {mib(device.memory_bytes)}. Predicted, not measured. {read}x {baseline} = over the same column's {baseline}. "
+        f"MiB, of {mib(device.memory_bytes)}. Predicted, not measured. {read}x {baseline} = over "
+        f"the same column's {baseline}. "
     )
     if device.kind == "gpu":
         caption += f"{workspaces_of(peaks.values())} "
     caption += code_of(planned.origin.commit for planned in peaks.values())
-    return Comparison.of_text(title, caption, head, rows, left=1, notes=tuple(group_by_reason(reasons)))
+    return Comparison.of_text(
+        title, caption, head, rows, left=1, notes=tuple(group_by_reason(reasons))
+    )
 
 
-def make_cells(peaks: Peaks, framework: str, strategy: str, baseline: str, device: Device) -> tuple[str, str]:
+def make_cells(
+    peaks: Peaks, framework: str, strategy: str, baseline: str, device: Device
+) -> tuple[str, str]:
     """Return a framework's peak of a strategy, and how it is to the baseline's."""
     planned = peaks.get((framework, strategy))
     if planned is None:

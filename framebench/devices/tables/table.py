@@ -35,18 +35,22 @@ def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Comparison:
         )
     return Comparison.of_text(
         "Devices that cases are planned for",
-        "Memory is what a program can have. No card needs to be here: `framebench predict CASE --device NAME`.",
+        "Memory is what a program can have. No card needs to be here: `framebench predict CASE "
+        "--device NAME`.",
         ("name", "device", "GiB", "capability", "cores", "figures from"),
         rows,
     )
 
 
-def count_cached(predictions: Iterable[Planned], title: str = "Cached predictions") -> Comparison | None:
+def count_cached(
+    predictions: Iterable[Planned], title: str = "Cached predictions"
+) -> Comparison | None:
     """Return a table of how many predictions are cached by device and release; None without any."""
     cached: Counter[tuple[str, str]] = Counter()
     older: Counter[tuple[str, str]] = Counter()  # of an earlier version of the planners
     for planned in predictions:
-        if Case.from_id(planned.case).workload != spec.USER_MODEL:  # a user's file is planned each time
+        # a user's file is planned each time
+        if Case.from_id(planned.case).workload != spec.USER_MODEL:
             place = planned.device, f"{planned.framework} {planned.framework_version}"
             cached[place] += 1
             older[place] += not is_reusable(planned)
@@ -64,7 +68,9 @@ def count_cached(predictions: Iterable[Planned], title: str = "Cached prediction
 
 
 def is_reusable(planned: Planned) -> bool:
-    """Return whether `predict` would reuse the prediction: not if the case or the device is gone."""
+    """Return whether `predict` would reuse the prediction: not if the case or the device is
+    gone.
+    """
     try:
         case = parse_case(planned.case)
     except (ValueError, KeyError):
@@ -72,11 +78,17 @@ def is_reusable(planned: Planned) -> bool:
     return planned.device in BY_NAME and case.is_known and is_current(planned.origin.code)
 
 
-def group_pinned(predictions: Iterable[Planned], device: Device) -> dict[tuple[str, str, str], list[tuple[Case, Planned]]]:
-    """Return predictions of one process by the pinned releases, by workload, scenario and size in order."""
+def group_pinned(
+    predictions: Iterable[Planned], device: Device
+) -> dict[tuple[str, str, str], list[tuple[Case, Planned]]]:
+    """Return predictions of one process by the pinned releases, by workload, scenario and size in
+    order.
+    """
     groups = defaultdict(list)
     for planned in predictions:
-        if planned.device == device.name and planned.framework_version == find_pinned_version(planned.framework):
+        if planned.device == device.name and planned.framework_version == find_pinned_version(
+            planned.framework
+        ):
             case = Case.from_id(planned.case)
             if case.ranks == 1:
                 groups[case.workload, case.scenario, case.size].append((case, planned))
@@ -95,7 +107,9 @@ def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Comparison
     for planned in predictions:
         if planned.has_answer:
             source = NAMES.get(planned.source or "", "-")
-            rows.append((planned.case, mib(planned.peak_bytes), describe_share(planned, device), source))
+            rows.append(
+                (planned.case, mib(planned.peak_bytes), describe_share(planned, device), source)
+            )
         else:
             unplanned[planned.case] = planned.reason or planned.outcome
         if planned.not_held:
@@ -126,7 +140,11 @@ def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
 def describe_share(planned: Planned, device: Device) -> str:
     """Return the share of the device's memory; what is more does not fit."""
     if planned.outcome == "refused":
-        return f"does not fit: needs {mib(planned.needs_bytes)} MiB" if planned.needs_bytes else "does not fit"
+        return (
+            f"does not fit: needs {mib(planned.needs_bytes)} MiB"
+            if planned.needs_bytes
+            else "does not fit"
+        )
     if planned.peak_bytes is None:
         return "-"
     of_memory = planned.peak_bytes / device.memory_bytes
@@ -140,8 +158,10 @@ def tabulate_parts(planned: Planned, device: Device) -> Comparison:
         rows.append(("", buffer.line, buffer.shape, str(buffer.count), mib(buffer.bytes, FINE)))
     return Comparison.of_text(
         f"What {planned.case} is made of on one {device.title}",
-        f"Not measured: {planned.source}, {planned.compiler or planned.framework_version}. The parts, then what most of it is "
-        "for. What is aliased is written over, and counts once. Of buffers that share a place the largest is named.",
+        f"Not measured: {planned.source}, {planned.compiler or planned.framework_version}. The "
+        "parts, then what most of it is "
+        "for. What is aliased is written over, and counts once. Of buffers that share a place "
+        "the largest is named.",
         ("part", "asked for by", "shape", "buffers", "MiB"),
         rows,
         left=3,

@@ -1,7 +1,8 @@
-"""What the memory that a compiled program reserves is for, by the line of the source that asks for it.
+"""What the memory that a compiled program reserves is for, by the line of the source that asks for
+it.
 
-Read from the texts that XLA dumps. Buffers that are never alive together lie in one place, for which the
-largest of them stands.
+Read from the texts that XLA dumps. Buffers that are never alive together lie in one place, for
+which the largest of them stands.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class Placed(NamedTuple):
 
 
 def parts_of(memory: Any) -> dict[str, int]:
-    """Return the bytes of a plan's parts, of what `memory_analysis` of a compiled program returns."""
+    """Return the bytes of a plan's parts, of what `memory_analysis` of a compiled program
+    returns.
+    """
     return {
         "arguments": memory.argument_size_in_bytes,
         "outputs": memory.output_size_in_bytes,
@@ -37,14 +40,20 @@ def parts_of(memory: Any) -> dict[str, int]:
 
 
 def largest(folder: Path) -> list[Holder]:
-    """Return what holds the memory, most bytes first; nothing if XLA dumped nothing into the folder."""
+    """Return what holds the memory, most bytes first; nothing if XLA dumped nothing into the
+    folder.
+    """
     program = next(folder.glob("*after_optimizations.txt"), None)
     plan = next(folder.glob("*after_optimizations-buffer-assignment.txt"), None)
     if program is None or plan is None:
         return []
     text = program.read_text()
     computations, _ = parse_instructions(text)
-    by_name = {instruction.name: instruction for computation in computations.values() for instruction in computation}
+    by_name = {
+        instruction.name: instruction
+        for computation in computations.values()
+        for instruction in computation
+    }
     arguments = {name for name, instruction in by_name.items() if instruction.opcode == "parameter"}
     sources = Sources(text, computations)
     buffers, _ = parse_assignment(plan.read_text(), loops=True)
@@ -54,13 +63,16 @@ def largest(folder: Path) -> list[Holder]:
         if instruction:
             line = find_source(instruction, sources)
             groups[line, find_shape(instruction, placed.part)].append(placed.buffer.size)
-    holders = [Holder(sum(sizes), line, shape, len(sizes)) for (line, shape), sizes in groups.items()]
+    holders = [
+        Holder(sum(sizes), line, shape, len(sizes)) for (line, shape), sizes in groups.items()
+    ]
     holders.sort(key=lambda holder: -holder.bytes)
     return holders[:MOST_HOLDERS]
 
 
 def choose_disjoint(buffers: dict[str, dict[str, HloBuffer]], arguments: set[str]) -> list[Placed]:
-    """Return the largest of those that lie in one place, an argument before what is written over it.
+    """Return the largest of those that lie in one place, an argument before what is written over
+    it.
 
     Together they are no more than what is reserved.
     """
@@ -73,14 +85,18 @@ def choose_disjoint(buffers: dict[str, dict[str, HloBuffer]], arguments: set[str
     for placed in candidates:
         allocation, start = placed.buffer.place
         end = start + placed.buffer.size
-        if all(end <= other_start or start >= other_end for other_start, other_end in taken[allocation]):
+        if all(
+            end <= other_start or start >= other_end for other_start, other_end in taken[allocation]
+        ):
             taken[allocation].append((start, end))
             chosen.append(placed)
     return chosen
 
 
 def find_source(instruction: Instruction, sources: Sources) -> str:
-    """Return a line of ours; of an argument the tree that it is from; else what the compiler calls it."""
+    """Return a line of ours; of an argument the tree that it is from; else what the compiler calls
+    it.
+    """
     if instruction.opcode == "parameter":
         tree = re.match(r"\w+", instruction.op_name)
         if tree:
@@ -89,7 +105,9 @@ def find_source(instruction: Instruction, sources: Sources) -> str:
 
 
 def find_shape(instruction: Instruction, index: str) -> str:
-    """Return the shape of the part of a tuple at an index; nothing of arguments, which are of many shapes."""
+    """Return the shape of the part of a tuple at an index; nothing of arguments, which are of many
+    shapes.
+    """
     shapes = re.findall(r"\w+\[[\d,]*\]", instruction.result)
     place = int(index.partition(",")[0] or 0)
     if instruction.opcode == "parameter" or place >= len(shapes):

@@ -1,10 +1,11 @@
 """Help for releases of JAX before 0.9, which need it twice to plan for a device that is not here.
 
-XLA refuses matmuls whose tiles it would choose by running them: "Expect autotune result cache hit for
-deviceless compilation". Told not to choose, it takes its default, as later releases do where there is no
-device. And when XLA has compiled, JAX asks the device for its kinds of memory, gets none, and refuses the
-executable: "Could not find memory addressable by device". The plan is complete by then, so the question
-alone is left out.
+XLA refuses matmuls whose tiles it would choose by running them: "Expect autotune result cache hit
+for deviceless compilation". Told not to choose, it takes its default, as later releases do where
+there is no device. And when XLA has compiled, JAX asks the device for its kinds of memory, gets
+none, and refuses the
+executable: "Could not find memory addressable by device". The plan is complete by then, so the
+question alone is left out.
 """
 
 from __future__ import annotations

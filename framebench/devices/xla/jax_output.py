@@ -1,4 +1,6 @@
-"""Standard output of a planner, which has its answer alone, and standard error, which is read meanwhile."""
+"""Standard output of a planner, which has its answer alone, and standard error, which is read
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ class HasFlags(Protocol):
 def print_answer(make: Callable[[], HasFlags]) -> NoReturn:
     """Print an answer as JSON, and nothing else; then end the process.
 
-    JAX runs on the CPU meanwhile, helped where its release needs it: the answer has the flags that are set
-    for it.
+    JAX runs on the CPU meanwhile, helped where its release needs it: the answer has the flags that
+    are set for it.
     """
     jax.config.update("jax_platforms", "cpu")
     flags = help_jax()
@@ -40,7 +42,9 @@ def print_answer(make: Callable[[], HasFlags]) -> NoReturn:
 
 @contextmanager
 def copy_stderr() -> Iterator[list[str]]:
-    """Copy what is written to standard error meanwhile into the list, as its only item after the block."""
+    """Copy what is written to standard error meanwhile into the list, as its only item after the
+    block.
+    """
     copied: list[str] = []
     with tempfile.TemporaryFile() as file:
         stderr = os.dup(2)

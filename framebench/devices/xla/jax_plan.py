@@ -2,9 +2,9 @@
 
     python -m framebench.devices.xla.jax_plan CASE DEVICE
 
-It runs in an environment with XLA's compiler for the device. The adapter's own step is lowered from shapes
-alone and compiled ahead of time: the plan is that of the very program which the device would run. The last
-line that is printed is the answer.
+It runs in an environment with XLA's compiler for the device. The adapter's own step is lowered from
+shapes alone and compiled ahead of time: the plan is that of the very program which the device would
+run. The last line that is printed is the answer.
 """
 
 from __future__ import annotations
@@ -28,12 +28,17 @@ from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case
 
 SCENARIOS = ("train", "eval", "finetune")
-SETS_THE_ALLOCATOR = "it sets the allocator, of which a plan knows nothing: the plan is that of the strategy's baseline"
+SETS_THE_ALLOCATOR = (
+    "it sets the allocator, of which a plan knows nothing: the plan is that of "
+    "the strategy's baseline"
+)
 UNPLANNED = {  # by a strategy's switch: why a plan cannot tell
-    "no_jit": "the step runs operation by operation under jax.disable_jit: there is no program to plan",
+    "no_jit": "the step runs operation by operation under jax.disable_jit: there is no program "
+    "to plan",
     "after_training": "what is left of the training that ran before is seen by running it",
     "sdpa": "cuDNN itself says which of its kernels attention gets, and is not installed",
-    "autotune_off": "XLA tunes convolutions by running them: without the device there is no plan with tuning to compare with",
+    "autotune_off": "XLA tunes convolutions by running them: without the device there is no plan "
+    "with tuning to compare with",
     "pool_off": SETS_THE_ALLOCATOR,
     "malloc_async": SETS_THE_ALLOCATOR,
     "memory_fraction": SETS_THE_ALLOCATOR,
@@ -44,12 +49,14 @@ UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 ONE_BUFFER = re.compile(r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\)")
 UNIMPLEMENTED = re.compile(r"UNIMPLEMENTED: (.*)")
 OVER_AIM = re.compile(
-    r"Can't reduce memory use below \S+ \((\d+) bytes\) by rematerialization; only reduced to \S+ \((\d+) bytes\)"
+    r"Can't reduce memory use below \S+ \((\d+) bytes\) by rematerialization; "
+    r"only reduced to \S+ \((\d+) bytes\)"
 )
 RECOMPUTED = re.compile(r"^\s+(?:ROOT )?%(\S*\.remat\S*) = ", re.M)
 NOT_HELD = {
     "gpu": (
-        "workspaces of convolutions and of matrix products, which XLA chooses by running them on the card",
+        "workspaces of convolutions and of matrix products, which XLA chooses by running them on "
+        "the card",
         "the allocator's rounding",
         "the CUDA context and the kernels that are loaded, which lie beside JAX's pool",
     ),
@@ -96,7 +103,9 @@ def plan(case: Case, device: Device) -> Answer:
     beside = adapter.count_unplanned_bytes()
     in_host = memory.host_argument_size_in_bytes + memory.host_temp_size_in_bytes
     if not in_host and any(part.how in ("offload", "optimizer_offload") for part in case.parts):
-        return Answer("not planned", "the plan has nothing in the host's memory: the strategy is not in it")
+        return Answer(
+            "not planned", "the plan has nothing in the host's memory: the strategy is not in it"
+        )
     parts = jax_buffers.parts_of(memory)
     if beside:
         parts["beside"] = beside
@@ -118,7 +127,9 @@ def plan(case: Case, device: Device) -> Answer:
 
 
 def explain_error(error: str) -> Answer:
-    """Return what an error of XLA's means: that it does not fit is an answer, and most others are failures."""
+    """Return what an error of XLA's means: that it does not fit is an answer, and most others are
+    failures.
+    """
     over_hbm = OVER_HBM.search(error)
     one_buffer = ONE_BUFFER.search(error)
     if over_hbm:
@@ -133,7 +144,9 @@ def explain_error(error: str) -> Answer:
     else:
         unimplemented = UNIMPLEMENTED.search(error)
         if unimplemented:
-            return Answer("not planned", f"XLA cannot compile it for this device: {unimplemented[1].strip()}")
+            return Answer(
+                "not planned", f"XLA cannot compile it for this device: {unimplemented[1].strip()}"
+            )
         return Answer("failed", " ".join(error.split())[:400])
     reason = f"{subject} {needs / 2**30:,.2f} GiB at compile time, of {memory / 2**30:,.2f} GiB"
     return Answer("refused", reason, needs)
@@ -152,14 +165,21 @@ def write_notes(device: Device, peak: int, errors: str, program: str) -> list[st
     recomputed = len(set(RECOMPUTED.findall(program)))
     if recomputed:
         notes.append(
-            f"XLA itself computes {recomputed} values again to stay within the device's memory: for a larger one it plans "
+            f"XLA itself computes {recomputed} values again to stay within the device's memory: "
+            "for a larger one it plans "
             "otherwise."
         )
     over_aim = OVER_AIM.search(errors)
     if over_aim:
-        notes.append(f"XLA could not bring it down to the {int(over_aim[1]) / 2**20:,.1f} MiB that it aims at.")
+        notes.append(
+            f"XLA could not bring it down to the {int(over_aim[1]) / 2**20:,.1f} MiB "
+            "that it aims at."
+        )
     if device.kind == "gpu" and POOL < peak / device.memory_bytes <= 1:
-        notes.append(f"More than JAX's pool, {POOL:.0%} of the card by default: set XLA_PYTHON_CLIENT_MEM_FRACTION.")
+        notes.append(
+            f"More than JAX's pool, {POOL:.0%} of the card by default: set "
+            "XLA_PYTHON_CLIENT_MEM_FRACTION."
+        )
     return notes
 
 

@@ -1,4 +1,7 @@
-"""The devices that XLA compiles for without having them: GPUs by their figures, TPUs by the name of a slice."""
+"""The devices that XLA compiles for without having them:
+
+GPUs by their figures, TPUs by the name of a slice.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,21 @@ SLICES = ((2, 2), (2, 4), (4, 4), (4, 8), (8, 8), (8, 16), (16, 16))  # chips of
 def devices(device: Device, ranks: int) -> list[jax.Device]:
     """Return as many devices as a case has ranks, in one host. Raises what XLA raises."""
     if device.kind == "tpu":
-        topology = topologies.get_topology_desc(platform="tpu", topology_name=choose_slice(device, ranks))
+        topology = topologies.get_topology_desc(
+            platform="tpu", topology_name=choose_slice(device, ranks)
+        )
     else:
         config = describe_gpu(device)
-        topology = topologies.get_topology_desc(platform="cuda", target_config=config, topology=f"1x1x{ranks}")
+        topology = topologies.get_topology_desc(
+            platform="cuda", target_config=config, topology=f"1x1x{ranks}"
+        )
     return list(topology.devices[:ranks])
 
 
 def choose_slice(device: Device, ranks: int) -> str:
-    """Return the smallest slice with so many chips, such as v5e:2x4: of three axes where the device's has three."""
+    """Return the smallest slice with so many chips, such as v5e:2x4: of three axes where the
+    device's has three.
+    """
     kind, _, shape = device.topology.partition(":")
     third_axis = "x1" if shape.count("x") == 2 else ""
     height, width = next((height, width) for height, width in SLICES if height * width >= ranks)
@@ -31,7 +40,9 @@ def choose_slice(device: Device, ranks: int) -> str:
 
 
 def describe_gpu(device: Device) -> str:
-    """Return a GpuTargetConfigProto in text: what XLA asks a GPU for, as far as older releases know of it."""
+    """Return a GpuTargetConfigProto in text: what XLA asks a GPU for, as far as older releases know
+    of it.
+    """
     major, minor = device.compute_capability
     return f"""gpu_device_info {{
   threads_per_block_limit: 1024

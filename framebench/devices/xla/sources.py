@@ -1,4 +1,6 @@
-"""Which line of the source an instruction of a compiled program comes from, as the program's text has it."""
+"""Which line of the source an instruction of a compiled program comes from, as the program's text
+has it.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,23 @@ class Sources:
     def __init__(self, text: str, computations: dict[str, list[Instruction]]) -> None:
         self.computations = computations
         tables = {name: dict(ENTRY.findall(rows)) for name, rows in TABLE.findall(text)}
-        self.files = {number: name.strip('"') for number, name in tables.get("FileNames", {}).items()}
-        self.places = {number: parse_row(row) for number, row in tables.get("FileLocations", {}).items()}
-        self.frames = {number: parse_row(row) for number, row in tables.get("StackFrames", {}).items()}
+        self.files = {
+            number: name.strip('"') for number, name in tables.get("FileNames", {}).items()
+        }
+        self.places = {
+            number: parse_row(row) for number, row in tables.get("FileLocations", {}).items()
+        }
+        self.frames = {
+            number: parse_row(row) for number, row in tables.get("StackFrames", {}).items()
+        }
         # the text counts callers from one, or from nought, where one is nobody
         self.shift = self.frames.get("1", {}).get("parent_frame_id", 0)
 
     def line(self, instruction: Instruction) -> str:
         """Return such as `models/transformer/flax_model.py:57`; empty for what the compiler put in.
 
-        It is the innermost line that is no library's; of a fusion, of the last operation in it that has one.
+        It is the innermost line that is no library's; of a fusion, of the last operation in it that
+        has one.
         """
         fused = []
         for called in instruction.list_called("calls"):

@@ -13,7 +13,9 @@ from framebench.records import provenance
 
 
 def run(names: list[str], folder: Results, machine: str, to: Path | None) -> None:
-    """Run the notebooks with these names on a machine's records, and save them with their output."""
+    """Run the notebooks with these names on a machine's records, and save them with their
+    output.
+    """
     if not notebook.can_execute():
         fail(
             "notebooks are executed by nbclient, which is not installed here: call `make setup`",

@@ -29,7 +29,9 @@ from framebench.versions import asv_history
 if TYPE_CHECKING:
     from framebench.analysis.figures import Picture
 
-NO_HISTORY = "Each of them has one point so far: a history begins with the second commit that is measured"
+NO_HISTORY = (
+    "Each of them has one point so far: a history begins with the second commit that is measured"
+)
 
 
 def build(results: Results, target: Path, shown: list[Record] | None = None) -> list[Path]:
@@ -161,7 +163,9 @@ def write_cases(writer: Writer, machine: Machine) -> None:
             machine=machine,
             record=record,
             case=record.parsed,
-            sections=casepage.make_sections(record, case_records, row, bounds.get((case, row["measured_at"]))),
+            sections=casepage.make_sections(
+                record, case_records, row, bounds.get((case, row["measured_at"]))
+            ),
             dots=casepage.draw_dots(record, case_records),
             ticks=casepage.draw_ticks(record, case_records),
         )

@@ -112,7 +112,8 @@ def make_numbers_table(row: pd.Series) -> Comparison:
     interval = format_interval(row["step_low_s"], row["step_high_s"])
     return make_facts_table(
         "Numbers",
-        "Ratios are to the baseline strategy of the same framework, batch and machine. MiB = 2^20 bytes.",
+        "Ratios are to the baseline strategy of the same framework, batch and machine. MiB = "
+        "2^20 bytes.",
         [
             ("peak", add_unit(mib(row["peak_bytes"], ",.2f"), f" MiB ({row['peak_instrument']})")),
             ("peak x base", number(row["peak_ratio"], ".3f")),
@@ -295,7 +296,8 @@ def make_history_table(case_records: list[Record]) -> Comparison:
         )
     return Comparison.of_text(
         "History",
-        "All records of this case on this machine, newest first; numbers of different protocols are not comparable.",
+        "All records of this case on this machine, newest first; numbers of different protocols "
+        "are not comparable.",
         (
             "measured (UTC)",
             "version",
@@ -355,5 +357,7 @@ def choose_tick_gap(longest: float) -> float:
 
 
 def find_height(seconds: float, longest: float) -> float:
-    """Return where a step ends in the drawing: from 0 at the bottom to 1.1 x the longest at the top."""
+    """Return where a step ends in the drawing: from 0 at the bottom to 1.1 x the longest at the
+    top.
+    """
     return round(BOTTOM - (BOTTOM - TOP) * seconds / (1.1 * longest), 2)

@@ -76,7 +76,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the map. `shade` is a CSS class: `less1` to `more4`, or `none`. `case` is its link."""
+    """A cell of the map.
+
+    `shade` is a CSS class: `less1` to `more4`, or `none`. `case` is its link.
+    """
 
     text: str
     tip: str

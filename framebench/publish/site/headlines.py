@@ -1,6 +1,7 @@
 """Make the short answers: the strategies with the lowest peak and the shortest step.
 
-There is one of each for a workload and framework. They have ratios alone, so that they fit a screen.
+There is one of each for a workload and framework. They have ratios alone, so that they fit a
+screen.
 """
 
 from __future__ import annotations

@@ -16,11 +16,21 @@ BATCHES = (1, 2, 4, 8, 16)
 def made(batch: int, peak: float, framework: str = "torch") -> Record:
     case = Case("transformer", framework, "train", "fp32", batch, "cpu")
     origin = provenance(versions={framework: "1"})
-    return record(case, peaks={"host.rss": int(peak)}, step_s=[1.0], first_step_s=1.0, provenance=origin, **RIGHT)
+    return record(
+        case,
+        peaks={"host.rss": int(peak)},
+        step_s=[1.0],
+        first_step_s=1.0,
+        provenance=origin,
+        **RIGHT,
+    )
 
 
 def test_the_largest_batch_is_predicted_from_the_smaller() -> None:
-    table = frame(*(made(b, 80e6 + 40e6 * b) for b in BATCHES), *(made(b, 1e9 + 1e6 * b * b, "jax") for b in BATCHES))
+    table = frame(
+        *(made(b, 80e6 + 40e6 * b) for b in BATCHES),
+        *(made(b, 1e9 + 1e6 * b * b, "jax") for b in BATCHES),
+    )
     found = held_out(table).set_index("framework")
     assert found.loc["torch", "error"] == pytest.approx(0, abs=1e-6)
     assert found.loc["torch", "known"] == (1, 2, 4, 8)

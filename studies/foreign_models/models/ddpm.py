@@ -5,7 +5,9 @@ from denoising_diffusion_pytorch import GaussianDiffusion, Unet
 
 
 def model():
-    return GaussianDiffusion(Unet(dim=32, dim_mults=(1, 2), flash_attn=False), image_size=32, timesteps=1000)
+    return GaussianDiffusion(
+        Unet(dim=32, dim_mults=(1, 2), flash_attn=False), image_size=32, timesteps=1000
+    )
 
 
 def batch(n):

@@ -1,4 +1,6 @@
-"""diffusers: the conditional U-Net of latent diffusion, small: a latent, a time and the states of a text."""
+"""diffusers: the conditional U-Net of latent diffusion, small: a latent, a time and the states of a
+text.
+"""
 
 import torch
 import torch.nn.functional as F

@@ -7,7 +7,9 @@ from diffusers import AutoencoderKL
 
 def model():
     return AutoencoderKL(
-        block_out_channels=(32, 64), down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2
+        block_out_channels=(32, 64),
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
     )
 
 

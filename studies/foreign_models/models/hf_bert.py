@@ -1,4 +1,7 @@
-"""transformers: BERT, which is given a dict with its labels as the Trainer gives it, with its dropout."""
+"""transformers:
+
+BERT, which is given a dict with its labels as the Trainer gives it, with its dropout.
+"""
 
 import torch
 from transformers import BertConfig, BertForMaskedLM
@@ -8,7 +11,13 @@ VOCAB, TOKENS = 4096, 128
 
 def model():
     return BertForMaskedLM(
-        BertConfig(vocab_size=VOCAB, hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024)
+        BertConfig(
+            vocab_size=VOCAB,
+            hidden_size=256,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            intermediate_size=1024,
+        )
     )
 
 

@@ -7,7 +7,9 @@ VOCAB, TOKENS = 4096, 128
 
 
 def model():
-    return GPT2LMHeadModel(GPT2Config(vocab_size=VOCAB, n_positions=TOKENS, n_embd=256, n_layer=4, n_head=4))
+    return GPT2LMHeadModel(
+        GPT2Config(vocab_size=VOCAB, n_positions=TOKENS, n_embd=256, n_layer=4, n_head=4)
+    )
 
 
 def batch(n):

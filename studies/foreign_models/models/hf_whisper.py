@@ -29,7 +29,10 @@ def model():
 
 
 def batch(n):
-    return {"input_features": torch.randn(n, 80, FRAMES), "labels": torch.randint(4, VOCAB, (n, TOKENS))}
+    return {
+        "input_features": torch.randn(n, 80, FRAMES),
+        "labels": torch.randint(4, VOCAB, (n, TOKENS)),
+    }
 
 
 def optimizer(parameters):

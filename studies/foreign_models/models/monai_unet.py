@@ -8,7 +8,15 @@ LOSS = DiceCELoss(to_onehot_y=True, softmax=True)
 
 
 def model():
-    return UNet(3, in_channels=1, out_channels=3, channels=(16, 32, 64), strides=(2, 2), num_res_units=2, dropout=0.1)
+    return UNet(
+        3,
+        in_channels=1,
+        out_channels=3,
+        channels=(16, 32, 64),
+        strides=(2, 2),
+        num_res_units=2,
+        dropout=0.1,
+    )
 
 
 def batch(n):

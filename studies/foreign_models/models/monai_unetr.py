@@ -8,7 +8,9 @@ LOSS = DiceLoss(sigmoid=True)
 
 
 def model():
-    return UNETR(1, 1, img_size=(32, 32, 32), feature_size=8, hidden_size=96, mlp_dim=384, num_heads=4)
+    return UNETR(
+        1, 1, img_size=(32, 32, 32), feature_size=8, hidden_size=96, mlp_dim=384, num_heads=4
+    )
 
 
 def batch(n):

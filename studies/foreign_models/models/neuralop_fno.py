@@ -1,4 +1,6 @@
-"""neuraloperator: a Fourier neural operator in two dimensions, whose spectral weights are complex."""
+"""neuraloperator: a Fourier neural operator in two dimensions, whose spectral weights are
+complex.
+"""
 
 import torch
 import torch.nn.functional as F

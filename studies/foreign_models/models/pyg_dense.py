@@ -1,4 +1,6 @@
-"""torch_geometric: graph isomorphism networks on dense adjacency matrices, which come with the batch."""
+"""torch_geometric: graph isomorphism networks on dense adjacency matrices, which come with the
+batch.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +17,9 @@ def mlp(width):
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = nn.ModuleList([DenseGINConv(mlp(32)), *(DenseGINConv(mlp(WIDTH)) for _ in range(4))])
+        self.layers = nn.ModuleList(
+            [DenseGINConv(mlp(32)), *(DenseGINConv(mlp(WIDTH)) for _ in range(4))]
+        )
         self.head = nn.Linear(WIDTH, 5)
 
     def forward(self, x, adjacency):

@@ -6,7 +6,9 @@ from torchvision import models
 
 
 def model():
-    return models.segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=8)
+    return models.segmentation.lraspp_mobilenet_v3_large(
+        weights=None, weights_backbone=None, num_classes=8
+    )
 
 
 def batch(n):

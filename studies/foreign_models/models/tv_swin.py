@@ -7,7 +7,9 @@ from torchvision import models
 
 def model():
     depths, heads = [2, 2, 4], [3, 6, 12]
-    return models.SwinTransformer([4, 4], 48, depths, heads, [7, 7], stochastic_depth_prob=0.2, num_classes=10)
+    return models.SwinTransformer(
+        [4, 4], 48, depths, heads, [7, 7], stochastic_depth_prob=0.2, num_classes=10
+    )
 
 
 def batch(n):

@@ -7,10 +7,18 @@ from typing import Any
 from studies.foreign_models.tables import RIGHT, UNPROVEN, UNSUPPORTED, foreign
 
 ROW: dict[str, Any] = {
-    "model": "one", "scenario": "train", "what": "A model.", "batch": 4, "measured_at": "2026-11-26T12:00:00+00:00",
-    "commit": "a" * 40, "machine": "here", "packages": {"torch": "2", "theirs": "1.0"}, "plain": 100 * 2**20,
-    "peak": 101 * 2**20, "verdicts": {},
-}  # fmt: skip
+    "model": "one",
+    "scenario": "train",
+    "what": "A model.",
+    "batch": 4,
+    "measured_at": "2026-11-26T12:00:00+00:00",
+    "commit": "a" * 40,
+    "machine": "here",
+    "packages": {"torch": "2", "theirs": "1.0"},
+    "plain": 100 * 2**20,
+    "peak": 101 * 2**20,
+    "verdicts": {},
+}
 
 
 def test_a_peak_that_is_apart_counts_as_none_that_agrees() -> None:

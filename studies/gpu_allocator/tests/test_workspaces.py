@@ -32,27 +32,46 @@ from studies.gpu_allocator.workspaces import (
 KEPT = list(answered())
 FOUND = {history.case: choices(history, answers) for history, answers in KEPT}
 UNET, FP32, BF16 = (
-    "unet3d/torch/train/fp32/b2/full", "resnet50/torch/train/fp32/b64/full", "resnet50/torch/train/amp_bf16/b64/full",
-)  # fmt: skip
+    "unet3d/torch/train/fp32/b2/full",
+    "resnet50/torch/train/fp32/b64/full",
+    "resnet50/torch/train/amp_bf16/b64/full",
+)
 FLOAT = 4  # bytes
 MODULE, CASE = "studies.gpu_allocator.torch_asked", "unet3d/torch/train/fp32/b4/tiny"
 WITH_CUDNN = environments.describe("torch", "2.12.1")  # a build for cards
 
 
 def history(*requests: tuple[int, bool]) -> History:
-    """One step after another that asks for nothing. Bytes, and whether they are given back at once."""
+    """One step after another that asks for nothing.
+
+    Bytes, and whether they are given back at once.
+    """
     events = []
     for address, (size, passing) in enumerate(requests):
         events += [("alloc", size, address)] + passing * [("free_requested", size, address)]
     return History(
-        "w/torch/train/fp32/b1/tiny", "a card", "2.11.0", 91900, [(0, 0, 0), (0, 0, len(events) + 1)], [*events, END]
+        "w/torch/train/fp32/b1/tiny",
+        "a card",
+        "2.11.0",
+        91900,
+        [(0, 0, 0), (0, 0, len(events) + 1)],
+        [*events, END],
     )
 
 
 END = ("free_requested", 0, -1)
-ANSWERS = Answers("w/torch/train/fp32/b1/tiny", "a-card", "2.11.0", "9.19.0", 0, [70, 50, 30], [
-    (1, "forward", [1, 2, 3, 3], [4, 2, 1, 1], [1, 1], 20), (2, "filter", [1, 2, 3, 3], [4, 2, 1, 1], [1, 1], 0),
-])  # fmt: skip
+ANSWERS = Answers(
+    "w/torch/train/fp32/b1/tiny",
+    "a-card",
+    "2.11.0",
+    "9.19.0",
+    0,
+    [70, 50, 30],
+    [
+        (1, "forward", [1, 2, 3, 3], [4, 2, 1, 1], [1, 1], 20),
+        (2, "filter", [1, 2, 3, 3], [4, 2, 1, 1], [1, 1], 0),
+    ],
+)
 
 
 def test_a_workspace_belongs_to_the_request_before_it() -> None:
@@ -65,7 +84,16 @@ def test_a_workspace_belongs_to_the_request_before_it() -> None:
 
 
 def test_requests_that_only_the_card_has_shift_nothing() -> None:
-    asked = history((9, False), (20, True), (70, False), (50, False), (20, True), (9, False), (30, False), (8, True))
+    asked = history(
+        (9, False),
+        (20, True),
+        (70, False),
+        (50, False),
+        (20, True),
+        (9, False),
+        (30, False),
+        (8, True),
+    )
     assert [one.recorded for one in choices(asked, ANSWERS)] == [20, 8]
 
 
@@ -115,7 +143,10 @@ def winograd(one: Choice) -> int:
 
 
 def test_in_bfloat16_1x1_convolutions_are_products_that_no_answer_offers() -> None:
-    """At 56x56 and 28x28 pixels. The card lays nothing out anew, and sums a gradient of weights over images."""
+    """At 56x56 and 28x28 pixels.
+
+    The card lays nothing out anew, and sums a gradient of weights over images.
+    """
     some = list(aligned(FOUND[BF16]))
     assert len(some) > 40
     assert not any(one.same for one in some)
@@ -126,7 +157,9 @@ def test_in_bfloat16_1x1_convolutions_are_products_that_no_answer_offers() -> No
 
 
 def test_elsewhere_in_bfloat16_the_layout_or_little_differs() -> None:
-    """But for 1x1 convolutions at 14x14 pixels, where the card lays nothing out, by 131 bytes; gradients of weights by more."""
+    """But for 1x1 convolutions at 14x14 pixels, where the card lays nothing out, by 131 bytes;
+    gradients of weights by more.
+    """
     products = set(aligned(FOUND[BF16]))
     for one in FOUND[BF16]:
         apart = abs(one.asked - (one.recorded or 0))
@@ -135,7 +168,9 @@ def test_elsewhere_in_bfloat16_the_layout_or_little_differs() -> None:
         assert apart == 131 or (one.kind == "filter" and 1.5 * 2**20 < apart < 2.3 * 2**20)
 
 
-@pytest.mark.parametrize("answers", [answers for _, answers in KEPT], ids=[answers.case for _, answers in KEPT])
+@pytest.mark.parametrize(
+    "answers", [answers for _, answers in KEPT], ids=[answers.case for _, answers in KEPT]
+)
 def test_the_kept_answers_belong_to_the_results_of_convolutions(answers: Answers) -> None:
     results_fit(answers, 2 if "bf16" in answers.case else 4)
 
@@ -145,14 +180,17 @@ def results_fit(answers: Answers, item: int) -> None:
     for place, kind, x, weight, stride, _ in answers.convolutions:
         size = answers.requests[place]
         if kind == "forward":
-            least = x[0] * weight[0] * prod(n // s for n, s in zip(x[2:], stride, strict=True)) * item
+            least = (
+                x[0] * weight[0] * prod(n // s for n, s in zip(x[2:], stride, strict=True)) * item
+            )
             assert size == least
         else:
             assert size == prod(x if kind == "data" else weight) * item
 
 
 asks_cudnn = pytest.mark.skipif(
-    not environments.built(WITH_CUDNN), reason="no environment here has cuDNN: framebench setup torch==2.12.1"
+    not environments.built(WITH_CUDNN),
+    reason="no environment here has cuDNN: framebench setup torch==2.12.1",
 )
 
 
@@ -169,19 +207,27 @@ def test_each_convolution_of_a_step_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_without_cudnn_it_is_said_what_is_missing(tmp_path: Path) -> None:
-    done = run(environments.ensure("torch"), "-m", MODULE, CASE, "h200-141gb", str(tmp_path / "kept"))
+    done = run(
+        environments.ensure("torch"), "-m", MODULE, CASE, "h200-141gb", str(tmp_path / "kept")
+    )
     assert done.returncode == 1
     assert "use a build of PyTorch for cards" in done.stderr
 
 
 def run(environment: Environment, *arguments: str) -> subprocess.CompletedProcess[str]:
-    variables = os.environ | environment.variables() | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    variables = (
+        os.environ | environment.variables() | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    )
     command = [str(environment.python), "-P", *arguments]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600)
 
 
 def aligned(found: list[Choice]) -> Iterator[Choice]:
-    yield from (o for o in found if o.weight[2:] == (1, 1) and o.stride == (1, 1) and prod(o.x[2:]) % 16 == 0)
+    yield from (
+        o
+        for o in found
+        if o.weight[2:] == (1, 1) and o.stride == (1, 1) and prod(o.x[2:]) % 16 == 0
+    )
 
 
 def test_the_tables_count_what_agrees() -> None:
@@ -192,5 +238,7 @@ def test_the_tables_count_what_agrees() -> None:
     listed = [dict(zip(layers.head, row, strict=True)) for row in layers.rows]
     for case, found in FOUND.items():
         mine = [row for row in listed if row["case"] == case]
-        assert sum(int(row["convolutions"]) for row in mine) == sum(bool(one.asked or one.recorded) for one in found)
+        assert sum(int(row["convolutions"]) for row in mine) == sum(
+            bool(one.asked or one.recorded) for one in found
+        )
         assert {row["same"] for row in mine} == ({"yes"} if case == UNET else {"yes", "no"})

@@ -26,14 +26,20 @@ def test_our_lower_bound_is_the_published_formula_less_dropout(batch: int, size:
 
 
 def test_the_published_formula_by_hand() -> None:
-    """GPT-3 as the paper has it: s 2048, b 1, h 12288, a 96: 34 + 5 a s / h = 114 bytes per token and feature."""
+    """GPT-3 as the paper has it: s 2048, b 1, h 12288, a 96:
+
+    34 + 5 a s / h = 114 bytes per token and feature.
+    """
     case = parse("transformer/torch/train/fp32/b4/cpu")
     c = case.config
-    assert formulas.published_bytes(case) == c.layers * 4 * c.length * (34 * c.width + 5 * c.heads * c.length)
+    assert formulas.published_bytes(case) == c.layers * 4 * c.length * (
+        34 * c.width + 5 * c.heads * c.length
+    )
 
 
 def test_sixteen_bytes_per_parameter() -> None:
-    assert formulas.mixed_precision_adam(7_500_000_000) == 120e9  # the example of Rajbhandari et al. (2020), section 3.1
+    # the example of Rajbhandari et al. (2020), section 3.1
+    assert formulas.mixed_precision_adam(7_500_000_000) == 120e9
 
 
 def test_without_a_card_nothing_is_claimed() -> None:
@@ -44,8 +50,19 @@ def test_without_a_card_nothing_is_claimed() -> None:
 
 
 def test_a_record_of_the_same_card_stands_beside(tmp_path: Path) -> None:
-    ours = record(parse("resnet50/torch/train/tf32/b64/full"), step_s=[0.04], provenance=provenance(hardware=H200))
-    other = record(parse("resnet50/jax/train/tf32/b64/full"), step_s=[0.01], provenance=provenance(hardware=H200))
+    ours = record(
+        parse("resnet50/torch/train/tf32/b64/full"),
+        step_s=[0.04],
+        provenance=provenance(hardware=H200),
+    )
+    other = record(
+        parse("resnet50/jax/train/tf32/b64/full"),
+        step_s=[0.01],
+        provenance=provenance(hardware=H200),
+    )
     rows = {row[:3]: row for row in formulas.speeds(frames.frame([ours, other])).rows}
-    assert rows[formulas.LAMBDA, "H200", "tf32"][4:6] == ("1,600 (tf32, batch 64)", f"{1600 / 2259:.2f}")
+    assert rows[formulas.LAMBDA, "H200", "tf32"][4:6] == (
+        "1,600 (tf32, batch 64)",
+        f"{1600 / 2259:.2f}",
+    )
     assert rows[formulas.NVIDIA, "A100", "tf32"][4] == formulas.NOT_HERE

@@ -20,7 +20,9 @@ def test_bytes_of_a_token_are_those_of_the_arrays() -> None:
 
 def made(case: Case, size: int) -> list[list[str]]:
     evidence = StrategyEffect(proven=True, evidence={"cache_bytes": size})
-    found = record(case, peaks={"host.rss": 3 << 20}, step_s=[1.0], **(RIGHT | {"effect": evidence}))
+    found = record(
+        case, peaks={"host.rss": 3 << 20}, step_s=[1.0], **(RIGHT | {"effect": evidence})
+    )
     return [list(row) for row in comparison([found]).rows]
 
 

@@ -38,7 +38,9 @@ def test_there_are_sixty_comparisons_of_equal_arms_over_all_frameworks(size: str
 
 def test_each_slowed_arm_has_an_equal_one_of_its_own() -> None:
     (group,) = plan.timed(plan.cases("tiny")[:1], READY)
-    assert len([arm for arm in group.always if arm.spin]) <= len([arm for arm in group.always if not arm.planted])
+    assert len([arm for arm in group.always if arm.spin]) <= len(
+        [arm for arm in group.always if not arm.planted]
+    )
 
 
 def test_the_load_ends() -> None:
@@ -49,4 +51,8 @@ def test_the_load_ends() -> None:
         assert len(load) >= 2
         time.sleep(0.3)
         assert any(p.cpu_times().user > 0 for p in load)
-    assert not [p for p in load if p.is_running() and p.status() != psutil.STATUS_ZOMBIE and p.name() != "resource_tracker"][2:]
+    assert not [
+        p
+        for p in load
+        if p.is_running() and p.status() != psutil.STATUS_ZOMBIE and p.name() != "resource_tracker"
+    ][2:]

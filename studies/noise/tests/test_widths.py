@@ -10,8 +10,13 @@ from framebench.suite.case import Case
 from studies.noise.widths import comparison
 from tests.fake_records import blocks
 
-BASE, CHECKPOINT = (Case("transformer", "torch", "train", strategy, 4, "cpu") for strategy in ("fp32", "checkpoint"))
-JAX, ELSEWHERE = Case("transformer", "jax", "train", "fp32", 4, "cpu"), Case("transformer", "torch", "train", "fp32", 4, "tiny")
+BASE, CHECKPOINT = (
+    Case("transformer", "torch", "train", strategy, 4, "cpu") for strategy in ("fp32", "checkpoint")
+)
+JAX, ELSEWHERE = (
+    Case("transformer", "jax", "train", "fp32", 4, "cpu"),
+    Case("transformer", "torch", "train", "fp32", 4, "tiny"),
+)
 
 
 def counted(strays: Sequence[float], change: Case = CHECKPOINT) -> list[tuple[str, ...]]:
@@ -28,7 +33,9 @@ def counted(strays: Sequence[float], change: Case = CHECKPOINT) -> list[tuple[st
         ([1.0, 1.005], ("1", "0", "0%", "0", "1")),
     ],
 )
-def test_ratios_are_counted_by_width_and_blocks(strays: Sequence[float], counts: tuple[str, ...]) -> None:
+def test_ratios_are_counted_by_width_and_blocks(
+    strays: Sequence[float], counts: tuple[str, ...]
+) -> None:
     assert counted(strays) == [("its baseline", *counts)]
 
 

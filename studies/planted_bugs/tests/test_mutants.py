@@ -13,7 +13,12 @@ from tests.mutants.outcomes import Campaign, Row, read
 
 
 def line(
-    bug: str, status: str, margin: float | None = None, equivalent: str = "", framework: str = "torch", size: str = "tiny"
+    bug: str,
+    status: str,
+    margin: float | None = None,
+    equivalent: str = "",
+    framework: str = "torch",
+    size: str = "tiny",
 ) -> Row:
     case = f"transformer/{framework}/train/fp32/b4/{size}"
     about = {
@@ -36,7 +41,13 @@ LINES = [
     line("hole", "ok", 0.9),
     line("gelu", "wrong", 17.0, framework="jax"),
 ]
-ABOUT = {"measured_at": "2026-11-22T10:00:00+00:00", "commit": None, "dirty": True, "machine": "vm", "protocol": 3}
+ABOUT = {
+    "measured_at": "2026-11-22T10:00:00+00:00",
+    "commit": None,
+    "dirty": True,
+    "machine": "vm",
+    "protocol": 3,
+}
 FOUND = Campaign.model_validate(ABOUT | {"cases": 8, "bugs": LINES})
 
 
@@ -47,7 +58,9 @@ def test_each_frameworks_bugs_are_counted_by_what_came_of_them() -> None:
         ("PyTorch", "fp32", "5", "3", "1", "0", "1", "3"),
         ("all", "", "6", "4", "1", "0", "1", "3"),
     )
-    assert "2 cases without any bug: 2 pass, the largest error 0.5 of its tolerance" in table.caption
+    assert (
+        "2 cases without any bug: 2 pass, the largest error 0.5 of its tolerance" in table.caption
+    )
     assert "no commit with uncommitted changes" in table.caption
 
 

@@ -20,15 +20,25 @@ from studies.published_peaks.tests.test_rows import MIB, xmem
 def prediction(**changes: Any) -> Judged:
     row = xmem()
     told: dict[str, Any] = {
-        "row": row.key, "source": row.source, "model": row.model, "program": asdict(programs.program(row)),
-        "allocated_bytes": 900 * MIB, "reserved_bytes": 1002 * MIB,
-        "predicted_at": datetime(2026, 11, 26, tzinfo=UTC), "commit": None,
+        "row": row.key,
+        "source": row.source,
+        "model": row.model,
+        "program": asdict(programs.program(row)),
+        "allocated_bytes": 900 * MIB,
+        "reserved_bytes": 1002 * MIB,
+        "predicted_at": datetime(2026, 11, 26, tzinfo=UTC),
+        "commit": None,
         "wall_s": 1.0,
-    }  # fmt: skip
+    }
     return Judged(**(told | changes))
 
 
-def beside(row: rows.Row, predicted: int | None, why_not: str | None = None, otherwise_bytes: int | None = None) -> Held:
+def beside(
+    row: rows.Row,
+    predicted: int | None,
+    why_not: str | None = None,
+    otherwise_bytes: int | None = None,
+) -> Held:
     return Held(row, programs.program(row), predicted, why_not, otherwise_bytes=otherwise_bytes)
 
 
@@ -57,14 +67,23 @@ def test_a_lower_bound_is_left_out_of_its_estimators_errors() -> None:
 
 @pytest.mark.parametrize(
     ("errors", "expected"),
-    [([0.1], 0.1), ([-0.3, 0.1], 0.3), ([i / 100 for i in range(1, 11)], 0.09), ([0.0] * 9 + [1.0], 0.0)],
+    [
+        ([0.1], 0.1),
+        ([-0.3, 0.1], 0.3),
+        ([i / 100 for i in range(1, 11)], 0.09),
+        ([0.0] * 9 + [1.0], 0.0),
+    ],
 )
 def test_nine_of_ten_errors_are_not_larger(errors: list[float], expected: float) -> None:
     assert table.ninth(errors) == pytest.approx(expected)
 
 
 def test_every_row_is_in_the_table_whatever_its_error() -> None:
-    held = [beside(xmem(), 5 * MIB), beside(xmem(batch="36"), None, "no shapes"), beside(xmem(batch="37"), 1000 * MIB)]
+    held = [
+        beside(xmem(), 5 * MIB),
+        beside(xmem(batch="36"), None, "no shapes"),
+        beside(xmem(batch="37"), 1000 * MIB),
+    ]
     shown = table.row_by_row(held)
     assert [row[7] for row in shown.rows] == ["-99.5%", "failed", "+0.0%"]
     assert len(shown.notes) == 1
@@ -79,8 +98,9 @@ def test_rows_are_shown_with_and_without_workspaces_of_cublas() -> None:
     with_ = beside(xmem(note="zero_grad_mode=0;"), 1010 * MIB, otherwise_bytes=990 * MIB)
     shown = table.of_blas([without, with_, beside(xmem(sequence=""), 5 * MIB)])
     assert [row[3:] for row in shown.rows] == [
-        ("1", "1.0%", "0 of 1", "1.0%", "0 of 1"), ("1", "2.0%", "0 of 1", "0.1%", "1 of 1"),
-    ]  # fmt: skip
+        ("1", "1.0%", "0 of 1", "1.0%", "0 of 1"),
+        ("1", "2.0%", "0 of 1", "0.1%", "1 of 1"),
+    ]
     assert [row[2] for row in shown.rows] == ["with", "without"]
 
 

@@ -22,13 +22,22 @@ def rows() -> list[Row]:
 def xmem(**changes: object) -> Row:
     """A row of xMem's."""
     told = {
-        "source": XMEM, "link": "a file", "card": "NVIDIA GeForce RTX 3060 12 GB", "framework": "PyTorch",
-        "framework_version": "2.6.0", "model": "openai-community/gpt2", "batch": "35", "sequence": "<=128 (dynamic)",
+        "source": XMEM,
+        "link": "a file",
+        "card": "NVIDIA GeForce RTX 3060 12 GB",
+        "framework": "PyTorch",
+        "framework_version": "2.6.0",
+        "model": "openai-community/gpt2",
+        "batch": "35",
+        "sequence": "<=128 (dynamic)",
         "optimizer": "AdamW lr 1e-3",
-        "precision": "fp32", "strategy": "eager", "quantity": "nvml_process", "bytes": 1000 * MIB,
+        "precision": "fp32",
+        "strategy": "eager",
+        "quantity": "nvml_process",
+        "bytes": 1000 * MIB,
         "estimates": {"xMem": 900.0 * MIB},
         "note": "zero_grad_mode=null; re-run capped at the xMem estimate: 1029701632 B",
-    }  # fmt: skip
+    }
     return Row(**(told | changes))  # type: ignore[arg-type]
 
 
@@ -42,10 +51,18 @@ def test_no_folder_has_no_rows(tmp_path: Path) -> None:
 
 
 def test_every_row_is_a_program_or_has_a_reason(rows: list[Row]) -> None:
-    written = {row.key: programs.program(row) for row in rows if row.source in programs.WRITTEN and "nf4" not in row.precision}
+    written = {
+        row.key: programs.program(row)
+        for row in rows
+        if row.source in programs.WRITTEN and "nf4" not in row.precision
+    }
     assert len(written) > 85
     assert all(catalog.find(found.device) for found in written.values())
-    assert all(rules.family(row) and rules.trust(row) in ("high", "good") for row in rows if row.key in written)
+    assert all(
+        rules.family(row) and rules.trust(row) in ("high", "good")
+        for row in rows
+        if row.key in written
+    )
     for row in rows:
         if row.key not in written:
             with pytest.raises(programs.Unwritten, match=r"\w+ \w+"):
@@ -70,7 +87,10 @@ def test_images_have_no_say_in_it() -> None:
     assert beside_the_pool([xmem(sequence="")]) == {}
 
 
-@pytest.mark.parametrize(("mode", "position"), [("null", "start"), ("0", "start"), ("1", "before backward"), ("2", "end")])
+@pytest.mark.parametrize(
+    ("mode", "position"),
+    [("null", "start"), ("0", "start"), ("1", "before backward"), ("2", "end")],
+)
 def test_where_gradients_are_dropped(mode: str, position: str) -> None:
     assert programs.program(xmem(note=f"zero_grad_mode={mode};")).zero_grad == position
 
@@ -83,7 +103,13 @@ def test_programs_that_record_no_position_leave_cublas_no_workspace(mode: str, t
 
 def test_a_row_of_text_is_cut_where_its_authors_cut() -> None:
     found = programs.program(xmem())
-    assert (found.loop, found.model, found.length, found.batch, found.optimizer) == ("text", "gpt2", 128, 35, "AdamW")
+    assert (found.loop, found.model, found.length, found.batch, found.optimizer) == (
+        "text",
+        "gpt2",
+        128,
+        35,
+        "AdamW",
+    )
 
 
 def test_a_lower_bound_is_no_estimate() -> None:

@@ -7,8 +7,14 @@ from torch import nn
 class Block(nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.conv1, self.norm1 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
-        self.conv2, self.norm2 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
+        self.conv1, self.norm1 = (
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+        )
+        self.conv2, self.norm2 = (
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+        )
 
     def forward(self, x):
         y = torch.relu(self.norm1(self.conv1(x)))
@@ -17,7 +23,11 @@ class Block(nn.Module):
 
 def model():
     return nn.Sequential(
-        nn.Conv2d(3, 16, 3, padding=1), *[Block(16) for _ in range(3)], nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)
+        nn.Conv2d(3, 16, 3, padding=1),
+        *[Block(16) for _ in range(3)],
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(16, 10),
     )
 
 

@@ -7,7 +7,9 @@ from torch import nn
 class Encoder(nn.Module):
     def __init__(self):
         super().__init__()
-        self.body = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 16))
+        self.body = nn.Sequential(
+            nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 16)
+        )
 
     def forward(self, x):
         return nn.functional.normalize(self.body(x), dim=-1)  # (batch, 2, 16)

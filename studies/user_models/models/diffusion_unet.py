@@ -1,4 +1,6 @@
-"""A U-Net that predicts the noise of a diffusion step: group norms, SiLU, a time that is embedded, attention in the middle."""
+"""A U-Net that predicts the noise of a diffusion step: group norms, SiLU, a time that is embedded,
+attention in the middle.
+"""
 
 import math
 
@@ -34,8 +36,12 @@ class UNet(nn.Module):
         first = self.stem(image)
         y = self.middle(self.down(nn.functional.avg_pool2d(first, 2), time), time)
         tokens = y.flatten(2).transpose(1, 2)
-        y = y + self.attention(tokens, tokens, tokens, need_weights=False)[0].transpose(1, 2).reshape(y.shape)
-        return self.head(self.up(torch.cat([nn.functional.interpolate(y, scale_factor=2), first], 1), time))
+        y = y + self.attention(tokens, tokens, tokens, need_weights=False)[0].transpose(
+            1, 2
+        ).reshape(y.shape)
+        return self.head(
+            self.up(torch.cat([nn.functional.interpolate(y, scale_factor=2), first], 1), time)
+        )
 
 
 def model():
@@ -43,7 +49,11 @@ def model():
 
 
 def batch(n):
-    image, noise, share = torch.rand(n, 3, 16, 16), torch.randn(n, 3, 16, 16), torch.rand(n, 1, 1, 1)
+    image, noise, share = (
+        torch.rand(n, 3, 16, 16),
+        torch.randn(n, 3, 16, 16),
+        torch.rand(n, 1, 1, 1),
+    )
     noisy = share.sqrt() * image + (1 - share).sqrt() * noise
     return torch.cat([noisy, (1000 * share).expand(n, 1, 16, 16)], 1), noise
 

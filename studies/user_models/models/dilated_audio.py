@@ -18,11 +18,15 @@ class Gate(nn.Module):
 
 
 def model():
-    return nn.Sequential(nn.Conv1d(1, WIDTH, 1), *[Gate(2**i) for i in range(5)], nn.ReLU(), nn.Conv1d(WIDTH, 64, 1))
+    return nn.Sequential(
+        nn.Conv1d(1, WIDTH, 1), *[Gate(2**i) for i in range(5)], nn.ReLU(), nn.Conv1d(WIDTH, 64, 1)
+    )
 
 
 def batch(n):
-    wave = torch.sin(torch.linspace(0, 40, 129) * (1 + torch.rand(n, 1))) + 0.1 * torch.randn(n, 129)
+    wave = torch.sin(torch.linspace(0, 40, 129) * (1 + torch.rand(n, 1))) + 0.1 * torch.randn(
+        n, 129
+    )
     return wave[:, None, :-1].contiguous(), ((wave[:, 1:].clamp(-1, 1) + 1) * 31.5).long()
 
 

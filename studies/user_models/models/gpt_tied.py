@@ -12,11 +12,16 @@ class Block(nn.Module):
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.qkv, self.proj = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+        self.mlp = nn.Sequential(
+            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)
+        )
 
     def forward(self, x):
         n, t, c = x.shape
-        q, k, v = (a.view(n, t, HEADS, c // HEADS).transpose(1, 2) for a in self.qkv(self.norm1(x)).split(WIDTH, 2))
+        q, k, v = (
+            a.view(n, t, HEADS, c // HEADS).transpose(1, 2)
+            for a in self.qkv(self.norm1(x)).split(WIDTH, 2)
+        )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.proj(y.transpose(1, 2).reshape(n, t, c))
         return x + self.mlp(self.norm2(x))

@@ -10,7 +10,14 @@ class Model(nn.Module):
         super().__init__()
         self.inner = GPT2LMHeadModel(
             GPT2Config(
-                vocab_size=256, n_positions=32, n_embd=48, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0
+                vocab_size=256,
+                n_positions=32,
+                n_embd=48,
+                n_layer=2,
+                n_head=4,
+                resid_pdrop=0.0,
+                embd_pdrop=0.0,
+                attn_pdrop=0.0,
             )
         )
 

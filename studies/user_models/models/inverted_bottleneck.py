@@ -1,4 +1,6 @@
-"""Inverted residuals whose last norm has no activation, as MobileNet's: the next convolution's outputs have the mean zero."""
+"""Inverted residuals whose last norm has no activation, as MobileNet's: the next convolution's
+outputs have the mean zero.
+"""
 
 import torch
 from torch import nn

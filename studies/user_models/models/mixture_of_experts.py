@@ -10,7 +10,9 @@ class Experts(nn.Module):
     def __init__(self):
         super().__init__()
         self.norm, self.router = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4)
-        self.experts = nn.ModuleList([nn.Sequential(nn.Linear(WIDTH, 64), nn.SiLU(), nn.Linear(64, WIDTH)) for _ in range(4)])
+        self.experts = nn.ModuleList(
+            [nn.Sequential(nn.Linear(WIDTH, 64), nn.SiLU(), nn.Linear(64, WIDTH)) for _ in range(4)]
+        )
 
     def forward(self, x):
         y = self.norm(x)

@@ -7,7 +7,9 @@ from torch import nn
 class PointNet(nn.Module):
     def __init__(self):
         super().__init__()
-        self.each = nn.Sequential(nn.Linear(3, 32), nn.ReLU(), nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64))
+        self.each = nn.Sequential(
+            nn.Linear(3, 32), nn.ReLU(), nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64)
+        )
         self.head = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 5))
 
     def forward(self, x):

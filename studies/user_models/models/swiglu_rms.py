@@ -18,14 +18,20 @@ class Block(nn.Module):
     def __init__(self):
         super().__init__()
         self.norm1, self.norm2 = nn.RMSNorm(WIDTH), nn.RMSNorm(WIDTH)
-        self.q, self.kv = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, 2 * GROUPS * SIZE, bias=False)
+        self.q, self.kv = (
+            nn.Linear(WIDTH, WIDTH, bias=False),
+            nn.Linear(WIDTH, 2 * GROUPS * SIZE, bias=False),
+        )
         self.o, self.gate = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, 256, bias=False)
         self.up, self.down = nn.Linear(WIDTH, 256, bias=False), nn.Linear(256, WIDTH, bias=False)
 
     def forward(self, x):
         y, n = self.norm1(x), len(x)
         q = self.q(y).view(n, TOKENS, HEADS, SIZE).transpose(1, 2)
-        k, v = (a.view(n, TOKENS, GROUPS, SIZE).transpose(1, 2).repeat_interleave(2, 1) for a in self.kv(y).chunk(2, -1))
+        k, v = (
+            a.view(n, TOKENS, GROUPS, SIZE).transpose(1, 2).repeat_interleave(2, 1)
+            for a in self.kv(y).chunk(2, -1)
+        )
         y = F.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True)
         x = x + self.o(y.transpose(1, 2).reshape(x.shape))
         y = self.norm2(x)
@@ -34,7 +40,10 @@ class Block(nn.Module):
 
 def model():
     return nn.Sequential(
-        nn.Embedding(VOCAB, WIDTH), *[Block() for _ in range(3)], nn.RMSNorm(WIDTH), nn.Linear(WIDTH, VOCAB, bias=False)
+        nn.Embedding(VOCAB, WIDTH),
+        *[Block() for _ in range(3)],
+        nn.RMSNorm(WIDTH),
+        nn.Linear(WIDTH, VOCAB, bias=False),
     )
 
 

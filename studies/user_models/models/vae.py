@@ -15,7 +15,9 @@ class VAE(nn.Module):
     def forward(self, x):
         pixels, noise = x.split([PIXELS, LATENT], 1)
         mean, log_variance = self.encode(pixels).chunk(2, 1)
-        return torch.cat([self.decode(mean + noise * (log_variance / 2).exp()), mean, log_variance], 1)
+        return torch.cat(
+            [self.decode(mean + noise * (log_variance / 2).exp()), mean, log_variance], 1
+        )
 
 
 def model():
@@ -29,7 +31,9 @@ def batch(n):
 
 def loss(output, target):
     decoded, mean, log_variance = output.split([PIXELS, LATENT, LATENT], 1)
-    likelihood = nn.functional.binary_cross_entropy_with_logits(decoded, target, reduction="none").sum(1)
+    likelihood = nn.functional.binary_cross_entropy_with_logits(
+        decoded, target, reduction="none"
+    ).sum(1)
     divergence = -0.5 * (1 + log_variance - mean**2 - log_variance.exp()).sum(1)
     return (likelihood + divergence).mean()
 

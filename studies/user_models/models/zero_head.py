@@ -1,4 +1,6 @@
-"""A mixer whose head begins at zero, as those of ViT and DiT do: in the first step nothing else gets a gradient."""
+"""A mixer whose head begins at zero, as those of ViT and DiT do: in the first step nothing else
+gets a gradient.
+"""
 
 import torch
 from torch import nn

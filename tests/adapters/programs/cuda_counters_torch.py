@@ -34,5 +34,8 @@ events = adapter.make_stopwatch()
 events.start()
 events.stop()
 oom = limits.is_out_of_memory(torch.cuda.OutOfMemoryError("CUDA out of memory."), False)
-overlap = [copies.compute_overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]), copies.compute_overlap([], [(0, 1)])]
+overlap = [
+    copies.compute_overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]),
+    copies.compute_overlap([], [(0, 1)]),
+]
 print(json.dumps([on_cpu, pooled, unpooled, events.seconds(), oom, overlap]))

@@ -1,4 +1,6 @@
-"""Print whether offloading computes the same, and is proven, on streams that do everything at once."""
+"""Print whether offloading computes the same, and is proven, on streams that do everything at
+once.
+"""
 
 import contextlib
 import json
@@ -78,7 +80,9 @@ def judge_events(adapter, events):
 
 
 def judge_moments(device):
-    """Return whether offloading is proven where the moments of a large weight are on this device."""
+    """Return whether offloading is proven where the moments of a large weight are on this
+    device.
+    """
     weight = torch.nn.Parameter(torch.empty(100, 100, device="meta"))
     small = torch.nn.Parameter(torch.empty(10, device="meta"))
     state = {

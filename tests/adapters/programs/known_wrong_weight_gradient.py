@@ -24,5 +24,17 @@ with torch.backends.mkldnn.flags(enabled=False):
     found["bfloat16 without oneDNN"] = gradient(torch.bfloat16)
 off = {name: float((value - right).norm() / right.norm()) for name, value in found.items()}
 off = {name: min(error, 1e30) if error == error else 1e30 for name, error in off.items()}
-cases = ("train/amp_bf16/b4/cpu", "train/amp_bf16/b4/tiny", "train/fp32/b4/cpu", "eval/amp_bf16/b4/cpu")
-print(json.dumps({"off": off, "faults": {case: find_known_fault(parse("unet3d/torch/" + case)) for case in cases}}))
+cases = (
+    "train/amp_bf16/b4/cpu",
+    "train/amp_bf16/b4/tiny",
+    "train/fp32/b4/cpu",
+    "eval/amp_bf16/b4/cpu",
+)
+print(
+    json.dumps(
+        {
+            "off": off,
+            "faults": {case: find_known_fault(parse("unet3d/torch/" + case)) for case in cases},
+        }
+    )
+)

@@ -1,4 +1,6 @@
-"""What `NarrowResults` names of some functions of float64, each run as a user's step in float64 is."""
+"""What `NarrowResults` names of some functions of float64, each run as a user's step in float64
+is.
+"""
 
 import json
 

@@ -26,7 +26,8 @@ for path in json.loads(Path(sys.argv[1]).read_text()):
     adapter.switch_on()
     effect = record["effect"]
     for name, proof in adapter.proofs.items():
-        # all parts of a combination add to one evidence; "buffers" may be of the last that counted them
+        # all parts of a combination add to one evidence; "buffers" may be of the last that counted
+        # them
         recorded = effect["evidence"].get("proven", {}).get(name, effect["proven"])
         verdicts.append([record["case"], name, recorded, judge(proof, effect["evidence"])])
     gc.callbacks.clear()

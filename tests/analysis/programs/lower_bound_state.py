@@ -18,8 +18,14 @@ for case_id in sys.argv[1:]:
     seen = Observed([], [])
     with seen:
         run.one_step()
-    known = {t.untyped_storage().data_ptr() for t in [*model.parameters(), *model.buffers(), *run.inputs]}
-    states = [v for s in run.optimizer.state.values() for v in s.values() if isinstance(v, Tensor)] if trains else []
+    known = {
+        t.untyped_storage().data_ptr() for t in [*model.parameters(), *model.buffers(), *run.inputs]
+    }
+    states = (
+        [v for s in run.optimizer.state.values() for v in s.values() if isinstance(v, Tensor)]
+        if trains
+        else []
+    )
     run.release()
     rows[case_id] = {
         "parameters": unique_bytes(model.parameters()),
@@ -28,7 +34,9 @@ for case_id in sys.argv[1:]:
         "optimizer": unique_bytes(v for v in states if v.ndim > 0),
         "inputs": unique_bytes(run.inputs),
         "live": run.live_bytes(),
-        "counters": unique_bytes([*(v for v in states if v.ndim == 0), *(b for b in model.buffers() if b.ndim == 0)]),
+        "counters": unique_bytes(
+            [*(v for v in states if v.ndim == 0), *(b for b in model.buffers() if b.ndim == 0)]
+        ),
         "saved": sum(size for at, size in seen.saved.items() if at not in known),
     }
 print(json.dumps(rows))

@@ -1,4 +1,6 @@
-"""Advice: what is offered fits, nothing faster that fits is left out, and what it says is so when it is run under a limit."""
+"""Advice: what is offered fits, nothing faster that fits is left out, and what it says is so when
+it is run under a limit.
+"""
 
 from __future__ import annotations
 
@@ -21,29 +23,53 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect, Verification
-from tests.advice_records import ALMOST, MIB, PASSED, QUESTION, STRATEGIES, asked, everything, made, rows, several
+from tests.advice_records import (
+    ALMOST,
+    MIB,
+    PASSED,
+    QUESTION,
+    STRATEGIES,
+    asked,
+    everything,
+    made,
+    rows,
+    several,
+)
 from tests.fake_records import blocks, in_blocks, provenance, record
 from tests.sample_records import MACHINE, RESULTS
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(several, st.integers(0, 12 * MIB), st.sampled_from([None, 4, 8, 12]))
-def test_what_is_offered_fits_and_nothing_faster_is_left_out(found: list[Record], budget: int, batch: int | None) -> None:
+def test_what_is_offered_fits_and_nothing_faster_is_left_out(
+    found: list[Record], budget: int, batch: int | None
+) -> None:
     question = replace(QUESTION, budget=budget, batch=batch)
     advice = asked(found, question)
     assert all(o.peak.needs <= budget for o in [*advice.fitting, *advice.changed])
     assert all(o.peak.needs > budget for o in advice.beyond)
-    assert [o.throughput for o in advice.fitting] == sorted((o.throughput for o in advice.fitting), reverse=True)
+    assert [o.throughput for o in advice.fitting] == sorted(
+        (o.throughput for o in advice.fitting), reverse=True
+    )
     assert all(o.case.same_mathematics for o in advice.fitting)
     assert not any(o.case.same_mathematics for o in advice.changed)
     said = {(o.case.framework, o.case.strategy) for o in everything(advice)}
     used = [r for r in rows(found) if not r.only_for_claims]
-    for r in used:  # every measured case of the batch that fits with the margin is offered, with its own number
+    # every measured case of the batch that fits with the margin is offered, with its own number
+    for r in used:
         if r.batch == batch and math.ceil((r.step_bytes or 0) * MARGIN) <= budget:
             (own,) = (o for o in [*advice.fitting, *advice.changed] if o.case.id == r.case)
-            assert (own.peak.kind, own.peak.value, own.throughput) == ("measured", r.host_rss_bytes, r.throughput)
-    assert said >= {(r.framework, r.strategy) for r in used}, "of every strategy that people use something is said"
-    assert not any(find_strategy("train", strategy).only_for_claims for _, strategy in said), "and nothing of the others"
+            assert (own.peak.kind, own.peak.value, own.throughput) == (
+                "measured",
+                r.host_rss_bytes,
+                r.throughput,
+            )
+    assert said >= {(r.framework, r.strategy) for r in used}, (
+        "of every strategy that people use something is said"
+    )
+    assert not any(find_strategy("train", strategy).only_for_claims for _, strategy in said), (
+        "and nothing of the others"
+    )
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -53,8 +79,13 @@ def test_what_is_offered_fits_and_nothing_faster_is_left_out(found: list[Record]
     st.integers(0, 12 * MIB),
     st.sampled_from([None, 4, 8, 16]),
 )
-def test_a_larger_budget_never_makes_the_best_slower(found: list[Record], budget: int, more: int, batch: int | None) -> None:
-    small, large = (asked(found, replace(QUESTION, budget=b, batch=batch)).fitting for b in (budget, budget + more))
+def test_a_larger_budget_never_makes_the_best_slower(
+    found: list[Record], budget: int, more: int, batch: int | None
+) -> None:
+    small, large = (
+        asked(found, replace(QUESTION, budget=b, batch=batch)).fitting
+        for b in (budget, budget + more)
+    )
     assert len(large) >= len(small)
     if small:
         assert large[0].throughput >= small[0].throughput
@@ -70,8 +101,14 @@ IDLE = StrategyEffect(proven=False, evidence={"executions": 2})
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []}, "oom: memory ran out"),
-        ({"status": "wrong", "reason": "loss_0 is off", "verification": WRONG}, "wrong: loss_0 is off"),
+        (
+            {"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []},
+            "oom: memory ran out",
+        ),
+        (
+            {"status": "wrong", "reason": "loss_0 is off", "verification": WRONG},
+            "wrong: loss_0 is off",
+        ),
         ({"verification": None}, "not verified"),
         ({"verification": WRONG}, "not verified"),
         ({"effect": IDLE}, "not seen at work"),
@@ -80,7 +117,9 @@ IDLE = StrategyEffect(proven=False, evidence={"executions": 2})
     ],
 )
 def test_what_is_not_right_and_proven_is_no_advice(changes: dict[str, object], why: str) -> None:
-    advice = asked([made("torch", "fp32", 4, 100, 1.0), made("torch", "checkpoint", 4, 50, 0.1, **changes)])
+    advice = asked(
+        [made("torch", "fp32", 4, 100, 1.0), made("torch", "checkpoint", 4, 50, 0.1, **changes)]
+    )
     assert [o.case.strategy for o in everything(advice)] == ["fp32"]
     (left,) = advice.left_out.items()
     assert left[0] == "transformer/torch/train/checkpoint/b4/tiny"
@@ -89,7 +128,10 @@ def test_what_is_not_right_and_proven_is_no_advice(changes: dict[str, object], w
 
 
 def test_what_only_tests_an_articles_sentence_is_no_advice() -> None:
-    found = [made("torch", s, 4, peak, 0.1) for s, peak in (("fp32", 100), ("student", 50), ("amp_bf16+gc_frozen", 60))]
+    found = [
+        made("torch", s, 4, peak, 0.1)
+        for s, peak in (("fp32", 100), ("student", 50), ("amp_bf16+gc_frozen", 60))
+    ]
     advice = asked(found)
     assert [o.case.strategy for o in everything(advice)] == ["fp32"]
     assert advice.left_out == {}, "nor is it named as something that went wrong"
@@ -102,7 +144,9 @@ def test_what_only_tests_an_articles_sentence_is_no_advice() -> None:
 
 def test_numbers_of_two_versions_or_protocols_are_not_ranked_together() -> None:
     old = provenance(versions={"torch": "0"}, measured_at="2025-01-01T00:00:00Z")
-    earlier = provenance(versions={"torch": "1"}, measured_at="2025-01-01T00:00:00Z", protocol=VERSION - 1)
+    earlier = provenance(
+        versions={"torch": "1"}, measured_at="2025-01-01T00:00:00Z", protocol=VERSION - 1
+    )
     found = [
         made("torch", "fp32", 4, 100, 1.0),
         made("torch", "accumulate", 4, 50, 0.1, provenance=old),
@@ -111,8 +155,14 @@ def test_numbers_of_two_versions_or_protocols_are_not_ranked_together() -> None:
     offers = everything(asked(found))
     assert [o.case.strategy for o in offers] == ["fp32"]
     newer = provenance(versions={"torch": "1"}, protocol=VERSION + 1)
-    without = record(Case("transformer", "torch", "train", "tf32", 4, "tiny"), status="unsupported", provenance=newer)
-    assert everything(asked([*found, without])) == offers, "what has no speed takes none from others"
+    without = record(
+        Case("transformer", "torch", "train", "tf32", 4, "tiny"),
+        status="unsupported",
+        provenance=newer,
+    )
+    assert everything(asked([*found, without])) == offers, (
+        "what has no speed takes none from others"
+    )
 
 
 def test_the_cheapest_change_is_the_one_that_costs_least_speed() -> None:
@@ -146,16 +196,29 @@ def test_speeds_that_share_no_block_are_not_compared() -> None:
 
 
 def test_the_fastest_is_so_by_the_blocks_it_shares() -> None:
-    """Not by throughputs of different hours: in its own blocks checkpoint is the faster one, though by then all were slow."""
-    base, one, other = (Case("transformer", "torch", "train", s, 4, "tiny") for s in ("fp32", "checkpoint", "accumulate"))
+    """Not by throughputs of different hours: in its own blocks checkpoint is the faster one, though
+    by then all were slow.
+    """
+    base, one, other = (
+        Case("transformer", "torch", "train", s, 4, "tiny")
+        for s in ("fp32", "checkpoint", "accumulate")
+    )
     noon = blocks(
-        [(base, [[1.0], [1.01], [1.0]]), (other, [[1.2], [1.212], [1.2]])], peaks=[MIB // 2, MIB // 4], calibration=PASSED
+        [(base, [[1.0], [1.01], [1.0]]), (other, [[1.2], [1.212], [1.2]])],
+        peaks=[MIB // 2, MIB // 4],
+        calibration=PASSED,
     )
     night = blocks(
-        [(base, [[2.0], [2.01], [2.0]]), (one, [[2.2], [2.21], [2.2]])], peaks=[MIB // 2, MIB // 4], calibration=PASSED
+        [(base, [[2.0], [2.01], [2.0]]), (one, [[2.2], [2.21], [2.2]])],
+        peaks=[MIB // 2, MIB // 4],
+        calibration=PASSED,
     )
     renamed = [
-        r.model_copy(update={"turns": r.turns.model_copy(update={"block": f"night {r.turns.block}"})}) for r in night if r.turns
+        r.model_copy(
+            update={"turns": r.turns.model_copy(update={"block": f"night {r.turns.block}"})}
+        )
+        for r in night
+        if r.turns
     ]
     advice = asked([*noon, *renamed])
     order = [o.case.strategy for o in advice.fitting]
@@ -166,7 +229,9 @@ def test_the_fastest_is_so_by_the_blocks_it_shares() -> None:
 
 
 def test_what_the_kernel_enforces_decides_with_the_margin_that_is_stated() -> None:
-    """Not what the framework counts, though that is its exact counter; and of two peaks just below the budget neither."""
+    """Not what the framework counts, though that is its exact counter; and of two peaks just below
+    the budget neither.
+    """
     found = [
         made("jax", "fp32", 4, MIB - 100, 1.0),
         made("torch", "fp32", 4, MIB - 100, 1.0),
@@ -185,7 +250,11 @@ def test_speeds_without_calibration_are_marked_and_not_ranked_by() -> None:
     advice = asked([*slow, fast])
     assert [o.case.strategy for o in advice.fitting] == ["amp_bf16", "fp32", "checkpoint"]
     (table,) = show.make_tables(advice)
-    assert ["not calibrated" in row[table.head.index("throughput")] for row in table.rows] == [False, False, True]
+    assert ["not calibrated" in row[table.head.index("throughput")] for row in table.rows] == [
+        False,
+        False,
+        True,
+    ]
     assert "1 speeds are not ranked by" in "\n".join(show.list_notes(advice, []))
     (answer,) = show.describe_answer(asked([fast]), None)
     assert "is fastest" not in answer
@@ -193,7 +262,10 @@ def test_speeds_without_calibration_are_marked_and_not_ranked_by() -> None:
 
 def test_what_changes_the_mathematics_is_listed_apart_and_says_so() -> None:
     base = made("torch", "fp32", 4, 200, 1.0)
-    found = [base.model_copy(update={"case": f"resnet50/torch/finetune/{s}/b4/tiny"}) for s in ("half", "head")]
+    found = [
+        base.model_copy(update={"case": f"resnet50/torch/finetune/{s}/b4/tiny"})
+        for s in ("half", "head")
+    ]
     advice = asked(found, Question("resnet50", "finetune", MIB, batch=4, size="tiny"))
     assert [o.case.strategy for o in advice.fitting] == ["half"]
     apart = list(show.make_tables(advice, every=True))[1]
@@ -209,7 +281,10 @@ def test_if_nothing_fits_the_way_out_is_named() -> None:
     assert roomiest
     assert (roomiest.case.batch, roomiest.peak.kind) == (2, "predicted")
     text = "\n".join(show.describe_answer(advice, roomiest))
-    assert "nothing fits. Closest: torch fp32 at batch 4 (measured 5.0 MiB); a budget of 5.3 MiB would do" in text
+    assert (
+        "nothing fits. Closest: torch fp32 at batch 4 (measured 5.0 MiB); a budget of 5.3 "
+        "MiB would do"
+    ) in text
     assert "the largest batch that fits: 2, by torch fp32 at batch 2 (predicted 3.0 MiB)" in text
     hopeless = replace(question, budget=1)
     assert find_largest_that_fits([rows(found)], hopeless) is None
@@ -221,10 +296,14 @@ def test_without_a_batch_the_largest_is_predicted() -> None:
     (offer,) = asked(found, replace(QUESTION, budget=100 * MIB, batch=None)).fitting
     assert (offer.case.batch, offer.peak.kind) == (94, "predicted")  # 95 MiB and a twentieth
     assert offer.speed
-    assert offer.speed.case == "transformer/torch/train/fp32/b8/tiny", "speeds are measured, not predicted"
+    assert offer.speed.case == "transformer/torch/train/fp32/b8/tiny", (
+        "speeds are measured, not predicted"
+    )
     (single,) = asked(found[:1], replace(QUESTION, budget=11 * MIB // 2, batch=None)).fitting
     assert (single.case.batch, single.peak.kind) == (4, "measured")
-    (split,) = asked([made("torch", "accumulate", 4, MIB, 1.0)], replace(QUESTION, budget=9 * MIB, batch=None)).fitting
+    (split,) = asked(
+        [made("torch", "accumulate", 4, MIB, 1.0)], replace(QUESTION, budget=9 * MIB, batch=None)
+    ).fitting
     assert split.case.batch % 4 == 0
 
 
@@ -245,7 +324,11 @@ def test_one_measured_batch_brackets_the_others() -> None:
 
 
 def test_offers_are_sorted_by_batch_when_that_is_asked() -> None:
-    found = [made("torch", s, b, peak, 1.0) for s, peak in (("fp32", 400), ("checkpoint", 200)) for b in (4, 8)]
+    found = [
+        made("torch", s, b, peak, 1.0)
+        for s, peak in (("fp32", 400), ("checkpoint", 200))
+        for b in (4, 8)
+    ]
     advice = asked(found, replace(QUESTION, budget=4 * MIB, batch=None, by="batch"))
     batches = [o.case.batch for o in advice.fitting]
     assert len(set(batches)) > 1
@@ -256,14 +339,28 @@ def test_offers_are_sorted_by_batch_when_that_is_asked() -> None:
 def test_the_largest_batch_is_named_where_the_fastest_is_another() -> None:
     """Who asks without a batch may have meant it."""
     peaks = (("fp32", 400, 1.0), ("checkpoint", 200, 1.5))
-    found = [made("torch", s, b, peak * b * 1000, seconds) for s, peak, seconds in peaks for b in (4, 8)]
+    found = [
+        made("torch", s, b, peak * b * 1000, seconds) for s, peak, seconds in peaks for b in (4, 8)
+    ]
     advice = asked(found, replace(QUESTION, budget=4 * MIB, batch=None))
-    best, largest = advice.fitting[0].case, max((o.case for o in advice.fitting), key=lambda case: case.batch)
+    best, largest = (
+        advice.fitting[0].case,
+        max((o.case for o in advice.fitting), key=lambda case: case.batch),
+    )
     assert (best.strategy, largest.strategy) == ("fp32", "checkpoint")
     first, second = show.describe_answer(advice, None)
     assert f"fp32 at batch {best.batch} is fastest" in first
-    assert second == f"The largest batch is {largest.batch}, with torch checkpoint: `--sort batch` orders by it."
-    assert len(list(show.describe_answer(asked(found, replace(QUESTION, budget=4 * MIB, batch=4)), None))) == 1
+    assert second == (
+        f"The largest batch is {largest.batch}, with torch checkpoint: `--sort batch` orders by it."
+    )
+    assert (
+        len(
+            list(
+                show.describe_answer(asked(found, replace(QUESTION, budget=4 * MIB, batch=4)), None)
+            )
+        )
+        == 1
+    )
 
 
 def test_strategies_that_are_named_alone_are_looked_among() -> None:
@@ -278,16 +375,34 @@ TIMED = "fastest of the 2 that were timed"
 
 @pytest.mark.parametrize(
     ("second", "said"),
-    [((1.02, 1.06), TIMED), ((0.98, 1.04), f"{TIMED}, with torch checkpoint"), ((None, None), TIMED)],
-)  # fmt: skip
-def test_a_tie_is_not_called_a_victory(second: tuple[float | None, float | None], said: str) -> None:
+    [
+        ((1.02, 1.06), TIMED),
+        ((0.98, 1.04), f"{TIMED}, with torch checkpoint"),
+        ((None, None), TIMED),
+    ],
+)
+def test_a_tie_is_not_called_a_victory(
+    second: tuple[float | None, float | None], said: str
+) -> None:
     """The first has an interval of 0.97 to 1.01."""
-    fitting = asked([made("torch", name, 4, MIB // 2, 1.0) for name in ("fp32", "checkpoint", "accumulate")]).fitting
+    fitting = asked(
+        [made("torch", name, 4, MIB // 2, 1.0) for name in ("fp32", "checkpoint", "accumulate")]
+    ).fitting
     ends = {"fp32": (0.97, 1.01), "checkpoint": second}
     timed = [
-        replace(o, speed=replace(o.speed, torch_ratio_low=ends[o.case.strategy][0], torch_ratio_high=ends[o.case.strategy][1]))
-        if o.speed and o.case.strategy in ends else replace(o, speed=None)
-        for o in sorted(fitting, key=lambda o: ("fp32", "checkpoint", "accumulate").index(o.case.strategy))
-    ]  # fmt: skip
+        replace(
+            o,
+            speed=replace(
+                o.speed,
+                torch_ratio_low=ends[o.case.strategy][0],
+                torch_ratio_high=ends[o.case.strategy][1],
+            ),
+        )
+        if o.speed and o.case.strategy in ends
+        else replace(o, speed=None)
+        for o in sorted(
+            fitting, key=lambda o: ("fp32", "checkpoint", "accumulate").index(o.case.strategy)
+        )
+    ]
     assert show.describe_fastest(timed).startswith(said)
     assert ("as fast" in show.describe_fastest(timed)) == ("with" in said)

@@ -31,14 +31,23 @@ from tests.sample_records import IN_HERE, MACHINE, OTHER, RESULTS
 
 
 def test_json_of_everything() -> None:
-    advice = asked([made("torch", "fp32", 4, 100, 1.0), made("torch", "checkpoint", 4, 2 * MIB, 1.0)])
+    advice = asked(
+        [made("torch", "fp32", 4, 100, 1.0), made("torch", "checkpoint", 4, 2 * MIB, 1.0)]
+    )
     said = json.loads(json.dumps(show.make_json(advice, [], None)))
     (offer,) = said["fitting"]
-    assert (offer["kind"], offer["instrument"], offer["machine"], offer["peak_bytes"]) == ("measured", "host.rss", "m", 100)
+    assert (offer["kind"], offer["instrument"], offer["machine"], offer["peak_bytes"]) == (
+        "measured",
+        "host.rss",
+        "m",
+        100,
+    )
     assert [o["strategy"] for o in said["too_large"]] == ["checkpoint"]
 
 
-@pytest.mark.parametrize("case", ["unet3d/torch/train/checkpoint/b11", "transformer/jax/train/checkpoint/b23/cpu"])
+@pytest.mark.parametrize(
+    "case", ["unet3d/torch/train/checkpoint/b11", "transformer/jax/train/checkpoint/b23/cpu"]
+)
 def test_the_commands_say_the_same(case: str) -> None:
     asked = json.loads(framebench("predict", case, *IN_HERE, "--json").stdout)
     (told,) = (p for p in asked["predictions"] if p["method"] == "records")
@@ -48,13 +57,18 @@ def test_the_commands_say_the_same(case: str) -> None:
     (offer,) = (o for o in said["fitting"] if o["strategy"] == strategy)
     assert asked["case"] == offer["case"]
     names = ("kept_bytes", "needs_bytes", "kind", "instrument")
-    assert [told["bytes"], *(told[n] for n in names)] == [offer["peak_bytes"], *(offer[n] for n in names)]
+    assert [told["bytes"], *(told[n] for n in names)] == [
+        offer["peak_bytes"],
+        *(offer[n] for n in names),
+    ]
 
 
 def test_both_give_the_same_reason_where_they_cannot_tell() -> None:
     case = "unet3d/torch/train/amp_bf16/b4/cpu"
     rows, _ = read_evidence(RESULTS, OTHER, "unet3d", "train")
-    (why,) = (w for c, w in advise([rows], Question("unet3d", "train", MIB)).left_out.items() if c == case)
+    (why,) = (
+        w for c, w in advise([rows], Question("unet3d", "train", MIB)).left_out.items() if c == case
+    )
     assert why.startswith("wrong: ")
     with pytest.raises(NoRecords, match=re.escape(why)):
         find_peak(rows, parse(case), Results(RESULTS).searches)
@@ -76,12 +90,16 @@ def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
 
 def test_a_narrow_terminal_shows_what_the_offers_are_ranked_by() -> None:
     rows, _ = read_evidence(RESULTS, MACHINE, "unet3d", "train")
-    (table,) = show.make_tables(advise([rows], Question("unet3d", "train", 256 * MIB), Results(RESULTS).searches))
+    (table,) = show.make_tables(
+        advise([rows], Question("unet3d", "train", 256 * MIB), Results(RESULTS).searches)
+    )
     shown = {column.heading for column in choose_columns(printed_columns(table), 80)}
     assert {"framework", "strategy", "batch", "throughput", "x torch", "needs MiB"} <= shown
 
 
-def test_the_command_reads_the_records_of_its_question_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_reads_the_records_of_its_question_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for case_id in ("resnet50/torch/train/fp32/b4/tiny", "transformer/torch/eval/no_grad/b4/tiny"):
         other = made("torch", "fp32", 4, 100, 1.0).model_copy(update={"case": case_id})
         store.write(other, store.find_folder(tmp_path, "m", "torch-1", other.parsed))
@@ -90,7 +108,9 @@ def test_the_command_reads_the_records_of_its_question_and_no_other(tmp_path: Pa
     opened: list[Path] = []
     read = store.read
     monkeypatch.setattr(store, "read", lambda path: (opened.append(Path(path)), read(path))[1])
-    done = framebench("advise", "transformer/////tiny", "--budget", "1GiB", "--results", str(tmp_path), "--json")
+    done = framebench(
+        "advise", "transformer/////tiny", "--budget", "1GiB", "--results", str(tmp_path), "--json"
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["fitting"]
     assert set(opened) == wanted
@@ -103,9 +123,12 @@ import sys
 from framebench.cli.__main__ import app, load_commands
 load_commands(["advise"])
 app(["advise", "--budget", "8GiB", *sys.argv[1:]], standalone_mode=False)
-sys.exit(str(heavy) if (heavy := {"seaborn", "matplotlib", "scipy.stats"} & sys.modules.keys()) else 0)
+heavy = {"seaborn", "matplotlib", "scipy.stats"} & sys.modules.keys()
+sys.exit(str(heavy) if heavy else 0)
 """
-    done = subprocess.run([sys.executable, "-c", code, *IN_HERE], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *IN_HERE], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert "fastest first" in done.stdout
 
@@ -115,7 +138,9 @@ def test_the_command_for_people() -> None:
     assert done.returncode == 0, done.stderr
     assert "fastest first" in done.stdout
     assert "fits already" in done.stdout
-    described = framebench("advise", "--budget", "64GiB", "--parameters", "124e6", "--sequence", "1024", *IN_HERE)
+    described = framebench(
+        "advise", "--budget", "64GiB", "--parameters", "124e6", "--sequence", "1024", *IN_HERE
+    )
     assert "predicted" in described.stdout
     assert "measured │" not in described.stdout
     assert "layers 12" in described.stderr
@@ -134,7 +159,10 @@ def test_the_command_for_people() -> None:
         (["transformer/////huge", "--budget", "1GiB"], "tiny"),
         (["--budget", "1GiB", "--from", "magic"], "checkpoint"),
         (["--budget", "1GiB", "--from", "gc_frozen"], "choose from: fp32"),
-        (["--budget", "1GiB", "--from", "resnet50/torch/train/fp32/b8/cpu"], "than transformer/*/train"),
+        (
+            ["--budget", "1GiB", "--from", "resnet50/torch/train/fp32/b8/cpu"],
+            "than transformer/*/train",
+        ),
         (["--budget", "1GiB", "--from", "tf32"], "framebench run"),
         (["--budget", "1GiB", "--results", "nowhere"], "framebench run"),
         (["--budget", "1GiB", "--machine", "nobodys"], "machines: "),
@@ -150,7 +178,9 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
 
 
 @pytest.fixture(scope="module")
-def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+def measured(
+    environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory
+) -> list[Row]:
     """Two strategies, measured on this machine now."""
     results = tmp_path_factory.mktemp("advice") / "results"
     selectors = [f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "checkpoint")]
@@ -161,8 +191,12 @@ def measured(environment: dict[str, Environment], tmp_path_factory: pytest.TempP
 
 @pytest.mark.slow
 @pytest.mark.all_cells
-def test_the_advice_is_so_when_it_is_run(measured: list[Row], environment: dict[str, Environment]) -> None:
-    """Under the budget as an enforced limit, in fresh processes: the best offer runs, and what was said not to fit does not."""
+def test_the_advice_is_so_when_it_is_run(
+    measured: list[Row], environment: dict[str, Environment]
+) -> None:
+    """Under the budget as an enforced limit, in fresh processes: the best offer runs, and what was
+    said not to fit does not.
+    """
     budget = between(measured)
     advice = advise([measured], Question("transformer", "train", budget, ("torch",), 4))
     best = advice.fitting[0]
@@ -174,7 +208,9 @@ def test_the_advice_is_so_when_it_is_run(measured: list[Row], environment: dict[
 
 @pytest.mark.slow
 @pytest.mark.all_cells
-def test_the_largest_batch_that_is_advised_fits(measured: list[Row], environment: dict[str, Environment]) -> None:
+def test_the_largest_batch_that_is_advised_fits(
+    measured: list[Row], environment: dict[str, Environment]
+) -> None:
     budget = 2 * between(measured)
     best = advise([measured], Question("transformer", "train", budget, ("torch",), None)).fitting[0]
     assert outcome(best.case, budget, environment) == "fits", show.describe_briefly(best)
@@ -186,7 +222,9 @@ def between(measured: list[Row]) -> int:
 
 
 def outcome(case: Case, budget: int, environment: dict[str, Environment]) -> str:
-    answer = run_order(Order("fit", case.id, budget), environment[case.framework], Options(time_limit_s=600))
+    answer = run_order(
+        Order("fit", case.id, budget), environment[case.framework], Options(time_limit_s=600)
+    )
     probe = judge_probe(case.batch, answer, budget)
     assert probe.limited, "the kernel enforced the limit"
     return probe.outcome

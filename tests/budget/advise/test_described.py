@@ -17,7 +17,13 @@ from tests.budget.conftest import Predicted
 from tests.sample_records import MACHINE, RESULTS
 
 DESCRIBED = Question(
-    "transformer", "train", 2**40, ("torch",), 8, "124M", spec.load_workload("transformer").described(124e6, 1024)
+    "transformer",
+    "train",
+    2**40,
+    ("torch",),
+    8,
+    "124M",
+    spec.load_workload("transformer").described(124e6, 1024),
 )
 
 
@@ -48,7 +54,9 @@ def test_a_described_transformer_is_only_ever_predicted() -> None:
 
 
 @pytest.mark.slow
-def test_a_described_transformers_interval_holds_what_fake_tensors_count(predicted: Predicted) -> None:
+def test_a_described_transformers_interval_holds_what_fake_tensors_count(
+    predicted: Predicted,
+) -> None:
     """An independent prediction of the same model, 18 times as large as any that was measured."""
     rows, _ = read_evidence(RESULTS, MACHINE, "transformer", "train")
     offers = {o.case.strategy: o for o in advise([rows], DESCRIBED).fitting}

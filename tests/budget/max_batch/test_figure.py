@@ -12,14 +12,28 @@ from tests.figure_records import MIB, origin, panels, texts
 
 
 def test_the_largest_batches_come_from_the_searches(tmp_path: Path) -> None:
-    for strategy, batch, status in (("fp32", 8, "found"), ("checkpoint", 32, "open"), ("accumulate", None, "none")):
-        found = Fit(case=f"transformer/torch/train/{strategy}/b1/cpu", budget_bytes=256 * MIB, status=status,
-                        answer="", largest=batch, provenance=origin("torch"))  # fmt: skip
+    for strategy, batch, status in (
+        ("fp32", 8, "found"),
+        ("checkpoint", 32, "open"),
+        ("accumulate", None, "none"),
+    ):
+        found = Fit(
+            case=f"transformer/torch/train/{strategy}/b1/cpu",
+            budget_bytes=256 * MIB,
+            status=status,
+            answer="",
+            largest=batch,
+            provenance=origin("torch"),
+        )
         target = tmp_path / "fits" / found.provenance.machine / f"{strategy}.json"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(found.model_dump_json())
     (tmp_path / "fits" / found.provenance.machine / "broken.json").write_text("{")
     with pytest.warns(UserWarning, match="broken"):
         figure = draw_largest(read_searches(tmp_path, found.provenance.machine))
-    assert [t.get_text() for t in panels(figure)[0].texts] == ["32 or more", "8", "not even the smallest"]
+    assert [t.get_text() for t in panels(figure)[0].texts] == [
+        "32 or more",
+        "8",
+        "not even the smallest",
+    ]
     assert "PyTorch checkpoint fits the largest batch, 32 or more" in texts(figure)[0]

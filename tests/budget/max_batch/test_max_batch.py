@@ -12,7 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from framebench.budget.max_batch.measure import BatchSearch, conclude, search_largest_batch, select_cases
+from framebench.budget.max_batch.measure import (
+    BatchSearch,
+    conclude,
+    search_largest_batch,
+    select_cases,
+)
 from framebench.budget.max_batch.oom_recovery import Evaluation, evaluate_in
 from framebench.budget.max_batch.order import Order
 from framebench.engine.environments import Environment
@@ -33,7 +38,9 @@ def probe_of(outcome: Callable[[int], str]) -> Callable[[int], Probe]:
 
 @given(st.integers(0, 5000), st.integers(1, 8), st.integers(1, 4096))
 def test_the_search_finds_any_threshold(threshold: int, unit: int, most: int) -> None:
-    search = BatchSearch(probe_of(lambda batch: "fits" if batch <= threshold else "memory"), unit, most).run()
+    search = BatchSearch(
+        probe_of(lambda batch: "fits" if batch <= threshold else "memory"), unit, most
+    ).run()
     allowed = min(threshold, most) // unit * unit
     assert search.fits == allowed
     assert search.fails == (0 if allowed == most // unit * unit else allowed + unit)
@@ -42,9 +49,14 @@ def test_the_search_finds_any_threshold(threshold: int, unit: int, most: int) ->
     assert all(batch % unit == 0 and batch <= most for batch in tried)
 
 
-@given(st.dictionaries(st.integers(1, 256), st.sampled_from(["fits", "memory", "failed"])), st.sampled_from([1, 2, 4]))
+@given(
+    st.dictionaries(st.integers(1, 256), st.sampled_from(["fits", "memory", "failed"])),
+    st.sampled_from([1, 2, 4]),
+)
 def test_the_search_ends_whatever_the_probes_say(outcomes: dict[int, str], unit: int) -> None:
-    """Memory may fail at 8 and suffice at 12: what is answered was seen, and what is no question of memory ends the search."""
+    """Memory may fail at 8 and suffice at 12: what is answered was seen, and what is no question of
+    memory ends the search.
+    """
     search = BatchSearch(probe_of(lambda batch: outcomes.get(batch, "memory")), unit, 256).run()
     assert len(search.probes) <= 20
     seen = {p.batch: p.outcome for p in search.probes}
@@ -61,7 +73,9 @@ def test_the_search_ends_whatever_the_probes_say(outcomes: dict[int, str], unit:
 @pytest.mark.parametrize(("threshold", "left_open"), [(64, True), (0, False)])
 def test_a_search_that_takes_too_long_says_how_far_it_came(threshold: int, left_open: bool) -> None:
     """One batch is tried in any case; where it decides, nothing was left for want of time."""
-    search = BatchSearch(probe_of(lambda batch: "fits" if batch <= threshold else "memory"), minutes=0).run()
+    search = BatchSearch(
+        probe_of(lambda batch: "fits" if batch <= threshold else "memory"), minutes=0
+    ).run()
     assert [probe.batch for probe in search.probes] == [1]
     assert search.ended_early == left_open
     told = conclude(search, None, 2**20)
@@ -74,15 +88,25 @@ LIMIT = PROGRAMS / "max_batch_limit.py"
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_an_allocation_above_the_limit_raises(library: str, environment: dict[str, Environment]) -> None:
+def test_an_allocation_above_the_limit_raises(
+    library: str, environment: dict[str, Environment]
+) -> None:
     malloc = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072"}
-    assert run_inside(environment["torch"], LIMIT, library, variables=malloc) == [True, False, True, False, True]
+    assert run_inside(environment["torch"], LIMIT, library, variables=malloc) == [
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 REFUSED = PROGRAMS / "max_batch_refused.py"
 
 
-def test_a_kernel_s_failure_is_a_lack_of_memory_under_a_limit_only(environment: dict[str, Environment]) -> None:
+def test_a_kernel_s_failure_is_a_lack_of_memory_under_a_limit_only(
+    environment: dict[str, Environment],
+) -> None:
     """Its library says the same of shapes that it has no kernel for."""
     free, limited = [False, False, False, True, False], [True, True, True, True, False]
     assert run_inside(environment["torch"], REFUSED) == [free, limited, free]
@@ -99,15 +123,30 @@ def unchecked(tmp_path: Path) -> Environment:
         (
             "die",
             "found",
-            "largest batch that fits: 11 (12 fails: ended by SIGSEGV during steps under the limit; it needs 12.00 MiB)",
+            "largest batch that fits: 11 (12 fails: ended by SIGSEGV during steps under the "
+            "limit; it needs 12.00 MiB)",
         ),
-        ("take it", "found", "12 fails: finished, but used 12.00 MiB by host.rss: memory beyond the budget was taken"),
+        (
+            "take it",
+            "found",
+            "12 fails: finished, but used 12.00 MiB by host.rss: memory beyond "
+            "the budget was taken",
+        ),
         ("be killed", "stopped", "stopped at batch 16: ended by SIGKILL"),
-        ("raise", "stopped", "stopped at batch 16: ValueError during steps under the limit: planted; 8 fits"),
+        (
+            "raise",
+            "stopped",
+            "stopped at batch 16: ValueError during steps under the limit: planted; 8 fits",
+        ),
     ],
 )
 def test_what_a_failing_probe_means(
-    beyond: str, status: str, named: str, unchecked: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+    beyond: str,
+    status: str,
+    named: str,
+    unchecked: Environment,
+    results: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("BEYOND", beyond)
     fit = search_largest_batch(TRAIN, int(11.5 * MIB), unchecked, results=results)
@@ -121,14 +160,18 @@ def test_what_a_failing_probe_means(
         assert (fit.confirmation.batch, fit.confirmation.peak) == (12, 12 * MIB)
 
 
-def test_answers_without_a_bracket(unchecked: Environment, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_without_a_bracket(
+    unchecked: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BEYOND", "die")
     tight = search_largest_batch(TRAIN, MIB // 2, unchecked, results=results)
     assert (tight.status, tight.largest) == ("none", None)
     assert "none: batch 1 needs 1.00 MiB" in tight.answer
     wide = search_largest_batch(TRAIN, 500 * MIB, unchecked, 20, results=results)
     assert (wide.status, wide.largest) == ("open", 20)
-    impossible = search_largest_batch(Case("transformer", "torch", "train", "scan", 1, "tiny"), MIB, unchecked, results=results)
+    impossible = search_largest_batch(
+        Case("transformer", "torch", "train", "scan", 1, "tiny"), MIB, unchecked, results=results
+    )
     assert (impossible.status, impossible.probes) == ("unsupported", [])
     assert "loops in Python" in impossible.answer
 
@@ -143,19 +186,30 @@ def test_batches_are_multiples_of_the_micro_batches(
 
 
 @pytest.mark.parametrize("beyond", ["die", "die while writing"])
-def test_a_new_process_goes_on_where_one_died(beyond: str, unchecked: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_process_goes_on_where_one_died(
+    beyond: str, unchecked: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BEYOND", beyond)
     case = Case("transformer", "torch", "eval", "no_grad", 32, "tiny")
     found = evaluate_in(unchecked, case, 50, 9 * MIB, OPTIONS)
     assert (len(found.losses), found.lost, found.twice, found.failure) == (50, 0, 0, "")
     assert found.losses == {i: 0.5 * i for i in range(50)}
-    assert [(r.batch, r.how) for r in found.recoveries] == [(32, "by a new process"), (16, "by a new process")]
+    assert [(r.batch, r.how) for r in found.recoveries] == [
+        (32, "by a new process"),
+        (16, "by a new process"),
+    ]
     assert found.batches == {8: 6, 2: 1}
 
 
-def test_evaluation_ends_with_a_reason(unchecked: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_ends_with_a_reason(
+    unchecked: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = Case("transformer", "torch", "eval", "no_grad", 2, "tiny")
-    for beyond, named in (("die", "batch 1 does not fit"), ("raise", "ValueError"), ("be killed", "SIGKILL")):
+    for beyond, named in (
+        ("die", "batch 1 does not fit"),
+        ("raise", "ValueError"),
+        ("be killed", "SIGKILL"),
+    ):
         monkeypatch.setenv("BEYOND", beyond)
         found = evaluate_in(unchecked, case, 4, MIB // 2, OPTIONS)
         assert named in found.failure
@@ -169,7 +223,8 @@ def test_what_arrives_twice_is_counted() -> None:
     assert (found.twice, found.lost, found.next, found.total) == (1, 0, 3, 4.0)
 
 
-# one sample of PyTorch's at this size and no second one, in three processes; some three samples, in five and more
+# one sample of PyTorch's at this size and no second one, in three processes; some three samples, in
+# five and more
 ONE, SOME = 140 * MIB, 220 * MIB
 
 
@@ -181,10 +236,16 @@ ONE, SOME = 140 * MIB, 220 * MIB
         *(pytest.param(f, SOME, id=f, marks=pytest.mark.all_cells) for f in FRAMEWORKS),
     ],
 )
-def test_a_real_search(framework: str, budget: int, environment: dict[str, Environment], results: Path) -> None:
-    """The bracket holds: one fits by its measured peak, the next does not, and without a limit it needs more than before."""
+def test_a_real_search(
+    framework: str, budget: int, environment: dict[str, Environment], results: Path
+) -> None:
+    """The bracket holds: one fits by its measured peak, the next does not, and without a limit it
+    needs more than before.
+    """
     (case,) = select_cases("transformer", framework, "train", None, "cpu")
-    fit = search_largest_batch(case, budget, environment[framework], options=OPTIONS, results=results)
+    fit = search_largest_batch(
+        case, budget, environment[framework], options=OPTIONS, results=results
+    )
     assert fit.status == "found", fit.answer
     outcomes = {p.batch: p for p in fit.probes}
     assert fit.largest is not None
@@ -203,7 +264,9 @@ EVAL = Case("transformer", "torch", "eval", "no_grad", 512, "tiny")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("framework", ["torch", "jittor", pytest.param("jax", marks=pytest.mark.all_cells)])
+@pytest.mark.parametrize(
+    "framework", ["torch", "jittor", pytest.param("jax", marks=pytest.mark.all_cells)]
+)
 def test_no_sample_is_lost(framework: str, environment: dict[str, Environment]) -> None:
     """Within a budget that the whole batch does not fit, the same losses as without one."""
     case = Case(EVAL.workload, framework, EVAL.scenario, EVAL.strategy, EVAL.batch, EVAL.size)
@@ -225,13 +288,26 @@ def test_the_mean_of_the_samples_is_the_batchs(environment: dict[str, Environmen
     assert sum(losses) / 5 == pytest.approx(whole, rel=1e-6)
 
 
-def test_the_command_for_people_and_programs(unchecked: Environment, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_for_people_and_programs(
+    unchecked: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BEYOND", "die")
-    arguments = ("max-batch", "transformer/torch////tiny", "--max-batch", "2", "--env", str(unchecked.python))
+    arguments = (
+        "max-batch",
+        "transformer/torch////tiny",
+        "--max-batch",
+        "2",
+        "--env",
+        str(unchecked.python),
+    )
     done = framebench(*arguments, "--budget", "64MiB", "--results", str(results), "--json")
     assert done.returncode == 0, done.stderr
     (fit,) = json.loads(done.stdout)
-    assert (fit["largest"], fit["status"], [p["outcome"] for p in fit["probes"]]) == (2, "open", ["fits", "fits"])
+    assert (fit["largest"], fit["status"], [p["outcome"] for p in fit["probes"]]) == (
+        2,
+        "open",
+        ["fits", "fits"],
+    )
     tight = framebench(*arguments, "--budget", "0.1MiB", "--results", str(results))
     assert tight.returncode == 0, tight.stderr
     assert "none: batch 1 needs" in tight.stdout
@@ -239,12 +315,16 @@ def test_the_command_for_people_and_programs(unchecked: Environment, results: Pa
 
 def test_the_evaluation_command(environment: dict[str, Environment], results: Path) -> None:
     where = ("--results", str(results))
-    done = framebench("evaluate", "transformer/torch///b512/tiny", *where, "--samples", "600", "--budget", "4MiB")
+    done = framebench(
+        "evaluate", "transformer/torch///b512/tiny", *where, "--samples", "600", "--budget", "4MiB"
+    )
     assert done.returncode == 0, done.stderr
     assert "samples done 600 of 600, lost 0, done twice 0" in done.stdout
     assert "in the process" in done.stdout
     # one sample's logits take 2 MiB at the size `cpu`
-    tight = framebench("evaluate", "transformer/torch", *where, "--samples", "2", "--budget", "1MiB", "--json")
+    tight = framebench(
+        "evaluate", "transformer/torch", *where, "--samples", "2", "--budget", "1MiB", "--json"
+    )
     assert tight.returncode == 1
     assert "batch 1 does not fit" in tight.stderr
     assert json.loads(tight.stdout)["done"] == 0
@@ -270,7 +350,9 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
     assert "Traceback" not in done.stderr
 
 
-def test_an_absent_environment_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_absent_environment_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An empty cache, and nothing to build from."""
     arguments = ("max-batch", "transformer/jittor", "--budget", "1GiB", "--results", str(tmp_path))
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path / "cache"))

@@ -27,9 +27,16 @@ TRAIN = Case("transformer", "torch", "train", "fp32", 1, "tiny")
 def saved(results: Path, version: int = protocol.VERSION, **changes: object) -> Fit:
     """A fit of this machine, as `framebench max-batch` leaves it."""
     origin = provenance(machine=read_machine_name(), protocol=version)
-    fields = {"status": "found", "answer": "largest batch that fits: 11", "largest": 11, "provenance": origin} | changes
+    fields = {
+        "status": "found",
+        "answer": "largest batch that fits: 11",
+        "largest": 11,
+        "provenance": origin,
+    } | changes
     fit = Fit(case=TRAIN.id, budget_bytes=8 * MIB, **fields)  # type: ignore[arg-type]
-    store.write(fit, make_folder_path(results, TRAIN, 8 * MIB, read_machine_name(), describe("torch")))  # type: ignore[arg-type]
+    store.write(
+        fit, make_folder_path(results, TRAIN, 8 * MIB, read_machine_name(), describe("torch"))
+    )  # type: ignore[arg-type]
     return fit
 
 
@@ -58,7 +65,9 @@ def test_max_batch_answers_at_once_what_was_found_before(results: Path) -> None:
         ({"version": protocol.VERSION - 1}, 100, False),
     ],
 )
-def test_an_old_answer_counts_only_if_it_still_is_one(changes: dict[str, Any], most: int, found: bool, results: Path) -> None:
+def test_an_old_answer_counts_only_if_it_still_is_one(
+    changes: dict[str, Any], most: int, found: bool, results: Path
+) -> None:
     fit = saved(results, **changes)
     assert find_saved(TRAIN, 8 * MIB, describe("torch"), most, results) == (fit if found else None)
     assert find_saved(TRAIN, 9 * MIB, describe("torch"), most, results) is None

@@ -1,4 +1,6 @@
-"""Predictions: a line finds what made the data, its interval covers, and fake tensors predict what is then measured."""
+"""Predictions: a line finds what made the data, its interval covers, and fake tensors predict what
+is then measured.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,22 @@ BATCHES = (1, 2, 4, 8, 16)
 def made(batch: int, peak: float, framework: str = "torch") -> Record:
     case = Case("transformer", framework, "train", "fp32", batch, "cpu")
     origin = provenance(versions={framework: "1"})
-    return record(case, peaks={"host.rss": int(peak)}, step_s=[1.0], first_step_s=1.0, provenance=origin, **RIGHT)
+    return record(
+        case,
+        peaks={"host.rss": int(peak)},
+        step_s=[1.0],
+        first_step_s=1.0,
+        provenance=origin,
+        **RIGHT,
+    )
 
 
 @settings(deadline=None)  # the first line imports scipy
-@given(st.integers(0, 2**40), st.integers(1, 2**30), st.lists(st.integers(1, 512), min_size=3, max_size=6, unique=True))
+@given(
+    st.integers(0, 2**40),
+    st.integers(1, 2**30),
+    st.lists(st.integers(1, 512), min_size=3, max_size=6, unique=True),
+)
 def test_a_line_is_found_exactly(fixed: int, per_sample: int, batches: list[int]) -> None:
     line = fit(batches, [fixed + per_sample * b for b in batches])
     expected = fixed + per_sample * 1024
@@ -50,7 +63,11 @@ def test_a_line_is_found_exactly(fixed: int, per_sample: int, batches: list[int]
 
 def test_two_batches_have_no_interval_and_one_no_line() -> None:
     line = fit([4, 8], [100.0, 180.0])
-    assert (line.fixed, line.per_sample, line.at(16)) == ((20.0, None, None), (20.0, None, None), (340.0, None, None))
+    assert (line.fixed, line.per_sample, line.at(16)) == (
+        (20.0, None, None),
+        (20.0, None, None),
+        (340.0, None, None),
+    )
     with pytest.raises(TooFew, match="there are: 4"):
         fit([4, 4], [100.0, 101.0])
 
@@ -72,49 +89,87 @@ def test_the_interval_of_fixed_and_slope_is_the_textbooks() -> None:
     x, y = np.array(BATCHES, float), np.array([11.0, 19.0, 43.0, 78.0, 166.0])
     line, other = fit(BATCHES, list(y)), stats.linregress(x, y)
     half = stats.t.ppf(0.975, 3) * np.array([other.intercept_stderr, other.stderr])
-    assert line.fixed == pytest.approx((other.intercept, other.intercept - half[0], other.intercept + half[0]))
-    assert line.per_sample == pytest.approx((other.slope, other.slope - half[1], other.slope + half[1]))
+    assert line.fixed == pytest.approx(
+        (other.intercept, other.intercept - half[0], other.intercept + half[0])
+    )
+    assert line.per_sample == pytest.approx(
+        (other.slope, other.slope - half[1], other.slope + half[1])
+    )
 
 
 def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:
     """Of another framework or version; the records of another machine are not even read."""
     other = made(8, 5e10).model_copy(
-        update={"provenance": provenance(versions={"torch": "0"}, measured_at="2025-01-01T00:00:00Z")}
+        update={
+            "provenance": provenance(versions={"torch": "0"}, measured_at="2025-01-01T00:00:00Z")
+        }
     )
     every = [made(4, 1e9), made(8, 2e9), made(16, 9e10, "jax"), other]
-    peak, row = find_peak(frames.rows(select(every)), parse_any_batch("transformer/torch/train/fp32/b32"), Searches())
-    assert (peak.value, peak.method, row.framework_version) == (8e9, "line through batches 4, 8", "1")
+    peak, row = find_peak(
+        frames.rows(select(every)), parse_any_batch("transformer/torch/train/fp32/b32"), Searches()
+    )
+    assert (peak.value, peak.method, row.framework_version) == (
+        8e9,
+        "line through batches 4, 8",
+        "1",
+    )
 
 
 def test_real_records_predict_every_framework() -> None:
     rows, _ = read_evidence(RESULTS, MACHINE, "transformer", "train")
     for framework in ("torch", "jax", "jittor"):
         small, large = (
-            find_peak(rows, parse_any_batch(f"transformer/{framework}/train/fp32/b{b}"), Searches())[0] for b in (24, 48)
+            find_peak(
+                rows, parse_any_batch(f"transformer/{framework}/train/fp32/b{b}"), Searches()
+            )[0]
+            for b in (24, 48)
         )
         assert 0 < small.value < large.value < 2 * small.value
 
 
 def test_any_batch_has_a_name_and_nothing_else_is_made_up() -> None:
     assert parse_any_batch("resnet50/torch/train/fp32/b24/full").batch == 24
-    assert parse_any_batch("unet3d/torch/train/checkpoint/b11") == parse_any_batch("unet3d/torch/train/checkpoint/b11/cpu")
+    assert parse_any_batch("unet3d/torch/train/checkpoint/b11") == parse_any_batch(
+        "unet3d/torch/train/checkpoint/b11/cpu"
+    )
     assert parse_any_batch("transformer/jax/train/long/b3/cpu").config.length == 1024
-    for wrong in ("resnet50/torch/train/fp32/b0/full", "resnet50/torch/train/nothing/b24/full", "x/torch/train/fp32/b2/cpu",
-                  "resnet50/torch/train/fp32/24/full", "resnet50/torch/train/fp32/b24/huge", "resnet50"):  # fmt: skip
+    for wrong in (
+        "resnet50/torch/train/fp32/b0/full",
+        "resnet50/torch/train/nothing/b24/full",
+        "x/torch/train/fp32/b2/cpu",
+        "resnet50/torch/train/fp32/24/full",
+        "resnet50/torch/train/fp32/b24/huge",
+        "resnet50",
+    ):
         with pytest.raises(UnknownCase):
             parse_any_batch(wrong)
 
 
 def one_of_each(framework: str) -> list[Case]:
     """Of each scenario, its first case without an obstacle."""
-    return [*{c.scenario: c for c in reversed(choose_fewest(framework)) if not find_obstacle(c)}.values()]
+    return [
+        *{
+            c.scenario: c for c in reversed(choose_fewest(framework)) if not find_obstacle(c)
+        }.values()
+    ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("choose", [one_of_each, pytest.param(list_supported, marks=pytest.mark.all_cells)])
-def test_fake_tensors_take_every_case_that_has_no_obstacle(choose: Callable[[str], list[Case]], predicted: Predicted) -> None:
+@pytest.mark.parametrize(
+    "choose", [one_of_each, pytest.param(list_supported, marks=pytest.mark.all_cells)]
+)
+def test_fake_tensors_take_every_case_that_has_no_obstacle(
+    choose: Callable[[str], list[Case]], predicted: Predicted
+) -> None:
     cases = [c for c in choose("torch") if not find_obstacle(c)]
-    assert {c.scenario for c in cases} >= {"train", "eval", "finetune", "varlen", "pair", "custom_op"}
+    assert {c.scenario for c in cases} >= {
+        "train",
+        "eval",
+        "finetune",
+        "varlen",
+        "pair",
+        "custom_op",
+    }
     found = predicted(*(c.id for c in cases))
     for case in cases:
         assert found[case.id]["predicted"] >= found[case.id]["live_bytes"] > 0, case.id
@@ -137,7 +192,10 @@ def test_fake_tensors_scale(predicted: Predicted) -> None:
         ["transformer/torch/train/checkpoint/b4/cpu"],
         pytest.param(
             [
-                *(f"transformer/torch/train/{s}/b4/cpu" for s in ("fp32", "accumulate", "amp_bf16")),
+                *(
+                    f"transformer/torch/train/{s}/b4/cpu"
+                    for s in ("fp32", "accumulate", "amp_bf16")
+                ),
                 *("resnet50/torch/train/fp32/b8/cpu", "unet3d/torch/train/fp32/b4/cpu"),
             ],
             marks=pytest.mark.all_cells,
@@ -145,15 +203,21 @@ def test_fake_tensors_scale(predicted: Predicted) -> None:
     ],
     ids=["some", "others"],
 )
-def test_fake_tensors_predict_what_is_measured(cases: list[str], predicted: Predicted, steady: Steady) -> None:
+def test_fake_tensors_predict_what_is_measured(
+    cases: list[str], predicted: Predicted, steady: Steady
+) -> None:
     foreseen = predicted(*cases)
     for case in cases:
-        assert foreseen[case]["predicted"] == pytest.approx(steady(case)[0]["host.rss"], rel=0.05), case
+        assert foreseen[case]["predicted"] == pytest.approx(
+            steady(case)[0]["host.rss"], rel=0.05
+        ), case
 
 
 @pytest.mark.slow
 def test_the_command(environment: dict[str, Environment]) -> None:
-    found = json.loads(framebench("predict", "transformer/torch/train/fp32/b24/cpu", "--json").stdout)["predictions"]
+    found = json.loads(
+        framebench("predict", "transformer/torch/train/fp32/b24/cpu", "--json").stdout
+    )["predictions"]
     assert [p["method"] for p in found][:2] == ["lower bound", "fake tensors"]
     least, fake, *_ = (p["bytes"] for p in found)
     assert least < fake < 1.2 * least

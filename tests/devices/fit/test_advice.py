@@ -1,4 +1,6 @@
-"""`advise` and `max-batch` with --device: which strategies are tried, how the answer reads, and what a mistake is told."""
+"""`advise` and `max-batch` with --device: which strategies are tried, how the answer reads, and
+what a mistake is told.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Size = Callable[[Case], int | None]
 
 @pytest.fixture
 def predicted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Size], list[Case]]:
-    """Has each case need what a function says, None for what cannot be told; returns the cases that were asked for."""
+    """Has each case need what a function says, None for what cannot be told; returns the cases that
+    were asked for.
+    """
 
     def by(size: Size) -> list[Case]:
         asked: list[Case] = []
@@ -64,17 +68,26 @@ def offers(*arguments: str) -> list[dict[str, Any]]:
     return json.loads(result(*arguments, "--json").stdout)["offers"]  # type: ignore[no-any-return]
 
 
-def test_advise_without_a_batch_sorts_by_largest_batch(predicted: Callable[[Size], list[Case]]) -> None:
+def test_advise_without_a_batch_sorts_by_largest_batch(
+    predicted: Callable[[Size], list[Case]],
+) -> None:
     per_sample = {"fp32": 2 * GIB, "checkpoint": GIB // 2}
     asked = predicted(lambda case: GIB + per_sample.get(case.strategy, GIB) * case.batch)
     best = offers("advise", "transformer/torch/train/*/full-350m", "--device", "a100-40gb")
     assert best[0]["case"].startswith("transformer/torch/train/checkpoint/b")
     assert best[0]["next_batch_was_tried"]
-    assert {case.strategy for case in asked} >= {"fp32", "amp_bf16", "checkpoint", "amp_bf16+checkpoint"}
+    assert {case.strategy for case in asked} >= {
+        "fp32",
+        "amp_bf16",
+        "checkpoint",
+        "amp_bf16+checkpoint",
+    }
     assert "tf32" not in {case.strategy for case in asked}, "unless it is named"
 
 
-def test_advise_defaults_to_the_full_size_at_its_usual_batch(predicted: Callable[[Size], list[Case]]) -> None:
+def test_advise_defaults_to_the_full_size_at_its_usual_batch(
+    predicted: Callable[[Size], list[Case]],
+) -> None:
     """At its usual batch, which is planned already, and not the size for processors."""
     asked = predicted(lambda case: GIB)
     assert result("advise", "resnet50/*/train", "--device", "a100-40gb").exit_code == 0
@@ -82,11 +95,16 @@ def test_advise_defaults_to_the_full_size_at_its_usual_batch(predicted: Callable
     assert {case.framework for case in asked} == {"torch", "jax"}
 
 
-def test_each_strategy_is_judged_at_the_given_batch(predicted: Callable[[Size], list[Case]]) -> None:
+def test_each_strategy_is_judged_at_the_given_batch(
+    predicted: Callable[[Size], list[Case]],
+) -> None:
     sizes = {"fp32": 80 * GIB, "amp_bf16": 37 * GIB, "checkpoint": 8 * GIB}
     predicted(lambda case: sizes[case.strategy])
     selector = "transformer/torch/train/{fp32,amp_bf16,checkpoint}/b8/full"
-    answers = {o["case"].split("/")[3]: o["answer"] for o in offers("advise", selector, "--device", "a100-40gb")}
+    answers = {
+        o["case"].split("/")[3]: o["answer"]
+        for o in offers("advise", selector, "--device", "a100-40gb")
+    }
     assert answers == {
         "checkpoint": "fits",
         "amp_bf16": "fits if the prediction is at most 3.0% low",
@@ -94,20 +112,31 @@ def test_each_strategy_is_judged_at_the_given_batch(predicted: Callable[[Size], 
     }
 
 
-def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(predicted: Callable[[Size], list[Case]]) -> None:
+def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(
+    predicted: Callable[[Size], list[Case]],
+) -> None:
     predicted(lambda case: GIB if case.strategy == "accumulate" else 2 * GIB)
-    answers = offers("advise", "resnet50/torch/train/{fp32,accumulate}/b64/full", "--device", "a100-40gb")
+    answers = offers(
+        "advise", "resnet50/torch/train/{fp32,accumulate}/b64/full", "--device", "a100-40gb"
+    )
     assert [offer["case"].split("/")[3] for offer in answers] == ["fp32", "accumulate"]
 
 
-def test_the_smallest_peak_is_named_if_nothing_fits(predicted: Callable[[Size], list[Case]]) -> None:
+def test_the_smallest_peak_is_named_if_nothing_fits(
+    predicted: Callable[[Size], list[Case]],
+) -> None:
     predicted(lambda case: (90 if case.strategy == "checkpoint" else 100) * GIB)
     done = result("advise", "transformer/torch/train/*/b8/full", "--device", "a100-40gb")
     assert done.exit_code == 1
-    assert "PyTorch's checkpoint needs least: 92,160.0 MiB, which does not fit" in done.stdout.replace("\n", " ")
+    assert (
+        "PyTorch's checkpoint needs least: 92,160.0 MiB, which does not fit"
+        in done.stdout.replace("\n", " ")
+    )
 
 
-def test_max_batch_searches_the_baseline_by_default(predicted: Callable[[Size], list[Case]]) -> None:
+def test_max_batch_searches_the_baseline_by_default(
+    predicted: Callable[[Size], list[Case]],
+) -> None:
     asked = predicted(lambda case: GIB * case.batch)
     asks = ("max-batch", "transformer/torch/train", "--device", "a100-40gb", "--budget", "16GiB")
     assert offers(*asks)[0]["case"].endswith("/fp32/b13/full")
@@ -122,7 +151,9 @@ def test_max_batch_searches_the_baseline_by_default(predicted: Callable[[Size], 
         (["max-batch", "transformer/torch/train/fp32/b8", "--device", "a100-40gb"], "leave b8 out"),
     ],
 )
-def test_invalid_arguments_end_with_a_hint(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_invalid_arguments_end_with_a_hint(
+    arguments: list[str], message: str, tmp_path: Path
+) -> None:
     done = framebench(*arguments, "--results", str(tmp_path))
     assert done.returncode == 2
     assert message in done.stderr

@@ -20,7 +20,9 @@ CASE = Case("transformer", "torch", "train", "fp32", 1, "full")
 def planned(case: Case, size: int | None, **fields: object) -> Planned:
     """Return a prediction of so many bytes."""
     result = {"source": "allocator.simulated", "parts": {}} | fields
-    return fake_predictions.planned(case=case.id, device=GPU.name, framework=case.framework, peak_bytes=size, **result)
+    return fake_predictions.planned(
+        case=case.id, device=GPU.name, framework=case.framework, peak_bytes=size, **result
+    )
 
 
 def offer(size: int, error: float, budget: int | None = None) -> Offer:
@@ -71,7 +73,9 @@ def searched(size: Callable[[int], int], unit: int = 1, framework: str = "torch"
 
 @pytest.mark.parametrize("unit", [1, 4])
 @pytest.mark.parametrize(("fixed", "slope"), [(2**30, 2**30), (2**33, 7 * 2**27), (0, 2**26)])
-def test_the_largest_batch_of_a_line_is_found_and_the_next_tried(fixed: int, slope: int, unit: int) -> None:
+def test_the_largest_batch_of_a_line_is_found_and_the_next_tried(
+    fixed: int, slope: int, unit: int
+) -> None:
     search = searched(lambda batch: fixed + slope * batch, unit)
     right = (MEMORY - CONTEXT[1] - fixed) // slope // unit * unit
     assert (search.offer.batch, search.offer.complete, search.offer.fits) == (right, True, True)
@@ -89,15 +93,21 @@ def test_a_search_over_plateaus_ends() -> None:
 
 @pytest.mark.parametrize("end", [420, 560, 650, 900, 1250])
 def test_where_a_compiler_keeps_to_its_limit_both_ends_are_near(end: int) -> None:
-    """As XLA does: it computes values again, until that helps no more. Through such sizes each line ends too low."""
+    """As XLA does: it computes values again, until that helps no more.
+
+    Through such sizes each line ends too low.
+    """
     pool, slope = MEMORY * 7 // 10, 2**27
-    search = searched(lambda batch: min(slope * batch, pool) if batch <= end else slope * batch, framework="jax")
+    search = searched(
+        lambda batch: min(slope * batch, pool) if batch <= end else slope * batch, framework="jax"
+    )
     assert search.offer.batch <= end < search.offer.below
     assert search.offer.below <= 1.2 * search.offer.batch
 
 
 def test_a_truncated_search_is_marked_incomplete() -> None:
-    search = searched(lambda batch: round(2**28 * batch**0.5), framework="jax")  # each line ends too low
+    # each line ends too low
+    search = searched(lambda batch: round(2**28 * batch**0.5), framework="jax")
     assert len(search.planned) == RULES["jax"].most_plans
     assert not search.offer.complete
 
@@ -113,7 +123,12 @@ def test_a_compiler_is_asked_until_the_next_batch_does_not_fit() -> None:
     case = Case("transformer", "jax", "train", "fp32", 1, "full")
     search = BatchSearch(case, GPU, 0.0)
     while wanted := search.next():
-        parts = {"arguments": 2**32, "outputs": 2**32, "temporaries": 2**30 * wanted.batch, "aliased": 2**32}
+        parts = {
+            "arguments": 2**32,
+            "outputs": 2**32,
+            "temporaries": 2**30 * wanted.batch,
+            "aliased": 2**32,
+        }
         size = parts["arguments"] + parts["temporaries"]
         search.planned[wanted.batch] = planned(wanted, size, source="compiler.plan", parts=parts)
     largest = (MEMORY - CONTEXT[1] - 2**32) // 2**30

@@ -19,20 +19,28 @@ OTHERS = [CASE.replace("b1", f"b{batch}") for batch in range(2, 10)]
 
 
 def test_a_prediction_survives_the_round_trip(tmp_path: Path) -> None:
-    result = planned(largest=(Buffer(bytes=MIB, line="flax_model.py:12", shape="f32[8]"),), not_held=("the context",))
+    result = planned(
+        largest=(Buffer(bytes=MIB, line="flax_model.py:12", shape="f32[8]"),),
+        not_held=("the context",),
+    )
     path = store.write(tmp_path, result)
     assert path == tmp_path / "planned/h100-80gb/jax-0.10.2.jsonl"
     assert store.read(path) == {CASE: result}
     assert list(store.every(tmp_path)) == [result]
 
 
-def test_own_predictions_are_published_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_predictions_are_published_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert store.own(tmp_path) == tmp_path, "a folder that was named takes its answers itself"
     assert store.publish(tmp_path, lambda _: True) == []
     monkeypatch.setattr(store, "PUBLISHED", tmp_path)
     store.write(tmp_path, planned())
     mine, rest = (
-        planned(peak_bytes=11 * MIB, parts=planned().parts | {"temporaries": planned().parts["temporaries"] - MIB}),
+        planned(
+            peak_bytes=11 * MIB,
+            parts=planned().parts | {"temporaries": planned().parts["temporaries"] - MIB},
+        ),
         planned(case=OTHERS[0]),
     )
     for one in (mine, rest):
@@ -51,7 +59,12 @@ def test_what_a_framework_lacks_is_not_published(monkeypatch: pytest.MonkeyPatch
     (chosen,) = rules
     assert chosen(planned())
     lacking = planned(
-        case=CASE.replace("fp32", "compile"), outcome="not planned", reason="always so", peak_bytes=None, source=None, parts={}
+        case=CASE.replace("fp32", "compile"),
+        outcome="not planned",
+        reason="always so",
+        peak_bytes=None,
+        source=None,
+        parts={},
     )
     assert not chosen(lacking)
     assert not chosen(lacking.model_copy(update={"case": CASE, "outcome": "failed"}))
@@ -61,7 +74,10 @@ def test_what_a_framework_lacks_is_not_published(monkeypatch: pytest.MonkeyPatch
 def test_a_newer_prediction_replaces_the_older(tmp_path: Path) -> None:
     store.write(tmp_path, planned())
     store.write(
-        tmp_path, refused := planned(outcome="refused", reason="needs 90 GiB", peak_bytes=None, parts={}, needs_bytes=90)
+        tmp_path,
+        refused := planned(
+            outcome="refused", reason="needs 90 GiB", peak_bytes=None, parts={}, needs_bytes=90
+        ),
     )
     assert list(store.every(tmp_path)) == [refused]
 
@@ -77,7 +93,10 @@ def test_a_damaged_line_is_named_and_preserved(tmp_path: Path) -> None:
     path.write_text(path.read_text() + '{"case": "a"}\nnot JSON\n')
     with pytest.warns(PlannedWarning) as warned:
         assert list(store.read(path)) == [CASE]
-    assert [str(w.message).partition(" of ")[0] for w in warned] == ["skipped line 2", "skipped line 3"]
+    assert [str(w.message).partition(" of ")[0] for w in warned] == [
+        "skipped line 2",
+        "skipped line 3",
+    ]
     assert "jax-0.10.2.jsonl: " in str(warned[0].message)
     store.write(tmp_path, planned(case=OTHERS[0]))
     with warnings.catch_warnings():

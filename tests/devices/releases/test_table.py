@@ -30,15 +30,25 @@ def kept(tmp_path: Path) -> Path:
 def test_releases_stand_side_by_side_in_their_order() -> None:
     old = [planned(framework_version=v, **larger(n)) for v, n in (("0.10.0", 0), ("0.9.2", 12))]
     (shown,) = table.of_releases([*old, planned(case=CASE.replace("fp32", "scan"))], H100)
-    assert shown.head == ("case", "0.9.2", "0.10.0", "change"), "of the others no case was planned by two"
+    assert shown.head == ("case", "0.9.2", "0.10.0", "change"), (
+        "of the others no case was planned by two"
+    )
     assert shown.rows == ((CASE, "24.0", "12.0", "-50.00%"),)
     assert not list(table.of_releases([planned()], H100))
 
 
 def test_what_a_simulation_has_of_another_release_is_said() -> None:
     case, rules = CASE.replace("/jax/", "/torch/"), "The allocator is PyTorch 2.13's."
-    simulated = {"case": case, "framework": "torch", "source": "allocator.simulated", "parts": {"allocated": 11 * MIB}}
-    pair = [planned(framework_version=v, notes=n, **simulated) for v, n in (("2.12.1", (rules,)), ("2.13.0", ()))]
+    simulated = {
+        "case": case,
+        "framework": "torch",
+        "source": "allocator.simulated",
+        "parts": {"allocated": 11 * MIB},
+    }
+    pair = [
+        planned(framework_version=v, notes=n, **simulated)
+        for v, n in (("2.12.1", (rules,)), ("2.13.0", ()))
+    ]
     (shown,) = table.of_releases(pair, H100)
     assert shown.title.startswith("Releases of PyTorch")
     assert rules in shown.caption
@@ -48,7 +58,18 @@ def test_what_a_simulation_has_of_another_release_is_said() -> None:
 
 def test_what_releases_planned_is_shown_and_not_planned_again(kept: Path) -> None:
     asked = [word for version in ("0.9.0", "0.9.2") for word in ("--version", version)]
-    told = framebench("versions", "run", "--framework", "jax", CASE, "--device", "h100-80gb", *asked, "--results", str(kept))
+    told = framebench(
+        "versions",
+        "run",
+        "--framework",
+        "jax",
+        CASE,
+        "--device",
+        "h100-80gb",
+        *asked,
+        "--results",
+        str(kept),
+    )
     assert told.returncode == 0, told.stderr
     assert "+200.00%" in told.stdout
     report = framebench("report", "--device", "h100-80gb", "--results", str(kept))
@@ -65,7 +86,12 @@ def test_the_release_is_named_by_its_plan(kept: Path) -> None:
 
 def test_a_bisection_by_plans_says_so() -> None:
     answer = bisect.bisect_releases(
-        Case.from_id(CASE), "peak", 0.01, ["0.9.0"], lambda name: ReleaseResult(release=name), "h100-80gb"
+        Case.from_id(CASE),
+        "peak",
+        0.01,
+        ["0.9.0"],
+        lambda name: ReleaseResult(release=name),
+        "h100-80gb",
     )
     shown = bisection_table.make_table(answer)
     assert shown.title.endswith(f"{CASE} on one h100-80gb")
@@ -73,10 +99,19 @@ def test_a_bisection_by_plans_says_so() -> None:
 
 
 def test_a_release_without_a_plan_is_stepped_over(kept: Path) -> None:
-    why = {"outcome": "not planned", "reason": "XLA cannot compile it", "peak_bytes": None, "parts": {}}
+    why = {
+        "outcome": "not planned",
+        "reason": "XLA cannot compile it",
+        "peak_bytes": None,
+        "parts": {},
+    }
     store.write(kept, planned(framework_version="0.9.1", **why))
     answer = bisect.bisect_releases(
-        Case.from_id(CASE), "peak", 0.01, list(SIZES), of_plans.PlanBench(CASE, "h100-80gb", kept).measure
+        Case.from_id(CASE),
+        "peak",
+        0.01,
+        list(SIZES),
+        of_plans.PlanBench(CASE, "h100-80gb", kept).measure,
     )
     assert (answer.outcome, answer.first, answer.between) == ("one of several", "0.9.2", ("0.9.1",))
 
@@ -84,11 +119,55 @@ def test_a_release_without_a_plan_is_stepped_over(kept: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("versions", "run", "--framework", "torch", CASE, "--device", "h100-80gb"), "name some by --version"),
-        (("versions", "run", "--framework", "jittor", CASE, "--device", "h100-80gb", "--version", "1"), "of jax and torch"),
-        (("versions", "run", "--framework", "jax", "--device", "h100-80gb", "--version", "0.9.2"), "which cases?"),
-        (("versions", "run", "--framework", "jax", CASE, "--device", "h100", "--version", "0.9.2"), "the nearest is h100-80gb"),
-        (("report", "--device", "tpu-v5e"), "predict first: framebench predict CASES --device tpu-v5e"),
+        (
+            ("versions", "run", "--framework", "torch", CASE, "--device", "h100-80gb"),
+            "name some by --version",
+        ),
+        (
+            (
+                "versions",
+                "run",
+                "--framework",
+                "jittor",
+                CASE,
+                "--device",
+                "h100-80gb",
+                "--version",
+                "1",
+            ),
+            "of jax and torch",
+        ),
+        (
+            (
+                "versions",
+                "run",
+                "--framework",
+                "jax",
+                "--device",
+                "h100-80gb",
+                "--version",
+                "0.9.2",
+            ),
+            "which cases?",
+        ),
+        (
+            (
+                "versions",
+                "run",
+                "--framework",
+                "jax",
+                CASE,
+                "--device",
+                "h100",
+                "--version",
+                "0.9.2",
+            ),
+            "the nearest is h100-80gb",
+        ),
+        (
+            ("report", "--device", "tpu-v5e"),
+            "predict first: framebench predict CASES --device tpu-v5e",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(tmp_path: Path, words: tuple[str, ...], said: str) -> None:

@@ -11,10 +11,19 @@ MIB = 2**20
 
 
 def test_a_later_segment_lies_lower_unless_a_chunk_has_room() -> None:
-    """As an H200 put two of 98 MiB, then two of 26 and one of 2: each of 26 where one of 98 left 30, the lower first."""
+    """As an H200 put two of 98 MiB, then two of 26 and one of 2: each of 26 where one of 98 left
+    30, the lower first.
+    """
     addresses = Addresses()
     taken = [addresses.take(size * MIB) for size in (98, 98, 26, 26, 2, 26)]
-    assert [(TOP - address) // MIB for address in taken] == [128, 256, 256 - 98, 128 - 98, 256 - 124, 256 + 32]
+    assert [(TOP - address) // MIB for address in taken] == [
+        128,
+        256,
+        256 - 98,
+        128 - 98,
+        256 - 124,
+        256 + 32,
+    ]
 
 
 def test_freed_ranges_are_reused() -> None:
@@ -38,7 +47,10 @@ def test_no_two_ranges_overlap() -> None:
             size = 2 * MIB * chance.randint(1, 40)
             taken[addresses.take(size)] = size
     ranges = sorted([*taken.items(), *addresses.free])
-    assert all(address + size <= other for (address, size), (other, _) in zip(ranges, ranges[1:], strict=False))
+    assert all(
+        address + size <= other
+        for (address, size), (other, _) in zip(ranges, ranges[1:], strict=False)
+    )
     assert sum(size for _, size in ranges) == TOP - addresses.lowest, "none is lost"
     assert addresses.lowest % CHUNK == 0
 

@@ -11,7 +11,9 @@ from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "as_on_a_cpu.py"
 OFTEN = ("transformer/torch/train/checkpoint/b4/tiny", "unet3d/torch/train/accumulate/b4/tiny")
-CASES = {  # and how many bytes each weight has on the host, where a card's device memory has none of it: Adam's counter
+# and how many bytes each weight has on the host, where a card's device memory has none of it:
+# Adam's counter
+CASES = {
     "transformer/torch/train/checkpoint/b4/tiny": 4,
     "unet3d/torch/train/accumulate/b4/tiny": 0,
     "transformer/torch/train/fp32/b4/cpu": 4,
@@ -23,11 +25,16 @@ CASES = {  # and how many bytes each weight has on the host, where a card's devi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cases", [OFTEN, pytest.param(tuple(CASES), marks=pytest.mark.all_cells)], ids=["some", "all"])
+@pytest.mark.parametrize(
+    "cases", [OFTEN, pytest.param(tuple(CASES), marks=pytest.mark.all_cells)], ids=["some", "all"]
+)
 def test_the_simulation_agrees_with_fake_tensors_to_the_byte(
     cases: tuple[str, ...], environment: dict[str, Environment]
 ) -> None:
     found = run_inside(environment["torch"], PROGRAM, *cases)
     assert isinstance(found, dict)
     for case in cases:
-        assert found[case]["predicted"] - found[case]["simulated"] == CASES[case] * found[case]["weights"], case
+        assert (
+            found[case]["predicted"] - found[case]["simulated"]
+            == CASES[case] * found[case]["weights"]
+        ), case

@@ -1,4 +1,6 @@
-"""The model of PyTorch's allocator: sequences worked out by hand from its source, and what must hold after any sequence."""
+"""The model of PyTorch's allocator: sequences worked out by hand from its source, and what must
+hold after any sequence.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +14,32 @@ from hypothesis import strategies as st
 
 from framebench.devices.simulation import blocks
 from framebench.devices.simulation.allocator import Allocator
-from framebench.devices.simulation.blocks import Block, OutOfMemory, Settings, round_size, segment_size
+from framebench.devices.simulation.blocks import (
+    Block,
+    OutOfMemory,
+    Settings,
+    round_size,
+    segment_size,
+)
 
 KIB, MIB = 2**10, 2**20
 
 
 @pytest.mark.parametrize(
-    ("requested", "block"), [(1, 512), (511, 512), (512, 512), (513, 1024), (MIB, MIB), (MIB + 1, MIB + 512)]
+    ("requested", "block"),
+    [(1, 512), (511, 512), (512, 512), (513, 1024), (MIB, MIB), (MIB + 1, MIB + 512)],
 )
 def test_a_request_is_rounded_up_to_512_bytes(requested: int, block: int) -> None:
     assert round_size(requested) == block
 
 
-@pytest.mark.parametrize(("requested", "rounded"), [(1200, 1536), (5000, 5120), (5121, 6144), (4096, 4096), (9000, 10240)])
-def test_a_request_is_rounded_up_to_a_division_of_a_power_of_two(requested: int, rounded: int) -> None:
+@pytest.mark.parametrize(
+    ("requested", "rounded"),
+    [(1200, 1536), (5000, 5120), (5121, 6144), (4096, 4096), (9000, 10240)],
+)
+def test_a_request_is_rounded_up_to_a_division_of_a_power_of_two(
+    requested: int, rounded: int
+) -> None:
     """Four between two powers; a request of up to four blocks is rounded as ever."""
     assert round_size(requested, divisions=4) == rounded
 
@@ -49,14 +63,20 @@ def test_segment_sizes_follow_the_allocator(block: int, segment: int) -> None:
 def test_small_requests_share_a_segment() -> None:
     pool = Allocator()
     blocks = [pool.malloc(1000) for _ in range(2048)]
-    assert (pool.stats.reserved, pool.stats.allocated, pool.stats.requested) == (2 * MIB, 2 * MIB, 2_048_000)
+    assert (pool.stats.reserved, pool.stats.allocated, pool.stats.requested) == (
+        2 * MIB,
+        2 * MIB,
+        2_048_000,
+    )
     pool.malloc(1)
     assert pool.stats.reserved == 4 * MIB
     assert [b.address - blocks[0].address for b in blocks[:3]] == [0, 1024, 2048]
 
 
 def test_a_remainder_of_a_mebibyte_is_not_split_off() -> None:
-    """25 MiB + 1 take a segment of 26 MiB; what remains is less than a MiB, so the block is the whole segment."""
+    """25 MiB + 1 take a segment of 26 MiB; what remains is less than a MiB, so the block is the
+    whole segment.
+    """
     pool = Allocator()
     block = pool.malloc(25 * MIB + 1)
     assert (block.size, pool.stats.allocated) == (26 * MIB, 26 * MIB)
@@ -93,7 +113,11 @@ def test_the_cache_is_released_before_out_of_memory() -> None:
     kept, cached = pool.malloc(40 * MIB), pool.malloc(50 * MIB)
     pool.free(cached)
     assert pool.malloc(60 * MIB).size == 60 * MIB
-    assert (pool.stats.retries, pool.stats.reserved, pool.stats.reserved_peak) == (1, 100 * MIB, 100 * MIB)
+    assert (pool.stats.retries, pool.stats.reserved, pool.stats.reserved_peak) == (
+        1,
+        100 * MIB,
+        100 * MIB,
+    )
     with pytest.raises(OutOfMemory, match="2,097,152 bytes do not fit"):
         pool.malloc(2 * MIB)
     assert pool.trace[-1].action == "oom"
@@ -135,7 +159,8 @@ def test_the_collector_releases_old_blocks() -> None:
     pool = Allocator(Settings(limit=100 * MIB, garbage_collection_threshold=0.5))
     old = pool.malloc(30 * MIB)
     pool.free(old)
-    young = pool.malloc(40 * MIB)  # one search passes over the free block, and does not find it large enough
+    # one search passes over the free block, and does not find it large enough
+    young = pool.malloc(40 * MIB)
     assert pool.stats.reserved == 70 * MIB
     pool.free(young)
     pool.malloc(44 * MIB)
@@ -143,7 +168,9 @@ def test_the_collector_releases_old_blocks() -> None:
 
 
 def test_a_growing_segment_takes_pages() -> None:
-    """Pages of 20 MiB for the large pool, of 2 MiB for the small, and no request has a segment of its own."""
+    """Pages of 20 MiB for the large pool, of 2 MiB for the small, and no request has a segment of
+    its own.
+    """
     pool = Allocator(Settings(limit=1000 * MIB, expandable_segments=True))
     first = pool.malloc(30 * MIB)
     assert pool.stats.reserved == 40 * MIB
@@ -159,7 +186,9 @@ def test_a_growing_segment_takes_pages() -> None:
 
 
 def test_a_wrong_rounding_changes_reserved_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4,096 requests of 512 bytes fill one segment of 2 MiB; rounded to 1,024 bytes they fill two."""
+    """4,096 requests of 512 bytes fill one segment of 2 MiB; rounded to 1,024 bytes they fill
+    two.
+    """
 
     def reserved() -> int:
         pool = Allocator()
@@ -187,7 +216,10 @@ def test_a_wrong_segment_size_changes_reserved_memory(monkeypatch: pytest.Monkey
 
 
 SIZES = st.one_of(
-    st.integers(1, 4 * KIB), st.integers(1, 2 * MIB), st.integers(MIB, 40 * MIB), st.sampled_from([MIB, 10 * MIB])
+    st.integers(1, 4 * KIB),
+    st.integers(1, 2 * MIB),
+    st.integers(MIB, 40 * MIB),
+    st.sampled_from([MIB, 10 * MIB]),
 )
 ACTIONS = st.lists(st.tuples(SIZES, st.floats(0, 1), st.booleans()), min_size=1, max_size=120)
 CONFIGURATIONS = st.builds(
@@ -202,7 +234,9 @@ CONFIGURATIONS = st.builds(
 
 @hypothesis_settings(deadline=None)
 @given(ACTIONS, CONFIGURATIONS)
-def test_nothing_is_lost_and_nothing_overlaps(actions: list[tuple[int, float, bool]], configuration: Settings) -> None:
+def test_nothing_is_lost_and_nothing_overlaps(
+    actions: list[tuple[int, float, bool]], configuration: Settings
+) -> None:
     pool = Allocator(configuration)
     used: list[tuple[Block, int]] = []
     for size, place, frees in actions:
@@ -217,11 +251,17 @@ def test_nothing_is_lost_and_nothing_overlaps(actions: list[tuple[int, float, bo
     for block, _ in used:
         pool.free(block)
     pool.empty_cache()
-    assert (pool.stats.allocated, pool.stats.requested, pool.stats.reserved, pool.heads) == (0, 0, 0, {})
+    assert (pool.stats.allocated, pool.stats.requested, pool.stats.reserved, pool.heads) == (
+        0,
+        0,
+        0,
+        {},
+    )
 
 
 def check_invariants(pool: Allocator, used: list[tuple[Block, int]]) -> None:
-    """Check that bytes add up, that blocks lie side by side, and that each free block is in its pool.
+    """Check that bytes add up, that blocks lie side by side, and that each free block is in its
+    pool.
 
     `used` has the blocks in use with the bytes that were requested.
     """

@@ -1,4 +1,6 @@
-"""The simulation's requests beside those that a real card's allocator got, one by one: studies/gpu_allocator/data/histories."""
+"""The simulation's requests beside those that a real card's allocator got, one by one:
+studies/gpu_allocator/data/histories.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,24 @@ def rounded(requests: Iterable[Request]) -> list[Request]:
 
 
 def of_card(history: History) -> list[Request]:
-    return rounded((action, size, at) for action, size, at in history.events if size > SMALL and "segment" not in action)
+    return rounded(
+        (action, size, at)
+        for action, size, at in history.events
+        if size > SMALL and "segment" not in action
+    )
 
 
 def lasting(requests: Iterable[Request]) -> list[Request]:
-    """Without what is given back before anything else is asked for: such are workspaces of convolutions."""
+    """Without what is given back before anything else is asked for: such are workspaces of
+    convolutions.
+    """
     kept: list[Request] = []
     for request in requests:
-        if kept and (kept[-1][0], request[0], kept[-1][2]) == ("alloc", "free_requested", request[2]):
+        if kept and (kept[-1][0], request[0], kept[-1][2]) == (
+            "alloc",
+            "free_requested",
+            request[2],
+        ):
             kept.pop()
         else:
             kept.append(request)
@@ -49,8 +61,10 @@ def without_addresses(requests: Iterable[Request]) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("history", KEPT, ids=lambda one: one.case)
 def test_simulated_requests_equal_those_of_a_gpu(simulated: Any, history: History) -> None:
-    """Thousands, over four steps: each activation, gradient, copy and temporary of the large pool, none too many. Of a model
-    with convolutions those alone that are kept: which workspaces cuDNN takes is another question."""
+    """Thousands, over four steps: each activation, gradient, copy and temporary of the large pool,
+    none too many. Of a model with convolutions those alone that are kept: which workspaces cuDNN
+    takes is another question.
+    """
     ours, card = rounded(simulated[history.case]), of_card(history)
     if not history.case.startswith("transformer"):
         ours, card = lasting(ours), lasting(card)
@@ -58,6 +72,8 @@ def test_simulated_requests_equal_those_of_a_gpu(simulated: Any, history: Histor
 
 
 def test_a_softmax_copies_a_permuted_gradient(environment: dict[str, Environment]) -> None:
-    """Channels last, as the labels of U-Net 3D are: the product of gradient and probabilities is made contiguous."""
+    """Channels last, as the labels of U-Net 3D are: the product of gradient and probabilities is
+    made contiguous.
+    """
     counted: Any = run_inside(environment["torch"], PROGRAM.with_name("softmax.py"))
     assert counted["permuted"] == counted["contiguous"] + 1

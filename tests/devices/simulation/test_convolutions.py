@@ -1,4 +1,6 @@
-"""Workspaces of convolutions by cuDNN's own heuristics: what it is asked, and a card's peaks that depend on the answer."""
+"""Workspaces of convolutions by cuDNN's own heuristics: what it is asked, and a card's peaks that
+depend on the answer.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ MEASURED = (
 WITH_CUDNN = environments.describe("torch", "2.12.1")  # a build for cards
 
 
-def test_each_gradient_has_its_workspace_before_the_next_is_there(environment: dict[str, Environment]) -> None:
+def test_each_gradient_has_its_workspace_before_the_next_is_there(
+    environment: dict[str, Environment],
+) -> None:
     """The copy of the weight, 2304 bytes, is for the gradient of the input alone."""
     result = run_inside(environment["torch"], PROGRAMS / "convolutions.py")
     data, weight = ["input", "+2304", "+7000", "-7000", "-2304"], ["weight", "+9000", "-9000"]
@@ -31,19 +35,35 @@ def test_each_gradient_has_its_workspace_before_the_next_is_there(environment: d
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not environments.built(WITH_CUDNN), reason="no environment here has cuDNN: framebench setup torch==2.12.1")
+@pytest.mark.skipif(
+    not environments.built(WITH_CUDNN),
+    reason="no environment here has cuDNN: framebench setup torch==2.12.1",
+)
 @pytest.mark.parametrize("case", MEASURED)
 def test_reserved_peaks_agree_with_a_gpu(case: str) -> None:
-    """An H200's, whose release of cuDNN is one older. Without the workspaces the first two are 13 % and more too low."""
-    (measured,) = {r.peaks["allocator.reserved"] for r in Results(ROOT / "results").of_machine("nvidia-h200") if r.case == case}
+    """An H200's, whose release of cuDNN is one older.
+
+    Without the workspaces the first two are 13 % and more too low.
+    """
+    (measured,) = {
+        r.peaks["allocator.reserved"]
+        for r in Results(ROOT / "results").of_machine("nvidia-h200")
+        if r.case == case
+    }
     assert planned(case) == pytest.approx(measured, rel=0.02)
 
 
 def planned(case: str) -> int:
     module = "framebench.devices.simulation.torch_plan"
     command = [str(WITH_CUDNN.python), "-P", "-m", module, case, "h200-141gb"]
-    variables = os.environ | WITH_CUDNN.variables() | {"PYTHONPATH": environments.import_path(), "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600, check=True)
+    variables = (
+        os.environ
+        | WITH_CUDNN.variables()
+        | {"PYTHONPATH": environments.import_path(), "CUDA_VISIBLE_DEVICES": ""}
+    )
+    done = subprocess.run(
+        command, env=variables, capture_output=True, text=True, timeout=600, check=True
+    )
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["versions"]["cudnn"]
     return int(result["peak_bytes"])

@@ -1,4 +1,6 @@
-"""A GPU's own history of its allocator, replayed on the model: studies/gpu_allocator/data/histories."""
+"""A GPU's own history of its allocator, replayed on the model:
+studies/gpu_allocator/data/histories.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ EVENTS = [
     ("alloc", 2000, 3),
     ("segment_alloc", 2 * MIB, 3),
 ]
-SMALL_CASE = History("w/torch/train/fp32/b1/tiny", "a card", "2.11.0", 0, [(21 * MIB, 40 * MIB, 5)], EVENTS)
+SMALL_CASE = History(
+    "w/torch/train/fp32/b1/tiny", "a card", "2.11.0", 0, [(21 * MIB, 40 * MIB, 5)], EVENTS
+)
 
 
 @pytest.mark.parametrize("history", KEPT, ids=[one.case for one in KEPT])
@@ -34,14 +38,18 @@ def test_replayed_histories_reserve_the_same_bytes(history: History) -> None:
 
 @pytest.mark.parametrize("history", KEPT, ids=[one.case for one in KEPT])
 def test_a_history_with_missing_requests_reserves_another_peak(history: History) -> None:
-    """One that keeps nothing in its cache needs less: a tenth of the requests left out is enough to see it."""
+    """One that keeps nothing in its cache needs less: a tenth of the requests left out is enough to
+    see it.
+    """
     dropped = set(range(0, len(history.events), 10))
     assert replay(history, dropped).stats.reserved_peak != history.reserved
 
 
 @pytest.mark.parametrize("history", KEPT, ids=[one.case for one in KEPT])
 def test_segment_addresses_are_ordered_as_by_the_driver(history: History) -> None:
-    """Of two of one size, nearly always; if each lay above the one before it, as the addresses of a heap do, seldom."""
+    """Of two of one size, nearly always; if each lay above the one before it, as the addresses of a
+    heap do, seldom.
+    """
     alike, pairs = history.in_order(Addresses().take)
     assert alike / pairs > 0.93
     higher = count()
@@ -50,7 +58,9 @@ def test_segment_addresses_are_ordered_as_by_the_driver(history: History) -> Non
 
 def test_a_workspace_is_given_back_before_anything_else() -> None:
     assert SMALL_CASE.workspaces() == {1}, "not the block that stays, and not the small one"
-    kept = replace(SMALL_CASE, events=[*SMALL_CASE.events[:2], ("alloc", 2 * MIB, 4), *SMALL_CASE.events[2:]])
+    kept = replace(
+        SMALL_CASE, events=[*SMALL_CASE.events[:2], ("alloc", 2 * MIB, 4), *SMALL_CASE.events[2:]]
+    )
     assert kept.workspaces() == set()
     assert replayed(SMALL_CASE).reserved_peak == (20 + 18 + 2) * MIB
     assert replay(SMALL_CASE, {1}).stats.reserved_peak == (20 + 2) * MIB

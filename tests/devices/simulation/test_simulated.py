@@ -1,4 +1,6 @@
-"""Small steps on simulated cards, held against what is worked out by hand, and against what a forgotten choice would give."""
+"""Small steps on simulated cards, held against what is worked out by hand, and against what a
+forgotten choice would give.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ def steps(environment: dict[str, Environment]) -> dict[str, Any]:
 
 
 def test_adam_agrees_with_the_calculation_by_hand(steps: dict[str, Any]) -> None:
-    """Weights, gradients and two moments stay, and the update makes one more copy: the roots of all second moments at once.
-    Forward and backward pass have a handle of cuBLAS each."""
+    """Weights, gradients and two moments stay, and the update makes one more copy: the roots of all
+    second moments at once. Forward and backward pass have a handle of cuBLAS each.
+    """
     found = steps["adam"]
     assert found["between_steps"] == 4 * WEIGHTS + 2 * AMPERE + INPUT
     assert found["allocated"] == 5 * WEIGHTS + 2 * AMPERE + INPUT
@@ -54,7 +57,9 @@ def test_cublas_can_be_left_without_a_workspace(steps: dict[str, Any]) -> None:
 def test_an_update_without_foreach_has_another_peak(steps: dict[str, Any]) -> None:
     """One weight after the other: the root and its quotient, of the largest weight alone."""
     largest = 4 * 1024 * 2048
-    assert steps["adam_without_lists"]["allocated"] == 4 * WEIGHTS + 2 * largest + 2 * AMPERE + INPUT
+    assert (
+        steps["adam_without_lists"]["allocated"] == 4 * WEIGHTS + 2 * largest + 2 * AMPERE + INPUT
+    )
     assert steps["adam_without_lists"]["allocated"] != steps["adam"]["allocated"]
 
 
@@ -70,7 +75,9 @@ def test_momentum_is_one_state_and_no_temporary(steps: dict[str, Any]) -> None:
 
 
 def test_hopper_has_larger_workspaces(steps: dict[str, Any]) -> None:
-    assert steps["adam_on_hopper"]["allocated"] - steps["adam"]["allocated"] == 2 * (HOPPER - AMPERE)
+    assert steps["adam_on_hopper"]["allocated"] - steps["adam"]["allocated"] == 2 * (
+        HOPPER - AMPERE
+    )
 
 
 def test_growing_segments_are_pages(steps: dict[str, Any]) -> None:
@@ -85,8 +92,10 @@ SEEDS = 2 * 512
 
 
 def test_the_efficient_kernel_saves_a_logarithm_per_query(steps: dict[str, Any]) -> None:
-    """At the peak: queries, keys and values, their gradients, the output and its gradient, a logarithm per query; and of the
-    kernel a sum per query and a tile of 64 x 64 with its lock for each block of 64 queries."""
+    """At the peak: queries, keys and values, their gradients, the output and its gradient, a
+    logarithm per query; and of the kernel a sum per query and a tile of 64 x 64 with its lock for
+    each block of 64 queries.
+    """
     found = steps["attention_single"]
     tiles = BATCH * HEADS * (LENGTH // 64) * (64 * 64 * 4 + 16)
     assert found["allocated"] == 8 * 4 * TENSOR + 4 * ROWS + SEEDS + 4 * ROWS + tiles
@@ -94,16 +103,18 @@ def test_the_efficient_kernel_saves_a_logarithm_per_query(steps: dict[str, Any])
 
 
 def test_flash_attention_sums_in_single_precision(steps: dict[str, Any]) -> None:
-    """Eight tensors in half precision; outputs and gradients are copied into the kernel's order; two numbers per query, and the
-    gradient of the queries once more in float32."""
+    """Eight tensors in half precision; outputs and gradients are copied into the kernel's order;
+    two numbers per query, and the gradient of the queries once more in float32.
+    """
     found = steps["attention_half"]
     assert found["allocated"] == (8 + 2) * 2 * TENSOR + 2 * 4 * ROWS + SEEDS + 4 * TENSOR
     assert set(found["kernels"]) == {"flash_attention", "flash_attention_backward"}
 
 
 def test_hopper_takes_cudnn(steps: dict[str, Any]) -> None:
-    """Eight tensors in half precision, a logarithm per query; and a workspace with the queries' gradient in float32 and a sum
-    per query."""
+    """Eight tensors in half precision, a logarithm per query; and a workspace with the queries'
+    gradient in float32 and a sum per query.
+    """
     found = steps["attention_hopper"]
     assert found["kernels"] == {"cudnn_attention": 3, "cudnn_attention_backward": 3}
     assert found["allocated"] == 8 * 2 * TENSOR + 4 * ROWS + SEEDS + 4 * TENSOR + 4 * ROWS
@@ -153,7 +164,9 @@ LAYER, HIDDEN = 4 * 512 * 512, 4 * 256 * 512
 
 
 def test_autocast_casts_a_weight_once(steps: dict[str, Any]) -> None:
-    """Input, hidden values and the weight in half precision, the weight once though it is used twice. Nothing stays."""
+    """Input, hidden values and the weight in half precision, the weight once though it is used
+    twice. Nothing stays.
+    """
     found = steps["twice_in_autocast"]
     assert found["kinds"]["activations"] == HIDDEN // 2 + HIDDEN // 2 + LAYER // 2 + 2 * 512
     assert found["between_steps"] == steps["twice"]["between_steps"]
@@ -164,24 +177,32 @@ def test_autocast_has_the_lists_of_cuda(steps: dict[str, Any]) -> None:
 
 
 def test_dropout_saves_a_byte_per_number(steps: dict[str, Any]) -> None:
-    """Numbers in float32, what is left of them, and the mask; of a CPU the mask has as many bytes as the numbers."""
+    """Numbers in float32, what is left of them, and the mask; of a CPU the mask has as many bytes
+    as the numbers.
+    """
     assert steps["dropped"]["allocated"] == (4 + 4 + 1) * MIB + 2 * 512
 
 
 def test_a_sum_of_gradients_takes_the_place_of_the_first(steps: dict[str, Any]) -> None:
-    """Weight, hidden values and two gradients, each of 4 MiB; were the sum made apart it would be a fifth."""
+    """Weight, hidden values and two gradients, each of 4 MiB; were the sum made apart it would be a
+    fifth.
+    """
     assert steps["summed"]["allocated"] // MIB == 4 * 4
     assert steps["summed_apart"]["allocated"] // MIB == 5 * 4
 
 
 def test_a_sum_of_the_program_is_made_apart(steps: dict[str, Any]) -> None:
-    """What is recomputed runs in the backward pass, but the program asks for it: weight, two products and their sum."""
+    """What is recomputed runs in the backward pass, but the program asks for it: weight, two
+    products and their sum.
+    """
     assert steps["summed_again"]["allocated"] // MIB == 4 * 4
 
 
 def test_what_is_asked_for_comes_in_order(steps: dict[str, Any]) -> None:
-    """The inner layer's weight and bias, then the outer module's own and its buffer; input, product with its workspace, ReLU,
-    mask, result. An optimizer that was made before the move has the weights that moved."""
+    """The inner layer's weight and bias, then the outer module's own and its buffer; input, product
+    with its workspace, ReLU, mask, result. An optimizer that was made before the move has the
+    weights that moved.
+    """
     layer, rows = 4 * 64 * 64, 4 * 64 * 64
     moved = [layer, 4 * 64, 400, 300]
     assert steps["in_order"]["asked"] == [*moved, rows, rows, AMPERE, rows, rows // 4, rows]
@@ -217,7 +238,9 @@ def test_a_step_that_does_not_fit_is_out_of_memory(steps: dict[str, Any]) -> Non
 
 
 def test_holders_at_the_peak_are_named_by_line(steps: dict[str, Any]) -> None:
-    """Two moments of the largest weight come first; then each weight, its gradient and the roots of its moments."""
+    """Two moments of the largest weight come first; then each weight, its gradient and the roots of
+    its moments.
+    """
     first, *others = steps["held"]
     assert first == ["small_steps.py", "zeros_like", "float32[2048, 1024]", "optimizer states", 2]
     assert ["small_steps.py", "_to_copy", "float32[2048, 1024]", "weights", 1] in others

@@ -18,7 +18,9 @@ MIB = 2**20
 class Shaped:
     """What is asked of a tensor."""
 
-    def __init__(self, *shape: int, item: int = 4, contiguous: bool = True, kind: str = "real") -> None:
+    def __init__(
+        self, *shape: int, item: int = 4, contiguous: bool = True, kind: str = "real"
+    ) -> None:
         self.shape, self.item, self.whole, self.kind = shape, item, contiguous, kind
 
     def dim(self) -> int:
@@ -69,9 +71,15 @@ def test_other_sums_have_no_workspace(args: tuple[Any, ...]) -> None:
     assert sum_columns(args, GPU) == []
 
 
-@pytest.mark.parametrize(("item", "kind", "times"), [(2, "real", 1), (8, "real", 2), (1, "whole", 2), (16, "complex", 4)])
-def test_a_partial_sum_is_as_wide_as_what_a_kernel_adds_up_in(item: int, kind: str, times: int) -> None:
-    """Half precision in float32, float64 in itself, truth values in int64, complex128 in two of float64."""
+@pytest.mark.parametrize(
+    ("item", "kind", "times"), [(2, "real", 1), (8, "real", 2), (1, "whole", 2), (16, "complex", 4)]
+)
+def test_a_partial_sum_is_as_wide_as_what_a_kernel_adds_up_in(
+    item: int, kind: str, times: int
+) -> None:
+    """Half precision in float32, float64 in itself, truth values in int64, complex128 in two of
+    float64.
+    """
     single, _ = sum_columns((Shaped(8192, 768), [0]), GPU)
     other, _ = sum_columns((Shaped(8192, 768, item=item, kind=kind), [0]), GPU)
     assert other == times * single > 0
@@ -82,7 +90,9 @@ def test_an_unknown_gpu_has_no_workspace() -> None:
 
 
 def test_embedding_gradients_take_the_workspace_of_a_gpu() -> None:
-    """27,681,792 bytes for 8,192 tokens of 50,304 words, 72,088 for the offsets; all are given back."""
+    """27,681,792 bytes for 8,192 tokens of 50,304 words, 72,088 for the offsets; all are given
+    back.
+    """
     arguments = (Shaped(8, 1024, 768), Shaped(8, 1024, item=8), 50304, -1, False)
     requests = list(embedding_backward(["gradient"], arguments, GPU))
     place = requests.index("gradient")
@@ -94,4 +104,6 @@ def test_embedding_gradients_take_the_workspace_of_a_gpu() -> None:
 def test_few_indices_are_not_sorted() -> None:
     few = (Shaped(3, 1024, 768), Shaped(3, 1024, item=8), 50304)
     assert list(embedding_backward(["gradient"], (*few, -1, False), GPU)) == ["gradient"]
-    assert len(list(embedding_backward(["gradient"], (*few, 0, False), GPU))) > 1, "with a padding index they are"
+    assert len(list(embedding_backward(["gradient"], (*few, 0, False), GPU))) > 1, (
+        "with a padding index they are"
+    )

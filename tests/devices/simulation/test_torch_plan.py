@@ -46,9 +46,13 @@ OTHERS = (
 
 
 @pytest.fixture(scope="module")
-def plans(request: pytest.FixtureRequest, environment: dict[str, Environment]) -> dict[str, Planned]:
+def plans(
+    request: pytest.FixtureRequest, environment: dict[str, Environment]
+) -> dict[str, Planned]:
     """The records that become of them: nothing is told that a record does not take."""
-    strategies = (f"{TRAIN}/{strategy}/b4/cpu@a100-40gb" for strategy in sorted({*COMPARED, *asked(request)}))
+    strategies = (
+        f"{TRAIN}/{strategy}/b4/cpu@a100-40gb" for strategy in sorted({*COMPARED, *asked(request)})
+    )
     found = run_inside(environment["torch"], PROGRAM, *strategies, *OTHERS)
     assert isinstance(found, dict)
     return {where.replace("@a100-40gb", ""): kept(where, result) for where, result in found.items()}
@@ -57,7 +61,15 @@ def plans(request: pytest.FixtureRequest, environment: dict[str, Environment]) -
 def kept(where: str, result: dict[str, Any]) -> Planned:
     case, device = where.split("@")
     versions = result.pop("versions")
-    origin = Origin(planned_at=datetime.now(UTC), command="", commit=None, dirty=None, code="", versions=versions, wall_s=1.0)
+    origin = Origin(
+        planned_at=datetime.now(UTC),
+        command="",
+        commit=None,
+        dirty=None,
+        code="",
+        versions=versions,
+        wall_s=1.0,
+    )
     return Planned(
         case=case,
         device=device,
@@ -75,12 +87,19 @@ def parts(plans: dict[str, Planned], strategy: str, size: str = "b4/cpu") -> dic
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in COMPARED else pytest.mark.all_cells) for name in EAGER]
+    "name",
+    [pytest.param(name, marks=() if name in COMPARED else pytest.mark.all_cells) for name in EAGER],
 )
 def test_every_eager_strategy_is_planned(name: str, plans: dict[str, Planned]) -> None:
     result = plans[f"{TRAIN}/{name}/b4/cpu"]
     assert result.outcome == "planned"
-    assert result.peak_bytes == result.parts["reserved"] >= result.parts["allocated"] > result.parts["between_steps"] > 0
+    assert (
+        result.peak_bytes
+        == result.parts["reserved"]
+        >= result.parts["allocated"]
+        > result.parts["between_steps"]
+        > 0
+    )
 
 
 @pytest.mark.slow
@@ -88,29 +107,44 @@ def test_strategies_change_their_parts_of_the_peak(plans: dict[str, Planned]) ->
     """By kind, each against the baseline."""
     base = parts(plans, "fp32")
     assert base["optimizer_states"] == pytest.approx(2 * base["weights"], rel=0.02)
-    assert parts(plans, "adamw_8bit")["optimizer_states"] == pytest.approx(base["optimizer_states"] / 4, rel=0.05)
+    assert parts(plans, "adamw_8bit")["optimizer_states"] == pytest.approx(
+        base["optimizer_states"] / 4, rel=0.05
+    )
     assert parts(plans, "optimizer_offload")["optimizer_states"] < base["optimizer_states"] / 50
-    assert parts(plans, "optimizer_in_backward")["between_steps"] < base["between_steps"] - 0.9 * base["weights"]
+    assert (
+        parts(plans, "optimizer_in_backward")["between_steps"]
+        < base["between_steps"] - 0.9 * base["weights"]
+    )
     assert parts(plans, "checkpoint")["activations"] < base["activations"] / 2
     planned = {case.split("/")[3] for case in plans}
     if "accumulate" in planned:
         assert parts(plans, "accumulate")["activations"] < base["activations"] / 2
     for strategy in {"amp_bf16", "amp_fp16"} & planned:
-        assert parts(plans, strategy)["optimizer_states"] == pytest.approx(base["optimizer_states"], rel=0.02)
+        assert parts(plans, strategy)["optimizer_states"] == pytest.approx(
+            base["optimizer_states"], rel=0.02
+        )
         assert parts(plans, strategy)["activations"] < base["activations"]
 
 
 @pytest.mark.slow
 def test_no_grad_and_inference_mode_have_equal_peaks(plans: dict[str, Planned]) -> None:
-    no_grad, inference = (plans[f"transformer/torch/eval/{mode}/b4/cpu"].parts for mode in ("no_grad", "inference_mode"))
+    no_grad, inference = (
+        plans[f"transformer/torch/eval/{mode}/b4/cpu"].parts
+        for mode in ("no_grad", "inference_mode")
+    )
     assert no_grad == inference
 
 
 @pytest.mark.slow
 def test_unpredicted_cases_have_a_reason(plans: dict[str, Planned]) -> None:
-    compiled, tried = plans[f"{TRAIN}/compile/b4/cpu"], plans["resnet50/torch/train/autotune/b4/tiny"]
+    compiled, tried = (
+        plans[f"{TRAIN}/compile/b4/cpu"],
+        plans["resnet50/torch/train/autotune/b4/tiny"],
+    )
     assert (compiled.outcome, tried.outcome) == ("not planned", "not planned")
-    assert compiled.reason == "only eager execution is simulated: a compiler decides anew what is kept"
+    assert compiled.reason == (
+        "only eager execution is simulated: a compiler decides anew what is kept"
+    )
     assert "measured on the card" in str(tried.reason)
 
 

@@ -1,4 +1,6 @@
-"""Releases of PyTorch that are not the pinned one: the rules that differ by release are of theirs, the rest is said."""
+"""Releases of PyTorch that are not the pinned one: the rules that differ by release are of theirs,
+the rest is said.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ ERRORS = {"torch": 0.1, "jax": 0.1}
 
 
 def curve(gib_each: float, batches: tuple[int, ...], strategy: str = "fp32") -> list[Planned]:
-    return [simulated(strategy, int(gib_each * batch * GIB / MIB), batch=batch) for batch in batches]
+    return [
+        simulated(strategy, int(gib_each * batch * GIB / MIB), batch=batch) for batch in batches
+    ]
 
 
 def test_the_largest_that_fits_in_each_memory() -> None:

@@ -1,4 +1,6 @@
-"""Predictions as a DataFrame: ratios are to the same device, release and batch, and the public function returns it."""
+"""Predictions as a DataFrame: ratios are to the same device, release and batch, and the public
+function returns it.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,31 @@ def test_a_ratio_is_to_the_same_release_and_batch() -> None:
     assert df.loc[(jax, "checkpoint", 8), "ratio"] == 0.25
     assert df.loc[("0.9.2", "checkpoint", 8), "ratio"] == 0.75
     assert df.loc[(torch, "checkpoint", 16), "ratio"] == 0.25
-    assert df.loc[(torch, "offload", 2), "ratio"] != df.loc[(torch, "offload", 2), "ratio"], "without a baseline there is none"
+    assert df.loc[(torch, "offload", 2), "ratio"] != df.loc[(torch, "offload", 2), "ratio"], (
+        "without a baseline there is none"
+    )
     assert list(df["pinned"]) == [version != "0.9.2" for version, *_ in df.index]
     assert df["baseline"].sum() == 4
 
 
 def test_a_simulation_has_two_sizes_and_a_plan_one() -> None:
-    df = frame([simulated("fp32", 100), plan("fp32", 300), simulated("pool_off", None, outcome="not planned", reason="why")])
+    df = frame(
+        [
+            simulated("fp32", 100),
+            plan("fp32", 300),
+            simulated("pool_off", None, outcome="not planned", reason="why"),
+        ]
+    )
     by = df.set_index(["framework", "strategy"])
-    assert list(by.loc[("torch", "fp32"), ["used_bytes", "reserved_bytes"]]) == [100 * MIB, 200 * MIB]
-    assert list(by.loc[("jax", "fp32"), ["used_bytes", "reserved_bytes", "temporary_bytes"]]) == [300 * MIB, 300 * MIB, 0]
+    assert list(by.loc[("torch", "fp32"), ["used_bytes", "reserved_bytes"]]) == [
+        100 * MIB,
+        200 * MIB,
+    ]
+    assert list(by.loc[("jax", "fp32"), ["used_bytes", "reserved_bytes", "temporary_bytes"]]) == [
+        300 * MIB,
+        300 * MIB,
+        0,
+    ]
     assert by.loc[("torch", "pool_off"), "reason"] == "why"
     assert df.isna().loc[df["strategy"] == "pool_off", "used_bytes"].all()
 

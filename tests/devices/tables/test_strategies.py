@@ -14,15 +14,27 @@ H100 = find("h100-80gb")
 def simulated(strategy: str, size: int | None, batch: int = 8, **fields: object) -> Planned:
     parts = {} if size is None else {"allocated": size * MIB}
     reserved = size and (size + 100) * MIB
-    result = {"outcome": "planned", "peak_bytes": reserved, "parts": parts, "source": "allocator.simulated"} | fields
+    result = {
+        "outcome": "planned",
+        "peak_bytes": reserved,
+        "parts": parts,
+        "source": "allocator.simulated",
+    } | fields
     case = f"transformer/torch/train/{strategy}/b{batch}/full"
-    return planned(case=case, framework="torch", framework_version=find_pinned_version("torch"), **result)
+    return planned(
+        case=case, framework="torch", framework_version=find_pinned_version("torch"), **result
+    )
 
 
 def plan(strategy: str, size: int, version: str = "") -> Planned:
     parts = {"arguments": size * MIB, "outputs": 0, "temporaries": 0, "aliased": 0}
     case = f"transformer/jax/train/{strategy}/b8/full"
-    return planned(case=case, framework_version=version or find_pinned_version("jax"), peak_bytes=size * MIB, parts=parts)
+    return planned(
+        case=case,
+        framework_version=version or find_pinned_version("jax"),
+        peak_bytes=size * MIB,
+        parts=parts,
+    )
 
 
 def test_each_framework_has_a_column_of_its_own_and_a_ratio_to_its_own_baseline() -> None:
@@ -52,14 +64,24 @@ def test_each_framework_has_a_column_of_its_own_and_a_ratio_to_its_own_baseline(
         ("checkpoint", "500.0", "0.50", "600.0", "500.0", "0.25"),
         ("accumulate", "400.0", "0.40", "500.0", "-", "-"),
     ], "no row without a number"
-    assert table.notes == ("not predicted: torch compile: a compiler decides",), "JAX has no such strategy: docs/strategies.md"
+    assert table.notes == ("not predicted: torch compile: a compiler decides",), (
+        "JAX has no such strategy: docs/strategies.md"
+    )
     assert "batch 8, size full, on one NVIDIA H100" in table.title
 
 
 def test_a_plan_beyond_the_devices_memory_does_not_fit() -> None:
     """XLA plans it all the same; a simulation refuses it."""
     needs = {"outcome": "refused", "reason": "does not fit", "needs_bytes": 90_000 * MIB}
-    (table,) = tables([plan("fp32", 50_000), plan("long", 100_000), simulated("long", None, **needs), plan("scan", 1)], H100)
+    (table,) = tables(
+        [
+            plan("fp32", 50_000),
+            plan("long", 100_000),
+            simulated("long", None, **needs),
+            plan("scan", 1),
+        ],
+        H100,
+    )
     (row,) = [row for row in table.rows if row[0] == "long"]
     assert row[1::3] == ("does not fit: needs 90,000.0 MiB", "does not fit: needs 100,000.0 MiB")
     assert row[-1] == "2.00"

@@ -17,6 +17,11 @@ def test_a_peak_above_the_memory_does_not_fit() -> None:
     small, huge = planned(), planned(**larger(100 * 1024))
     assert table.describe_share(small, H100) == "0.0%"
     assert table.describe_share(huge, H100).endswith("does not fit")
-    refused = planned(outcome="refused", reason="x", peak_bytes=None, parts={}, needs_bytes=90 * 2**30)
+    refused = planned(
+        outcome="refused", reason="x", peak_bytes=None, parts={}, needs_bytes=90 * 2**30
+    )
     assert table.describe_share(refused, H100) == "does not fit: needs 92,160.0 MiB"
-    assert table.describe_share(planned(outcome="failed", reason="x", peak_bytes=None, parts={}), H100) == "-"
+    assert (
+        table.describe_share(planned(outcome="failed", reason="x", peak_bytes=None, parts={}), H100)
+        == "-"
+    )

@@ -22,7 +22,9 @@ def compiler() -> Environment:
     try:
         return environments.ensure("jax", package="jax-cuda")
     except SetupError as error:
-        pytest.skip(f"XLA's compiler for GPUs cannot be installed here: {str(error).splitlines()[-1]}")
+        pytest.skip(
+            f"XLA's compiler for GPUs cannot be installed here: {str(error).splitlines()[-1]}"
+        )
 
 
 def plans(compiler: Environment, *asked: str) -> dict[str, Any]:
@@ -37,14 +39,20 @@ def test_a_plan_is_made_of_its_parts_and_the_strategy_is_in_it(compiler: Environ
     found = plans(compiler, kept, donated)
     for result in found.values():
         parts = result["parts"]
-        assert result["peak_bytes"] == parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"] > 0
+        assert (
+            result["peak_bytes"]
+            == parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"]
+            > 0
+        )
     assert found[kept]["parts"]["aliased"] == 0 < found[donated]["parts"]["aliased"]
     assert found[donated]["peak_bytes"] < found[kept]["peak_bytes"]
     largest = found[donated]["largest"]
     assert any("flax_model.py:" in one["line"] for one in largest)
     assert {"argument params", "argument state"} <= {one["line"] for one in largest}
     assert sum(one["bytes"] for one in largest) <= found[donated]["peak_bytes"]
-    assert [one["bytes"] for one in largest] == sorted((one["bytes"] for one in largest), reverse=True)
+    assert [one["bytes"] for one in largest] == sorted(
+        (one["bytes"] for one in largest), reverse=True
+    )
 
 
 @pytest.mark.all_cells
@@ -53,7 +61,9 @@ def test_the_device_decides_the_plan(compiler: Environment) -> None:
     """XLA computes values again where memory is short; and a V100 has no products in bfloat16."""
     case = TRAIN.format("fp32")
     amp = "transformer/jax/eval/amp_bf16/b4/tiny"
-    large, small, without = plans(compiler, f"{case}@{H100}", f"{case}@{H100}:300000", f"{amp}@v100-16gb").values()
+    large, small, without = plans(
+        compiler, f"{case}@{H100}", f"{case}@{H100}:300000", f"{amp}@v100-16gb"
+    ).values()
     assert large["parts"]["arguments"] == small["parts"]["arguments"]
     assert small["peak_bytes"] < large["peak_bytes"]
     assert any("values again to stay within" in note for note in small["notes"])
@@ -72,11 +82,25 @@ def test_jax_cases_that_cannot_be_planned_have_a_reason(compiler: Environment) -
 
 
 def test_xla_out_of_memory_is_a_refusal_and_other_errors_are_failures() -> None:
-    hbm = "Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm. Exceeded hbm capacity by 4.75G."
-    single = "RESOURCE_EXHAUSTED: Allocation (size=85899345920) would exceed memory (size=17179869184) :: %s2"
+    hbm = (
+        "Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm. Exceeded hbm "
+        "capacity by 4.75G."
+    )
+    single = (
+        "RESOURCE_EXHAUSTED: Allocation (size=85899345920) would exceed memory "
+        "(size=17179869184) :: %s2"
+    )
     other = "UNIMPLEMENTED: Unsupported algorithm on the current device(s): ALG_DOT_BF16_BF16_F32"
     program = PROGRAMS / "refusals.py"
-    result = run_inside(environments.ensure("jax"), program, hbm, single, "RESOURCE_EXHAUSTED: x", other, "INTERNAL: y")
+    result = run_inside(
+        environments.ensure("jax"),
+        program,
+        hbm,
+        single,
+        "RESOURCE_EXHAUSTED: x",
+        other,
+        "INTERNAL: y",
+    )
     assert isinstance(result, list)
     assert [one["outcome"] for one in result] == ["refused"] * 3 + ["not planned", "failed"]
     assert result[0]["reason"] == "needs 20.50 GiB at compile time, of 15.75 GiB"

@@ -1,4 +1,6 @@
-"""Print when each buffer of a program is alive, the program's entry, and the number of allocations."""
+"""Print when each buffer of a program is alive, the program's entry, and the number of
+allocations.
+"""
 
 import json
 import sys

@@ -14,7 +14,8 @@ adapter.build()
 for _ in range(2):
     adapter.step()
 adapter.release()
-adapter.optimizer.zero_grad()  # a step begins with it, and memray does not see what was there before it looked go away
+# a step begins with it, and memray does not see what was there before it looked go away
+adapter.optimizer.zero_grad()
 live = adapter.live_bytes()
 file = Path(tempfile.mkdtemp()) / "trace"
 with memray.Tracker(file):

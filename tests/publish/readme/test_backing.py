@@ -15,13 +15,16 @@ GONE = "d" * 40
 
 def measured(errors: dict[str, float], against: str | None = None, **origin: object) -> Record:
     verification = Verification(passed=True, relative_error=errors, against=against)
-    return record(peaks={"host.rss": 2**20}, verification=verification, provenance=provenance(**origin))
+    return record(
+        peaks={"host.rss": 2**20}, verification=verification, provenance=provenance(**origin)
+    )
 
 
 IN_FLOAT64 = measured({"loss": 1e-8})
 IN_FLOAT32 = measured({"loss": 1e-8}, against="transformer/torch/train/fp32/b4/full")
 FINITE = measured({})
-BY_ONE_FRAMEWORK = measured({"loss": 1e-8}, against="torch alone")  # in float64, by `dev golden --unconfirmed`
+# in float64, by `dev golden --unconfirmed`
+BY_ONE_FRAMEWORK = measured({"loss": 1e-8}, against="torch alone")
 
 
 def test_the_kind_of_reference_is_read_from_the_verification() -> None:
@@ -33,8 +36,10 @@ def test_measurements_without_a_float64_reference_are_counted_apart(tmp_path: Pa
     wrong = record(status="wrong", reason="off")
     verified, _ = describe_backing([IN_FLOAT64, IN_FLOAT64, IN_FLOAT32, FINITE, wrong], tmp_path)
     assert verified == (
-        "**Verified.** 2 of 4 measurements agree with values computed in float64. The other 2 are of sizes without float64 "
-        "values (of `m`): 1 agree with a float32 case of the same session, 1 are only known to be finite."
+        "**Verified.** 2 of 4 measurements agree with values computed in float64. The other 2 are "
+        "of sizes without float64 "
+        "values (of `m`): 1 agree with a float32 case of the same session, 1 are only known to be "
+        "finite."
     )
 
 
@@ -47,6 +52,9 @@ def test_records_whose_code_cannot_be_checked_out_are_counted_apart(tmp_path: Pa
     _, code = describe_backing([IN_FLOAT64, lost, changed, unknown], tmp_path)
 
     assert "1 of 4 records name a commit that has the code that measured them." in code
-    only = "1 (of `old`) name a commit that this repository does not have, and are the only records of 1 cases."
+    only = (
+        "1 (of `old`) name a commit that this repository does not have, and are the only "
+        "records of 1 cases."
+    )
     assert only in code
     assert "2 (of `a` and `b`) had uncommitted changes, or cannot tell whether they had." in code

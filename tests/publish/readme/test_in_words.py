@@ -10,7 +10,8 @@ from framebench.suite.case import Case
 from tests.fake_records import blocks
 
 FP32, CHECKPOINT, ACCUMULATE = (
-    Case("transformer", "torch", "train", strategy, 4, "cpu") for strategy in ("fp32", "checkpoint", "accumulate")
+    Case("transformer", "torch", "train", strategy, 4, "cpu")
+    for strategy in ("fp32", "checkpoint", "accumulate")
 )
 
 
@@ -30,7 +31,9 @@ def steady(seconds: float) -> list[list[float]]:
 
 def test_the_least_memory_and_what_it_costs() -> None:
     lines = message([steady(1.0), steady(1.3), steady(1.1)], sizes(200, 100, 150))
-    start = "**Transformer**, training at batch 4. PyTorch: 100 MiB with `checkpoint` (50% of `fp32`, "
+    start = (
+        "**Transformer**, training at batch 4. PyTorch: 100 MiB with `checkpoint` (50% of `fp32`, "
+    )
     assert lines == (f"{start}1.30 x the time).",)
     wild = [[0.8 + 0.4 * ((block * 7 + turn) % 3)] * 8 for turn, block in enumerate(range(5))]
     (line,) = message([steady(1.0), wild, steady(1.1)], sizes(200, 100, 150))
@@ -54,7 +57,9 @@ def test_missing_times_come_from_another_machine_of_the_same_kind() -> None:
     )
     tables = {"m": mine, "n": other}
     (line,) = describe_training(mine, "m", tables).lines
-    assert line.endswith("PyTorch: 100 MiB with `accumulate` (50% of `fp32`, 1.20 x the time on `n`).")
+    assert line.endswith(
+        "PyTorch: 100 MiB with `accumulate` (50% of `fp32`, 1.20 x the time on `n`)."
+    )
     (line,) = describe_training(other, "n", tables).lines
     assert line.endswith("(50% of `fp32`, 1.20 x the time).")
     (line,) = describe_training(mine, "m", {"n": other.assign(device="gpu")}).lines

@@ -11,7 +11,16 @@ from tests.accessibility import audited, one_of_each_kind, violations
 from tests.pages import in_a_browser
 
 __all__ = ["audited"]  # a fixture
-NAMED = {"index", "support", "figures", "cases", "claims", "reports", "transformer", "transformer-behind"}
+NAMED = {
+    "index",
+    "support",
+    "figures",
+    "cases",
+    "claims",
+    "reports",
+    "transformer",
+    "transformer-behind",
+}
 PLANTED = {
     "image-alt": "<img src='data:,'>",
     "color-contrast": "<p style='color: #999; background: #aaa'>pale</p>",
@@ -19,13 +28,18 @@ PLANTED = {
 }
 VIEWS = [
     (390, "dark"),
-    *(pytest.param(*view, marks=pytest.mark.all_cells) for view in ((1280, "light"), (1280, "dark"), (390, "light"))),
+    *(
+        pytest.param(*view, marks=pytest.mark.all_cells)
+        for view in ((1280, "light"), (1280, "dark"), (390, "light"))
+    ),
 ]
 
 
 @in_a_browser
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
-def test_pages_have_no_accessibility_violations(site: Path, audited: Any, width: int, scheme: str) -> None:
+def test_pages_have_no_accessibility_violations(
+    site: Path, audited: Any, width: int, scheme: str
+) -> None:
     audited.set_viewport_size({"width": width, "height": 900})
     audited.emulate_media(color_scheme=scheme)
     pages = one_of_each_kind(site)
@@ -39,8 +53,13 @@ def test_pages_have_no_accessibility_violations(site: Path, audited: Any, width:
 
 @in_a_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_accessibility_check_finds_planted_violations(site: Path, audited: Any, scheme: str) -> None:
+def test_the_accessibility_check_finds_planted_violations(
+    site: Path, audited: Any, scheme: str
+) -> None:
     audited.emulate_media(color_scheme=scheme)
     audited.goto((site / "machines" / "lab" / "reports.html").as_uri())
-    audited.evaluate("html => document.querySelector('main').insertAdjacentHTML('beforeend', html)", "".join(PLANTED.values()))
+    audited.evaluate(
+        "html => document.querySelector('main').insertAdjacentHTML('beforeend', html)",
+        "".join(PLANTED.values()),
+    )
     assert {line.split(": ")[0] for line in violations(audited)} == set(PLANTED)

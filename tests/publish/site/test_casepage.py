@@ -17,8 +17,12 @@ from tests.fake_records import record
         ({}, None, "reference"),  # finite, and nothing to compare with
     ],
 )
-def test_a_reference_in_float32_is_not_called_float64(errors: dict[str, float], against: str | None, heading: str) -> None:
-    checked = Verification(passed=True, observed={"loss": 1.0}, relative_error=errors, against=against)
+def test_a_reference_in_float32_is_not_called_float64(
+    errors: dict[str, float], against: str | None, heading: str
+) -> None:
+    checked = Verification(
+        passed=True, observed={"loss": 1.0}, relative_error=errors, against=against
+    )
     table = make_verification_table(record(verification=checked))
     assert table is not None
     assert table.head[2] == heading

@@ -54,15 +54,23 @@ def message(tab: Any) -> str:
 @in_a_browser
 def test_the_answer_follows_the_budget(first: Path, tab: Any) -> None:
     tab.goto(first.as_uri())
-    assert message(tab).startswith("Without a limit, PyTorch with amp_bf16 is the fastest measured: ")
-    assert message(tab).endswith("The least memory is 80 MiB: PyTorch with checkpoint+accumulate, not timed.")
+    assert message(tab).startswith(
+        "Without a limit, PyTorch with amp_bf16 is the fastest measured: "
+    )
+    assert message(tab).endswith(
+        "The least memory is 80 MiB: PyTorch with checkpoint+accumulate, not timed."
+    )
     for budget, strategy in ((400, "amp_bf16"), (399, "fp32"), (199, "checkpoint")):
         tab.get_by_label("memory budget").fill(str(budget))
-        assert message(tab).startswith(f"Within {budget} MiB, PyTorch with {strategy} is the fastest measured: ")
+        assert message(tab).startswith(
+            f"Within {budget} MiB, PyTorch with {strategy} is the fastest measured: "
+        )
         assert tab.locator("#rows td").nth(1).locator("a").inner_text() == strategy
         assert tab.locator("#chart line.budget").count() == 1
     tab.get_by_label("memory budget").fill("90")
-    assert message(tab).startswith("Within 90 MiB, 1 of 4 measured cases fit. None of them was timed.")
+    assert message(tab).startswith(
+        "Within 90 MiB, 1 of 4 measured cases fit. None of them was timed."
+    )
     assert tab.locator("#chart a.over").count() == 3
     tab.get_by_label("memory budget").fill("7")
     assert message(tab).startswith("Nothing that was measured needs 7 MiB or less.")
@@ -73,13 +81,18 @@ def test_the_answer_follows_the_budget(first: Path, tab: Any) -> None:
 def test_a_question_is_kept_in_the_url(first: Path, tab: Any) -> None:
     tab.goto(first.as_uri())
     batch = tab.locator("select[name=batch]")
-    assert batch.locator("option").all_inner_texts() == ["4, size tiny", "8, size tiny"], "the one with most strategies first"
+    assert batch.locator("option").all_inner_texts() == ["4, size tiny", "8, size tiny"], (
+        "the one with most strategies first"
+    )
     batch.select_option("8, size tiny")
     tab.get_by_label("memory budget").fill("310")
     address = tab.evaluate("location.href")
     tab.goto("about:blank")
     tab.goto(address)
-    assert (batch.input_value(), tab.get_by_label("memory budget").input_value()) == ("8, size tiny", "310")
+    assert (batch.input_value(), tab.get_by_label("memory budget").input_value()) == (
+        "8, size tiny",
+        "310",
+    )
     assert message(tab).startswith("Within 310 MiB, PyTorch with fp32 is the fastest measured")
 
 
@@ -88,11 +101,15 @@ def test_a_question_is_kept_in_the_url(first: Path, tab: Any) -> None:
 def test_a_mark_shows_its_numbers_and_links_to_its_case(first: Path, tab: Any, width: int) -> None:
     tab.set_viewport_size({"width": width, "height": 900})
     tab.goto(first.as_uri())
-    boxes = tab.eval_on_selector_all("#chart a", "all => all.map(a => a.getBoundingClientRect().toJSON())")
+    boxes = tab.eval_on_selector_all(
+        "#chart a", "all => all.map(a => a.getBoundingClientRect().toJSON())"
+    )
     assert len(boxes) == 4
     assert all(box["left"] >= 0 and box["right"] <= width and box["width"] > 5 for box in boxes)
     mark = tab.locator(f"#chart a[href='{get_case_page('lab', CHECKPOINT)}']")
-    assert mark.get_attribute("aria-label").startswith("PyTorch, checkpoint: 100 MiB; 50% of fp32's peak; ")
+    assert mark.get_attribute("aria-label").startswith(
+        "PyTorch, checkpoint: 100 MiB; 50% of fp32's peak; "
+    )
     mark.focus()
     tab.keyboard.press("Enter")
     tab.wait_for_url(f"**/{get_case_page('lab', CHECKPOINT)}")
@@ -146,16 +163,25 @@ def test_the_script_has_a_marker_for_each_family() -> None:
 
 
 def test_no_link_lies_inside_another_control(first: Path) -> None:
-    """A link within a summary or a button is out of reach for a keyboard and for a screen reader."""
+    """A link within a summary or a button is out of reach for a keyboard and for a screen
+    reader.
+    """
     workload = first.parent / "machines" / "lab" / "transformer.html"
     assert "<summary>Evaluation: " in workload.read_text()
     for path in first.parent.rglob("*.html"):
-        inside = re.findall(r"<(summary|button|a)\b[^>]*>((?:(?!</\1>).)*)</\1>", path.read_text(), re.S)
-        assert not [text for _, text in inside if re.search(r"<(a|button|input|select)\b", text)], path
+        inside = re.findall(
+            r"<(summary|button|a)\b[^>]*>((?:(?!</\1>).)*)</\1>", path.read_text(), re.S
+        )
+        assert not [text for _, text in inside if re.search(r"<(a|button|input|select)\b", text)], (
+            path
+        )
 
 
 def test_text_of_records_is_escaped_in_scripts(tmp_path: Path) -> None:
-    keep(tmp_path / "results", iter([made("fp32", MIB, [1.0], where={"versions": {"torch": EVIL}, "command": EVIL})]))
+    keep(
+        tmp_path / "results",
+        iter([made("fp32", MIB, [1.0], where={"versions": {"torch": EVIL}, "command": EVIL})]),
+    )
     results = Results(tmp_path / "results")
     text = front.make_script(list_machines(results.records, results))
     body = text.split("const GROUPS = ", 1)[1].rstrip(";\n")

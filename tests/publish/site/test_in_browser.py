@@ -11,21 +11,29 @@ from tests.pages import in_a_browser
 @in_a_browser
 def test_every_page_opens_from_a_file(site: Path, tab: Any) -> None:
     """Of the claims' pages, which differ in their words alone, one of each machine."""
-    pages = {path.parent if path.parent.name == "claims" else path: path for path in sorted(site.rglob("*.html"))}
+    pages = {
+        path.parent if path.parent.name == "claims" else path: path
+        for path in sorted(site.rglob("*.html"))
+    }
     for path in pages.values():
         tab.goto(path.as_uri())
         assert not tab.trouble, path
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390, path
         assert tab.evaluate("window.harmed === undefined"), path
-        assert tab.evaluate("getComputedStyle(document.body).margin") == "0px", "the style sheet was applied"
+        assert tab.evaluate("getComputedStyle(document.body).margin") == "0px", (
+            "the style sheet was applied"
+        )
 
 
 @in_a_browser
 def test_the_page_check_detects_requests_errors_and_overflow(site: Path, tab: Any) -> None:
-    """The check above can fail: a page that asks for something elsewhere, complains and is too wide is caught."""
+    """The check above can fail: a page that asks for something elsewhere, complains and is too wide
+    is caught.
+    """
     page = site.parent / "bad.html"
     head = (
-        "<!doctype html><meta name=viewport content='width=device-width'><script src='https://elsewhere.invalid/x.js'></script>"
+        "<!doctype html><meta name=viewport content='width=device-width'><script "
+        "src='https://elsewhere.invalid/x.js'></script>"
     )
     page.write_text(f"{head}<script>console.log(1)</script><p style='width:9999px'>x</p>")
     tab.goto(page.as_uri())
@@ -36,7 +44,8 @@ def test_the_page_check_detects_requests_errors_and_overflow(site: Path, tab: An
 
 def column(tab: Any, number: int) -> list[str]:
     return tab.eval_on_selector_all(
-        f"tbody tr:not([hidden]) td:nth-child({number})", "all => all.map(c => c.textContent.trim())"
+        f"tbody tr:not([hidden]) td:nth-child({number})",
+        "all => all.map(c => c.textContent.trim())",
     )
 
 
@@ -49,7 +58,9 @@ def test_sorting_by_button_and_keyboard(site: Path, tab: Any) -> None:
     assert head.get_attribute("aria-sort") is None
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") == "ascending"
-    assert column(tab, place) == ["100.0", "200.0", "300.0", "1,000.0", "oom", "crashed"], "by value, what has none last"
+    assert column(tab, place) == ["100.0", "200.0", "300.0", "1,000.0", "oom", "crashed"], (
+        "by value, what has none last"
+    )
     head.get_by_role("button").focus()
     tab.keyboard.press("Enter")
     assert head.get_attribute("aria-sort") == "descending"

@@ -1,4 +1,6 @@
-"""The site holds every record, harmless whatever a record contains, and opens from a file in a real browser."""
+"""The site holds every record, harmless whatever a record contains, and opens from a file in a real
+browser.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +49,19 @@ def test_a_dead_link_is_found(link: str, tmp_path: Path) -> None:
     (tmp_path / "outside.html").write_text("<p>")
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "second.html").write_text("<p id=here>")
-    (tmp_path / "site" / "index.html").write_text(f"<a id=top href='second.html#here'><a href='#top'><img src='{link}'>")
+    (tmp_path / "site" / "index.html").write_text(
+        f"<a id=top href='second.html#here'><a href='#top'><img src='{link}'>"
+    )
     assert dead_links(tmp_path / "site") == [f"index.html: {link}"]
 
 
 def test_a_claim_names_the_record_of_a_case_that_has_no_page_without_a_link(tmp_path: Path) -> None:
     """A case over ranks is in no table, so that it has no page."""
     names = ("transformer/torch/train/fp32/b4/cpu", "transformer/torch/train/ddp/b4x2/cpu")
-    keep(tmp_path, iter([made("fp32", 100 * 2**20, []).model_copy(update={"case": name}) for name in names]))
+    keep(
+        tmp_path,
+        iter([made("fp32", 100 * 2**20, []).model_copy(update={"case": name}) for name in names]),
+    )
     results = Results(tmp_path)
     (machine,) = list_machines(results.records, results)
     assert set(machine.page_rows) == {names[0]}
@@ -63,17 +70,25 @@ def test_a_claim_names_the_record_of_a_case_that_has_no_page_without_a_link(tmp_
 
 
 def test_every_image_has_an_alternative_text(site: Path) -> None:
-    """A text of its own for each picture, and each drawing in a page has a name for those who do not see it."""
-    pictures = [tag for path in site.rglob("*.html") for tag in re.findall(r"<img[^>]*>", path.read_text())]
+    """A text of its own for each picture, and each drawing in a page has a name for those who do
+    not see it.
+    """
+    pictures = [
+        tag for path in site.rglob("*.html") for tag in re.findall(r"<img[^>]*>", path.read_text())
+    ]
     assert pictures
     assert all(re.search(r'alt="[^"]{10,}"', tag) for tag in pictures)
-    drawings = [tag for path in site.rglob("*.html") for tag in re.findall(r"<svg[^>]*>", path.read_text())]
+    drawings = [
+        tag for path in site.rglob("*.html") for tag in re.findall(r"<svg[^>]*>", path.read_text())
+    ]
     assert all("aria-label=" in tag or "hidden" in tag for tag in drawings)
 
 
 def test_style_and_script_load_nothing_external() -> None:
     for file in (ROOT / "framebench/publish/site/static").iterdir():
-        assert not re.search(r"url\(|@import|https?:|fetch\(|import\b.*from", file.read_text()), file
+        assert not re.search(r"url\(|@import|https?:|fetch\(|import\b.*from", file.read_text()), (
+            file
+        )
 
 
 def test_every_case_has_a_page_with_its_samples(site: Path) -> None:
@@ -97,12 +112,19 @@ def test_every_case_has_a_page_with_its_samples(site: Path) -> None:
         "blocks",
     ):
         assert expected in text
-    assert "last words" in Page(site / get_case_page("lab", "transformer/torch/train/keep_grads/b4/tiny")).text
+    assert (
+        "last words"
+        in Page(site / get_case_page("lab", "transformer/torch/train/keep_grads/b4/tiny")).text
+    )
 
 
 def test_the_summary_has_the_strategy_with_the_lowest_peak_and_the_fastest(site: Path) -> None:
     text = (site / "machines" / "lab" / "index.html").read_text()
-    (row,) = [line for line in re.findall(r"<tr>.*?</tr>", text, re.S) if "<td>PyTorch</td>" in line and ">4<" in line]
+    (row,) = [
+        line
+        for line in re.findall(r"<tr>.*?</tr>", text, re.S)
+        if "<td>PyTorch</td>" in line and ">4<" in line
+    ]
     cells = re.sub(r"<[^>]+>", " ", row).split()
     text = " ".join(cells)
     assert text.startswith("Transformer 4 PyTorch checkpoint 0.50")
@@ -117,14 +139,22 @@ def headline(*found: Record) -> list[str]:
 
 
 def test_differences_within_the_noise_are_none() -> None:
-    """Half a per cent less memory is none, nor is a ratio of times that may be chance; an unproven effect is left out."""
+    """Half a per cent less memory is none, nor is a ratio of times that may be chance; an unproven
+    effect is left out.
+    """
     base, close = made("fp32", 1000, [1.0, 1.2]), made("checkpoint", 995, [0.9, 1.1])
     unseen = made("amp_bf16", 100, [0.1, 0.1], effect=StrategyEffect(proven=False, evidence={}))
     shaky = [
-        r.model_copy(update={"step_s": [s * (1 + number) for s in r.step_s]}) for number, r in enumerate(in_blocks([close]))
+        r.model_copy(update={"step_s": [s * (1 + number) for s in r.step_s]})
+        for number, r in enumerate(in_blocks([close]))
     ]
-    assert headline(*in_blocks([base]), *shaky, *in_blocks([unseen])) == ["none lower", "none shorter"]
-    assert headline(*in_blocks([base, close, unseen])) == ["none lower"], "the same difference in every block"
+    assert headline(*in_blocks([base]), *shaky, *in_blocks([unseen])) == [
+        "none lower",
+        "none shorter",
+    ]
+    assert headline(*in_blocks([base, close, unseen])) == ["none lower"], (
+        "the same difference in every block"
+    )
 
 
 def test_cases_without_a_common_block_are_never_the_fastest() -> None:
@@ -132,13 +162,21 @@ def test_cases_without_a_common_block_are_never_the_fastest() -> None:
 
 
 def test_figures_and_claims_are_there(site: Path) -> None:
-    """Each figure with its finding, each claim with its verdict and a way to the records behind it."""
+    """Each figure with its finding, each claim with its verdict and a way to the records behind
+    it.
+    """
     lab = site / "machines" / "lab"
     drawn = Page(lab / "figures.html")
-    assert {link for link in drawn.links if link.endswith(".svg")} == {f"figures/{p.name}" for p in lab.glob("figures/*.svg")}
+    assert {link for link in drawn.links if link.endswith(".svg")} == {
+        f"figures/{p.name}" for p in lab.glob("figures/*.svg")
+    }
     assert "Memory and speed against the baseline: Transformer, training" in drawn.text
     rows = [(lab / f"{name}.html").read_text() for name in ("claims", "reports")]
-    linked = [link for text in rows for link in re.findall(r'href="(claims/[a-dr]\d+(?:-[a-z]+)?\.html)"', text)]
+    linked = [
+        link
+        for text in rows
+        for link in re.findall(r'href="(claims/[a-dr]\d+(?:-[a-z]+)?\.html)"', text)
+    ]
     assert len(linked) == len(set(linked)) == len(REGISTRY.claims)
     assert all((lab / link).read_text().count("<dt>recommendation</dt>") == 1 for link in linked)
 
@@ -156,13 +194,16 @@ def test_hostile_records_are_escaped(site: Path) -> None:
         hostile += EVIL[:10] in page.text
         assert page.tags.count("script") == (3 if path == site / "index.html" else 1), path
         assert not page.handlers, path
-        assert page.tags.count("img") == (0 if path.name != "figures.html" else len(list(path.parent.glob("figures/*.svg")))), (
-            path
-        )
+        assert page.tags.count("img") == (
+            0 if path.name != "figures.html" else len(list(path.parent.glob("figures/*.svg")))
+        ), path
     assert hostile >= 4
     for drawing in site.rglob("*.svg"):
         assert not re.search(r"<script|onerror=\"|<img", drawing.read_text()), drawing
-    assert "{{ 7 * 7 }}" in Page(site / get_case_page(EVIL_MACHINE, "transformer/torch/train/fp32/b4/tiny")).text
+    assert (
+        "{{ 7 * 7 }}"
+        in Page(site / get_case_page(EVIL_MACHINE, "transformer/torch/train/fp32/b4/tiny")).text
+    )
 
 
 def test_a_case_id_with_path_parts_writes_no_page(tmp_path: Path) -> None:
@@ -208,7 +249,10 @@ def test_a_folder_without_a_site_is_never_overwritten(tmp_path: Path) -> None:
     assert (target / "index.html").exists(), "a failed build leaves the last one"
 
 
-@pytest.mark.skipif(origin.find_commit() is None, reason="asv needs the history of the repository, and there is no git here")
+@pytest.mark.skipif(
+    origin.find_commit() is None,
+    reason="asv needs the history of the repository, and there is no git here",
+)
 def test_asv_publishes_without_its_page(tmp_path: Path) -> None:
     asv.publish_histories(copy_histories(tmp_path / "results"), tmp_path / "asv")
     found = asv.read_benchmarks(tmp_path / "asv")
@@ -216,7 +260,11 @@ def test_asv_publishes_without_its_page(tmp_path: Path) -> None:
     names = {b.name for b in found}
     assert "transformer.TransformerTorchTrain.track_peak_memory" in names
     (peak,) = [b for b in found if b.name == "transformer.TransformerTorchTrain.track_peak_memory"]
-    stored = {v for file in (tmp_path / "asv" / "graphs" / "branch-HEAD").rglob(f"{peak.name}.json") for v in numbers(file)}
+    stored = {
+        v
+        for file in (tmp_path / "asv" / "graphs" / "branch-HEAD").rglob(f"{peak.name}.json")
+        for v in numbers(file)
+    }
     assert {value for s in peak.series for _, value in s.points} == stored
 
 
@@ -224,7 +272,11 @@ def test_releases_are_a_page_of_their_own(tmp_path: Path) -> None:
     records = []
     for version, peak in (("2.12.1", 100), ("2.13.0", 130)):
         record = fake_records.made("fp32", peak * 2**20, 1.0)
-        records.append(record.model_copy(update={"provenance": fake_records.provenance(versions={"torch": version})}))
+        records.append(
+            record.model_copy(
+                update={"provenance": fake_records.provenance(versions={"torch": version})}
+            )
+        )
     (peak,) = [
         b
         for b in asv.read_release_benchmarks(records, [])
@@ -237,7 +289,12 @@ def test_releases_are_a_page_of_their_own(tmp_path: Path) -> None:
 
 
 def test_asv_publishes_only_with_two_commits(tmp_path: Path) -> None:
-    for name in ("one/0123-env.json", "one/0123-other.json", "one/machine.json", "two/4567-env.json"):
+    for name in (
+        "one/0123-env.json",
+        "one/0123-other.json",
+        "one/machine.json",
+        "two/4567-env.json",
+    ):
         (tmp_path / "asv" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "asv" / name).write_text("{}")
     assert not asv.has_several_commits(tmp_path)
@@ -252,4 +309,6 @@ def copy_histories(results: Path) -> Path:
 
 
 def numbers(file: Path) -> set[float]:
-    return {value for _, values in json.loads(file.read_text()) for value in values if value is not None}
+    return {
+        value for _, values in json.loads(file.read_text()) for value in values if value is not None
+    }

@@ -1,4 +1,6 @@
-"""What a reader sees of the site in a browser, at two widths: answers, pictures, and one table to choose from."""
+"""What a reader sees of the site in a browser, at two widths: answers, pictures, and one table to
+choose from.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,12 @@ def doubtful() -> Iterator[Record]:
     """A machine that measured later than the other, with instruments that failed."""
     when = datetime(2026, 2, 1, tzinfo=UTC)
     failed = Calibration(measured_at=when, passed=False, failed=["clock"])
-    yield made("fp32", 200 * MIB, [1.0, 1.1], where={"machine": "a-broken-one", "measured_at": when, "calibration": failed})
+    yield made(
+        "fp32",
+        200 * MIB,
+        [1.0, 1.1],
+        where={"machine": "a-broken-one", "measured_at": when, "calibration": failed},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +62,9 @@ def pictures(*found: Record) -> ScenarioDrawing:
 
 
 def undecided() -> list[Record]:
-    """The strategy's steps are 1.5 times as long as the baseline's in one block, and three times in the other."""
+    """The strategy's steps are 1.5 times as long as the baseline's in one block, and three times in
+    the other.
+    """
     base, change = made("fp32", 200 * MIB, [1.0, 1.0]), made("checkpoint", 100 * MIB, [1.5, 1.5])
     records = []
     for record in in_blocks([base, change]):
@@ -76,7 +85,9 @@ def undecided() -> list[Record]:
         (list(lab()), "50% of the peak, not timed, with", "-"),
     ],
 )
-def test_the_answer_shows_how_sure_its_times_are(found: list[Record], message: str, time: str) -> None:
+def test_the_answer_shows_how_sure_its_times_are(
+    found: list[Record], message: str, time: str
+) -> None:
     mine = pictures(*(r for r in found if r.parsed.batch == 4))
     assert mine.answer == [("PyTorch", message, "checkpoint", CHECKPOINT)]
     (first, cells), *_ = mine.map_rows
@@ -147,8 +158,17 @@ def test_nothing_is_clipped(seen: Path, tab: Any, page: Path | str) -> None:
         show(tab, seen, page, width)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
     show(tab, seen, page)
-    assert tab.evaluate("[...document.querySelectorAll('.box')].filter(b => b.scrollWidth > b.clientWidth + 2).length") == 0
-    drawn = "[...document.querySelectorAll('.panel text, #chart text')].filter(t => !t.closest('[hidden]'))"
+    assert (
+        tab.evaluate(
+            "[...document.querySelectorAll('.box')].filter(b => b.scrollWidth > "
+            "b.clientWidth + 2).length"
+        )
+        == 0
+    )
+    drawn = (
+        "[...document.querySelectorAll('.panel text, #chart text')].filter(t => "
+        "!t.closest('[hidden]'))"
+    )
     words = f"{drawn}.map(t => t.getBoundingClientRect())"
     assert tab.evaluate(f"{words}.every(r => r.width > 0 && r.left >= 0 && r.right <= innerWidth)")
 
@@ -158,10 +178,17 @@ def test_one_table_is_filtered_by_its_selectors(seen: Path, tab: Any) -> None:
     """Training at the batch of most strategies comes first; other rows are there and not shown."""
     show(tab, seen, WORKLOAD)
     table = tab.locator("#cases")
-    assert table.locator("tbody tr:visible").all_inner_texts()[0].split()[:4] == ["torch", "fp32", "200.0", "1.00"]
+    assert table.locator("tbody tr:visible").all_inner_texts()[0].split()[:4] == [
+        "torch",
+        "fp32",
+        "200.0",
+        "1.00",
+    ]
     assert (table.locator("tbody tr").count(), table.locator("tbody tr:visible").count()) == (4, 3)
     table.get_by_label("batch").select_option("8")
-    assert [row.split()[2] for row in table.locator("tbody tr:visible").all_inner_texts()] == ["300.0"]
+    assert [row.split()[2] for row in table.locator("tbody tr:visible").all_inner_texts()] == [
+        "300.0"
+    ]
     assert table.get_by_label("scenario").input_value() == "train"
     assert not table.locator("th", has_text="scenario").is_visible()
     assert not tab.trouble
@@ -171,7 +198,15 @@ def test_times_come_from_the_newest_timed_block() -> None:
     timed = [r for r in in_blocks([made("fp32", 200 * MIB, [1.0, 1.1])]) if r.turns]
     when = datetime(2027, 1, 1, tzinfo=UTC)
     untimed = timed[-1].model_copy(
-        update={"step_s": [], "turns": None, "provenance": timed[-1].provenance.model_copy(update={"measured_at": when})}
+        update={
+            "step_s": [],
+            "turns": None,
+            "provenance": timed[-1].provenance.model_copy(update={"measured_at": when}),
+        }
     )
-    assert [d.ms for d in draw_dots(untimed, [untimed, *timed])] == [f"{s * 1e3:,.2f}" for s in timed[-1].step_s] != []
+    assert (
+        [d.ms for d in draw_dots(untimed, [untimed, *timed])]
+        == [f"{s * 1e3:,.2f}" for s in timed[-1].step_s]
+        != []
+    )
     assert draw_dots(untimed, [untimed]) == []

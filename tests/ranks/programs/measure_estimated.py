@@ -10,5 +10,7 @@ LARGEST_LAYER = 30_000
 
 # each returns the bytes of the host, then those of a GPU
 stage_2 = stage_1_and_2.estimate_zero2_model_states_mem_needs(PARAMETERS, **GPUS)
-stage_3 = stage3.estimate_zero3_model_states_mem_needs(PARAMETERS, LARGEST_LAYER, cpu_offload_params=False, **GPUS)
+stage_3 = stage3.estimate_zero3_model_states_mem_needs(
+    PARAMETERS, LARGEST_LAYER, cpu_offload_params=False, **GPUS
+)
 print(json.dumps([stage_2[1], stage_3[1]]))

@@ -1,4 +1,7 @@
-"""An MLP mixer (Tolstikhin et al. 2021), as a user would add it: in a folder of their own, in PyTorch alone."""
+"""An MLP mixer (Tolstikhin et al.
+
+2021), as a user would add it: in a folder of their own, in PyTorch alone.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,17 @@ class Config:
 
 
 def params(c: Config) -> Iterator[Param]:
-    """A bias after the mixing of patches would be the same for all channels, which every norm subtracts."""
+    """A bias after the mixing of patches would be the same for all channels, which every norm
+    subtracts.
+    """
     yield from linear("embed", 3 * c.patch**2, c.width)
     for i in range(c.blocks):
         for part, features in (("tokens", c.patches), ("channels", c.width)):
             yield from norm(f"blocks.{i}.{part}.norm", c.width)
             yield from linear(f"blocks.{i}.{part}.fc1", features, 2 * features)
-            yield from linear(f"blocks.{i}.{part}.fc2", 2 * features, features, bias=part == "channels")
+            yield from linear(
+                f"blocks.{i}.{part}.fc2", 2 * features, features, bias=part == "channels"
+            )
     yield from norm("norm", c.width)
     yield from linear("head", c.width, c.classes)
 
@@ -49,7 +56,9 @@ def linear(name: str, cin: int, cout: int, bias: bool = True) -> Iterator[Param]
 
 def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Patches (batch, patches, 3 x patch x patch) float32 and labels (batch,) int64."""
-    return rng.standard_normal((batch, c.patches, 3 * c.patch**2), np.float32), rng.integers(0, c.classes, batch)
+    return rng.standard_normal((batch, c.patches, 3 * c.patch**2), np.float32), rng.integers(
+        0, c.classes, batch
+    )
 
 
 def layers(c: Config, switches: Switches) -> Iterator[Layer]:

@@ -39,7 +39,8 @@ class Mixer(nn.Module):
         self.head = nn.Linear(c.width, c.classes)
         self.remat = lambda block, x: block(x)  # how a block is run: checkpointing replaces this
 
-    def forward(self, x: Tensor) -> Tensor:  # (batch, patches, 3 x patch x patch) -> (batch, classes)
+    # (batch, patches, 3 x patch x patch) -> (batch, classes)
+    def forward(self, x: Tensor) -> Tensor:
         x = self.embed(x)
         for block in self.blocks:
             x = self.remat(block, x)

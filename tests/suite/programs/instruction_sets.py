@@ -1,4 +1,6 @@
-"""Verify cases as a run does, in float64 and in their own precision: prints by case why it is wrong, or nothing."""
+"""Verify cases as a run does, in float64 and in their own precision: prints by case why it is
+wrong, or nothing.
+"""
 
 import gc
 import json

@@ -12,7 +12,9 @@ from framebench.worker import mathematics, worker
 
 importlib.import_module(f"framebench.adapters.{parse(sys.argv[1]).framework}")
 unfreeze, gc.unfreeze = gc.unfreeze, lambda: None  # which each adapter calls
-gc.freeze()  # what is imported need not be looked through at every collection, unless the strategy is to freeze it
+# what is imported need not be looked through at every collection, unless the strategy is to freeze
+# it
+gc.freeze()
 rows = {}
 for case_id in sorted(sys.argv[1:], key=lambda case_id: "gc_frozen" in case_id):
     try:
@@ -26,9 +28,15 @@ for case_id in sorted(sys.argv[1:], key=lambda case_id: "gc_frozen" in case_id):
             worker.timed_step(adapter)
             losses.append(adapter.loss())
         again = worker.verify_again(adapter, losses, verified.tolerances)
-        verification = replace(verification, passed=verification.passed and again.passed, again=again)
+        verification = replace(
+            verification, passed=verification.passed and again.passed, again=again
+        )
         effect = adapter.judge_effect()
-        seen = {"proven": effect.proven, "evidence": effect.evidence, "on_cpu": adapter.device() == "cpu"}
+        seen = {
+            "proven": effect.proven,
+            "evidence": effect.evidence,
+            "on_cpu": adapter.device() == "cpu",
+        }
         rows[case_id] = {"verification": to_json(verification), **seen}
         del adapter
     except Exception:

@@ -17,7 +17,9 @@ class Block(nn.Module):
 
 
 def model():
-    return nn.Sequential(nn.Linear(48, 96), nn.Sequential(*[Block() for _ in range(3)]), nn.Linear(96, 10))
+    return nn.Sequential(
+        nn.Linear(48, 96), nn.Sequential(*[Block() for _ in range(3)]), nn.Linear(96, 10)
+    )
 
 
 def batch(n):
@@ -28,7 +30,9 @@ def batch(n):
 def loss(output, target):
     with torch.no_grad():
         wanted = TEACHER(target.repeat(1, 16))[:, :10]
-    return F.kl_div(output.log_softmax(-1), wanted.log_softmax(-1), log_target=True, reduction="batchmean")
+    return F.kl_div(
+        output.log_softmax(-1), wanted.log_softmax(-1), log_target=True, reduction="batchmean"
+    )
 
 
 def optimizer(parameters):

@@ -7,7 +7,10 @@ from torch import nn
 class Factors(nn.Module):
     def __init__(self):
         super().__init__()
-        self.user, self.item = nn.Embedding(60_000, 32, sparse=True), nn.Embedding(20_000, 32, sparse=True)
+        self.user, self.item = (
+            nn.Embedding(60_000, 32, sparse=True),
+            nn.Embedding(20_000, 32, sparse=True),
+        )
 
     def forward(self, pairs):
         return (self.user(pairs[:, 0]) * self.item(pairs[:, 1])).sum(-1)

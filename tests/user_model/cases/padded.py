@@ -1,4 +1,6 @@
-"""Texts of unequal length: padding has the label -100, and the loss is the mean over the other tokens. The rate begins at 0."""
+"""Texts of unequal length: padding has the label -100, and the loss is the mean over the other
+tokens. The rate begins at 0.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -10,16 +12,26 @@ VOCABULARY, TOKENS, WIDTH = 300, 32, 48
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.qkv, self.out = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.norm, self.qkv, self.out = (
+            nn.LayerNorm(WIDTH),
+            nn.Linear(WIDTH, 3 * WIDTH),
+            nn.Linear(WIDTH, WIDTH),
+        )
 
     def forward(self, x):
         n, t, c = x.shape
         q, k, v = self.qkv(self.norm(x)).view(n, t, 3, 4, c // 4).permute(2, 0, 3, 1, 4)
-        return x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, t, c))
+        return x + self.out(
+            F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, t, c)
+        )
 
 
 def model():
-    return nn.Sequential(nn.Embedding(VOCABULARY, WIDTH), nn.Sequential(Block(), Block()), nn.Linear(WIDTH, VOCABULARY))
+    return nn.Sequential(
+        nn.Embedding(VOCABULARY, WIDTH),
+        nn.Sequential(Block(), Block()),
+        nn.Linear(WIDTH, VOCABULARY),
+    )
 
 
 def batch(n):

@@ -1,4 +1,6 @@
-"""A head that begins at zero, dropout that stays on, and a rate so small that a step hardly shows."""
+"""A head that begins at zero, dropout that stays on, and a rate so small that a step hardly
+shows.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -10,8 +12,13 @@ WIDTH = 64
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.attention = nn.LayerNorm(WIDTH), nn.MultiheadAttention(WIDTH, 4, dropout=0.1, batch_first=True)
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Dropout(0.1), nn.Linear(2 * WIDTH, WIDTH))
+        self.norm, self.attention = (
+            nn.LayerNorm(WIDTH),
+            nn.MultiheadAttention(WIDTH, 4, dropout=0.1, batch_first=True),
+        )
+        self.mlp = nn.Sequential(
+            nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Dropout(0.1), nn.Linear(2 * WIDTH, WIDTH)
+        )
 
     def forward(self, x):
         y = self.norm(x)
@@ -21,7 +28,11 @@ class Block(nn.Module):
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.stem, self.blocks, self.head = nn.Conv2d(3, WIDTH, 4, 4), nn.Sequential(Block(), Block()), nn.Linear(WIDTH, 10)
+        self.stem, self.blocks, self.head = (
+            nn.Conv2d(3, WIDTH, 4, 4),
+            nn.Sequential(Block(), Block()),
+            nn.Linear(WIDTH, 10),
+        )
         nn.init.zeros_(self.head.weight)
 
     def forward(self, x):

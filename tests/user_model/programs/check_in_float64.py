@@ -1,4 +1,6 @@
-"""Check a strategy in float64 behind its eager baseline, as one process does, and count what was compiled."""
+"""Check a strategy in float64 behind its eager baseline, as one process does, and count what was
+compiled.
+"""
 
 import json
 import os
@@ -19,4 +21,13 @@ baseline = Baseline(Case.from_id("own/torch/train/fp32/b4/mine"))
 baseline.find(still=False)
 outcome = check(Case.from_id(f"own/torch/train/{sys.argv[2]}/b4/mine"), baseline)
 graphs = counters["stats"].get("unique_graphs", 0)
-print(json.dumps({"passed": outcome.passed, "computed": outcome.computed, "reason": outcome.reason, "graphs": graphs}))
+print(
+    json.dumps(
+        {
+            "passed": outcome.passed,
+            "computed": outcome.computed,
+            "reason": outcome.reason,
+            "graphs": graphs,
+        }
+    )
+)

@@ -15,7 +15,9 @@ def model():
 
 
 def batch(n):
-    return jax.random.normal(jax.random.key(0), (n, 6)), jax.random.normal(jax.random.key(1), (n, 3))
+    return jax.random.normal(jax.random.key(0), (n, 6)), jax.random.normal(
+        jax.random.key(1), (n, 3)
+    )
 
 
 def loss(output, target):

@@ -1,14 +1,23 @@
-"""A classifier as the Trainer of transformers trains it: a dict with labels, the loss in the output, AdamW with a warm-up that
-begins at 0, and the dropout that BERT comes with."""
+"""A classifier as the Trainer of transformers trains it: a dict with labels, the loss in the
+output, AdamW with a warm-up that begins at 0, and the dropout that BERT comes with.
+"""
 
 import torch
 from transformers import BertConfig, BertForSequenceClassification, get_linear_schedule_with_warmup
 
-SIZE = {"vocab_size": 200, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 128}
+SIZE = {
+    "vocab_size": 200,
+    "hidden_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+}
 
 
 def model():
-    return BertForSequenceClassification(BertConfig(**SIZE, max_position_embeddings=32, num_labels=3))
+    return BertForSequenceClassification(
+        BertConfig(**SIZE, max_position_embeddings=32, num_labels=3)
+    )
 
 
 def batch(n):

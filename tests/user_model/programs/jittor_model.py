@@ -4,7 +4,11 @@ from jittor import Module, nn
 
 class Block(Module):
     def __init__(self, width):
-        self.norm, self.wide, self.narrow = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norm, self.wide, self.narrow = (
+            nn.LayerNorm(width),
+            nn.Linear(width, 4 * width),
+            nn.Linear(4 * width, width),
+        )
 
     def execute(self, x):
         return x + self.narrow(nn.relu(self.wide(self.norm(x))))

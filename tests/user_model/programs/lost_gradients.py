@@ -1,4 +1,6 @@
-"""The gradient's norm of a convolution below an interpolation, in bfloat16's autocast: in eager mode, and compiled."""
+"""The gradient's norm of a convolution below an interpolation, in bfloat16's autocast: in eager
+mode, and compiled.
+"""
 
 import json
 

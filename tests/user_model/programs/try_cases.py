@@ -1,5 +1,7 @@
-"""Files of the kinds that users reported, each in processes of its own: its peak by the high-water mark of a plain loop
-that knows nothing of framebench, the peak as framebench reads it, and what becomes of strategies."""
+"""Files of the kinds that users reported, each in processes of its own: its peak by the high-water
+mark of a plain loop that knows nothing of framebench, the peak as framebench reads it, and what
+becomes of strategies.
+"""
 
 import ctypes
 import gc
@@ -35,8 +37,11 @@ def settled() -> int:
 
 
 def plain(file: Path) -> int:
-    """Bytes by which a step rises over the process as it was before the file was imported. All of it was run and thrown
-    away once, so that code, kernels and what PyTorch imports in a first step are in memory."""
+    """Bytes by which a step rises over the process as it was before the file was imported.
+
+    All of it was run and thrown away once, so that code, kernels and what PyTorch imports in a
+    first step are in memory.
+    """
     risen(file)
     del sys.modules[NAME]
     before = settled()
@@ -48,7 +53,11 @@ def risen(file: Path) -> int:
     mine: Any = load_file(str(file))
     model, (x, y) = mine.model(), mine.batch(BATCH)
     weights = list(model.parameters())
-    optimizer = mine.optimizer(weights) if hasattr(mine, "optimizer") else torch.optim.SGD(weights, 0.01, 0.9)
+    optimizer = (
+        mine.optimizer(weights)
+        if hasattr(mine, "optimizer")
+        else torch.optim.SGD(weights, 0.01, 0.9)
+    )
     peak = 0
     for _ in range(4):
         resting, resident = settled(), host.read_status("VmRSS")
@@ -61,19 +70,31 @@ def risen(file: Path) -> int:
 
 def tried(file: Path, strategies: list[str]) -> dict[str, Any]:
     facts = {"file": str(file), "framework": "torch", "batch": BATCH}
-    facts["defined"] = [name for name in ("loss", "optimizer", "blocks") if name in list_definitions(str(file))]
+    facts["defined"] = [
+        name for name in ("loss", "optimizer", "blocks") if name in list_definitions(str(file))
+    ]
     folder = Path(os.environ["FRAMEBENCH_OWN"])
     (folder / "own.json").write_text(json.dumps(facts))
     case = Case.from_id(f"own/torch/train/fp32/b{BATCH}/mine")
     adapter = adapters.load(case)
     adapter.build()
     peak = [peaks(adapter)["host.rss"] for _ in range(3)][-1]
-    found = {"peak": peak, "holders": adapter.untracked_bytes(), "saved": adapter.observe()["activation_bytes"]}
+    found = {
+        "peak": peak,
+        "holders": adapter.untracked_bytes(),
+        "saved": adapter.observe()["activation_bytes"],
+    }
     del adapter
     facts = reference.survey(case, lambda message: None)["facts"]
-    found |= {name: facts[name] for name in ("accumulation", "without_gradient", "random", "optimizer", "level")}
+    found |= {
+        name: facts[name]
+        for name in ("accumulation", "without_gradient", "random", "optimizer", "level")
+    }
     baseline = Baseline(case)
-    verdicts = {name: verdict(Case.from_id(case.id.replace("/fp32/", f"/{name}/")), baseline) for name in strategies}
+    verdicts = {
+        name: verdict(Case.from_id(case.id.replace("/fp32/", f"/{name}/")), baseline)
+        for name in strategies
+    }
     return found | {"verdicts": verdicts, "not_in_float64": check(case, baseline).reason or ""}
 
 
@@ -106,8 +127,12 @@ def in_a_child(work: Callable[..., object], *arguments: object) -> Any:
     return result
 
 
-gc.freeze()  # what is imported is no file's: it need not be looked through for tensors after every step
+# what is imported is no file's: it need not be looked through for tensors after every step
+gc.freeze()
 answers = {}
 for file in map(Path, sys.argv[2:]):
-    answers[file.stem] = {"plain": in_a_child(plain, file), "tried": in_a_child(tried, file, sys.argv[1].split(","))}
+    answers[file.stem] = {
+        "plain": in_a_child(plain, file),
+        "tried": in_a_child(tried, file, sys.argv[1].split(",")),
+    }
 print(json.dumps(answers))

@@ -1,5 +1,6 @@
-"""`FOLDER LAYERS BATCH`: what a Jittor model of so many layers takes beyond the watched pool, and how many operations a step of
-it has. Of 0 layers it is the suite's own Transformer."""
+"""`FOLDER LAYERS BATCH`: what a Jittor model of so many layers takes beyond the watched pool, and
+how many operations a step of it has. Of 0 layers it is the suite's own Transformer.
+"""
 
 import json
 import sys
@@ -47,9 +48,15 @@ def read(case: Case) -> dict[str, int]:
 
 layers, batch = int(sys.argv[2]), int(sys.argv[3])
 if layers:
-    file = folder / f"of_{layers}.py"  # Python takes a file of the same second and size for the one it has compiled
+    # Python takes a file of the same second and size for the one it has compiled
+    file = folder / f"of_{layers}.py"
     file.write_text(FILE.format(layers=layers))
-    facts = {"file": str(file), "framework": "jittor", "batch": batch, "defined": ["loss", "optimizer"]}
+    facts = {
+        "file": str(file),
+        "framework": "jittor",
+        "batch": batch,
+        "defined": ["loss", "optimizer"],
+    }
     (folder / "own.json").write_text(json.dumps(facts))
     found = read(Case.from_id(f"own/jittor/train/fp32/b{batch}/mine"))
 else:

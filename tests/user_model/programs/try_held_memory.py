@@ -1,5 +1,7 @@
-"""Peaks of small files that hold memory in each way that Python has: as framebench reads them, and by VmHWM of a plain loop
-that knows nothing of framebench, each in a process of its own that has imported and warmed up nothing but PyTorch."""
+"""Peaks of small files that hold memory in each way that Python has: as framebench reads them, and
+by VmHWM of a plain loop that knows nothing of framebench, each in a process of its own that has
+imported and warmed up nothing but PyTorch.
+"""
 
 import ctypes
 import gc
@@ -76,7 +78,11 @@ def ours(file: Path) -> dict[str, object]:
     adapter = adapters.load(Case.from_id("own/torch/train/fp32/b64/mine"))
     adapter.build()
     read = [peaks(adapter)["host.rss"] for _ in range(3)]
-    result = {"peak": read[-1], "holders": adapter.untracked_bytes(), "libraries": adapter.library_bytes()}
+    result = {
+        "peak": read[-1],
+        "holders": adapter.untracked_bytes(),
+        "libraries": adapter.library_bytes(),
+    }
     return result | {"saved": adapter.observe()["activation_bytes"]}
 
 
@@ -96,8 +102,12 @@ def in_a_child(work: object, file: Path) -> object:
 sys.path.append(sys.argv[2])  # where packages lie
 warmed_up()
 gc.unfreeze = lambda: None  # which each adapter calls
-gc.freeze()  # what is imported is no file's: it need not be looked through for tensors after every step
+# what is imported is no file's: it need not be looked through for tensors after every step
+gc.freeze()
 found = {}
 for folder in sorted(Path(sys.argv[1]).iterdir()):
-    found[folder.name] = {"plain": in_a_child(plain, folder / "mine.py"), "ours": in_a_child(ours, folder / "mine.py")}
+    found[folder.name] = {
+        "plain": in_a_child(plain, folder / "mine.py"),
+        "ours": in_a_child(ours, folder / "mine.py"),
+    }
 print(json.dumps(found))

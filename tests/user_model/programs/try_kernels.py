@@ -1,5 +1,6 @@
-"""Peaks of models with few and many kinds of products, for each of which a library may keep memory; each in a process of its
-own."""
+"""Peaks of models with few and many kinds of products, for each of which a library may keep memory;
+each in a process of its own.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""A model each of whose blocks runs twice in a pass: is checkpointing proven as it is, and where nothing is recomputed?"""
+"""A model each of whose blocks runs twice in a pass: is checkpointing proven as it is, and where
+nothing is recomputed?
+"""
 
 import json
 import os
@@ -13,7 +15,9 @@ from framebench.worker.observe import first_steps
 
 FILE = Path(sys.argv[1])
 os.environ["FRAMEBENCH_OWN"] = str(FILE.parent)
-(FILE.parent / "own.json").write_text(json.dumps({"file": str(FILE), "framework": "torch", "batch": 4, "defined": ["loss"]}))
+(FILE.parent / "own.json").write_text(
+    json.dumps({"file": str(FILE), "framework": "torch", "batch": 4, "defined": ["loss"]})
+)
 reference.survey(Case.from_id("own/torch/train/fp32/b4/mine"), lambda message: None)
 
 

@@ -1,4 +1,6 @@
-"""Files of several kinds, each surveyed and then verified under strategies, as workers do it, in one process."""
+"""Files of several kinds, each surveyed and then verified under strategies, as workers do it, in
+one process.
+"""
 
 import gc
 import importlib
@@ -55,7 +57,9 @@ def verified(case: Case, baseline: Baseline) -> dict[str, object]:
         "reason": str(reason),
         "proven": effect.proven,
         "products": effect.evidence.get("products"),
-        "gradients": verification.tensors["gradient"].count if "gradient" in verification.tensors else None,
+        "gradients": verification.tensors["gradient"].count
+        if "gradient" in verification.tensors
+        else None,
         "margin": verification.margin,
         "key": case.golden_key,
         "losses": losses,
@@ -73,10 +77,15 @@ def all_of(file: Path, scenario: str, strategies: list[str]) -> dict[str, object
             cached.cache_clear()
     found: dict[str, object] = {}
     try:
-        survey(Case.from_id(f"own/{FRAMEWORK}/{scenario}/{BASE[scenario]}/b4/mine"), lambda message: None)
+        survey(
+            Case.from_id(f"own/{FRAMEWORK}/{scenario}/{BASE[scenario]}/b4/mine"),
+            lambda message: None,
+        )
         baseline = Baseline(Case.from_id(f"own/{FRAMEWORK}/{scenario}/{BASE[scenario]}/b4/mine"))
         for name in (BASE[scenario], *strategies):
-            found[name] = tried(Case.from_id(f"own/{FRAMEWORK}/{scenario}/{name}/b4/mine"), baseline)
+            found[name] = tried(
+                Case.from_id(f"own/{FRAMEWORK}/{scenario}/{name}/b4/mine"), baseline
+            )
     except (Exception, SystemExit) as error:
         result = failure(error)
         found["fault"] = result["blamed"] or result["message"]
@@ -86,5 +95,6 @@ def all_of(file: Path, scenario: str, strategies: list[str]) -> dict[str, object
 
 
 importlib.import_module(f"framebench.adapters.{FRAMEWORK}")
-gc.freeze()  # what is imported is no file's: it need not be looked through for tensors after every step
+# what is imported is no file's: it need not be looked through for tensors after every step
+gc.freeze()
 print(json.dumps({str(file): all_of(Path(file), *rest) for file, *rest in json.loads(sys.argv[1])}))

@@ -12,13 +12,17 @@ said = {}
 for name, file in json.loads(sys.argv[1]).items():
     folder = Path(file).parent
     os.environ["FRAMEBENCH_OWN"] = str(folder)
-    (folder / "own.json").write_text(json.dumps({"file": file, "framework": "torch", "batch": 4, "defined": []}))
+    (folder / "own.json").write_text(
+        json.dumps({"file": file, "framework": "torch", "batch": 4, "defined": []})
+    )
     user_model.user.cache_clear()
     try:
         survey(Case.from_id("own/torch/train/fp32/b4/mine"), lambda message: None)
         found = json.loads((folder / "own.json").read_text())
         said[name] = "nothing: " + ", ".join(found["undetermined"])
-        said[name] += f" | {found['accumulation']} | {found['without_gradient']['first']} without a gradient"
+        said[name] += (
+            f" | {found['accumulation']} | {found['without_gradient']['first']} without a gradient"
+        )
     except (Exception, SystemExit) as error:
         told = failure(error)
         said[name] = "OOM " * told["oom"] + told["blamed"]

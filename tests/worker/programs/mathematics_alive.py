@@ -21,5 +21,8 @@ def count_models(adapter):
 
 mathematics.first_steps = count_models
 with tempfile.TemporaryDirectory() as folder:
-    mathematics.check_all({"cases": json.loads(sys.argv[1]), "file": str(Path(folder) / "lines")}, lambda message: None)
+    mathematics.check_all(
+        {"cases": json.loads(sys.argv[1]), "file": str(Path(folder) / "lines")},
+        lambda message: None,
+    )
 print(json.dumps(alive))

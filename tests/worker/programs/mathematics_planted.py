@@ -1,4 +1,6 @@
-"""Check cases in float64, each with code that is run on its adapter once it is built: prints the outcomes by name."""
+"""Check cases in float64, each with code that is run on its adapter once it is built: prints the
+outcomes by name.
+"""
 
 import json
 import sys

@@ -1,4 +1,6 @@
-"""Parameters of each model of measured rows, and bytes in use between steps by where gradients are dropped. Printed as JSON."""
+"""Parameters of each model of measured rows, and bytes in use between steps by where gradients are
+dropped. Printed as JSON.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ if __name__ == "__main__":
             name: torch_models.parameters(torch_models.build(name))
             for name in (*torch_models.IMAGES, *torch_models.CONFIGURATIONS, *torch_litgpt.SHAPES)
         },
-        "between": {position: between(position) for position in ("start", "before backward", "end")},
+        "between": {
+            position: between(position) for position in ("start", "before backward", "end")
+        },
         "kept": {model: kept_by_names(model) for model in ("distilgpt2", "t5-small")},
     }
     print(json.dumps(found))

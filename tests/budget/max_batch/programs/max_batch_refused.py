@@ -10,7 +10,10 @@ vague = [
 
 
 def called_oom():
-    return [limits.is_out_of_memory(error, limits.is_enforced()) for error in (*vague, MemoryError(), ValueError("planted"))]
+    return [
+        limits.is_out_of_memory(error, limits.is_enforced())
+        for error in (*vague, MemoryError(), ValueError("planted"))
+    ]
 
 
 before = called_oom()

@@ -1,4 +1,6 @@
-"""The same step by two ways: simulated with a CPU's choices, and as `predict` counts storages on the CPU. Printed as JSON."""
+"""The same step by two ways: simulated with a CPU's choices, and as `predict` counts storages on
+the CPU. Printed as JSON.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def attend(_: Any, query: Tensor, key: Tensor, value: Tensor, *others: Any, **__
     """`others`: the mask, of which there is none, dropout and whether the mask is causal."""
     mask, *rest = others
     assert mask is None
-    out: Tensor = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, *rest)[0]
+    out: Tensor = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, *rest
+    )[0]
     return out
 
 
@@ -37,7 +41,8 @@ def both(case_id: str) -> dict[str, int]:
         stack.enter_context(replaced(optimizers, "_get_foreach_kernels_supported_devices", list))
         stack.enter_context(replaced(torch_kernels, "MATMULS", set()))
         stack.enter_context(replaced(torch_kernels, "TEMPORARIES", {}))
-        # on tensors without numbers autograd makes each sum of gradients anew, and `predict` counts it
+        # on tensors without numbers autograd makes each sum of gradients anew, and `predict` counts
+        # it
         stack.enter_context(replaced(Watch, "may_overwrite", lambda *_: False))
         found = simulate(step_of(case), find("h100-80gb"), steps=2, settings=Settings())
     weights = sum(p.trainable for p in case.spec.params(case.config))

@@ -9,7 +9,9 @@ from framebench.devices.simulation.torch_gpu import Gpu
 
 
 def backward(*wanted: bool) -> list[str]:
-    """Return the names of results, and bytes with their sign; the weight lies in another order than cuDNN's."""
+    """Return the names of results, and bytes with their sign; the weight lies in another order than
+    cuDNN's.
+    """
     torch_kernels.workspace = lambda kind, *_: [{"data": 7000, "filter": 9000}[kind]]
     gradient, values = (torch.empty(2, 8, 6, 6, device="meta") for _ in range(2))
     weight = torch.empty(8, 3, 3, 8, device="meta").movedim(-1, 1).expand(8, 8, 3, 3).movedim(0, 1)
@@ -18,7 +20,9 @@ def backward(*wanted: bool) -> list[str]:
     names = {id(part): name for name, part in parts.items()}
     arguments = (gradient, values, weight, [8], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, wanted)
     requests = []
-    for request in torch_kernels.order_results("convolution_backward", results, arguments, Gpu((9, 0))):
+    for request in torch_kernels.order_results(
+        "convolution_backward", results, arguments, Gpu((9, 0))
+    ):
         if isinstance(request, int):
             requests.append(f"{request:+}")
         elif request is not None:
@@ -26,4 +30,8 @@ def backward(*wanted: bool) -> list[str]:
     return requests
 
 
-print(json.dumps([backward(True, True, True), backward(False, True, False), backward(True, False, False)]))
+print(
+    json.dumps(
+        [backward(True, True, True), backward(False, True, False), backward(True, False, False)]
+    )
+)

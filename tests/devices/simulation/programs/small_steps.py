@@ -106,7 +106,9 @@ def attention(dtype: torch.dtype, dropout: float = 0.0, trains: bool = True) -> 
 
     def make(device: torch.device) -> Callable[[], None]:
         shape = BATCH, HEADS, LENGTH, WIDTH
-        q, k, v = (torch.empty(shape, dtype=dtype, device=device).requires_grad_(trains) for _ in range(3))
+        q, k, v = (
+            torch.empty(shape, dtype=dtype, device=device).requires_grad_(trains) for _ in range(3)
+        )
 
         def step() -> None:
             q.grad = k.grad = v.grad = None
@@ -150,7 +152,9 @@ def attention_in_inference() -> Any:
     return result(simulate(make, A100))
 
 
-def layers(run: Callable[[nn.Module, Tensor], Tensor], context: Callable[[], Any] = ExitStack) -> Made:
+def layers(
+    run: Callable[[nn.Module, Tensor], Tensor], context: Callable[[], Any] = ExitStack
+) -> Made:
     """A layer of 512 x 512 that is used twice, on 256 rows."""
 
     def make(device: torch.device) -> Callable[[], None]:
@@ -220,7 +224,9 @@ def branches(recomputes: bool) -> Made:
 
         def again() -> None:
             weight.grad = None
-            checkpoint(lambda w: (w.mul(2) + w.mul(3)).exp(), weight, use_reentrant=False).sum().backward()
+            checkpoint(
+                lambda w: (w.mul(2) + w.mul(3)).exp(), weight, use_reentrant=False
+            ).sum().backward()
 
         return again if recomputes else step
 
@@ -245,7 +251,9 @@ def summed_again() -> Any:
 
 @found
 def in_order() -> Any:
-    """Bytes that are asked for: of a model that moves, children's weights first and a shared one once; of dropout, the mask."""
+    """Bytes that are asked for: of a model that moves, children's weights first and a shared one
+    once; of dropout, the mask.
+    """
 
     class Outer(nn.Module):
         def __init__(self) -> None:
@@ -261,12 +269,17 @@ def in_order() -> Any:
         model = Outer()
         optimizer = torch.optim.SGD(model.parameters())
         model.to(device)
-        followed.append(optimizer.param_groups[0]["params"][1] is model.head.weight is model.inner.weight)
+        followed.append(
+            optimizer.param_groups[0]["params"][1] is model.head.weight is model.inner.weight
+        )
         x = torch.empty(64, 64, device=device)
         return lambda: F.dropout(model.head(x).relu(), 0.5)
 
     asked = simulate(make, A100, steps=1).allocator.trace
-    return {"asked": [event.size for event in asked if event.action == "alloc"], "followed": followed}
+    return {
+        "asked": [event.size for event in asked if event.action == "alloc"],
+        "followed": followed,
+    }
 
 
 @found
@@ -342,7 +355,14 @@ def numbers() -> Any:
     def make(device: torch.device) -> Callable[[], None]:
         def step() -> None:
             given = torch.tensor([2.0, 3.0], device=device)
-            read.extend((torch.tensor(5.0).item(), given.sum().item(), bool((given > 0).all()), int(given.argmax())))
+            read.extend(
+                (
+                    torch.tensor(5.0).item(),
+                    given.sum().item(),
+                    bool((given > 0).all()),
+                    int(given.argmax()),
+                )
+            )
 
         return step
 
@@ -366,7 +386,14 @@ def held() -> Any:
     """The lines that hold most at the peak."""
     holders = simulate(mlp(), A100).holders
     return [
-        [one.line.rpartition("/")[2].split(":")[0], one.line.split()[-1], one.shape, one.kind, one.tensors] for one in holders
+        [
+            one.line.rpartition("/")[2].split(":")[0],
+            one.line.split()[-1],
+            one.shape,
+            one.kind,
+            one.tensors,
+        ]
+        for one in holders
     ]
 
 
@@ -381,12 +408,19 @@ def viewed() -> Any:
     text = _memory_viz.segsum(snapshot) + _memory_viz.trace(snapshot)
     total = sum(segment["total_size"] for segment in snapshot["segments"])
     page = _memory_viz.trace_plot(snapshot)
-    return {"total": total, "reserved": simulation.reserved, "text": text, "is_page": "<script" in page}
+    return {
+        "total": total,
+        "reserved": simulation.reserved,
+        "text": text,
+        "is_page": "<script" in page,
+    }
 
 
 @found
 def kernels() -> Any:
-    """The choice, by dtype, width, mask, dropout, and what else is said; on cards of several generations and releases."""
+    """The choice, by dtype, width, mask, dropout, and what else is said; on cards of several
+    generations and releases.
+    """
 
     def choose(
         dtype: torch.dtype,
@@ -398,11 +432,18 @@ def kernels() -> Any:
         heads: int = 4,
         **more: Any,
     ) -> str:
-        tensors = [torch.empty(2, heads, 128, width, dtype=dtype, device="meta", requires_grad=grad)]
-        tensors += [torch.empty(2, 4, 128, width, dtype=dtype, device="meta", requires_grad=grad) for _ in range(2)]
+        tensors = [
+            torch.empty(2, heads, 128, width, dtype=dtype, device="meta", requires_grad=grad)
+        ]
+        tensors += [
+            torch.empty(2, 4, 128, width, dtype=dtype, device="meta", requires_grad=grad)
+            for _ in range(2)
+        ]
         bias = torch.empty(128, 128, dtype=dtype, device="meta") if mask else None
         options = {"dropout": 0.0, "causal": False, "grouped": heads != 4} | more
-        return torch_attention.choose_kernel(torch_attention.Call(*tensors, bias, **options), Gpu(capability, release))
+        return torch_attention.choose_kernel(
+            torch_attention.Call(*tensors, bias, **options), Gpu(capability, release)
+        )
 
     half, bfloat, single, double = torch.float16, torch.bfloat16, torch.float32, torch.float64
     return {
@@ -437,7 +478,10 @@ def releases() -> Any:
         x = torch.empty(64, 64, device=device)
         return lambda: layer(x)
 
-    return {str(release): simulate(make, A100, release=release).between_steps for release in ((2, 6), (2, 13))}
+    return {
+        str(release): simulate(make, A100, release=release).between_steps
+        for release in ((2, 6), (2, 13))
+    }
 
 
 print(json.dumps(FOUND, default=dataclasses.asdict))

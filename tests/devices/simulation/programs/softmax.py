@@ -1,5 +1,6 @@
-"""How many blocks of a softmax's size a backward pass asks for on a simulated card, by the order of the gradient's numbers.
-Printed as JSON."""
+"""How many blocks of a softmax's size a backward pass asks for on a simulated card, by the order of
+the gradient's numbers. Printed as JSON.
+"""
 
 import json
 from collections.abc import Callable

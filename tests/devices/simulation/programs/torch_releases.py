@@ -1,4 +1,6 @@
-"""What `torch_plan` tells of a case on a device where PyTorch says that it is each of these releases. Printed as JSON."""
+"""What `torch_plan` tells of a case on a device where PyTorch says that it is each of these
+releases. Printed as JSON.
+"""
 
 import json
 import sys

@@ -1,4 +1,6 @@
-"""What XLA plans for each `CASE@DEVICE`, all in one process; a device may have another memory, as in `h100-80gb:1000000`."""
+"""What XLA plans for each `CASE@DEVICE`, all in one process; a device may have another memory, as
+in `h100-80gb:1000000`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def planned(asked: str) -> dict[str, Any]:
     case, _, device = asked.partition("@")
     name, _, memory = device.partition(":")
     target = find(name)
-    return asdict(plan(parse_any_batch(case), replace(target, memory_bytes=int(memory)) if memory else target))
+    return asdict(
+        plan(parse_any_batch(case), replace(target, memory_bytes=int(memory)) if memory else target)
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The CPU's plan of each case, from real arrays as the adapter makes them and from shapes alone: plan, and bytes beside it."""
+"""The CPU's plan of each case, from real arrays as the adapter makes them and from shapes alone:
+plan, and bytes beside it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ def read(adapter: JaxAdapter) -> list[int]:
 
 def main() -> dict[str, dict[str, list[int]]]:
     cases = map(parse_any_batch, sys.argv[1:])
-    return {case.id: {"real": read(adapters.load(case)), "shaped": read(ShapedAdapter(case))} for case in cases}  # type: ignore[arg-type]
+    return {
+        case.id: {"real": read(adapters.load(case)), "shaped": read(ShapedAdapter(case))}
+        for case in cases
+    }  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":
