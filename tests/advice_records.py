@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from framebench.analysis import frames
 from framebench.analysis.frames import Row
-from framebench.analysis.selection import select
+from framebench.analysis.selection import select_records
 from framebench.budget.advise.advice import BudgetAdvice, Candidate, Question, advise
 from framebench.records.record import Calibration, Record
 from framebench.strategies.strategy import FRAMEWORKS
@@ -68,7 +68,7 @@ def asked(found: list[Record], question: Question = QUESTION) -> BudgetAdvice:
 
 
 def rows(found: list[Record]) -> list[Row]:
-    return frames.rows(select(found))
+    return frames.make_rows(select_records(found))
 
 
 def everything(advice: BudgetAdvice) -> list[Candidate]:

@@ -81,7 +81,7 @@ def made(
 
 
 def frame(*found: Record) -> pd.DataFrame:
-    return frames.frame(found)
+    return frames.make_frame(found)
 
 
 def died(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Record:

@@ -63,7 +63,7 @@ def lost(strategy: str, status: str = "oom", **where: Any) -> Record:
 
 
 def frame(*found: Record) -> pd.DataFrame:
-    return frames.frame(in_blocks(found))
+    return frames.make_frame(in_blocks(found))
 
 
 def panels(figure: Figure | None) -> list[Axes]:
@@ -74,7 +74,7 @@ def panels(figure: Figure | None) -> list[Axes]:
 def texts(figure: Figure | None) -> tuple[str, str]:
     """Title and footer, on one line each."""
     assert figure is not None
-    return figures.finding_and_source(figure)
+    return figures.read_finding_and_source(figure)
 
 
 def places(axes: Axes) -> set[tuple[float, float]]:

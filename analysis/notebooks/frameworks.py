@@ -23,7 +23,7 @@ from IPython.display import Markdown, display
 
 import framebench
 from framebench.analysis.figures import COLOURS
-from framebench.analysis.figures.steps import first_steps
+from framebench.analysis.figures.steps import draw_first_steps
 
 df = framebench.load()
 sns.set_theme(style="whitegrid")
@@ -72,4 +72,4 @@ sns.despine()
 # What is compiled ahead is paid in the first step.
 
 # %%
-first_steps(df.query("workload == 'transformer' and scenario == 'train'"))
+draw_first_steps(df.query("workload == 'transformer' and scenario == 'train'"))

@@ -23,7 +23,7 @@ import seaborn as sns
 from IPython.display import Markdown, display
 
 import framebench
-from framebench.analysis.figures import COLOURS, pareto
+from framebench.analysis.figures import COLOURS, draw_pareto
 from framebench.strategies.strategy import FRAMEWORKS
 
 df = framebench.load()
@@ -92,4 +92,4 @@ sns.despine()
 # of its own.
 
 # %%
-pareto(df.query("workload == 'transformer' and scenario == 'train'"))
+draw_pareto(df.query("workload == 'transformer' and scenario == 'train'"))

@@ -23,7 +23,7 @@ from IPython.display import Markdown, display
 
 import framebench
 from framebench.analysis.figures import COLOURS
-from framebench.analysis.figures.strategies import heat
+from framebench.analysis.figures.strategies import draw_heat_map
 from framebench.strategies.strategy import FRAMEWORKS
 
 df = framebench.load()
@@ -79,4 +79,4 @@ sns.despine()
 # The baseline is evaluation without gradients, so a ratio above 1 is what carelessness costs.
 
 # %%
-heat(df.query("workload == 'transformer' and scenario == 'eval'"))
+draw_heat_map(df.query("workload == 'transformer' and scenario == 'eval'"))

@@ -49,7 +49,7 @@ def select_comparable(group: pd.DataFrame) -> pd.DataFrame:
     They compute what the baseline does, and have its ratio of peaks by the instrument that
     strategies are compared by. Whether they were timed plays no part.
     """
-    is_usual = group["batch"] == rows.usual_batch(group)
+    is_usual = group["batch"] == rows.find_usual_batch(group)
     is_proven = group["usable"] & group["same_mathematics"]
     return group[is_proven & group["relative_peak"].notna() & is_usual]
 
@@ -60,7 +60,7 @@ def rank_savings(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, list[Any]
         "framework", observed=True, sort=False
     ):
         if len(framework_rows) > 1:
-            yield str(framework), list(rows.each(select_savings(framework_rows)))
+            yield str(framework), list(rows.iterate_rows(select_savings(framework_rows)))
 
 
 def select_savings(framework_rows: pd.DataFrame) -> pd.DataFrame:
@@ -88,12 +88,12 @@ def find_timed(tables: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str | None
     """
     timed: dict[tuple[str, str | None], tuple[str, Any]] = {}
     for machine, table in tables.items():
-        for row in rows.each(table[table["usable"] & table["time_ratio"].notna()]):
+        for row in rows.iterate_rows(table[table["usable"] & table["time_ratio"].notna()]):
             timed.setdefault((row.case, row.device), (machine, row))
     return timed
 
 
-def time_ratio_of(row: Any) -> Ratio | None:
+def get_time_ratio(row: Any) -> Ratio | None:
     """Return the step time over the baseline's, if it was timed."""
     if pd.isna(row.time_ratio):
         return None
@@ -107,7 +107,7 @@ def describe_cost(row: Any) -> str:
 
     `1.25 x the time`, a range where it is undecided, or `not timed`.
     """
-    ratio = time_ratio_of(row)
+    ratio = get_time_ratio(row)
     if ratio is None:
         return "not timed"
     if ratio.low is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown
-from framebench.analysis.tables import conditions, describe_measurement
+from framebench.analysis.tables import describe_conditions, describe_measurement
 from framebench.strategies.registry import find_baseline
 
 DEPENDS = 0.05  # a share of the baseline's peak that moves by more from batch to batch is noted
@@ -63,7 +63,7 @@ def make_batch_table(group: pd.DataFrame) -> Comparison:
     return Comparison(
         f"{first['workload']} {first['scenario']} by batch, size {first['size']}",
         f"{base} Peaks by {describe_step_instruments(group)}. {describe_measurement(group)} "
-        f"{conditions(group)}",
+        f"{describe_conditions(group)}",
         cells.reset_index(),
         {name: Shown(name, priority=ESSENTIAL) for name in ROW} | shown,
         notes=tuple(describe_dependence(group)),

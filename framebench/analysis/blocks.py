@@ -43,22 +43,22 @@ class Process(NamedTuple):
 Pair = tuple[Process, Process]  # sorted
 
 
-def variant_of(record: Record) -> Variant:
+def get_variant(record: Record) -> Variant:
     """Return the variant that a record is of."""
     return Variant(record.provenance.machine, record.case, record.framework_version or "")
 
 
-def timed(records: Iterable[Record]) -> list[Record]:
+def select_timed(records: Iterable[Record]) -> list[Record]:
     """Return the records whose times count."""
     return [record for record in records if record.timed]
 
 
-def place_in_block(record: Record) -> int:
+def get_place_in_block(record: Record) -> int:
     """Return the number of a timed record's process in its block."""
     return record.turns_taken.arm
 
 
-def seconds_by_round(record: Record) -> dict[int, float]:
+def get_seconds_by_round(record: Record) -> dict[int, float]:
     """Return the seconds of a step in each round."""
     return dict(zip(record.turns_taken.round, record.step_s, strict=True))
 
@@ -66,12 +66,12 @@ def seconds_by_round(record: Record) -> dict[int, float]:
 def group_by_block(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Return the timed records of each block, in the order of its processes."""
     groups: dict[str, list[Record]] = defaultdict(list)
-    for record in sorted(timed(records), key=place_in_block):
+    for record in sorted(select_timed(records), key=get_place_in_block):
         groups[record.turns_taken.block].append(record)
     return groups
 
 
-def blocks_of_both(
+def match_blocks(
     base: Iterable[Record], candidate: Iterable[Record]
 ) -> list[tuple[Record, Record]]:
     """Return the two records of each block that both sides were in.
@@ -81,28 +81,30 @@ def blocks_of_both(
     base_blocks, candidate_blocks = group_by_block(base), group_by_block(candidate)
     pairs = []
     for block in sorted(base_blocks.keys() & candidate_blocks.keys()):
-        pair = first_pair(base_blocks[block], candidate_blocks[block])
+        pair = find_first_pair(base_blocks[block], candidate_blocks[block])
         if pair:
             pairs.append(pair)
     return pairs
 
 
-def first_pair(base: Sequence[Record], candidate: Sequence[Record]) -> tuple[Record, Record] | None:
+def find_first_pair(
+    base: Sequence[Record], candidate: Sequence[Record]
+) -> tuple[Record, Record] | None:
     """Return the first two records that are of different processes, or None."""
     for one in base:
         for other in candidate:
-            if place_in_block(one) != place_in_block(other):
+            if get_place_in_block(one) != get_place_in_block(other):
                 return one, other
     return None
 
 
-def log_ratios(base: Iterable[Record], candidate: Iterable[Record]) -> list[float]:
+def compute_log_ratios(base: Iterable[Record], candidate: Iterable[Record]) -> list[float]:
     """Return the log ratio of step times, candidate over base, of each block that both sides were
     in.
     """
     logs = []
-    for one, other in blocks_of_both(base, candidate):
-        log = compare_rounds(seconds_by_round(one), seconds_by_round(other))
+    for one, other in match_blocks(base, candidate):
+        log = compare_rounds(get_seconds_by_round(one), get_seconds_by_round(other))
         if log is not None:
             logs.append(log)
     return logs
@@ -118,7 +120,7 @@ class Blocks:
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
-        self.records = timed(records)
+        self.records = select_timed(records)
 
     @cached_property
     def pairs(self) -> dict[Pair, list[float]]:
@@ -143,10 +145,10 @@ class Blocks:
 
         Returns None if they share no block.
         """
-        logs = log_ratios(base, candidate)
+        logs = compute_log_ratios(base, candidate)
         if not logs:
             return None
-        return compare_blocks(logs, self.others(variant_of(base[0]), variant_of(candidate[0])))
+        return compare_blocks(logs, self.others(get_variant(base[0]), get_variant(candidate[0])))
 
     def of_cases(self, base: str, candidate: str) -> Ratio | None:
         """Return the ratio by the ids of the cases, among records of one machine and of one version
@@ -167,11 +169,11 @@ def compare_with_anchors(members: Sequence[Record]) -> dict[Pair, float]:
         if anchor is record:
             continue
         first, second = anchor, record
-        pair = process_of(first, members), process_of(second, members)
+        pair = identify_process(first, members), identify_process(second, members)
         if pair[0] > pair[1]:  # the same pair has the same name in every block
             first, second = second, first
             pair = pair[1], pair[0]
-        log = compare_rounds(seconds_by_round(first), seconds_by_round(second))
+        log = compare_rounds(get_seconds_by_round(first), get_seconds_by_round(second))
         if log is not None:
             logs[pair] = log
     return logs
@@ -189,8 +191,8 @@ def find_anchor(record: Record, members: Sequence[Record]) -> Record:
     return members[0]
 
 
-def process_of(record: Record, members: Sequence[Record]) -> Process:
+def identify_process(record: Record, members: Sequence[Record]) -> Process:
     """Return the name of a record's process, which is the same in every block."""
-    variant = variant_of(record)
-    places = [place_in_block(member) for member in members if variant_of(member) == variant]
-    return Process(variant, places.index(place_in_block(record)))
+    variant = get_variant(record)
+    places = [get_place_in_block(member) for member in members if get_variant(member) == variant]
+    return Process(variant, places.index(get_place_in_block(record)))

@@ -8,7 +8,7 @@ from functools import cache
 
 import pandas as pd
 
-from framebench.analysis.lower_bound import LowerBound, lower_bound
+from framebench.analysis.lower_bound import LowerBound, compute_lower_bound
 from framebench.models import spec
 from framebench.records.record import parse_case
 from framebench.suite.hypothetical import parse_any_batch
@@ -17,7 +17,7 @@ EXPLAINED = "docs/reading.md#where-the-peak-goes"
 PARTS = ("parameters", "buffers", "optimizer", "inputs", "gradients", "activations")
 
 
-def breakdown(table: pd.DataFrame) -> pd.DataFrame:
+def split_peaks(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with a peak, with a column of bytes for each part, and `lower_bound`, `rest`
     and `peak_over_bound`.
 
@@ -34,7 +34,7 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
     measured = table[is_known & table["workload"].isin(with_layers) & has_peak].reset_index(
         drop=True
     )
-    bounds = [lower_bound_of(case) for case in measured["case"]]
+    bounds = [find_lower_bound(case) for case in measured["case"]]
     for part in PARTS:
         measured[part] = [getattr(bound, part) for bound in bounds]
     measured["lower_bound"] = [float(bound.total) for bound in bounds]
@@ -44,6 +44,6 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @cache  # many records are of few cases
-def lower_bound_of(case_id: str) -> LowerBound:
+def find_lower_bound(case_id: str) -> LowerBound:
     """Return the lower bound of the case with this id. Raises UnknownCase."""
-    return lower_bound(parse_any_batch(case_id))
+    return compute_lower_bound(parse_any_batch(case_id))

@@ -49,26 +49,26 @@ class Shown:
         """
         if isinstance(value, str):
             return value
-        if missing(value):
+        if is_missing(value):
             return "-"
         if callable(self.form):
             return self.form(value)
         return format(value * self.times, self.form)
 
 
-def missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Return whether a value is None, NaN or pandas' NA."""
     return bool(pd.api.types.is_scalar(value) and pd.isna(value))
 
 
-def number(value: float | None, form: str, times: float = 1) -> str:
+def format_number(value: float | None, form: str, times: float = 1) -> str:
     """Return a number in this format after it was multiplied, or a dash if it is missing."""
     return Shown("", form, times).text(value)
 
 
-def mib(count: float | None, form: str = ",.1f") -> str:
+def format_mib(count: float | None, form: str = ",.1f") -> str:
     """Return bytes in MiB, without the unit."""
-    return number(count, form, 1 / MIB)
+    return format_number(count, form, 1 / MIB)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,7 @@ class PrintedColumn:
     @cached_property
     def minimum(self) -> int:
         """Return the width that breaks no word but long ones of code."""
-        return max(map(minimum_width, (self.heading, *self.cells)))
+        return max(map(find_minimum_width, (self.heading, *self.cells)))
 
     @cached_property
     def natural(self) -> int:
@@ -176,7 +176,7 @@ class PrintedColumn:
         return f" ({value} in every row)"
 
 
-def minimum_width(cell: str) -> int:
+def find_minimum_width(cell: str) -> int:
     """Return the width of a cell without spaces, such as the id of a case; of others that of the
     longest word.
     """
@@ -194,10 +194,10 @@ def render_terminal(table: Comparison, console: Console) -> None:
     def say(text: str, style: str = "") -> None:
         console.print(text, style=style, markup=False, highlight=False)
 
-    columns = printed_columns(table)
+    columns = make_printed_columns(table)
     shown = choose_columns(columns, console.width)
     say(table.key, "italic")
-    console.print(lay_out(shown, console.width))
+    console.print(make_grid(shown, console.width))
     hidden = [f"{column.heading}{column.constant}" for column in columns if column not in shown]
     if hidden:
         say(f"No room in {console.width} columns for: {', '.join(hidden)}", "italic")
@@ -210,7 +210,7 @@ def render_terminal(table: Comparison, console: Console) -> None:
     say("")
 
 
-def printed_columns(table: Comparison) -> list[PrintedColumn]:
+def make_printed_columns(table: Comparison) -> list[PrintedColumn]:
     """Return the columns of a table as text."""
     columns = []
     for place, column in enumerate(table.shown.values()):
@@ -224,23 +224,25 @@ def choose_columns(columns: Sequence[PrintedColumn], width: int) -> list[Printed
     that matter most.
     """
     shown = list(columns)
-    while len(shown) > 1 and sum(column.minimum for column in shown) > room(shown, width):
+    while len(shown) > 1 and sum(column.minimum for column in shown) > count_cell_characters(
+        shown, width
+    ):
         least = max(column.priority for column in shown[1:])
         place = max(i for i in range(1, len(shown)) if shown[i].priority == least)
         del shown[place]
     return shown
 
 
-def room(columns: Sequence[PrintedColumn], width: int) -> int:
+def count_cell_characters(columns: Sequence[PrintedColumn], width: int) -> int:
     """Return the characters that borders and padding leave for the cells."""
     return width - 1 - 3 * len(columns)
 
 
-def lay_out(columns: Sequence[PrintedColumn], width: int) -> Grid:
+def make_grid(columns: Sequence[PrintedColumn], width: int) -> Grid:
     """Return the grid that rich prints: each column as wide as it needs, or all of them narrower by
     the same share.
     """
-    spare = room(columns, width) - sum(column.minimum for column in columns)
+    spare = count_cell_characters(columns, width) - sum(column.minimum for column in columns)
     wanted = sum(column.natural - column.minimum for column in columns)
     share = min(1.0, max(spare, 0) / wanted) if wanted else 1.0
     grid = Grid()
@@ -260,19 +262,19 @@ def lay_out(columns: Sequence[PrintedColumn], width: int) -> Grid:
 def render_markdown(table: Comparison) -> str:
     """Return a table in GitHub's syntax; text from files cannot break out of its cell."""
     rule = ["---" if place < table.left else "---:" for place in range(len(table.head))]
-    lines = [markdown_line(map(escape, table.head)), markdown_line(rule)]
-    lines += [markdown_line(map(escape, row)) for row in table.rows]
-    notes = [f"- {escape(note)}" for note in table.notes]
-    parts = [f"### {table.title}", "\n".join(lines), "\n".join(notes), escape(table.caption)]
+    lines = [join_markdown_cells(map(escape_markup, table.head)), join_markdown_cells(rule)]
+    lines += [join_markdown_cells(map(escape_markup, row)) for row in table.rows]
+    notes = [f"- {escape_markup(note)}" for note in table.notes]
+    parts = [f"### {table.title}", "\n".join(lines), "\n".join(notes), escape_markup(table.caption)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def markdown_line(cells: Iterable[str]) -> str:
+def join_markdown_cells(cells: Iterable[str]) -> str:
     """Return one row of a table."""
     return f"| {' | '.join(cells)} |"
 
 
-def escape(text: str) -> str:
+def escape_markup(text: str) -> str:
     """Return the text without anything that Markdown or HTML would take for markup."""
     replacements = {
         "\\": r"\\",

@@ -14,7 +14,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from framebench.analysis.lower_bound import layers
+from framebench.analysis.lower_bound import list_layers
 from framebench.models.layer import Layer
 from framebench.models.spec import Param
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BACKWARD = 2  # times the forward
 
 
-def layer_flops(layer: Layer, weight: Param | None) -> int:
+def count_layer_flops(layer: Layer, weight: Param | None) -> int:
     """Return the operations of one sample: each element of the output is a sum over the weight's
     input channels and kernel.
 
@@ -37,16 +37,18 @@ def layer_flops(layer: Layer, weight: Param | None) -> int:
     return layer.flops + 2 * layer.output * terms
 
 
-def forward_flops(case: Case) -> int:
+def count_forward_flops(case: Case) -> int:
     """Return the operations of a forward pass of the whole batch."""
     weights = {}
     for param in case.spec.params(case.config):
         if param.name.endswith(".weight"):
             weights[param.name.removesuffix(".weight")] = param
-    return case.batch * sum(layer_flops(layer, weights.get(layer.name)) for layer in layers(case))
+    return case.batch * sum(
+        count_layer_flops(layer, weights.get(layer.name)) for layer in list_layers(case)
+    )
 
 
-def step_flops(case: Case) -> int | None:
+def count_step_flops(case: Case) -> int | None:
     """Return the operations of one step in `train` or `eval`.
 
     Returns None where a step is something else, where the workload declares no layers, and for a
@@ -60,4 +62,4 @@ def step_flops(case: Case) -> int | None:
     ):
         return None
     passes = 1 + BACKWARD if case.stage.trains else 1
-    return forward_flops(case) * passes
+    return count_forward_flops(case) * passes

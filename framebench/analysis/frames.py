@@ -16,8 +16,8 @@ import pandas as pd
 from packaging.version import InvalidVersion, Version
 
 from framebench.analysis.blocks import Blocks
-from framebench.analysis.flops import step_flops
-from framebench.analysis.selection import Measured, measured_at, select_cases
+from framebench.analysis.flops import count_step_flops
+from framebench.analysis.selection import Measured, get_measurement_time, select_cases
 from framebench.analysis.statistics import Ratio
 from framebench.records.record import Calibration, Record, count_work
 from framebench.strategies.purposes import find_purpose
@@ -254,7 +254,7 @@ def describe_columns(row_type: type) -> tuple[Column, ...]:
 COLUMNS = describe_columns(Row)
 
 
-def rows(all_records: Iterable[Record]) -> list[Row]:
+def make_rows(all_records: Iterable[Record]) -> list[Row]:
     """Return a row for each machine, case and framework version among these records, sorted by
     these.
 
@@ -264,35 +264,35 @@ def rows(all_records: Iterable[Record]) -> list[Row]:
     """
     cases = select_cases(all_records)
     blocks = Blocks(record for case in cases for record in case.timed)
-    baselines = {comparable_key(case): case for case in cases if is_baseline(case)}
-    by_age = sorted(baselines.values(), key=lambda case: measured_at(case.newest))
+    baselines = {get_comparable_key(case): case for case in cases if is_baseline(case)}
+    by_age = sorted(baselines.values(), key=lambda case: get_measurement_time(case.newest))
     torch_baselines = {
-        question_key(case): case for case in by_age if case.newest.parsed.framework == "torch"
+        get_question_key(case): case for case in by_age if case.newest.parsed.framework == "torch"
     }
-    by_parts = {(comparable_key(case), part_names(case)): case for case in cases}
+    by_parts = {(get_comparable_key(case), list_parts(case)): case for case in cases}
     every = []
     for case in cases:
-        key = comparable_key(case)
-        compiled = compiled_parts(case)
-        eager = by_parts.get((key, part_names(case) - compiled)) if compiled else None
+        key = get_comparable_key(case)
+        compiled = list_compiled_parts(case)
+        eager = by_parts.get((key, list_parts(case) - compiled)) if compiled else None
         every.append(
             make_row(
-                case, baselines.get(key), torch_baselines.get(question_key(case)), eager, blocks
+                case, baselines.get(key), torch_baselines.get(get_question_key(case)), eager, blocks
             )
         )
     return every
 
 
-def question_key(case: Measured) -> tuple[object, ...]:
+def get_question_key(case: Measured) -> tuple[object, ...]:
     """Return what a case shares with PyTorch's baseline."""
     parsed = case.newest.parsed
     machine = case.newest.provenance.machine
     return parsed.workload, parsed.scenario, parsed.batch, parsed.size, parsed.ranks, machine
 
 
-def comparable_key(case: Measured) -> tuple[object, ...]:
+def get_comparable_key(case: Measured) -> tuple[object, ...]:
     """Return what a case shares with the baseline of its framework."""
-    return case.newest.parsed.framework, case.newest.framework_version, *question_key(case)
+    return case.newest.parsed.framework, case.newest.framework_version, *get_question_key(case)
 
 
 def is_baseline(case: Measured) -> bool:
@@ -300,13 +300,13 @@ def is_baseline(case: Measured) -> bool:
     return case.newest.parsed.strategy == case.newest.parsed.stage.baseline
 
 
-def part_names(case: Measured) -> frozenset[str]:
+def list_parts(case: Measured) -> frozenset[str]:
     """Return the names of the strategies that are combined; none of a baseline."""
     parsed = case.newest.parsed
     return frozenset(part.name for part in parsed.plan.parts) - {parsed.stage.baseline}
 
 
-def compiled_parts(case: Measured) -> frozenset[str]:
+def list_compiled_parts(case: Measured) -> frozenset[str]:
     """Return the names of those that compile, in whatever mode."""
     parts = case.newest.parsed.plan.parts
     return frozenset(part.name for part in parts if part.how in ("compile", "compile_step"))
@@ -333,8 +333,8 @@ def make_row(
     instructions = [median(record.instructions) for record in timed if record.instructions]
     first_steps = [record.first_step_s for record in timed if record.first_step_s is not None]
     shares = timed[-1].shares if timed else {}
-    over_base = time_ratio(blocks, base, measured)
-    over_torch = time_ratio(blocks, torch_base, measured)
+    over_base = find_time_ratio(blocks, base, measured)
+    over_torch = find_time_ratio(blocks, torch_base, measured)
     return Row(
         case=newest.case,
         workload=case.workload,
@@ -349,8 +349,8 @@ def make_row(
         status=newest.status,
         reason=newest.reason,
         verified=newest.verified,
-        worst_error=worst_error(newest),
-        mathematics_error=mathematics_error(newest),
+        worst_error=find_worst_error(newest),
+        mathematics_error=get_mathematics_error(newest),
         effect_proven=newest.effect.proven if newest.effect else None,
         peak_bytes=read.peak_bytes,
         peak_instrument=instrument,
@@ -365,14 +365,14 @@ def make_row(
         cold_peak_bytes=read.cold_peaks.get(instrument or ""),
         live_bytes=read.live_bytes,
         elsewhere_bytes=sum(read.elsewhere.values()),
-        activation_bytes=activation_bytes(read),
+        activation_bytes=get_activation_bytes(read),
         step_time_s=median(step_times) if step_times else None,
         step_low_s=min(step_times, default=None),
         step_high_s=max(step_times, default=None),
         blocks=len(timed),
         samples=sum(len(record.step_s) for record in timed),
         instructions_per_step=median(instructions) if instructions else None,
-        reference_share=reference_share(timed),
+        reference_share=compute_reference_share(timed),
         throughput=work / median(step_times) if work and step_times else None,
         unit=case.spec.unit if case.is_known else "",
         first_step_s=first_steps[-1] if first_steps else newest.first_step_s,
@@ -395,11 +395,11 @@ def make_row(
         same_mathematics=case.same_mathematics,
         only_for_claims=case.plan.only_for_claims,
         usable=newest.usable,
-        peak_ratio=peak_ratio(measured, base, "peak_instrument"),
-        shared_ratio=peak_ratio(measured, base, "shared_instrument"),
-        relative_peak=peak_ratio(measured, base, "step_instrument"),
+        peak_ratio=divide_peaks(measured, base, "peak_instrument"),
+        shared_ratio=divide_peaks(measured, base, "shared_instrument"),
+        relative_peak=divide_peaks(measured, base, "step_instrument"),
         relative_throughput=1 / over_base.value if over_base else None,
-        eager_ratio=peak_ratio(measured, eager, "peak_instrument"),
+        eager_ratio=divide_peaks(measured, eager, "peak_instrument"),
         time_ratio=over_base.value if over_base else None,
         time_ratio_low=over_base.low if over_base else None,
         time_ratio_high=over_base.high if over_base else None,
@@ -418,7 +418,7 @@ def is_base_batch(case: Case) -> bool:
     return case.size in sizes and case.batch == sizes[case.size].base
 
 
-def worst_error(record: Record) -> float | None:
+def find_worst_error(record: Record) -> float | None:
     """Return the largest of the verification's relative errors."""
     if record.verification is None:
         return None
@@ -426,7 +426,7 @@ def worst_error(record: Record) -> float | None:
     return max((error for error in errors if error is not None), default=None)
 
 
-def mathematics_error(record: Record) -> float | None:
+def get_mathematics_error(record: Record) -> float | None:
     """Return the largest relative error of the strategy's step in float64."""
     verification = record.verification
     if verification is None or verification.mathematics is None:
@@ -434,7 +434,7 @@ def mathematics_error(record: Record) -> float | None:
     return verification.mathematics.error
 
 
-def activation_bytes(record: Record) -> int | None:
+def get_activation_bytes(record: Record) -> int | None:
     """Return the bytes that a forward pass saves for the backward pass, where they were counted."""
     if record.effect is None:
         return None
@@ -451,7 +451,7 @@ def describe_calibration(calibration: Calibration | None) -> str:
     return "passed" if calibration.passed else f"FAILED ({', '.join(calibration.failed)})"
 
 
-def time_ratio(blocks: Blocks, base: Measured | None, case: Measured) -> Ratio | None:
+def find_time_ratio(blocks: Blocks, base: Measured | None, case: Measured) -> Ratio | None:
     """Return the step time over that of `base`; 1 of a case over itself, which needs no
     interval.
     """
@@ -462,7 +462,7 @@ def time_ratio(blocks: Blocks, base: Measured | None, case: Measured) -> Ratio |
     return blocks.ratio(base.timed, case.timed)
 
 
-def peak_ratio(case: Measured, base: Measured | None, instrument_field: str) -> float | None:
+def divide_peaks(case: Measured, base: Measured | None, instrument_field: str) -> float | None:
     """Return the peak over that of `base`, by the instrument that this field of a record names.
 
     Both are the largest over the steps of one process. Returns None where two instruments read
@@ -477,7 +477,7 @@ def peak_ratio(case: Measured, base: Measured | None, instrument_field: str) -> 
     return peak / base_peak if peak and base_peak else None
 
 
-def reference_share(timed: Sequence[Record]) -> float | None:
+def compute_reference_share(timed: Sequence[Record]) -> float | None:
     """Return the operations a second that a step makes, over those of the reference matmul in the
     same round.
 
@@ -486,7 +486,7 @@ def reference_share(timed: Sequence[Record]) -> float | None:
     """
     if not timed or not timed[0].on_cpu:
         return None
-    work = step_flops(timed[0].parsed)
+    work = count_step_flops(timed[0].parsed)
     if not work:
         return None
     shares = []
@@ -500,35 +500,37 @@ def reference_share(timed: Sequence[Record]) -> float | None:
     return median(shares) if shares else None
 
 
-def frame(all_records: Iterable[Record]) -> pd.DataFrame:
+def make_frame(all_records: Iterable[Record]) -> pd.DataFrame:
     """Return the `rows` of these records with the columns of COLUMNS, in the order of the published
     tables.
 
     What one rank of several needs is compared with other ranks alone, in `framebench.ranks.table`,
     and is left out.
     """
-    return frame_of_rows(rows(record for record in all_records if record.parsed.ranks == 1))
+    return make_frame_of_rows(
+        make_rows(record for record in all_records if record.parsed.ranks == 1)
+    )
 
 
-def frame_of_rows(every: Sequence[Row]) -> pd.DataFrame:
+def make_frame_of_rows(every: Sequence[Row]) -> pd.DataFrame:
     """Return rows as a table, in the order of the published tables."""
     table = pd.DataFrame([vars(row) for row in every], columns=[column.name for column in COLUMNS])
     table["measured_at"] = pd.to_datetime(table["measured_at"], utc=True)
-    table["framework_version"] = in_order_of_releases(table["framework_version"])
+    table["framework_version"] = order_releases(table["framework_version"])
     return sort_rows(table.astype({column.name: column.dtype for column in COLUMNS}))
 
 
-def in_order_of_releases(versions: pd.Series) -> pd.Series:
+def order_releases(versions: pd.Series) -> pd.Series:
     """Return the versions as an ordered categorical, so that plots and sorting have 0.9.2 before
     0.10.2.
 
     What is no version by the common rules comes first: a record may have been written by anybody.
     """
-    releases = sorted(versions.dropna().unique(), key=place_of_release)
+    releases = sorted(versions.dropna().unique(), key=parse_release)
     return versions.astype(pd.CategoricalDtype(releases, ordered=True))
 
 
-def place_of_release(version: str) -> tuple[Version, str]:
+def parse_release(version: str) -> tuple[Version, str]:
     """Return what releases are sorted by."""
     try:
         return Version(version), version
@@ -536,7 +538,7 @@ def place_of_release(version: str) -> tuple[Version, str]:
         return Version("0.dev0"), version
 
 
-def ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[Ratio | None]:
+def read_ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[Ratio | None]:
     """Return `time_ratio` or `torch_ratio` of each row with its interval; None where there is
     none.
     """
@@ -551,9 +553,9 @@ def ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[Ratio | None]:
     return found
 
 
-def decided(df: pd.DataFrame, name: str = "time_ratio") -> pd.Series:
+def find_decided(df: pd.DataFrame, name: str = "time_ratio") -> pd.Series:
     """Return whether each row has this ratio, and an interval that is narrow enough to tell."""
-    verdicts = [ratio is not None and ratio.decided for ratio in ratios(df, name)]
+    verdicts = [ratio is not None and ratio.decided for ratio in read_ratios(df, name)]
     return pd.Series(verdicts, df.index, dtype=bool)
 
 
@@ -564,7 +566,7 @@ def sort_rows(table: pd.DataFrame) -> pd.DataFrame:
     strategies = zip(table["scenario"], table["strategy"])
     places = table.assign(
         place=[FRAMEWORKS.index(framework) for framework in table["framework"]],
-        rank=[place_in_catalog(scenario, strategy) for scenario, strategy in strategies],
+        rank=[find_catalog_place(scenario, strategy) for scenario, strategy in strategies],
     )
     by = [
         "machine",
@@ -582,7 +584,7 @@ def sort_rows(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @cache
-def place_in_catalog(scenario: str, strategy: str) -> int:
+def find_catalog_place(scenario: str, strategy: str) -> int:
     """Return the strategy's place among those of the scenario; a combination that is in no profile
     comes last.
     """

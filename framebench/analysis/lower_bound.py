@@ -57,31 +57,31 @@ class LowerBound:
 
 
 @cache
-def lower_bound(case: Case) -> LowerBound:
+def compute_lower_bound(case: Case) -> LowerBound:
     """Return the least peak of one step of this case, by what it is made of."""
     optimizer = 0
     if case.stage.trains:
-        gradients, activations = backward_bytes(case)
-        if not options(case).keys() & STATES_ELSEWHERE:
-            optimizer = optimizer_bytes(case)
+        gradients, activations = count_backward_bytes(case)
+        if not get_options(case).keys() & STATES_ELSEWHERE:
+            optimizer = count_optimizer_bytes(case)
     else:
-        gradients, activations = 0, forward_bytes(case)
+        gradients, activations = 0, count_forward_bytes(case)
     return LowerBound(
         parameters=count_stored_bytes(case, trainable=True),
         buffers=count_stored_bytes(case, trainable=False),
         optimizer=optimizer,
-        inputs=input_bytes(case, targets=case.scenario != "eval"),
+        inputs=count_input_bytes(case, targets=case.scenario != "eval"),
         gradients=gradients,
         activations=activations,
     )
 
 
-def options(case: Case) -> dict[str, Any]:
+def get_options(case: Case) -> dict[str, Any]:
     """Return the options of the strategy's parts, by the name of the switch."""
     return {part.how: part.options for part in case.parts}
 
 
-def width(case: Case) -> int:
+def get_activation_width(case: Case) -> int:
     """Return the bytes of an activation.
 
     Under automatic mixed precision the least is that all of them are narrow.
@@ -89,29 +89,29 @@ def width(case: Case) -> int:
     return NARROW if case.plan.precision in ("bf16", "fp16") else WIDE
 
 
-def storage_width(case: Case) -> int:
+def get_storage_width(case: Case) -> int:
     """Return the bytes of a parameter, its gradient and each of its states: narrow only where the
     weights themselves are.
     """
-    return width(case) if {"half", "amp_level"} & options(case).keys() else WIDE
+    return get_activation_width(case) if {"half", "amp_level"} & get_options(case).keys() else WIDE
 
 
-def size(param: Param) -> int:
+def count_elements(param: Param) -> int:
     """Return the number of elements."""
     return prod(param.shape)
 
 
-def trained_prefixes(case: Case) -> tuple[str, ...]:
+def list_trained_prefixes(case: Case) -> tuple[str, ...]:
     """Return how the names of trained layers begin; the empty prefix is all of them."""
     if case.scenario != "finetune":
         return ("",) if case.stage.trains else ()
     assert case.spec.trained
-    return case.spec.trained(case.config, options(case)["frozen"].get("part", "half"))
+    return case.spec.trained(case.config, get_options(case)["frozen"].get("part", "half"))
 
 
-def trained_params(case: Case) -> list[Param]:
+def list_trained_params(case: Case) -> list[Param]:
     """Return the parameters that a step changes."""
-    prefixes = trained_prefixes(case)
+    prefixes = list_trained_prefixes(case)
     return [
         param
         for param in case.spec.params(case.config)
@@ -123,7 +123,7 @@ def count_stored_bytes(case: Case, trainable: bool) -> int:
     """Return the bytes of parameters, or of buffers: of the model, the second of a pair, the
     teacher of a student.
     """
-    switches = options(case)
+    switches = get_options(case)
     spec = case.spec
     params = list(spec.params(case.config))
     if case.plan.mathematics == "distill":
@@ -132,33 +132,35 @@ def count_stored_bytes(case: Case, trainable: bool) -> int:
         is_shared = any(one.get("shared") for one in switches.values())
         head = spec.head if is_shared else ""
         params += [param for param in spec.params(case.config) if param.name.startswith(head)]
-    return sum(stored_bytes(case, param) for param in params if param.trainable == trainable)
+    return sum(count_param_bytes(case, param) for param in params if param.trainable == trainable)
 
 
-def stored_bytes(case: Case, param: Param) -> int:
+def count_param_bytes(case: Case, param: Param) -> int:
     """Return the bytes of a parameter.
 
     A linear layer's in 8 bits needs scales, which are not counted.
     """
     is_linear = len(param.shape) == 2 and param.name.startswith("blocks.")
-    if is_linear and "int8" in options(case):
-        return size(param)
-    return size(param) * storage_width(case)
+    if is_linear and "int8" in get_options(case):
+        return count_elements(param)
+    return count_elements(param) * get_storage_width(case)
 
 
 @cache
-def gradient_bytes(case: Case) -> dict[str, int]:
+def count_gradient_bytes(case: Case) -> dict[str, int]:
     """Return the bytes of the gradients of all trained parameters by layer, as they are when the
     backward pass ends.
     """
     bytes_by_layer: dict[str, int] = {}
-    for param in trained_params(case):
+    for param in list_trained_params(case):
         layer = param.name.rpartition(".")[0]
-        bytes_by_layer[layer] = bytes_by_layer.get(layer, 0) + storage_width(case) * size(param)
+        bytes_by_layer[layer] = bytes_by_layer.get(layer, 0) + get_storage_width(
+            case
+        ) * count_elements(param)
     return bytes_by_layer
 
 
-def optimizer_bytes(case: Case) -> int:
+def count_optimizer_bytes(case: Case) -> int:
     """Return the bytes of the optimizer's states.
 
     SGD keeps its momentum, AdamW two moments: 4 and 8 bytes per trained parameter; 6 with the first
@@ -167,16 +169,18 @@ def optimizer_bytes(case: Case) -> int:
     """
     moments = len(case.optimizer.states)
     if any(part.precision == "8-bit moments" for part in case.plan.parts):
-        return moments * sum(count_moment_bytes(size(param)) for param in trained_params(case))
-    states = storage_width(case) * sum(
-        case.optimizer.count_state_numbers(param.shape) for param in trained_params(case)
+        return moments * sum(
+            count_moment_bytes(count_elements(param)) for param in list_trained_params(case)
+        )
+    states = get_storage_width(case) * sum(
+        case.optimizer.count_state_numbers(param.shape) for param in list_trained_params(case)
     )
-    if "mu_bf16" in options(case):
-        states -= sum(gradient_bytes(case).values()) // 2
+    if "mu_bf16" in get_options(case):
+        states -= sum(count_gradient_bytes(case).values()) // 2
     return states
 
 
-def adjusted_bytes(case: Case) -> int:
+def count_korthikanti_bytes(case: Case) -> int:
     """Return the bytes of activations of a Transformer's blocks, by Korthikanti et al.
 
     2022, equation 1.
@@ -190,7 +194,7 @@ def adjusted_bytes(case: Case) -> int:
     return config.layers * round(2 * s * b * h * (32 + 2 * a * s / h))
 
 
-def input_bytes(case: Case, targets: bool = True) -> int:
+def count_input_bytes(case: Case, targets: bool = True) -> int:
     """Return the bytes of one batch, or of all, where the scenario or the strategy holds them."""
     integer = INTEGER[case.framework]
     if case.scenario == "varlen":
@@ -198,8 +202,8 @@ def input_bytes(case: Case, targets: bool = True) -> int:
     floats, integers, labels = case.spec.count_sample(case.config)
     if not targets:
         labels = 0
-    batches = STREAM_BATCHES if options(case).get("loading", {}).get("mode") == "whole" else 1
-    return batches * case.batch * (storage_width(case) * floats + integer * (integers + labels))
+    batches = STREAM_BATCHES if get_options(case).get("loading", {}).get("mode") == "whole" else 1
+    return batches * case.batch * (get_storage_width(case) * floats + integer * (integers + labels))
 
 
 def make_stream(case: Case) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -208,24 +212,24 @@ def make_stream(case: Case) -> list[tuple[np.ndarray, np.ndarray]]:
     return case.spec.make_stream(case.config, case.batch, how)
 
 
-def layers(case: Case) -> list[Layer]:
+def list_layers(case: Case) -> list[Layer]:
     """Return the layers from the input to the loss, of a stream's longest batch; none where the
     workload declares none.
     """
     config = case.config
     if case.scenario == "varlen":
         config = replace(config, length=max(x.shape[1] for x, _ in make_stream(case)))
-    return list(case.spec.layers(config, options(case))) if case.spec.layers else []
+    return list(case.spec.layers(config, get_options(case))) if case.spec.layers else []
 
 
-def graph(case: Case) -> list[Layer]:
+def list_backward_layers(case: Case) -> list[Layer]:
     """Return the layers that a backward pass goes through: none below the first trained one.
 
     A frozen layer keeps no input, if it is a matmul.
     """
-    prefixes = trained_prefixes(case) or ("",)
+    prefixes = list_trained_prefixes(case) or ("",)
     reached: list[Layer] = []
-    for layer in layers(case):
+    for layer in list_layers(case):
         is_trained = f"{layer.name}.".startswith(prefixes)
         if not reached and not is_trained:
             continue
@@ -236,7 +240,7 @@ def graph(case: Case) -> list[Layer]:
     return reached
 
 
-def recomputed_blocks(case: Case) -> set[str]:
+def find_recomputed_blocks(case: Case) -> set[str]:
     """Return the blocks that run again in the backward pass.
 
     Policies that save more, or elsewhere, have the same bound, as has a compiler that chooses by
@@ -248,11 +252,11 @@ def recomputed_blocks(case: Case) -> set[str]:
             strides.append(part.options.get("every", 1))
     if not strides:
         return set()
-    blocks = list(dict.fromkeys(layer.block for layer in layers(case) if layer.block))
+    blocks = list(dict.fromkeys(layer.block for layer in list_layers(case) if layer.block))
     return set(blocks[:: strides[0]])
 
 
-def backward_bytes(case: Case) -> tuple[int, int]:
+def count_backward_bytes(case: Case) -> tuple[int, int]:
     """Return the bytes of gradients and of what is kept, at the layer of the backward pass where
     both together are most.
 
@@ -262,23 +266,23 @@ def backward_bytes(case: Case) -> tuple[int, int]:
     all gradients all the time; an optimizer that works in the backward pass, or a compiler that
     updates weights in place, needs those of one layer at a time.
     """
-    switches = options(case)
-    gradients = gradient_bytes(case)
+    switches = get_options(case)
+    gradients = count_gradient_bytes(case)
     has_all = case.plan.micro_batches > 1 or "keep_grads" in switches
     in_place = case.framework == "jax" and "no_donate" not in switches
     one_by_one = ("optimizer_in_backward" in switches or in_place) and not has_all
-    every_layer = graph(case)
+    every_layer = list_backward_layers(case)
     if not every_layer:  # nothing is known of activations: the end of the backward pass
         return max(gradients.values()) if one_by_one else sum(gradients.values()), 0
 
-    per_element = width(case) * (case.batch // case.plan.micro_batches)
+    per_element = get_activation_width(case) * (case.batch // case.plan.micro_batches)
     if switches.keys() & ACTIVATIONS_ELSEWHERE:
         per_element = 0
     layer_gradients = [gradients.get(layer.name, 0) for layer in every_layer]
     of_all = of_this_and_above = sum(layer_gradients)
     kept_all_along = 0  # elements up to this layer
     # elements up to this layer of each recomputed block
-    in_block = dict.fromkeys(recomputed_blocks(case), 0)
+    in_block = dict.fromkeys(find_recomputed_blocks(case), 0)
     candidates = []
     for layer, gradient in zip(every_layer, layer_gradients):
         if layer.border or layer.block not in in_block:
@@ -296,18 +300,18 @@ def backward_bytes(case: Case) -> tuple[int, int]:
     return max(candidates, key=sum)
 
 
-def forward_bytes(case: Case) -> int:
+def count_forward_bytes(case: Case) -> int:
     """Return the bytes of the largest pair of a matmul's input and result, or of all layers where
     the graph is kept.
 
     Of generation they are the keys and values of all tokens, and that of one.
     """
-    switches = options(case)
-    every_layer = layers(case)
+    switches = get_options(case)
+    every_layer = list_layers(case)
     largest = max((layer.elements + layer.output for layer in every_layer), default=0)
     if {"static_cache", "growing_cache"} & switches.keys():
         config = case.config
         cache_elements = 2 * config.layers * config.width * config.length
-        return width(case) * case.batch * (cache_elements + largest // config.length)
+        return get_activation_width(case) * case.batch * (cache_elements + largest // config.length)
     elements = sum(layer.elements for layer in every_layer) if "grad" in switches else largest
-    return width(case) * (case.batch // case.plan.micro_batches) * elements
+    return get_activation_width(case) * (case.batch // case.plan.micro_batches) * elements

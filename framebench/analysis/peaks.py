@@ -18,12 +18,17 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from framebench.analysis.blocks import Blocks
-from framebench.analysis.frames import Row, rows
-from framebench.analysis.lower_bound import WIDE, layers, lower_bound, width
-from framebench.analysis.predict import fit
+from framebench.analysis.frames import Row, make_rows
+from framebench.analysis.lower_bound import (
+    WIDE,
+    compute_lower_bound,
+    get_activation_width,
+    list_layers,
+)
+from framebench.analysis.predict import fit_line
 from framebench.analysis.results import NoRecords
 from framebench.analysis.searches import Searches
-from framebench.analysis.selection import select
+from framebench.analysis.selection import select_records
 from framebench.records import store
 from framebench.records.record import parse_case
 from framebench.suite.case import Case
@@ -67,8 +72,8 @@ def read_evidence(
 
     They are of one version. No other record is read.
     """
-    records = select(store.read_cases(results, machine, f"{workload}.*.{scenario}.*"))
-    return rows(record for record in records if record.parsed.ranks == 1), Blocks(records)
+    records = select_records(store.read_cases(results, machine, f"{workload}.*.{scenario}.*"))
+    return make_rows(record for record in records if record.parsed.ranks == 1), Blocks(records)
 
 
 def select_evidence(every: Sequence[Row], case: Case) -> list[Row]:
@@ -119,10 +124,10 @@ def find_peak(every: Sequence[Row], case: Case, searches: Searches) -> tuple[Pea
     Raises NoRecords, with the reason.
     """
     evidence = select_evidence(every, case)
-    return peak_from(evidence, case, searches), evidence[-1]
+    return choose_peak(evidence, case, searches), evidence[-1]
 
 
-def peak_from(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak:
+def choose_peak(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak:
     """Return the peak of a case from the rows that it can rest on.
 
     What was measured comes first, by a record or by a search.
@@ -154,9 +159,9 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     batches = [row.batch for row in evidence]
     if len(set(batches)) < 2:
         return predict_from_one_batch(evidence[-1], case)
-    value, low, high = fit(batches, [row.step_bytes or 0 for row in evidence]).at(case.batch)
+    value, low, high = fit_line(batches, [row.step_bytes or 0 for row in evidence]).at(case.batch)
     method = f"line through batches {', '.join(map(str, batches))}"
-    least = lower_bound(case).total
+    least = compute_lower_bound(case).total
     if low is None or high is None:
         return Peak("predicted", method, max(value, least))
     return Peak("predicted", method, max(value, least), max(low, least), max(high, least))
@@ -169,8 +174,8 @@ def predict_from_one_batch(row: Row, case: Case) -> Peak:
     one end is a line through these and the measured peak; the other adds to the lower bound what
     the measured peak exceeded it by.
     """
-    measured_bound = lower_bound(replace(case, batch=row.batch))
-    least = lower_bound(case).total
+    measured_bound = compute_lower_bound(replace(case, batch=row.batch))
+    least = compute_lower_bound(case).total
     peak = float(row.step_bytes or 0)
     fixed = measured_bound.parameters + measured_bound.buffers + measured_bound.optimizer
     scaled = max(fixed + (peak - fixed) * case.batch / row.batch, least)
@@ -187,11 +192,13 @@ def predict_described(evidence: Sequence[Row], case: Case) -> Peak:
     fused with its gradient holds three copies in float32, and the vocabulary may be far larger than
     in what was measured: the upper end has them.
     """
-    ratios = [(row.step_bytes or 0) / lower_bound(parse_case(row.case)).total for row in evidence]
-    least = lower_bound(case).total
-    logits = layers(case)[-1].elements * (case.batch // case.plan.micro_batches)
+    ratios = [
+        (row.step_bytes or 0) / compute_lower_bound(parse_case(row.case)).total for row in evidence
+    ]
+    least = compute_lower_bound(case).total
+    logits = list_layers(case)[-1].elements * (case.batch // case.plan.micro_batches)
     low = min(ratios) * least
-    high = max(ratios) * least + (3 * WIDE - width(case)) * logits
+    high = max(ratios) * least + (3 * WIDE - get_activation_width(case)) * logits
     method = (
         f"lower bound x {min(ratios):.2f} to {max(ratios):.2f}, with one to three copies of "
         "the logits"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from framebench.analysis.statistics import student_quantile
+from framebench.analysis.statistics import compute_student_quantile
 
 
 class TooFew(ValueError):
@@ -52,11 +52,11 @@ def estimate(value: float, residual: float | None, spread: float, measurements: 
     """
     if residual is None:
         return Estimate(value)
-    half = student_quantile(measurements - 2) * residual * spread**0.5
+    half = compute_student_quantile(measurements - 2) * residual * spread**0.5
     return Estimate(value, value - half, value + half)
 
 
-def fit(batches: Sequence[int], peaks: Sequence[float]) -> Line:
+def fit_line(batches: Sequence[int], peaks: Sequence[float]) -> Line:
     """Return the line through these peaks. Raises TooFew."""
     different = sorted(set(batches))
     if len(different) < 2:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from framebench.analysis import answers, frames
-from framebench.analysis.searches import Searches, read
-from framebench.analysis.selection import select
+from framebench.analysis.searches import Searches, load_searches
+from framebench.analysis.selection import select_records
 from framebench.records import provenance, store
 from framebench.records.record import Record
 
@@ -128,14 +128,16 @@ class Results:
         """
         every = []
         for name in machines:
-            records = select(self.of_machine(name))
-            every.append(frames.rows(record for record in records if record.parsed.ranks == 1))
-        return frames.frame_of_rows(answers.select_rows(every))
+            records = select_records(self.of_machine(name))
+            every.append(frames.make_rows(record for record in records if record.parsed.ranks == 1))
+        return frames.make_frame_of_rows(answers.select_rows(every))
 
     @cached_property
     def searches(self) -> Searches:
         """Return the searches for the largest batch under a limit, of every machine."""
-        return Searches(fit for fit in read(self.root) if self._includes(fit.provenance.machine))
+        return Searches(
+            fit for fit in load_searches(self.root) if self._includes(fit.provenance.machine)
+        )
 
     def table(
         self, machine: str | None = None, versions: Literal["one", "all"] = "one"
@@ -150,7 +152,11 @@ class Results:
 
     def _table(self, chosen: str, versions: str) -> pd.DataFrame:
         """Return the table of one machine; raises NoRecords."""
-        records = select(self.of_machine(chosen)) if versions == "one" else self.of_machine(chosen)
+        records = (
+            select_records(self.of_machine(chosen))
+            if versions == "one"
+            else self.of_machine(chosen)
+        )
         if not records:
             raise NoRecords(f"no record of machine {chosen} under {self.root} can be read")
-        return frames.frame(records)
+        return frames.make_frame(records)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.tables import conditions, describe_instruments, is_on_gpu
+from framebench.analysis.tables import describe_conditions, describe_instruments, is_on_gpu
 from framebench.strategies.registry import list_strategies
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.protocol import VERSION
@@ -31,7 +31,10 @@ def select_shown(df: pd.DataFrame) -> pd.DataFrame:
     Frameworks have their proper names, and both are in the catalog's order.
     """
     used = df[~df["only_for_claims"]]
-    ranks = {"is_unusual": used["batch"] != usual_batch(used), "has_no_numbers": ~used["usable"]}
+    ranks = {
+        "is_unusual": used["batch"] != find_usual_batch(used),
+        "has_no_numbers": ~used["usable"],
+    }
     ranked = (
         used.assign(**ranks).sort_values([*ranks, "batch"], kind="stable").drop(columns=[*ranks])
     )
@@ -40,7 +43,7 @@ def select_shown(df: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def usual_batch(df: pd.DataFrame) -> int:
+def find_usual_batch(df: pd.DataFrame) -> int:
     """Return the batch with the most rows, the smallest among equals; 0 without rows."""
     return int(df["batch"].mode().min()) if len(df) else 0
 
@@ -66,13 +69,13 @@ def order_by_catalog(df: pd.DataFrame) -> pd.DataFrame:
 
 def describe_batches(df: pd.DataFrame) -> str:
     """Return a sentence that says at which batch these rows were measured."""
-    usual = usual_batch(df)
-    others = [f"{row.strategy} at {row.batch}" for row in each(df[df["batch"] != usual])]
+    usual = find_usual_batch(df)
+    others = [f"{row.strategy} at {row.batch}" for row in iterate_rows(df[df["batch"] != usual])]
     exceptions = f" ({shorten_list(sorted(others))})" if others else ""
     return f"Batch {usual}{exceptions}, size {df['size'].iloc[0]}."
 
 
-def each(df: pd.DataFrame) -> Iterator[Any]:
+def iterate_rows(df: pd.DataFrame) -> Iterator[Any]:
     """Yield the rows as named tuples."""
     return iter(df.itertuples())
 
@@ -95,33 +98,33 @@ def format_range(values: Iterable[Any], form: str = "{:.2f}x") -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def size_suffix(size: str) -> str:
+def format_size_suffix(size: str) -> str:
     """Return what a figure's name says of its size: nothing of the usual one."""
     return "" if size == DEFAULT_SIZE else f"-{size}"
 
 
-def panel_title(framework: str, df: pd.DataFrame) -> str:
+def make_panel_title(framework: str, df: pd.DataFrame) -> str:
     """Return the framework and its version."""
     versions = df[df["framework"] == framework]["framework_version"].dropna().unique()
     return " ".join([framework, *sorted(versions)])
 
 
-def shared_instruments(df: pd.DataFrame) -> list[str]:
+def list_shared_instruments(df: pd.DataFrame) -> list[str]:
     """Return the instruments by which frameworks are compared."""
     return sorted(df["shared_instrument"].dropna().unique())
 
 
-def peak_label(df: pd.DataFrame) -> str:
+def make_peak_label(df: pd.DataFrame) -> str:
     """Return the label of the axis of peaks, which on a GPU are those of the whole process."""
     what = "memory of the process on the card" if is_on_gpu(df) else "peak memory of a step"
-    return f"{what}, MiB ({', '.join(shared_instruments(df))})"
+    return f"{what}, MiB ({', '.join(list_shared_instruments(df))})"
 
 
 def make_footer(df: pd.DataFrame, *more: str) -> list[str]:
     """Return where the numbers come from, what is missing and why, and cautions."""
     usable = df[df["usable"]]
-    instruments = f"{describe_instruments(usable)} " if shared_instruments(usable) else ""
-    origin = instruments + conditions(usable if len(usable) else df)
+    instruments = f"{describe_instruments(usable)} " if list_shared_instruments(usable) else ""
+    origin = instruments + describe_conditions(usable if len(usable) else df)
     return [*more, describe_missing(df), *list_cautions(usable), origin]
 
 

@@ -26,7 +26,7 @@ SIMILAR = (
 )
 
 
-def read(results: Path) -> Iterator[Fit]:
+def load_searches(results: Path) -> Iterator[Fit]:
     """Yield every search of all machines, by file; those that cannot be read are named in a
     RecordWarning.
     """
@@ -48,18 +48,18 @@ def select_newest(fits: Iterable[Fit]) -> list[Fit]:
     """
     newest = {}
     for fit in sorted(fits, key=lambda fit: fit.provenance.measured_at):
-        newest[fit.case, fit.budget_bytes, fit.provenance.machine, version_of(fit)] = fit
+        newest[fit.case, fit.budget_bytes, fit.provenance.machine, get_framework_version(fit)] = fit
     return list(newest.values())
 
 
-def version_of(fit: Fit) -> str | None:
+def get_framework_version(fit: Fit) -> str | None:
     """Return the framework's release without the build's label, as `Record.framework_version`."""
     version = fit.provenance.versions.get(parse_case(fit.case).framework)
     return version.split("+")[0] if version else None
 
 
 @dataclass(frozen=True)
-class Tried:
+class CaseSearches:
     """What was tried of one case on one machine, in one version of its framework."""
 
     fits: Sequence[Fit] = ()
@@ -71,7 +71,7 @@ class Tried:
         batches = []
         for fit in self.fits:
             if fit.budget_bytes <= budget:
-                batches += batches_with(fit, "fits")
+                batches += list_batches(fit, "fits")
         return max(batches, default=0)
 
     def failing(self, budget: int) -> int | None:
@@ -79,7 +79,7 @@ class Tried:
         batches = []
         for fit in self.fits:
             if fit.budget_bytes >= budget:
-                batches += batches_with(fit, "memory")
+                batches += list_batches(fit, "memory")
         return min(batches, default=None)
 
     def verdict(self, batch: int, budget: int) -> bool | None:
@@ -95,7 +95,7 @@ class Tried:
     def ran(self, batch: int) -> Probe | None:
         """Return a process that ran to its end with this batch."""
         for fit in self.fits:
-            for probe in probes(fit):
+            for probe in list_probes(fit):
                 if probe.batch == batch and probe.outcome == "fits":
                     return probe
         return None
@@ -107,12 +107,16 @@ class Searches:
     def __init__(self, all_fits: Iterable[Fit] = ()) -> None:
         self.fits = select_newest(all_fits)
 
-    def of_case(self, case: Case, machine: str) -> list[Tried]:
+    def of_case(self, case: Case, machine: str) -> list[CaseSearches]:
         """Return each search of any batch of this case.
 
         A model that is only described was never searched.
         """
-        return [Tried([fit]) for fit in self.everywhere(case) if fit.provenance.machine == machine]
+        return [
+            CaseSearches([fit])
+            for fit in self.everywhere(case)
+            if fit.provenance.machine == machine
+        ]
 
     def everywhere(self, case: Case) -> list[Fit]:
         """Return the searches of any batch of this case on all machines."""
@@ -121,16 +125,20 @@ class Searches:
 
     def tried(
         self, case: Case, machine: str, framework_version: str | None, device: str | None = None
-    ) -> Tried:
+    ) -> CaseSearches:
         """Return all searches of the case in one version of the framework.
 
         Where this machine has made none, those of others on a `device` of its kind.
         """
-        same = [fit for fit in self.everywhere(case) if version_of(fit) == framework_version]
+        same = [
+            fit for fit in self.everywhere(case) if get_framework_version(fit) == framework_version
+        ]
         own = [fit for fit in same if fit.provenance.machine == machine]
         if own or not device:
-            return Tried(own)
-        return Tried([fit for fit in same if fit.provenance.hardware.get("device") == device])
+            return CaseSearches(own)
+        return CaseSearches(
+            [fit for fit in same if fit.provenance.hardware.get("device") == device]
+        )
 
     def kept(self, case: Case) -> int | None:
         """Return the bytes that a process keeps next to its tensors: workspaces and generated
@@ -144,19 +152,21 @@ class Searches:
             for fit in self.fits:
                 if is_similar(fit, case, names):
                     sizes += [
-                        probe.kept_bytes for probe in probes(fit) if probe.kept_bytes is not None
+                        probe.kept_bytes
+                        for probe in list_probes(fit)
+                        if probe.kept_bytes is not None
                     ]
             if sizes:
                 return max(sizes)
         return None
 
 
-def batches_with(fit: Fit, outcome: str) -> list[int]:
+def list_batches(fit: Fit, outcome: str) -> list[int]:
     """Return the batches of a search that came out so."""
     return [probe.batch for probe in fit.probes if probe.outcome == outcome]
 
 
-def probes(fit: Fit) -> Iterator[Probe]:
+def list_probes(fit: Fit) -> Iterator[Probe]:
     """Yield the probes under the limit, and the one without."""
     yield from fit.probes
     if fit.confirmation:

@@ -19,7 +19,7 @@ from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record
 
 
-def counting(all_records: Iterable[Record]) -> list[Record]:
+def select_current(all_records: Iterable[Record]) -> list[Record]:
     """Return the records that count.
 
     They were made without a limit of memory, with nothing planted, and under the newest protocol of
@@ -37,16 +37,16 @@ def counting(all_records: Iterable[Record]) -> list[Record]:
     return [r for r in free if r.provenance.protocol == protocols[r.provenance.machine]]
 
 
-def measured_at(record: Record) -> datetime:
+def get_measurement_time(record: Record) -> datetime:
     """Return when a record was made."""
     return record.provenance.measured_at
 
 
-def select(all_records: Iterable[Record]) -> list[Record]:
+def select_records(all_records: Iterable[Record]) -> list[Record]:
     """Return the records of one version of each framework on each machine: what `framebench.load`
     shows.
     """
-    return of_one_version(counting(all_records))
+    return select_one_version(select_current(all_records))
 
 
 class Measured(NamedTuple):
@@ -63,7 +63,7 @@ def select_cases(all_records: Iterable[Record]) -> list[Measured]:
 
     A process that died before it could name its version is of the only one there is.
     """
-    records = counting(all_records)
+    records = select_current(all_records)
     versions: dict[tuple[str, str], set[str]] = defaultdict(set)
     for record in records:
         if record.framework_version:
@@ -83,7 +83,7 @@ def select_case(case_records: list[Record]) -> Measured:
     """Return what counts of one case's records, which all count: the newest decides whether there
     are numbers.
     """
-    ordered = sorted(case_records, key=measured_at)
+    ordered = sorted(case_records, key=get_measurement_time)
     newest = ordered[-1]
     if newest.status != "ok":
         return Measured(newest, newest, ())
@@ -102,21 +102,21 @@ def select_version(framework: str, measured: Mapping[str, datetime]) -> str:
     return pinned if pinned in measured else max(measured, key=lambda version: measured[version])
 
 
-def of_one_version(records: Iterable[Record]) -> list[Record]:
+def select_one_version(records: Iterable[Record]) -> list[Record]:
     """Return the records of one version of each framework and machine (`select_version`).
 
     A process that died before it could name its version counts as one of it, until its case was
     measured again.
     """
-    ordered = sorted(records, key=measured_at)
+    ordered = sorted(records, key=get_measurement_time)
     measured: dict[tuple[str, str], dict[str, datetime]] = defaultdict(dict)
     newest: dict[tuple[str, str], Record] = {}
     for record in ordered:
         machine = record.provenance.machine
         newest[machine, record.case] = record
         if record.framework_version is not None:
-            measured[machine, record.parsed.framework][record.framework_version] = measured_at(
-                record
+            measured[machine, record.parsed.framework][record.framework_version] = (
+                get_measurement_time(record)
             )
     versions = {}
     for (machine, framework), times in measured.items():

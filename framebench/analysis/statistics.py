@@ -160,13 +160,13 @@ def compare_blocks(logs: Sequence[float], others: Pool = NO_POOL) -> Ratio:
             prior = 0
     freedom = prior + blocks - 1
     error = math.sqrt((prior * others.variance + (blocks - 1) * variance) / freedom / blocks)
-    half = student_quantile(freedom) * error
+    half = compute_student_quantile(freedom) * error
     p = float(2 * special.stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), p, blocks)
 
 
 @cache
-def student_quantile(freedom: int) -> float:
+def compute_student_quantile(freedom: int) -> float:
     """Return the quantile of Student's t that leaves CONFIDENCE between itself and its negative."""
     from scipy import special  # scipy.stats takes four times as long to import
 

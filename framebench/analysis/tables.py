@@ -1,7 +1,7 @@
 """Comparison tables: one per workload, scenario and batch; one factor varies, the rest stands in
 the caption.
 
-Each starts from the table that `framebench.analysis.frames.frame` makes, of one version of each
+Each starts from the table of `framebench.analysis.frames.make_frame`, of one version of each
 framework.
 """
 
@@ -21,10 +21,10 @@ from framebench.analysis.comparison import (
     MIB,
     Comparison,
     Shown,
-    missing,
-    number,
+    format_number,
+    is_missing,
 )
-from framebench.analysis.frames import ratios
+from framebench.analysis.frames import read_ratios
 from framebench.models import spec
 from framebench.strategies.registry import find_baseline, look_up_strategy
 from framebench.strategies.strategy import FRAMEWORKS
@@ -42,17 +42,17 @@ def format_flag(value: Any) -> str:
 
 def format_interval(low: float | None, high: float | None) -> str:
     """Return two ends in seconds as milliseconds."""
-    if missing(low) or missing(high):
+    if is_missing(low) or is_missing(high):
         return "-"
-    return f"{number(low, ',.1f', 1e3)} to {number(high, ',.1f', 1e3)}"
+    return f"{format_number(low, ',.1f', 1e3)} to {format_number(high, ',.1f', 1e3)}"
 
 
-def relative(df: pd.DataFrame, name: str = "time_ratio") -> list[str]:
+def format_time_ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[str]:
     """Return each row's ratio of step times as text (`statistics.Ratio.text`); 1.00 where it is the
     base itself.
     """
     texts = []
-    for ratio in ratios(df, name):
+    for ratio in read_ratios(df, name):
         if ratio is None:
             texts.append("-")
         elif ratio.low == ratio.high == 1:
@@ -62,9 +62,9 @@ def relative(df: pd.DataFrame, name: str = "time_ratio") -> list[str]:
     return texts
 
 
-def relative_in_short(df: pd.DataFrame) -> list[str]:
+def shorten_time_ratios(df: pd.DataFrame) -> list[str]:
     """Return the same without intervals: `1.23`, `undecided`, `~1.23`, or `-`."""
-    return [text.partition(" ")[0] for text in relative(df)]
+    return [text.partition(" ")[0] for text in format_time_ratios(df)]
 
 
 SHORT = {
@@ -144,12 +144,12 @@ def make_cells(df: pd.DataFrame) -> pd.DataFrame:
     """
     throughputs = []
     for value, unit in zip(df["throughput"], df["unit"]):
-        throughputs.append("-" if missing(value) else f"{number(value, ',.1f')} {unit}/s")
+        throughputs.append("-" if is_missing(value) else f"{format_number(value, ',.1f')} {unit}/s")
     cells = df.assign(
         range=[
             format_interval(low, high) for low, high in zip(df["step_low_s"], df["step_high_s"])
         ],
-        relative=relative(df),
+        relative=format_time_ratios(df),
         throughput=throughputs,
     )
     numbers = [name for name in (*SHOWN, *SHARES) if name not in ("framework", "strategy")]
@@ -283,7 +283,8 @@ def make_strategy_table(title: str, group: pd.DataFrame) -> Comparison:
     base = f"base: {find_baseline(first['scenario'])} of the same framework."
     return Comparison(
         title,
-        f"{base} {describe_instruments(group)} {describe_measurement(group)} {conditions(group)}",
+        f"{base} {describe_instruments(group)} {describe_measurement(group)} "
+        f"{describe_conditions(group)}",
         make_cells(group),
         select_columns(group, SHOWN) | shares,
         notes=tuple(dict.fromkeys(notes)),
@@ -297,7 +298,7 @@ def make_framework_tables(df: pd.DataFrame) -> Iterator[Comparison]:
     CPU: baselines only.
     """
     base = df[df["baseline"] & df["host_rss_bytes"].notna()].sort_values("measured_at")
-    base = base.assign(relative=relative(base, "torch_ratio"))
+    base = base.assign(relative=format_time_ratios(base, "torch_ratio"))
     quantities = {
         "host_rss_bytes": Shown("MiB", ",.1f", 1 / MIB),
         "step_time_s": Shown("ms", ",.1f", 1e3),
@@ -319,7 +320,7 @@ def make_framework_tables(df: pd.DataFrame) -> Iterator[Comparison]:
         yield Comparison(
             f"Frameworks side by side, {scenario} ({find_baseline(str(scenario))})",
             "MiB: peak by host.rss. x torch: step time over PyTorch's. "
-            f"{describe_measurement(group)} {conditions(group)}",
+            f"{describe_measurement(group)} {describe_conditions(group)}",
             wide[present].set_axis(list(columns), axis=1).reset_index(),
             {name: Shown(name) for name in PLACE} | columns,
             machine=str(machine),
@@ -344,7 +345,7 @@ def list_instruments(df: pd.DataFrame, column: str) -> str:
     return ", ".join(sorted(df[column].dropna().unique())) or "no instrument"
 
 
-def conditions(df: pd.DataFrame) -> str:
+def describe_conditions(df: pd.DataFrame) -> str:
     """Return what was held constant, and where it was measured."""
     if df.empty:
         return "Nothing was measured."
@@ -388,11 +389,12 @@ def describe_measurement(df: pd.DataFrame) -> str:
     if len(commands) > MANY_COMMANDS:
         measured_by = f"{len(commands)} commands, which the records name"
     return (
-        f"{describe_precisions(df)} Protocol {protocols}. {timing(df)} Measured by {measured_by}."
+        f"{describe_precisions(df)} Protocol {protocols}. {describe_timing(df)} "
+        f"Measured by {measured_by}."
     )
 
 
-def timing(df: pd.DataFrame) -> str:
+def describe_timing(df: pd.DataFrame) -> str:
     """Return where it says how rows are measured, and how many have no times."""
     measured = df[df["status"] == "ok"]
     without = int(measured["step_time_s"].isna().sum())

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.results import Results
-from framebench.analysis.selection import counting, measured_at, of_one_version
+from framebench.analysis.selection import get_measurement_time, select_current, select_one_version
 from framebench.analysis.statistics import Ratio
 from framebench.claims import plans, probed_record
 from framebench.claims.needs import Device
@@ -37,12 +37,12 @@ class MachineResults:
 
     def __init__(self, results: Results, machine: str) -> None:
         self.results, self.machine = results, machine
-        records = sorted(counting(results.of_machine(machine)), key=measured_at)
+        records = sorted(select_current(results.of_machine(machine)), key=get_measurement_time)
         self.record_files = {id(record): name for name, record in results.files}
         self.newest = {record.case: record for record in records}
         self.protocol = records[-1].provenance.protocol if records else VERSION
         self.ok_records: dict[str, list[Record]] = defaultdict(list)
-        for record in of_one_version(records):
+        for record in select_one_version(records):
             if record.status == "ok":
                 self.ok_records[record.case].append(record)
         self.blocks = Blocks(record for several in self.ok_records.values() for record in several)

@@ -147,11 +147,11 @@ def show(
 
 def print_rows(folder: Folder, machines: list[str], selectors: list[str] | None) -> None:
     """Print the rows of the cases that are named as JSON."""
-    from framebench.analysis.frames import rows
+    from framebench.analysis.frames import make_rows
 
     is_named = match_cases(selectors)
     # a row's ratios are to other cases, so that all records of the machines are read
-    every = rows(record for record in folder.records if record.provenance.machine in machines)
+    every = make_rows(record for record in folder.records if record.provenance.machine in machines)
     named = [vars(row) for row in every if is_named(row.case)]
     typer.echo(json.dumps(named, indent=1, default=lambda moment: moment.isoformat()))
 
@@ -161,14 +161,14 @@ def print_records(records: list[Record], with_machine: bool) -> None:
 
     Machine and version follow where they are asked for, and where a case has several records.
     """
-    from framebench.analysis.frames import rows
+    from framebench.analysis.frames import make_rows
     from framebench.analysis.selection import select_cases
 
     current = [measured.read for measured in select_cases(records)]
     cases = {record.case for record in current}
     with_origin = with_machine or len(cases) < len(current)
     times = {}
-    for row in rows(records):
+    for row in make_rows(records):
         times[row.machine, row.framework_version, row.case] = row.step_time_s
     width = max(map(len, cases))
     for record in current:
@@ -233,6 +233,6 @@ def answer(results: Results = runner.RESULTS, machine: Machine = None) -> None:
     machines = find_answering_machines(folder, machine)
     last_run = report.find_last_run(folder.of_machine(machines[0]))
     failed_cases = [record.case for record in report.find_failures(last_run)]
-    report.answer(folder.answering(machines), others, failed_cases).terminal(out)
+    report.make_answer(folder.answering(machines), others, failed_cases).terminal(out)
     for failure in report.list_failures(last_run):
         out.print(failure, markup=False, highlight=False, soft_wrap=True)

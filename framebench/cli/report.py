@@ -179,11 +179,11 @@ def fill_documents(
 
 def print_summary(folder: Folder, machine: str) -> None:
     """Print what training needs on a machine, and what else there is to ask for."""
-    from framebench.analysis.reports.answer import answer
+    from framebench.analysis.reports.answer import make_answer
     from framebench.analysis.tables import make_index
 
     table = folder.table(machine)
-    for comparison in (answer(table), make_index(table)):
+    for comparison in (make_answer(table), make_index(table)):
         comparison.terminal(out)
 
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from framebench.analysis import lower_bound
-from framebench.analysis.flops import step_flops
+from framebench.analysis.flops import count_step_flops
 from framebench.cluster import collect
 from framebench.records import store
 from framebench.records.provenance import hash_hardware
@@ -336,7 +336,7 @@ def measure_speed(record: Record) -> Speed | None:
     """Return the speed of the fastest step; None if its operations, or the processor's, cannot be
     counted.
     """
-    flops = step_flops(record.parsed)
+    flops = count_step_flops(record.parsed)
     if flops is None:
         return None
     fastest = flops / min(record.step_s)

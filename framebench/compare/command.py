@@ -98,6 +98,6 @@ def compare_(
     change_records = [one.change for one in measured_rounds]
     machine_blocks = Blocks(Folder(results).of_machine(base_records[0].provenance.machine))
     if as_json:
-        typer.echo(json.dumps(verdicts.as_json(base_records, change_records, machine_blocks)))
+        typer.echo(json.dumps(verdicts.make_report(base_records, change_records, machine_blocks)))
     else:
         verdicts.make_table(base_records, change_records, machine_blocks).terminal(out)

@@ -42,7 +42,7 @@ RELEASES_NOTE = (
 )
 
 
-@page.styled
+@page.apply_style
 def savings(df: pd.DataFrame) -> Figure | None:
     """Draw what strategies need; return None with too few of them.
 
@@ -70,7 +70,9 @@ def savings(df: pd.DataFrame) -> Figure | None:
     versions = drawn.groupby("framework", sort=False)["framework_version"].first()
     releases = ", ".join(f"{name} {version}" for name, version in versions.items())
     footer = f"{releases}. {code_of(drawn['commit'].dropna())}"
-    return page.explained(figure, write_title(drawn[drawn["device"] == devices[0]]), [NOTE, footer])
+    return page.explain_figure(
+        figure, write_title(drawn[drawn["device"] == devices[0]]), [NOTE, footer]
+    )
 
 
 def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
@@ -134,7 +136,7 @@ def write_title(drawn: pd.DataFrame) -> str:
     )
 
 
-@page.styled
+@page.apply_style
 def plans(df: pd.DataFrame) -> Figure | None:
     """Draw a line for each case over releases of JAX; return None with too few of them.
 
@@ -171,7 +173,7 @@ def plans(df: pd.DataFrame) -> Figure | None:
         f"JAX {releases[0]} to {releases[-1]}: plans for one {device} differ by "
         f"{share.min() - 1:+.1%} to {share.max() - 1:+.1%} from the oldest's"
     )
-    return page.explained(figure, title, [RELEASES_NOTE, code_of(drawn["commit"].dropna())])
+    return page.explain_figure(figure, title, [RELEASES_NOTE, code_of(drawn["commit"].dropna())])
 
 
 def figures(results: Results, _: Iterable[str]) -> Iterator[FigureRequest]:

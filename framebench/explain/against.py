@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from framebench.analysis.comparison import Comparison, mib
+from framebench.analysis.comparison import Comparison, format_mib
 from framebench.explain.record import Explanation
 from framebench.explain.table import FINE, LARGEST, fold_numbers
 from framebench.records.record import INSTRUMENTS
@@ -86,12 +86,13 @@ def make_table(base: Explanation, change: Explanation) -> Comparison:
     rows += [unexplained, sum_rows("all", [*explained, unexplained])]
     cells = [(r.layer, r.kind, f"{r.base:,}", f"{r.change:,}", f"{r.difference:+,}") for r in rows]
     peaks = choose_peaks(base, change)
-    increase = f"{mib(peaks.change - peaks.base, f'+{FINE}')} MiB ({describe_ratio(peaks)})"
+    increase = f"{format_mib(peaks.change - peaks.base, f'+{FINE}')} MiB ({describe_ratio(peaks)})"
     caption = (
-        f"{peaks.instrument}: {mib(peaks.base, FINE)} MiB and {mib(peaks.change, FINE)} MiB, "
-        f"{increase}. Bytes at the fullest moment of a step: the {LARGEST} largest differences; "
-        "the rows above the last sum to it. * stands for any number. Unexplained is what "
-        f"{peaks.instrument} has beyond the buffers that the account counts."
+        f"{peaks.instrument}: {format_mib(peaks.base, FINE)} MiB and "
+        f"{format_mib(peaks.change, FINE)} MiB, {increase}. Bytes at the fullest "
+        f"moment of a step: the {LARGEST} largest differences; the rows above the last "
+        f"sum to it. * stands for any number. Unexplained is what {peaks.instrument} "
+        "has beyond the buffers that the account counts."
     )
     notes = [f"counted: {base.how}"]
     if change.how != base.how:

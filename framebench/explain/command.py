@@ -175,10 +175,10 @@ def parse_other(text: str, case: Case) -> tuple[Case, str | None]:
 
 def save_figure(explanation: Explanation, to: Path) -> None:
     """Draw memory over the step into an SVG file."""
-    from framebench.analysis.figures import svg
+    from framebench.analysis.figures import render_svg
     from framebench.explain.figure import draw_step
 
-    to.write_text(svg(draw_step(explanation)), encoding="utf-8")
+    to.write_text(render_svg(draw_step(explanation)), encoding="utf-8")
     say(f"wrote {to}")
 
 

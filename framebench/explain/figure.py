@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from framebench.analysis import rows
-from framebench.analysis.comparison import MIB, mib
+from framebench.analysis.comparison import MIB, format_mib
 from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.results import Results
 from framebench.explain.record import Explanation
@@ -34,7 +34,7 @@ NOTE = (
 )
 
 
-@page.styled
+@page.apply_style
 def draw_step(explanation: Explanation) -> Figure:
     """Draw the bytes in use over one step, coloured by phase, and next to it what they are at the
     peak.
@@ -48,9 +48,11 @@ def draw_step(explanation: Explanation) -> Figure:
     peak = explanation.peak
     largest_kind, *_ = explanation.kinds
     share = f"{explanation.kinds[largest_kind] / peak.bytes:.0%} {largest_kind}"
-    finding = f"{explanation.case}: peak {mib(peak.bytes, FINE)} MiB in {peak.phase}, {share}"
+    finding = (
+        f"{explanation.case}: peak {format_mib(peak.bytes, FINE)} MiB in {peak.phase}, {share}"
+    )
     versions = ", ".join(f"{name} {version}" for name, version in explanation.versions.items())
-    return page.explained(
+    return page.explain_figure(
         figure, finding, [f"One steady step on {explanation.device}; {versions}."]
     )
 
@@ -110,7 +112,11 @@ def figures(results: Results, _machines: Iterable[str]) -> Iterator[FigureReques
             [tabulate_moments(explanation) for explanation in group], ignore_index=True
         )
         if moments["framework"].nunique() > 1:
-            yield f"step-{workload}-{scenario}{rows.size_suffix(size)}", draw_frameworks, moments
+            yield (
+                f"step-{workload}-{scenario}{rows.format_size_suffix(size)}",
+                draw_frameworks,
+                moments,
+            )
 
 
 def find_question(explanation: Explanation) -> tuple[str, ...]:
@@ -141,7 +147,7 @@ def tabulate_moments(explanation: Explanation) -> pd.DataFrame:
     )
 
 
-@page.styled
+@page.apply_style
 def draw_frameworks(moments: pd.DataFrame) -> Figure | None:
     """Draw the step of one case in several frameworks.
 
@@ -171,7 +177,9 @@ def draw_frameworks(moments: pd.DataFrame) -> Figure | None:
     question = (
         f"{first['workload']} {first['scenario']} {first['strategy']}, batch {first['batch']}"
     )
-    return page.explained(figure, f"{question}: a step peaks at {rows.join_words(peaks)}", [NOTE])
+    return page.explain_figure(
+        figure, f"{question}: a step peaks at {rows.join_words(peaks)}", [NOTE]
+    )
 
 
 def thin_out(moments: pd.DataFrame) -> pd.DataFrame:

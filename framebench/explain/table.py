@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from framebench.analysis.comparison import MIB, Comparison, mib
+from framebench.analysis.comparison import MIB, Comparison, format_mib
 from framebench.explain.record import Explanation, Holder
 from framebench.suite.case import Case
 
@@ -103,21 +103,21 @@ def tabulate_kinds(explanation: Explanation) -> Comparison:
     """Return a table of the bytes at the peak by kind."""
     peak = explanation.peak
     rows = [
-        (kind, mib(size, FINE), f"{size / peak.bytes:.1%}")
+        (kind, format_mib(size, FINE), f"{size / peak.bytes:.1%}")
         for kind, size in explanation.kinds.items()
     ]
     last_event = explanation.timeline[-1].event
     measured = ", ".join(
-        f"{mib(size, FINE)} MiB ({name})" for name, size in explanation.measured.items()
+        f"{format_mib(size, FINE)} MiB ({name})" for name, size in explanation.measured.items()
     )
     notes = [
-        f"{explanation.case}: peak {mib(peak.bytes, FINE)} MiB, at event {peak.event} of "
+        f"{explanation.case}: peak {format_mib(peak.bytes, FINE)} MiB, at event {peak.event} of "
         f"{last_event}, in {peak.phase}",
         f"the same process without this account of its memory: {measured}",
     ]
     if explanation.plan:
         parts = ", ".join(
-            f"{mib(size, FINE)} MiB {name}" for name, size in explanation.plan.items()
+            f"{format_mib(size, FINE)} MiB {name}" for name, size in explanation.plan.items()
         )
         notes.append(f"the executable's plan: {parts}")
     notes.append(f"counted: {explanation.how}")
@@ -162,7 +162,7 @@ def fold_numbers(layer: str) -> str:
 
 def tensors_and_size(holders: Sequence[Holder]) -> tuple[str, str]:
     """Return the cells that holders have together: the number of tensors, and MiB."""
-    return str(sum(holder.tensors for holder in holders)), mib(total_bytes(holders), FINE)
+    return str(sum(holder.tensors for holder in holders)), format_mib(total_bytes(holders), FINE)
 
 
 def total_bytes(holders: Sequence[Holder]) -> int:
@@ -179,5 +179,6 @@ def advise_no_grad(explanation: Explanation) -> str:
         return ""
     return (
         "Nothing in an evaluation calls backward: without gradients, as by no_grad, "
-        f"{mib(saved, FINE)} of {mib(explanation.peak.bytes, FINE)} MiB would not be kept"
+        f"{format_mib(saved, FINE)} of {format_mib(explanation.peak.bytes, FINE)} MiB would not "
+        "be kept"
     )

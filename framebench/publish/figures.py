@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from framebench.analysis.figures import FigureRequest, drawing_pool, render_all
-from framebench.analysis.figures.questions import of_rows
+from framebench.analysis.figures import FigureRequest, render_all, start_drawing_pool
+from framebench.analysis.figures.questions import list_figure_requests
 from framebench.analysis.results import Results
 from framebench.budget.max_batch import figure as max_batch
 from framebench.devices import figure as devices
@@ -34,7 +34,7 @@ def list_figures(
             f"figures show one machine, and here are rows of {', '.join(machines)}; choose one "
             "of them",
         )
-    yield from of_rows(df)
+    yield from list_figure_requests(df)
     if results and machines:
         for module in (devices, explain, max_batch, versions):
             yield from module.figures(results, (*machines, *others))
@@ -73,7 +73,7 @@ def save(
         names = ", ".join(name for name, _, _ in figures)
         raise ValueError(f"no figure {pattern!r}; there are: {names}, and all")
     paths = []
-    with drawing_pool() as pool:
+    with start_drawing_pool() as pool:
         for picture in render_all(pool, chosen):
             path = folder / f"{picture.name}.svg"
             path.write_text(picture.svg, encoding="utf-8")

@@ -12,7 +12,7 @@ from framebench.analysis.parts import table as parts
 from framebench.analysis.reports import support
 from framebench.analysis.reports.documents import Generated
 from framebench.analysis.results import Results
-from framebench.analysis.selection import select
+from framebench.analysis.selection import select_records
 from framebench.claims import show as claims
 from framebench.cluster import table as blocks
 from framebench.devices import documents as devices
@@ -38,7 +38,7 @@ def make_tables_in_use(table: pd.DataFrame) -> list[Comparison]:
         *tables.make_strategy_tables(in_use),
         *batch_tables.make_batch_tables(in_use),
         *tables.make_framework_tables(in_use),
-        *parts.comparisons(in_use),
+        *parts.make_part_tables(in_use),
     ]
 
 
@@ -48,7 +48,7 @@ def make_tables(records: Sequence[Record], results: Path) -> list[Comparison]:
     Besides strategies in use there are those only for claims, cases over ranks, and versions, for
     which `results` is the folder of the records.
     """
-    table = frames.frame(select(records))
+    table = frames.make_frame(select_records(records))
     return [
         *make_tables_in_use(table),
         *tables.make_claim_tables(table),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, mib
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, format_mib
 from framebench.analysis.peaks import MARGIN
 from framebench.ranks.prediction import Prediction
 from framebench.suite.case import Case
@@ -81,18 +81,20 @@ def judge(
 
 def summarize(advice: RankAdvice) -> str:
     """Return the answer in a sentence."""
-    budget = f"{mib(advice.budget)} MiB of each rank"
+    budget = f"{format_mib(advice.budget)} MiB of each rank"
     count = len(advice.fitting) + len(advice.too_large)
     if advice.fitting:
         best = advice.fitting[0]
         return (
             f"{len(advice.fitting)} of {count} strategies fit into {budget}, as predicted; "
-            f"{best.case.framework} {best.case.strategy} needs least, {mib(best.needs)} MiB."
+            f"{best.case.framework} {best.case.strategy} needs least, {format_mib(best.needs)} MiB."
         )
     closest = ""
     if advice.too_large:
         offer = advice.too_large[0]
-        closest = f"; {offer.case.framework} {offer.case.strategy} needs {mib(offer.needs)} MiB"
+        closest = (
+            f"; {offer.case.framework} {offer.case.strategy} needs {format_mib(offer.needs)} MiB"
+        )
     return f"Of the {count} strategies that are predicted none fits into {budget}{closest}."
 
 
@@ -107,10 +109,10 @@ def make_table(advice: RankAdvice) -> Comparison:
                 case.strategy,
                 str(case.ranks),
                 str(case.batch // case.ranks),
-                mib(offer.needs),
+                format_mib(offer.needs),
                 f"{offer.needs / advice.budget:.0%}",
                 offer.prediction.instrument,
-                mib(offer.prediction.peak_bytes),
+                format_mib(offer.prediction.peak_bytes),
             )
         )
     case = advice.question
@@ -120,7 +122,12 @@ def make_table(advice: RankAdvice) -> Comparison:
     )
     notes = tuple(f"{case.strategy}: not predicted, {why}" for case, why in advice.unpredicted)
     return Comparison.of_text(
-        f"{subject}, within {mib(advice.budget)} MiB", CAPTION, HEAD, rows, left=2, notes=notes
+        f"{subject}, within {format_mib(advice.budget)} MiB",
+        CAPTION,
+        HEAD,
+        rows,
+        left=2,
+        notes=notes,
     )
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path
 
-from framebench.analysis.comparison import Comparison, mib, number
-from framebench.analysis.lower_bound import adjusted_bytes
+from framebench.analysis.comparison import Comparison, format_mib, format_number
+from framebench.analysis.lower_bound import count_korthikanti_bytes
 from framebench.models import spec
 from framebench.models.spec import Param
 from framebench.ranks import sharding
@@ -58,7 +58,7 @@ def tabulate_formulas() -> Comparison:
     """Return a table of the formulas: bytes for each parameter, with no largest layer."""
     rows = []
     for formula in sharding.FORMULAS:
-        sizes = [number(formula.at(1, ranks), ",.2f") for ranks in RANKS]
+        sizes = [format_number(formula.at(1, ranks), ",.2f") for ranks in RANKS]
         rows.append(
             (formula.name, *sizes, f"{formula.whole} + {formula.shared} / N", formula.source)
         )
@@ -83,9 +83,17 @@ def tabulate_counts(size: str) -> Comparison:
             formula = held.formula.at(parameters, ranks, largest_module)
             difference = total / formula - 1
             why = held.why if abs(difference) > NEAR else ""
-            part_cells = [mib(parts.get(part)) for part in sharding.PARTS]
+            part_cells = [format_mib(parts.get(part)) for part in sharding.PARTS]
             rows.append(
-                (name, str(ranks), *part_cells, mib(total), mib(formula), f"{difference:+.1%}", why)
+                (
+                    name,
+                    str(ranks),
+                    *part_cells,
+                    format_mib(total),
+                    format_mib(formula),
+                    f"{difference:+.1%}",
+                    why,
+                )
             )
     caption = (
         "MiB (2^20 bytes) that the fullest rank holds between two steps, float32, Transformer of "
@@ -129,7 +137,9 @@ def tabulate_unevenness() -> Comparison:
         shapes = list_shapes(size)
         total = sharding.count_all(shapes, 1)
         for name, rule in DIVISIONS.items():
-            ratios = [number(rule(shapes, ranks) * ranks / total, ",.2f") for ranks in MANY_RANKS]
+            ratios = [
+                format_number(rule(shapes, ranks) * ranks / total, ",.2f") for ranks in MANY_RANKS
+            ]
             rows.append((size, f"{total:,}", name, *ratios))
     caption = (
         "What the fullest rank holds over an even share of the Transformer's parameters. "
@@ -198,19 +208,19 @@ def make_prediction_row(prediction: Prediction) -> tuple[str, ...]:
         largest_unit = find_largest_unit(case.size)
     rank_case = replace(case, batch=case.batch // case.ranks)
     activations = parts.get("activations")
-    formula = adjusted_bytes(rank_case) if activations else None
+    formula = count_korthikanti_bytes(rank_case) if activations else None
     return (
         case.framework,
         case.strategy,
         case.size,
         str(case.ranks),
         str(rank_case.batch),
-        mib(prediction.peak_bytes),
-        mib(sum(states.values())),
-        mib(gathered),
-        mib(largest_unit),
-        mib(activations),
-        mib(formula),
+        format_mib(prediction.peak_bytes),
+        format_mib(sum(states.values())),
+        format_mib(gathered),
+        format_mib(largest_unit),
+        format_mib(activations),
+        format_mib(formula),
     )
 
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown
-from framebench.analysis.frames import rows
-from framebench.analysis.selection import counting, of_one_version, select_cases
+from framebench.analysis.frames import make_rows
+from framebench.analysis.selection import select_cases, select_current, select_one_version
 from framebench.ranks.sharding import PARTS
 from framebench.records.record import Record
 from framebench.strategies.registry import OVER_RANKS
@@ -60,12 +60,14 @@ class TableKey(NamedTuple):
 
 def make_tables(records: Iterable[Record]) -> Iterator[Comparison]:
     """Yield a table for each machine, scenario and size that has cases over ranks."""
-    of_ranks = [record for record in of_one_version(counting(records)) if record.parsed.ranks > 1]
+    of_ranks = [
+        record for record in select_one_version(select_current(records)) if record.parsed.ranks > 1
+    ]
     memory_records = {}
     for measured in select_cases(of_ranks):
         memory_records[measured.newest.provenance.machine, measured.newest.case] = measured.read
     table_rows = []
-    for row in rows(of_ranks):
+    for row in make_rows(of_ranks):
         record = memory_records[row.machine, row.case]
         table_rows.append({**vars(row), **find_largest_parts(record)})
     table_rows.sort(key=rank_row)

@@ -309,8 +309,8 @@ def are_decided(run: measured.Run, arms: list[Arm]) -> bool:
     """Return whether the times of these arms need no more blocks."""
     from framebench.analysis import frames
 
-    rows = frames.frame([record for arm in arms for record in run.records(arm)])
-    return bool(frames.decided(rows).all())
+    rows = frames.make_frame([record for arm in arms for record in run.records(arm)])
+    return bool(frames.find_decided(rows).all())
 
 
 def search_batches(
@@ -348,7 +348,7 @@ def show_first_look(records: list[Record], budget_bytes: int | None, follows: st
     from framebench.user_model import table as report
 
     remarks = report.collect_remarks(records)
-    rows = report.add_libraries(frames.frame(records), remarks)
+    rows = report.add_libraries(frames.make_frame(records), remarks)
     report.make_first_table(rows, remarks).terminal(err)
     sentences = report.describe_lowest(rows)
     if budget_bytes:
@@ -371,7 +371,7 @@ def show(
     from framebench.user_model import table as report
 
     remarks = report.collect_remarks(records)
-    rows = report.add_libraries(frames.frame(records), remarks)
+    rows = report.add_libraries(frames.make_frame(records), remarks)
     contradiction = report.find_contradiction(rows)
     if contradiction:
         fail(contradiction, 1)
@@ -387,14 +387,14 @@ def show(
     if figure or html:
         from framebench.analysis.figures import fronts
 
-        drawing = fronts.pareto(report.rename_for_figures(rows))
+        drawing = fronts.draw_pareto(report.rename_for_figures(rows))
         write_pictures(figure, html, drawing, tables, sentences)
     for sentence in sentences:
         say(sentence)
     if as_json:
         for reason, names in report.group_by_reason(left_out).items():
             say(f"left out: {', '.join(names)}: {reason}")
-        values = [vars(row) for row in frames.rows(records)]
+        values = [vars(row) for row in frames.make_rows(records)]
         typer.echo(json.dumps(values, indent=1, default=lambda moment: moment.isoformat()))
         return
     for table in tables:
@@ -417,7 +417,7 @@ def write_pictures(
             "blocks or more",
         )
     elif figure:
-        figure.write_text(page.svg(drawing))
+        figure.write_text(page.render_svg(drawing))
     if html:
         from framebench.publish.site.user_page import write_user_page
 

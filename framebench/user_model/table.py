@@ -14,13 +14,13 @@ from framebench.analysis.comparison import (
     ESSENTIAL,
     Comparison,
     Shown,
-    mib,
-    missing,
-    number,
+    format_mib,
+    format_number,
+    is_missing,
 )
-from framebench.analysis.frames import decided
+from framebench.analysis.frames import find_decided
 from framebench.analysis.peaks import MARGIN
-from framebench.analysis.tables import SHOWN, conditions, make_cells, timing
+from framebench.analysis.tables import SHOWN, describe_conditions, describe_timing, make_cells
 from framebench.records.record import Record
 from framebench.records.search import Fit
 from framebench.strategies.registry import BASELINES
@@ -90,7 +90,7 @@ def make_table(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> 
         "largest relative error of the losses and the gradient's norm against your float32 "
         "baseline; "
         "every tensor was compared too. effect = whether the strategy was seen to be on. "
-        f"{timing(df)} {conditions(df)}",
+        f"{describe_timing(df)} {describe_conditions(df)}",
         make_cells_with_status(df),
         choose_columns(df, remarks),
         left=1,
@@ -173,11 +173,11 @@ def describe_deterministic(strategies: list[str]) -> str:
 def describe_untracked(untracked: dict[str, int]) -> str:
     """Return what holds memory next to the model, largest first."""
     holders = sorted(untracked.items(), key=lambda holder: -holder[1])
-    named = ", ".join(f"{name} ({mib(size)} MiB)" for name, size in holders[:NAMED])
+    named = ", ".join(f"{name} ({format_mib(size)} MiB)" for name, size in holders[:NAMED])
     others = holders[NAMED:]
     if others:
         size = sum(size for _, size in others)
-        named += f" and {len(others)} more ({mib(size)} MiB)"
+        named += f" and {len(others)} more ({format_mib(size)} MiB)"
     return f"held elsewhere, and part of every peak: {named}"
 
 
@@ -199,10 +199,9 @@ def find_contradiction(df: pd.DataFrame) -> str | None:
         return None
     row = worse.iloc[0]
     return (
-        f"{row['strategy']}: a forward pass saves {mib(row['activation_bytes'])} MiB, and the "
-        "peak was read as only "
-        f"{mib(row['peak_bytes'])} MiB: one of the two is misread, so nothing is reported; the "
-        "records are kept"
+        f"{row['strategy']}: a forward pass saves {format_mib(row['activation_bytes'])} MiB, and "
+        f"the peak was read as only {format_mib(row['peak_bytes'])} MiB: one of the two is "
+        "misread, so nothing is reported; the records are kept"
     )
 
 
@@ -358,12 +357,12 @@ def describe_fitting(df: pd.DataFrame, budget: int) -> str:
     Their peak counts, and what a limit must have over it.
     """
     has_peak = df["usable"] & df["peak_bytes"].notna()
-    rows: list[TableRow] = df.assign(decided=decided(df))[has_peak].to_dict("records")
+    rows: list[TableRow] = df.assign(decided=find_decided(df))[has_peak].to_dict("records")
     fitting = [row for row in rows if estimate_budget(row) <= budget]
     if not fitting:
-        return f"Nothing fits within {mib(budget)} MiB{describe_least(rows)}."
+        return f"Nothing fits within {format_mib(budget)} MiB{describe_least(rows)}."
     return (
-        f"{len(fitting)} of {len(rows)} strategies fit within {mib(budget)} MiB, with "
+        f"{len(fitting)} of {len(rows)} strategies fit within {format_mib(budget)} MiB, with "
         f"{MARGIN - 1:.0%} to spare over the peak of every step, the first too; "
         f"{describe_fastest(fitting)}."
     )
@@ -374,7 +373,7 @@ def describe_least(rows: list[TableRow]) -> str:
     if not rows:
         return ""
     least = min(rows, key=estimate_budget)
-    return f"; {least['strategy']} needs least, {mib(estimate_budget(least))} MiB"
+    return f"; {least['strategy']} needs least, {format_mib(estimate_budget(least))} MiB"
 
 
 def describe_fastest(fitting: list[TableRow]) -> str:
@@ -384,18 +383,18 @@ def describe_fastest(fitting: list[TableRow]) -> str:
     """
     timed = []
     for row in fitting:
-        if row["decided"] or (row["baseline"] and not missing(row["time_ratio"])):
+        if row["decided"] or (row["baseline"] and not is_missing(row["time_ratio"])):
             timed.append(row)
     if not timed:
         least = min(fitting, key=lambda row: float(row["peak_bytes"]))
         claim = "without times the one that needs least is"
-        return f"{claim} {least['strategy']} ({mib(least['peak_bytes'])} MiB)"
+        return f"{claim} {least['strategy']} ({format_mib(least['peak_bytes'])} MiB)"
     fastest = min(timed, key=lambda row: float(row["time_ratio"]))
     claim = "the fastest of them is"
     if len(timed) < len(fitting):
         claim = "the fastest of those whose time is decided is"
-    step = f"{number(fastest['step_time_s'], ',.1f', 1e3)} ms a step"
-    return f"{claim} {fastest['strategy']} ({mib(fastest['peak_bytes'])} MiB, {step})"
+    step = f"{format_number(fastest['step_time_s'], ',.1f', 1e3)} ms a step"
+    return f"{claim} {fastest['strategy']} ({format_mib(fastest['peak_bytes'])} MiB, {step})"
 
 
 def describe_lowest(df: pd.DataFrame) -> list[str]:
@@ -411,7 +410,7 @@ def describe_lowest(df: pd.DataFrame) -> list[str]:
     base = BASELINES[lowest["scenario"]]
     if lowest["peak_ratio"] >= 1:
         return [f"No strategy has a lower peak than {base}."]
-    peak = f"{mib(lowest['peak_bytes'])} MiB, {lowest['peak_ratio']:.0%} of {base}'s"
+    peak = f"{format_mib(lowest['peak_bytes'])} MiB, {lowest['peak_ratio']:.0%} of {base}'s"
     return [f"{lowest['strategy']} has the lowest peak of a steady step: {peak}."]
 
 
@@ -423,7 +422,7 @@ def estimate_budget(row: TableRow) -> float:
     """
     steady = row["peak_bytes"] + row.get("library_bytes", 0)
     cold = row["cold_peak_bytes"]
-    if missing(cold):
+    if is_missing(cold):
         return float(steady * MARGIN)
     return float(max(steady, cold) * MARGIN)
 
@@ -431,7 +430,7 @@ def estimate_budget(row: TableRow) -> float:
 def make_batch_table(fits: list[Fit]) -> Comparison:
     """Return the largest batch that each strategy was seen to fit at."""
     return Comparison.of_text(
-        f"The largest batch within {mib(fits[0].budget_bytes)} MiB",
+        f"The largest batch within {format_mib(fits[0].budget_bytes)} MiB",
         "Tried under an enforced limit, each batch in a fresh process; the loss was only seen to "
         "be finite.",
         ("strategy", "batch", "what was found"),

@@ -45,7 +45,7 @@ def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest
         yield name, draw_changes, comparison_rows
 
 
-@page.styled
+@page.apply_style
 def draw_changes(comparison_rows: pd.DataFrame) -> Figure | None:
     """Draw the rows of one pair of versions on one machine (`judge.compare_versions`): cases down,
     quantities across.
@@ -59,8 +59,8 @@ def draw_changes(comparison_rows: pd.DataFrame) -> Figure | None:
     figure, axes = plt.subplots(figsize=(6.4, 0.8 + ROW_IN * cells["case"].nunique()))
     draw_cells(axes, cells)
     figure.tight_layout()
-    conditions = describe_conditions(list(rows.each(comparison_rows)))
-    return page.explained(figure, describe_regressions(cells), [NOTE, conditions])
+    conditions = describe_conditions(list(rows.iterate_rows(comparison_rows)))
+    return page.explain_figure(figure, describe_regressions(cells), [NOTE, conditions])
 
 
 def draw_cells(axes: Axes, cells: pd.DataFrame) -> None:

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 from packaging.version import InvalidVersion, Version
 from scipy import stats
 
-from framebench.analysis.blocks import Blocks, blocks_of_both
+from framebench.analysis.blocks import Blocks, match_blocks
 from framebench.analysis.reports import verdicts
 from framebench.analysis.reports.verdicts import INSTRUCTIONS, SAME_WORK, Verdict
-from framebench.analysis.selection import counting, measured_at
+from framebench.analysis.selection import get_measurement_time, select_current
 from framebench.analysis.statistics import (
     CONFIDENCE,
     NO_INTERVAL,
@@ -143,7 +143,7 @@ def compare_versions(
     """
     if base == change or parse_release(base)[0] != parse_release(change)[0]:
         raise UnknownVersion(f"{base} and {change} are not two versions of one framework")
-    usable = [record for record in counting(records) if record.status != "unsupported"]
+    usable = [record for record in select_current(records) if record.status != "unsupported"]
     base_records = select_version(usable, base)
     change_records = select_version(usable, change)
     blocks = Blocks(usable)
@@ -175,7 +175,7 @@ def select_version(records: Sequence[Record], text: str) -> dict[Key, list[Recor
     """
     release = parse_release(text)
     selected: dict[Key, list[Record]] = {}
-    for record in sorted(records, key=measured_at):
+    for record in sorted(records, key=get_measurement_time):
         if release_of(record) == release:
             selected.setdefault((record.provenance.machine, record.case), []).append(record)
     if not selected:
@@ -280,7 +280,7 @@ def list_instruments(pair: CaseRecords) -> list[str]:
     """Return the instruments that read the newest peaks of the two versions."""
     instruments = set()
     for records in (pair.base, pair.change):
-        instrument = verdicts.newest_peaks([record for record in records if record.peaks])[0]
+        instrument = verdicts.find_newest_peaks([record for record in records if record.peaks])[0]
         if instrument:
             instruments.add(instrument)
     return sorted(instruments)
@@ -289,7 +289,7 @@ def list_instruments(pair: CaseRecords) -> list[str]:
 def compare_first_steps(pair: CaseRecords, quantity: Quantity) -> Verdict | None:
     """Compare the first steps of the processes of each block, which compile one after the other."""
     base_times, change_times, log_ratios = [], [], []
-    for base, change in blocks_of_both(pair.base, pair.change):
+    for base, change in match_blocks(pair.base, pair.change):
         if base.first_step_s and change.first_step_s:
             base_times.append(base.first_step_s)
             change_times.append(change.first_step_s)

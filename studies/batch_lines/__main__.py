@@ -12,7 +12,7 @@ import typer
 from framebench.analysis import frames
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
-from framebench.analysis.selection import counting, of_one_version
+from framebench.analysis.selection import select_current, select_one_version
 from framebench.analysis.tables import select_in_use
 from framebench.engine import runner
 from studies.batch_lines import held_out
@@ -25,7 +25,9 @@ def make_tables() -> list[Comparison]:
     """Return a table for each machine, scenario and size of the published records."""
     records = Results(runner.RESULTS).records
     return list(
-        held_out.comparisons(select_in_use(frames.frame(of_one_version(counting(records)))))
+        held_out.comparisons(
+            select_in_use(frames.make_frame(select_one_version(select_current(records))))
+        )
     )
 
 

@@ -8,10 +8,18 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from framebench.analysis.breakdown import lower_bound_of
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown, mib, missing
-from framebench.analysis.predict import Line, fit
-from framebench.analysis.tables import conditions
+from framebench.analysis.breakdown import find_lower_bound
+from framebench.analysis.comparison import (
+    DETAIL,
+    ESSENTIAL,
+    MIB,
+    Comparison,
+    Shown,
+    format_mib,
+    is_missing,
+)
+from framebench.analysis.predict import Line, fit_line
+from framebench.analysis.tables import describe_conditions
 from framebench.strategies.strategy import FRAMEWORKS
 
 # one line is fitted to what agrees in all of these
@@ -39,7 +47,7 @@ def _alike(table: pd.DataFrame, at_least: int) -> Iterator[pd.DataFrame]:
 
 def through(group: pd.DataFrame) -> Line:
     """The line through these peaks. Raises TooFew."""
-    return fit(group["batch"].tolist(), group["peak_bytes"].tolist())
+    return fit_line(group["batch"].tolist(), group["peak_bytes"].tolist())
 
 
 def held_out(table: pd.DataFrame) -> pd.DataFrame:
@@ -54,14 +62,14 @@ def held_out(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _held_out_of(group: pd.DataFrame) -> pd.Series:
-    bounds = np.array([float(lower_bound_of(case).total) for case in group["case"]])
+    bounds = np.array([float(find_lower_bound(case).total) for case in group["case"]])
     smaller_batches, last, peak = (
         group.iloc[:-1],
         group.iloc[-1],
         float(group["peak_bytes"].iloc[-1]),
     )
     line, batch = through(smaller_batches), int(group["batch"].iloc[-1])
-    over = fit(line.batches, (smaller_batches["peak_bytes"] - bounds[:-1]).tolist())
+    over = fit_line(line.batches, (smaller_batches["peak_bytes"] - bounds[:-1]).tolist())
     expected = line.at(batch)
     prediction = {
         "known": line.batches,
@@ -101,7 +109,10 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
         return
     ends = zip(predictions["low"], predictions["high"])
     predictions = predictions.assign(
-        interval=["-" if missing(low) else f"{mib(low)} to {mib(high)}" for low, high in ends],
+        interval=[
+            "-" if is_missing(low) else f"{format_mib(low)} to {format_mib(high)}"
+            for low, high in ends
+        ],
         place=[FRAMEWORKS.index(framework) for framework in predictions["framework"]],
     )
     for (machine, scenario, size), group in predictions.groupby(["machine", "scenario", "size"]):
@@ -111,7 +122,7 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
             "the largest. Interval: "
             "Student's t for one new measurement. Lower bound known: the line is fitted to what "
             "peaks exceed that bound by. "
-            f"{conditions(group)}",
+            f"{describe_conditions(group)}",
             group.sort_values(["workload", "place", "strategy"]),
             SHOWN,
             left=4,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from framebench.analysis.comparison import Comparison, mib
+from framebench.analysis.comparison import Comparison, format_mib
 
 ALLOWED = 0.03
 RIGHT, UNPROVEN, UNSUPPORTED = "right", "right, effect not proven", "left out"
@@ -82,7 +82,7 @@ def of_foreign(row: dict[str, Any]) -> tuple[str, ...]:
         for name, version in row["packages"].items()
         if name not in FRAMEWORK_PACKAGES
     )
-    peaks = mib(row["peak"]), mib(row["plain"]), f"{off(row):+.1%}"
+    peaks = format_mib(row["peak"]), format_mib(row["plain"]), f"{off(row):+.1%}"
     return row["what"], row["scenario"], *peaks, *verdicts(row["verdicts"]), packages
 
 

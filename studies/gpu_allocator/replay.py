@@ -16,7 +16,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
-from framebench.analysis.comparison import Comparison, mib
+from framebench.analysis.comparison import Comparison, format_mib
 from framebench.devices.plans.planned import Planned
 from framebench.devices.simulation.addresses import Addresses
 from framebench.devices.simulation.allocator import Allocator
@@ -149,10 +149,10 @@ def _cells(history: History, simulated: int | None) -> tuple[str, ...]:
         f"{sum(action == 'alloc' for action, *_ in history.events):,}",
         str(len(history.segments)),
         "{:,} of {:,}".format(*history.in_order(Addresses().take)),
-        mib(history.reserved),
-        mib(replayed(history).reserved_peak),
+        format_mib(history.reserved),
+        format_mib(replayed(history).reserved_peak),
         str(len(workspaces)),
-        mib(max((history.events[i][1] for i in workspaces), default=None)),
-        mib(replay(history, workspaces).stats.reserved_peak),
-        mib(simulated),
+        format_mib(max((history.events[i][1] for i in workspaces), default=None)),
+        format_mib(replay(history, workspaces).stats.reserved_peak),
+        format_mib(simulated),
     )

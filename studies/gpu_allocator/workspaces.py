@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from framebench.analysis.comparison import Comparison, mib
+from framebench.analysis.comparison import Comparison, format_mib
 from studies.gpu_allocator.replay import DATA, FOLDER, History, read, replay
 
 ANSWERS = "workspaces"  # beside the folder of histories, with the same names inside
@@ -189,11 +189,11 @@ def _share(history: History, answers: Answers, found: list[Choice]) -> tuple[str
         str(len(compared)),
         _same(compared),
         _same([one for one in compared if one.recorded]),
-        mib(sum(one.recorded or 0 for one in compared)),
-        mib(sum(one.asked for one in compared)),
-        mib(history.reserved),
-        mib(answers.reserved),
-        mib(replay(history, history.workspaces()).stats.reserved_peak),
+        format_mib(sum(one.recorded or 0 for one in compared)),
+        format_mib(sum(one.asked for one in compared)),
+        format_mib(history.reserved),
+        format_mib(answers.reserved),
+        format_mib(replay(history, history.workspaces()).stats.reserved_peak),
     )
 
 

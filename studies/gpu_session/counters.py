@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 
-from framebench.analysis.comparison import MIB, Comparison, number
+from framebench.analysis.comparison import MIB, Comparison, format_number
 from framebench.analysis.selection import select_cases
 from framebench.records.record import Record
 from studies.gpu_session.rates import utilisation
@@ -43,21 +43,21 @@ def _cells(record: Record) -> tuple[str, ...]:
     return (
         f"{record.parsed.framework} {record.framework_version}",
         record.case,
-        number(peaks.get("allocator.in_use"), ",.1f", 1 / MIB),
-        number(peaks.get("compiler.plan"), ",.1f", 1 / MIB),
-        number(record.cold_peaks.get("allocator.in_use"), ",.1f", 1 / MIB),
-        number(peaks.get("allocator.reserved"), ",.1f", 1 / MIB),
-        number(peaks.get("device.process", peaks.get("device.card")), ",.1f", 1 / MIB),
+        format_number(peaks.get("allocator.in_use"), ",.1f", 1 / MIB),
+        format_number(peaks.get("compiler.plan"), ",.1f", 1 / MIB),
+        format_number(record.cold_peaks.get("allocator.in_use"), ",.1f", 1 / MIB),
+        format_number(peaks.get("allocator.reserved"), ",.1f", 1 / MIB),
+        format_number(peaks.get("device.process", peaks.get("device.card")), ",.1f", 1 / MIB),
         *(
-            number(more.get(name), ",.1f", 1 / MIB)
+            format_number(more.get(name), ",.1f", 1 / MIB)
             for name in ("context_bytes", "inactive_split_bytes")
         ),
-        number(more.get("alloc_retries"), "d"),
-        number(record.step_time_s, ",.2f", 1e3),
-        number(synced_s, ",.2f", 1e3),
-        number(device_s, ",.2f", 1e3),
-        number(record.energy_j_per_step, ",.2f"),
-        number(used, ".1%"),
+        format_number(more.get("alloc_retries"), "d"),
+        format_number(record.step_time_s, ",.2f", 1e3),
+        format_number(synced_s, ",.2f", 1e3),
+        format_number(device_s, ",.2f", 1e3),
+        format_number(record.energy_j_per_step, ",.2f"),
+        format_number(used, ".1%"),
     )
 
 

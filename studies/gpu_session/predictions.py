@@ -11,7 +11,7 @@ import re
 import statistics
 from collections.abc import Iterable, Sequence
 
-from framebench.analysis.comparison import Comparison, mib
+from framebench.analysis.comparison import Comparison, format_mib
 from framebench.analysis.selection import select_cases
 from framebench.devices.catalog import DEVICES, Device
 from framebench.devices.plans.planned import Planned
@@ -153,7 +153,7 @@ def plans(records: Iterable[Record], predictions: Iterable[Planned]) -> Comparis
                 record, [p for p in predicted if (p.device, p.case) == (card.name, record.case)]
             )
             without, error = _error(told.peak_bytes if told else None, plan)
-            cells = without, mib(plan), error, mib(peak), mib(peak - plan)
+            cells = without, format_mib(plan), error, format_mib(peak), format_mib(peak - plan)
             rows.append((card.name, record.case, record.framework_version or "-", *cells))
     caption = (
         "Sizes in MiB. XLA's plan without the card has no tuning; on the card convolutions and "
@@ -205,17 +205,19 @@ def _cells(record: Record, plain: Planned | None, asked: Planned | None) -> tupl
         record.case,
         record.framework_version or "-",
         prediction.framework_version,
-        mib(in_use),
-        mib(peaks.get("allocator.in_use")),
+        format_mib(in_use),
+        format_mib(peaks.get("allocator.in_use")),
         _error(in_use, peaks.get("allocator.in_use"))[1],
         *_error(plain.peak_bytes if plain and simulated else None, reserved),
         *_error(asked.peak_bytes if asked else None, reserved),
-        mib(reserved),
-        mib(peaks.get("compiler.plan")),
-        mib(peaks.get("device.process", peaks.get("device.card"))),
+        format_mib(reserved),
+        format_mib(peaks.get("compiler.plan")),
+        format_mib(peaks.get("device.process", peaks.get("device.card"))),
     )
 
 
 def _error(predicted: int | None, measured: int | None) -> tuple[str, str]:
     """The prediction, and how far it is off."""
-    return mib(predicted), f"{predicted / measured - 1:+.2%}" if predicted and measured else "-"
+    return format_mib(
+        predicted
+    ), f"{predicted / measured - 1:+.2%}" if predicted and measured else "-"

@@ -9,7 +9,7 @@ import typer
 from framebench.analysis import frames, tables
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
-from framebench.analysis.selection import counting, of_one_version
+from framebench.analysis.selection import select_current, select_one_version
 from framebench.engine import runner
 from studies.ground_truth import formulas, generation
 from studies.tables import IntoReadme, show_tables
@@ -20,7 +20,7 @@ STUDY = Path(__file__).parent
 def make_tables() -> list[Comparison]:
     """Return the tables of the published records."""
     records = Results(runner.RESULTS).records
-    rows = tables.select_in_use(frames.frame(of_one_version(counting(records))))
+    rows = tables.select_in_use(frames.make_frame(select_one_version(select_current(records))))
     return [*formulas.comparisons(rows), generation.comparison(records)]
 
 

@@ -12,9 +12,13 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from framebench.analysis.comparison import Comparison, Shown, mib, number
-from framebench.analysis.lower_bound import adjusted_bytes, layers, lower_bound
-from framebench.analysis.tables import conditions, relative, timing
+from framebench.analysis.comparison import Comparison, Shown, format_mib, format_number
+from framebench.analysis.lower_bound import (
+    compute_lower_bound,
+    count_korthikanti_bytes,
+    list_layers,
+)
+from framebench.analysis.tables import describe_conditions, describe_timing, format_time_ratios
 from framebench.records.record import parse_case as case_named
 from framebench.suite.case import Case
 
@@ -83,7 +87,7 @@ def speeds(table: pd.DataFrame) -> Comparison:
     caption = (
         "Images per second of ResNet-50 v1.5 training at 224 px on one card. Ours: size full, "
         "PyTorch, the fastest batch. "
-        f"{conditions(pd.concat(used))}"
+        f"{describe_conditions(pd.concat(used))}"
     )
     return Comparison.of_text("ResNet-50 throughput", caption, head, tuple(rows), left=3)
 
@@ -104,7 +108,7 @@ def _nearest(table: pd.DataFrame, speed: Speed) -> pd.DataFrame:
 @cache  # many records are of few cases
 def counted_bytes(case: Case) -> int:
     """The lower bound's own count of what the blocks keep, in float32."""
-    return 4 * case.batch * sum(k.elements for k in layers(case) if k.block)
+    return 4 * case.batch * sum(k.elements for k in list_layers(case) if k.block)
 
 
 def activations(table: pd.DataFrame) -> Comparison:
@@ -126,11 +130,11 @@ def activations(table: pd.DataFrame) -> Comparison:
                 case.framework,
                 case.strategy,
                 str(case.batch),
-                mib(published_bytes(case)),
-                mib(adjusted_bytes(case)),
-                mib(counted),
-                mib(seen),
-                number(seen and seen / counted, ".2f"),
+                format_mib(published_bytes(case)),
+                format_mib(count_korthikanti_bytes(case)),
+                format_mib(counted),
+                format_mib(seen),
+                format_number(seen and seen / counted, ".2f"),
                 instrument,
             )
         )
@@ -155,7 +159,7 @@ def activations(table: pd.DataFrame) -> Comparison:
         "attention (fp32) keeps no scores, "
         "which the formula includes. measured: peak - the bound's other parts, so with workspaces "
         "and gradients of "
-        f"activations. {conditions(measured_rows)}"
+        f"activations. {describe_conditions(measured_rows)}"
     )
     return Comparison.of_text("Activations of a Transformer", caption, head, rows, left=3)
 
@@ -186,7 +190,7 @@ def _peak_of_blocks(case: Case, peak: float) -> int | None:
     """The measured peak without the lower bound's parameters, states, inputs, gradients and what
     lies above the blocks.
     """
-    least = lower_bound(case)
+    least = compute_lower_bound(case)
     above = least.activations - counted_bytes(case)
     rest = int(peak) - (least.total - least.activations) - max(0, above)
     return rest if rest > 0 else None
@@ -202,7 +206,7 @@ def recomputation(table: pd.DataFrame) -> Comparison:
     checkpoint_rows = table[chosen & table["time_ratio"].notna()].sort_values(
         ["machine", "workload", "framework", "batch"]
     )
-    checkpoint_rows = checkpoint_rows.assign(relative=relative(checkpoint_rows))
+    checkpoint_rows = checkpoint_rows.assign(relative=format_time_ratios(checkpoint_rows))
     caption = (
         "Published: +39 % time for recomputing a whole layer of a 22 B-parameter GPT on A100 "
         "(Korthikanti et al. 2022, table "
@@ -210,7 +214,7 @@ def recomputation(table: pd.DataFrame) -> Comparison:
         "one device, small models, "
         "checkpoint / fp32; kernels that a processor runs at different speeds forward and "
         "backward move it either way. "
-        f"{timing(table)} {conditions(checkpoint_rows)}"
+        f"{describe_timing(table)} {describe_conditions(checkpoint_rows)}"
     )
     shown = {name: Shown(name) for name in ("machine", "workload", "framework", "batch", "size")}
     shown["relative"] = Shown("time x fp32")
@@ -240,10 +244,16 @@ def states() -> Comparison:
             batch=spec.preset(size).base,
         )
         count = spec.parameter_count(base.config)
-        least = lower_bound(base)
+        least = compute_lower_bound(base)
         ours = least.parameters + least.optimizer + count * 4
         rows.append(
-            (size, f"{count:,}", mib(mixed_precision_adam(count)), mib(ours), f"{ours / count:.1f}")
+            (
+                size,
+                f"{count:,}",
+                format_mib(mixed_precision_adam(count)),
+                format_mib(ours),
+                f"{ours / count:.1f}",
+            )
         )
     caption = (
         "MiB (2^20 bytes) of model states with Adam. Published: 16 bytes per parameter in mixed "

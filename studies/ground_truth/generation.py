@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from framebench.analysis.comparison import Comparison, mib
-from framebench.analysis.selection import counting, of_one_version
+from framebench.analysis.comparison import Comparison, format_mib
+from framebench.analysis.selection import select_current, select_one_version
 from framebench.records.record import Record
 from framebench.suite.case import Case
 
@@ -19,7 +19,7 @@ def bytes_of_a_token(case: Case) -> int:
 
 def comparison(records: Iterable[Record]) -> Comparison:
     newest: dict[tuple[str, str], Record] = {}
-    for r in of_one_version(counting(records)):
+    for r in select_one_version(select_current(records)):
         if r.parsed.scenario == "generate" and r.usable and r.effect and r.peaks:
             newest[r.provenance.machine, r.case] = r
     return Comparison.of_text(
@@ -41,9 +41,9 @@ def row(r: Record) -> tuple[str, ...]:
     return (
         r.provenance.machine,
         r.case,
-        mib(size),
+        format_mib(size),
         f"{size / tokens:,.0f}",
         f"{bytes_of_a_token(case):,}",
-        mib(r.peak_bytes),
+        format_mib(r.peak_bytes),
         r.peak_instrument or "-",
     )

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from framebench.analysis.comparison import Comparison, mib, number
-from framebench.analysis.frames import frame, ratios
-from framebench.analysis.selection import of_one_version
+from framebench.analysis.comparison import Comparison, format_mib, format_number
+from framebench.analysis.frames import make_frame, read_ratios
+from framebench.analysis.selection import select_one_version
 from framebench.analysis.statistics import Ratio
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -40,7 +40,7 @@ def comparisons(records: Iterable[Record], machines: list[str]) -> list[Comparis
     """
     if not machines:
         return []
-    rows = frame(of_one_version(records))
+    rows = make_frame(select_one_version(records))
     quick_cases = [case.id for case in list_profile_cases("quick")]
     rows = rows[rows["case"].isin(quick_cases) & (rows["status"] == "ok")]
     entries = {machine: collect_entries(rows[rows["machine"] == machine]) for machine in machines}
@@ -51,7 +51,12 @@ def comparisons(records: Iterable[Record], machines: list[str]) -> list[Comparis
 def collect_entries(rows: pd.DataFrame) -> Entries:
     """Return what the tables have of each case of one machine."""
     times = []
-    columns = rows["baseline"], rows["framework"], ratios(rows), ratios(rows, "torch_ratio")
+    columns = (
+        rows["baseline"],
+        rows["framework"],
+        read_ratios(rows),
+        read_ratios(rows, "torch_ratio"),
+    )
     for is_baseline, framework, over_baseline, over_torch in zip(*columns):
         if not is_baseline:
             times.append(over_baseline)
@@ -92,8 +97,16 @@ def compare(
         if first.time and second.time:
             time_difference = second.time.value / first.time.value - 1
             time_differences[classify(parse(case))].append(time_difference)
-        peaks = mib(first.peak), mib(second.peak), number(peak_difference, "+.1%")
-        times = show_ratio(first.time), show_ratio(second.time), number(time_difference, "+.0%")
+        peaks = (
+            format_mib(first.peak),
+            format_mib(second.peak),
+            format_number(peak_difference, "+.1%"),
+        )
+        times = (
+            show_ratio(first.time),
+            show_ratio(second.time),
+            format_number(time_difference, "+.0%"),
+        )
         rows.append((case, *peaks, *times))
     near = []
     for group in (STRATEGIES, REDUCED, FRAMEWORKS):

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from operator import itemgetter
 
-from framebench.analysis.blocks import Blocks, timed
+from framebench.analysis.blocks import Blocks, select_timed
 from framebench.analysis.comparison import Comparison
-from framebench.analysis.selection import of_one_version
+from framebench.analysis.selection import select_one_version
 from framebench.analysis.statistics import CONFIDENCE, Ratio
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -77,7 +77,7 @@ def find_repeated(records: Iterable[Record]) -> list[Repeated]:
     first.
     """
     sessions: dict[tuple[str, str], list[Record]] = defaultdict(list)
-    for r in timed(of_one_version(records)):
+    for r in select_timed(select_one_version(records)):
         sessions[r.provenance.machine, r.provenance.session].append(r)
     measured: dict[tuple[str, Case, Case], list[tuple[datetime, Ratio]]] = defaultdict(list)
     for (machine, _), session in sessions.items():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from framebench.analysis.blocks import Blocks, timed
+from framebench.analysis.blocks import Blocks, select_timed
 from framebench.analysis.comparison import Comparison
-from framebench.analysis.selection import of_one_version
+from framebench.analysis.selection import select_one_version
 from framebench.analysis.statistics import FEW, WIDE, Ratio
 from framebench.records.record import Record
 from framebench.suite.profiles import list_profile_cases
@@ -27,7 +27,7 @@ def comparison(records: Iterable[Record]) -> Comparison:
     """Count, for each machine, how many ratios have an interval that is narrow enough to tell a
     difference.
     """
-    records = list(timed(of_one_version(records)))
+    records = list(select_timed(select_one_version(records)))
     rows = []
     for machine in sorted({r.provenance.machine for r in records}):
         of_machine = [r for r in records if r.provenance.machine == machine]

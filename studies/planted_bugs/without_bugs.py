@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from framebench.analysis.comparison import Comparison, number
-from framebench.analysis.selection import counting, measured_at
+from framebench.analysis.comparison import Comparison, format_number
+from framebench.analysis.selection import get_measurement_time, select_current
 from framebench.models.spec import list_confirmed_workloads
 from framebench.records.record import Record
 from framebench.suite.profiles import list_profile_cases
@@ -29,7 +29,7 @@ def comparison(records: Iterable[Record]) -> Comparison:
         and case.workload in list_confirmed_workloads()
     }
     newest: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
-    for r in sorted(counting(records), key=measured_at):
+    for r in sorted(select_current(records), key=get_measurement_time):
         if r.case in cases and r.provenance.protocol == VERSION:
             newest[r.provenance.machine, r.parsed.framework][r.case] = r
     rows, notes = [], []
@@ -59,7 +59,7 @@ def _outcomes(records: list[Record]) -> tuple[str, ...]:
         str(len(good)),
         str(len(wrong)),
         str(len(records) - len(good) - len(wrong)),
-        number(largest, ".2g"),
+        format_number(largest, ".2g"),
     )
 
 

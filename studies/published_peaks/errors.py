@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from framebench.analysis.comparison import Comparison, mib
+from framebench.analysis.comparison import Comparison, format_mib
 from framebench.devices.simulation.blocks import SMALL_SEGMENT
 from studies.published_peaks import judged, programs, rules
 from studies.published_peaks.rows import DATA, ESTIMATORS, XMEM, Row, beside_the_pool
@@ -302,8 +302,8 @@ def row_by_row(held: Sequence[Held]) -> Comparison:
             row.card.replace("NVIDIA GeForce ", ""),
             row.batch,
             row.optimizer.split(" lr")[0],
-            mib(row.bytes, ",.0f"),
-            mib(one.predicted_bytes, ",.0f"),
+            format_mib(row.bytes, ",.0f"),
+            format_mib(one.predicted_bytes, ",.0f"),
             "failed" if one.predicted_bytes is None else signed(one.error()),
             signed(one.error(XMEM)),
         )

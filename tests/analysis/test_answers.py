@@ -14,7 +14,7 @@ from framebench.analysis.answers import (
     select_with_price,
 )
 from framebench.analysis.frames import Row
-from framebench.analysis.reports.answer import answer
+from framebench.analysis.reports.answer import make_answer
 from framebench.budget.advise.advice import advise
 from tests.advice_records import MIB, PASSED, QUESTION, made
 from tests.fake_records import provenance, record
@@ -32,7 +32,7 @@ def of(machine: str, *cases: tuple[str, int, float], device: str = "cpu") -> lis
         calibration=PASSED,
         hardware={"cpu": "x", "device": device},
     )
-    return frames.rows(
+    return frames.make_rows(
         made("torch", s, 4, peak, step, machine, provenance=origin) for s, peak, step in cases
     )
 
@@ -71,7 +71,7 @@ def test_what_broke_here_is_not_called_fine() -> None:
     broken = record(
         LEND[1].parsed, status="wrong", reason="loss is off", provenance=provenance(machine="here")
     )
-    (failed,) = frames.rows([broken])
+    (failed,) = frames.make_rows([broken])
     found = {r.strategy: r.status for r in select_rows([[failed], OTHER])}
     assert found == {"fp32": "ok", "checkpoint": "wrong", "accumulate": "ok"}
 
@@ -80,7 +80,7 @@ def test_a_device_of_another_kind_takes_no_rows_of_a_cpu() -> None:
     card = of("here", ("fp32", 400, 0.1), device="a card")
     assert said(select_rows([card, OTHER])) == {"fp32": "here"}
     other_question = LEND[0].model_copy(update={"case": "transformer/torch/eval/no_grad/b4/tiny"})
-    assert said(select_rows([card, frames.rows([other_question])])) == {
+    assert said(select_rows([card, frames.make_rows([other_question])])) == {
         "fp32": "here",
         "no_grad": "other",
     }
@@ -108,7 +108,7 @@ def test_speeds_of_a_cpu_rank_nothing_for_a_card() -> None:
 
 
 def test_the_least_memory_is_of_all_proven_strategies() -> None:
-    table = frames.frame_of_rows(
+    table = frames.make_frame_of_rows(
         [replace(r, time_ratio=None) if r.strategy == "checkpoint" else r for r in OTHER]
     )
     ((framework, found),) = rank_savings(select_comparable(rows.select_shown(table)))
@@ -122,11 +122,14 @@ def test_the_answer_is_of_sizes_in_earnest_and_names_them_where_there_are_severa
     def sized(size: str) -> list[Row]:
         return [replace(r, size=size, case=r.case.replace("tiny", size)) for r in OTHER]
 
-    assert [row[0] for row in answer(frames.frame_of_rows(sized("tiny"))).rows] == ["transformer"]
+    assert [row[0] for row in make_answer(frames.make_frame_of_rows(sized("tiny"))).rows] == [
+        "transformer"
+    ]
     assert [
-        row[0] for row in answer(frames.frame_of_rows([*sized("tiny"), *sized("cpu")])).rows
+        row[0]
+        for row in make_answer(frames.make_frame_of_rows([*sized("tiny"), *sized("cpu")])).rows
     ] == ["transformer"]
-    both = answer(frames.frame_of_rows([*sized("full"), *sized("cpu")])).rows
+    both = make_answer(frames.make_frame_of_rows([*sized("full"), *sized("cpu")])).rows
     assert {row[0] for row in both} == {"transformer cpu", "transformer full"}
 
 
@@ -135,12 +138,14 @@ PRICED = [replace(r, time_ratio=TIMES.get(r.strategy)) for r in OTHER]
 
 
 def test_the_least_memory_has_a_price_beside_it() -> None:
-    table = frames.frame_of_rows(PRICED)
+    table = frames.make_frame_of_rows(PRICED)
     ((_, found),) = rank_savings(select_comparable(rows.select_shown(table)))
     assert [row.strategy for row in select_with_price(found)] == ["checkpoint", "accumulate"]
     ((_, timed),) = rank_savings(
         select_comparable(
-            rows.select_shown(frames.frame_of_rows([replace(r, time_ratio=1.5) for r in OTHER]))
+            rows.select_shown(
+                frames.make_frame_of_rows([replace(r, time_ratio=1.5) for r in OTHER])
+            )
         )
     )
     assert [row.strategy for row in select_with_price(timed)] == ["checkpoint"]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from framebench.analysis.blocks import Blocks, log_ratios
+from framebench.analysis.blocks import Blocks, compute_log_ratios
 from framebench.analysis.reports.verdicts import compare_instructions
 from framebench.analysis.statistics import (
     FEW,
@@ -292,9 +292,11 @@ def test_records_are_paired_by_block_and_round() -> None:
     times = [[1.0, 2.0, 4.0, 8.0], [1.0] * 4], [[2.0, 4.0, nan, 16.0], [nan, 3.0, 3.0, 3.0]]
     found = blocks(list(zip((BASE, CHECKPOINT), times)))
     base, change = ([r for r in found if r.parsed == case] for case in (BASE, CHECKPOINT))
-    assert log_ratios(base, change) == pytest.approx([math.log(2), math.log(3)])
+    assert compute_log_ratios(base, change) == pytest.approx([math.log(2), math.log(3)])
     apart = [r for r in change if r.turns and r.turns.block == "block 0"]
-    assert log_ratios([r for r in base if r.turns and r.turns.block == "block 1"], apart) == []
+    assert (
+        compute_log_ratios([r for r in base if r.turns and r.turns.block == "block 1"], apart) == []
+    )
     assert Blocks(found).ratio(base[1:], apart) is None
 
 
@@ -302,12 +304,12 @@ def test_a_block_of_two_rounds_was_for_the_peaks() -> None:
     nan = math.nan
     found = blocks([(BASE, [[1.0] * 3, [1.0] * 3]), (CHECKPOINT, [[2.0] * 3, [4.0, 4.0, nan]])])
     base, change = (of_case(found, case) for case in (BASE, CHECKPOINT))
-    assert log_ratios(base, change) == pytest.approx([math.log(2)])
+    assert compute_log_ratios(base, change) == pytest.approx([math.log(2)])
 
 
 def test_a_case_against_itself_is_two_processes() -> None:
     found = blocks([(BASE, [[1.0, 1.0]]), (BASE, [[1.5, 1.5]])])
-    assert log_ratios(found, found) == pytest.approx([math.log(1.5)])
+    assert compute_log_ratios(found, found) == pytest.approx([math.log(1.5)])
 
 
 def of_case(found: list[Any], case: Case) -> list[Any]:
@@ -324,14 +326,17 @@ def test_blocks_learn_from_all_pairs_but_the_one_that_is_asked_for() -> None:
     known = Blocks(found)
     base, one, other = (of_case(found, case) for case in times)
     ratio = known.ratio(base, one)
-    assert ratio == compare_blocks(log_ratios(base, one), pool_variances([log_ratios(base, other)]))
+    assert ratio == compare_blocks(
+        compute_log_ratios(base, one), pool_variances([compute_log_ratios(base, other)])
+    )
     between = known.ratio(one, other)  # no pair of the pool: all of it tells
     assert between == compare_blocks(
-        log_ratios(one, other), pool_variances([log_ratios(base, one), log_ratios(base, other)])
+        compute_log_ratios(one, other),
+        pool_variances([compute_log_ratios(base, one), compute_log_ratios(base, other)]),
     )
-    assert Blocks([*base, *one]).ratio(base, one) == compare_blocks(log_ratios(base, one)), (
-        "nothing else to learn from"
-    )
+    assert Blocks([*base, *one]).ratio(base, one) == compare_blocks(
+        compute_log_ratios(base, one)
+    ), "nothing else to learn from"
 
 
 def test_the_order_of_arms_does_not_matter() -> None:

@@ -47,7 +47,7 @@ def test_pareto_draws_ratios_and_names_the_front() -> None:
         made("amp_bf16", 160, 0.5),
         made("keep_grads", 300, 2.0),
     )
-    figure = figures.pareto(table)
+    figure = figures.draw_pareto(table)
     (axes,) = panels(figure)
     assert places(axes) == {(0.5, 0.8), (0.8, 2.0), (1.5, 0.5)}, (
         "the baseline is where the lines cross"
@@ -58,7 +58,7 @@ def test_pareto_draws_ratios_and_names_the_front() -> None:
 
 def test_a_framework_with_its_baseline_alone_has_no_panel() -> None:
     table = frame(made("fp32", 200), made("checkpoint", 100), made("fp32", 300, framework="jax"))
-    figure = figures.pareto(table)
+    figure = figures.draw_pareto(table)
     assert [axes.get_title(loc="left") for axes in panels(figure)] == ["PyTorch 1.0"]
     assert "JAX" not in texts(figure)[0]
 
@@ -68,7 +68,7 @@ def test_another_model_is_not_on_the_front() -> None:
         made(s, p, t, scenario="finetune")
         for s, p, t in (("half", 200, 1.0), ("checkpoint", 100, 1.25), ("head", 20, 0.1))
     ]
-    figure = figures.pareto(frame(*found))
+    figure = figures.draw_pareto(frame(*found))
     assert named(panels(figure)[0]) == {"checkpoint"}
     assert "without an interval: PyTorch head" in texts(figure)[1]
 
@@ -83,7 +83,7 @@ def test_labels_do_not_cover_each_other() -> None:
         "foreach",
     )
     front = [made(name, 100 + 3 * i, 1.3 - 0.02 * i) for i, name in enumerate(names)]
-    figure = figures.pareto(frame(made("fp32", 200), *front))
+    figure = figures.draw_pareto(frame(made("fp32", 200), *front))
     labels = [text for text in panels(figure)[0].texts if text.get_text()]
     boxes = [Text.get_window_extent(label) for label in labels]
     assert len(boxes) == len(names)
@@ -103,7 +103,7 @@ def test_text_from_records_is_no_mathematics(tmp_path: Path) -> None:
         )
         for s in ("fp32", "checkpoint")
     ]
-    assert "&lt;b&gt;" in figures.svg(figures.pareto(frame(*odd)))
+    assert "&lt;b&gt;" in figures.render_svg(figures.draw_pareto(frame(*odd)))
 
 
 def test_the_same_rows_give_the_same_bytes(real: pd.DataFrame, tmp_path: Path) -> None:

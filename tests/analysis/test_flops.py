@@ -6,7 +6,7 @@ from math import prod
 
 import pytest
 
-from framebench.analysis.flops import forward_flops, step_flops
+from framebench.analysis.flops import count_forward_flops, count_step_flops
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 
@@ -19,7 +19,7 @@ def test_resnet50_has_4_089_gmacs_at_224_pixels() -> None:
     """torchvision's documentation of resnet50 (v1.5) says 4.09 GFLOPS, by which it means
     multiply-adds.
     """
-    assert forward_flops(case("resnet50/torch/train/fp32/b32")) / 32 / 2 == pytest.approx(
+    assert count_forward_flops(case("resnet50/torch/train/fp32/b32")) / 32 / 2 == pytest.approx(
         4.089e9, rel=1e-3
     )
 
@@ -33,7 +33,9 @@ def test_a_transformer_s_token_costs_6n_and_12_l_h_s() -> None:
     products = sum(
         prod(p.shape) for p in one.spec.params(c) if len(p.shape) == 2 and p.name != "wpe.weight"
     )
-    assert step_flops(one) == 4 * c.length * (6 * products + 12 * c.layers * c.width * c.length)
+    assert count_step_flops(one) == 4 * c.length * (
+        6 * products + 12 * c.layers * c.width * c.length
+    )
 
 
 def test_unet3d_s_last_level_by_hand() -> None:
@@ -41,7 +43,7 @@ def test_unet3d_s_last_level_by_hand() -> None:
     quarters nearly everything.
     """
     whole, half = (
-        forward_flops(case(f"unet3d/torch/train/{s}/b4")) for s in ("fp32", "width_half")
+        count_forward_flops(case(f"unet3d/torch/train/{s}/b4")) for s in ("fp32", "width_half")
     )
     assert 3.9 < whole / half < 4
     head = 2 * 128**3 * 32 * 3
@@ -53,5 +55,7 @@ def test_training_costs_three_forward_passes_and_checkpointing_no_more() -> None
     plain, again, evaluated = (
         case(f"resnet50/torch/{s}/b64") for s in ("train/fp32", "train/checkpoint", "eval/no_grad")
     )
-    assert step_flops(plain) == step_flops(again) == 3 * (step_flops(evaluated) or 0)
-    assert step_flops(case("resnet50/torch/pair/together/b64")) is None
+    assert (
+        count_step_flops(plain) == count_step_flops(again) == 3 * (count_step_flops(evaluated) or 0)
+    )
+    assert count_step_flops(case("resnet50/torch/pair/together/b64")) is None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from framebench.analysis import frames, lower_bound
-from framebench.analysis.breakdown import PARTS, breakdown
+from framebench.analysis.breakdown import PARTS, split_peaks
 from framebench.engine.environments import Environment
 from framebench.models import spec
 from framebench.records.record import Record
@@ -80,11 +80,11 @@ def test_every_case_has_a_lower_bound_that_no_strategy_raises() -> None:
         for c in list_cases()
         if c.size == "tiny" and c.batch == BASE[c.workload] and c.support.supported
     ):
-        found = lower_bound.lower_bound(case)
+        found = lower_bound.compute_lower_bound(case)
         assert found.total > 0, case.id
         assert min(found.__dict__.values()) >= 0, case.id
     train = {
-        s: lower_bound.lower_bound(parse(f"transformer/torch/train/{s}/b8/cpu")).total
+        s: lower_bound.compute_lower_bound(parse(f"transformer/torch/train/{s}/b8/cpu")).total
         for s in SAVING
     }
     assert sorted(train, key=train.__getitem__, reverse=True) == SAVING
@@ -105,15 +105,15 @@ def test_adafactor_keeps_a_number_for_each_row_and_column() -> None:
     """Of a Transformer of 2 layers of width 16, 16 tokens and a vocabulary of 64."""
     rows_and_columns = (64 + 16) + (16 + 16) + 2 * ((48 + 16) + (16 + 16) + 2 * (64 + 16))
     vectors = 2 * 16 + 2 * (2 * 2 * 16 + 48 + 16 + 64 + 16)
-    assert lower_bound.optimizer_bytes(parse("transformer/torch/train/adafactor/b4/tiny")) == 4 * (
-        rows_and_columns + vectors
-    )
+    assert lower_bound.count_optimizer_bytes(
+        parse("transformer/torch/train/adafactor/b4/tiny")
+    ) == 4 * (rows_and_columns + vectors)
 
 
 def test_activations_are_proportional_to_the_batch() -> None:
     for workload in spec.list_workloads():
         one, four = (
-            lower_bound.forward_bytes(Case(workload, "torch", "eval", "grad", b, "tiny"))
+            lower_bound.count_forward_bytes(Case(workload, "torch", "eval", "grad", b, "tiny"))
             for b in (1, 4)
         )
         assert four == 4 * one
@@ -129,7 +129,7 @@ def test_activations_are_proportional_to_the_batch() -> None:
 )
 def test_what_waits_in_host_memory_is_not_needed_on_the_card(strategy: str, part: str) -> None:
     base, moved = (
-        lower_bound.lower_bound(parse(f"transformer/torch/train/{s}/b4/full"))
+        lower_bound.compute_lower_bound(parse(f"transformer/torch/train/{s}/b4/full"))
         for s in ("fp32", strategy)
     )
     assert getattr(moved, part) == 0 < getattr(base, part)
@@ -170,9 +170,9 @@ def test_what_lives_between_two_steps_is_counted_exactly(states: dict[str, dict[
         expected = {
             "parameters": lower_bound.count_stored_bytes(case, trainable=True),
             "buffers": lower_bound.count_stored_bytes(case, trainable=False),
-            "gradients": sum(lower_bound.gradient_bytes(case).values()) if trains else 0,
-            "optimizer": lower_bound.optimizer_bytes(case) if trains else 0,
-            "inputs": lower_bound.input_bytes(case),
+            "gradients": sum(lower_bound.count_gradient_bytes(case).values()) if trains else 0,
+            "optimizer": lower_bound.count_optimizer_bytes(case) if trains else 0,
+            "inputs": lower_bound.count_input_bytes(case),
         }
         assert {name: found[name] for name in expected} == expected, case.id
         assert found["live"] == sum(expected.values()) + found["counters"], case.id
@@ -187,11 +187,15 @@ def test_what_the_backward_pass_keeps(states: dict[str, dict[str, int]]) -> None
         c for c in chosen() if c.workload in LAYERS and c.strategy not in ("no_grad", "bf16")
     ):
         least = (
-            lower_bound.width(case) * case.batch * sum(k.elements for k in lower_bound.graph(case))
+            lower_bound.get_activation_width(case)
+            * case.batch
+            * sum(k.elements for k in lower_bound.list_backward_layers(case))
         )
         if case.scenario == "eval":
             least -= (
-                lower_bound.width(case) * case.batch * lower_bound.graph(case)[-1].elements
+                lower_bound.get_activation_width(case)
+                * case.batch
+                * lower_bound.list_backward_layers(case)[-1].elements
             )  # without a loss none keeps the logits
         assert least <= states[case.id]["saved"], case.id
         most = 2 if (case.workload, case.strategy) == ("unet3d", "head") else 1.25
@@ -199,7 +203,7 @@ def test_what_the_backward_pass_keeps(states: dict[str, dict[str, int]]) -> None
 
 
 def test_the_breakdown_sums_to_the_peak() -> None:
-    split = breakdown(frames.frame(measured()))
+    split = split_peaks(frames.make_frame(measured()))
     assert (split[list(PARTS)].sum(axis=1) == split["lower_bound"]).all()
     assert (split["lower_bound"] + split["rest"] == split["step_bytes"]).all()
     assert (split["peak_over_bound"] >= 1).all()

@@ -29,7 +29,7 @@ def copies(count: int, results: Path) -> Path:
 def processor_seconds(results: Path) -> float:
     """To read a folder and make its tables; processor time, as others may use the machine."""
     start = time.process_time()
-    make_tables_in_use(frames.frame(store.read_all(results)))
+    make_tables_in_use(frames.make_frame(store.read_all(results)))
     return time.process_time() - start
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from framebench.analysis.searches import Searches, Tried, read
+from framebench.analysis.searches import CaseSearches, Searches, load_searches
 from framebench.records.search import Fit, Probe
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import Described
@@ -50,11 +50,11 @@ def search(
 def test_a_smaller_batch_needs_no_more_and_a_smaller_budget_holds_no_more(
     batch: int, budget: int, fits: bool | None
 ) -> None:
-    assert Tried([search(100, 4, 5)]).verdict(batch, budget) is fits
+    assert CaseSearches([search(100, 4, 5)]).verdict(batch, budget) is fits
 
 
 def test_where_two_searches_disagree_the_worse_counts() -> None:
-    assert Tried([search(100, 8, 9), search(200, 4, 5)]).verdict(6, 150) is False
+    assert CaseSearches([search(100, 8, 9), search(200, 4, 5)]).verdict(6, 150) is False
 
 
 def test_the_newest_search_counts_and_each_version_and_machine_has_its_own() -> None:
@@ -93,5 +93,5 @@ def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> None:
     (where / "good.json").write_text(search(100, 4, 5).model_dump_json())
     (where / "broken.json").write_text("{")
     with pytest.warns(UserWarning, match="broken"):
-        (found,) = read(tmp_path)
+        (found,) = load_searches(tmp_path)
     assert found.largest == 4

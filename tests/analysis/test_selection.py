@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from framebench.analysis.frames import rows
+from framebench.analysis.frames import make_rows
 from framebench.analysis.selection import (
     Measured,
-    counting,
-    of_one_version,
     select_case,
     select_cases,
+    select_current,
+    select_one_version,
     select_version,
 )
 from framebench.records.pins import find_pinned_version
@@ -64,7 +64,7 @@ def test_of_a_block_of_two_rounds_the_peaks_count_alone() -> None:
     short = later(blocks([(CASE, [[9.0, 9.0, math.nan]])], peaks=[100])[0])
     case = select_case([*full, short])
     assert (case.newest, case.read, case.timed) == (short, short, tuple(full))
-    (row,) = rows([short])
+    (row,) = make_rows([short])
     assert (row.peak_bytes, row.step_time_s, row.samples, row.blocks) == (100, None, 0, 0)
 
 
@@ -86,9 +86,9 @@ def test_what_ran_under_a_limit_is_in_no_table() -> None:
 
 
 def test_a_crash_without_a_version_is_forgotten_once_its_case_was_measured_again() -> None:
-    (again,) = of_one_version([died(when="2025-01-01T00:00:00Z"), made("checkpoint", 100, 1.0)])
+    (again,) = select_one_version([died(when="2025-01-01T00:00:00Z"), made("checkpoint", 100, 1.0)])
     assert again.status == "ok"
-    assert of_one_version([]) == []
+    assert select_one_version([]) == []
 
 
 def test_a_newer_crash_without_a_version_is_its_cases_one_record() -> None:
@@ -116,12 +116,12 @@ def test_the_newest_protocol_with_numbers_counts_on_each_machine() -> None:
         changed(made(strategy, 200, 1.0), protocol=1) for strategy in ("fp32", "checkpoint")
     )
     new, elsewhere = changed(old, protocol=2), changed(other, machine="n")
-    assert counting([new, old, other, elsewhere]) == [new, elsewhere]
+    assert select_current([new, old, other, elsewhere]) == [new, elsewhere]
     without = new.model_copy(update={"status": "unsupported"})
-    assert counting([without, old, other]) == [old, other]
-    assert counting([without]) == [without]
+    assert select_current([without, old, other]) == [old, other]
+    assert select_current([without]) == [without]
     limited = changed(new, memory_limit=2**20)
-    assert counting([limited, old]) == [old], "what does not count hides nothing either"
+    assert select_current([limited, old]) == [old], "what does not count hides nothing either"
 
 
 @st.composite
@@ -154,7 +154,7 @@ def test_one_row_for_each_version_whatever_the_order_of_the_files(
     shuffled = random.sample(found, len(found))
     cases = select_cases(found)
     assert cases == select_cases(shuffled)
-    free = counting(found)
+    free = select_current(found)
     assert [c.newest.framework_version for c in cases] == sorted(
         {r.framework_version for r in free if r.framework_version}
     )

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from framebench.analysis import tables
 from framebench.analysis.comparison import MIB, Comparison
-from framebench.analysis.flops import step_flops
+from framebench.analysis.flops import count_step_flops
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
@@ -87,7 +87,7 @@ def test_a_row_has_the_ratios_of_its_blocks() -> None:
     assert (row["step_time_s"], row["step_low_s"], row["step_high_s"]) == (1.65, 1.5, 1.81)
     assert jax["time_ratio"] == 1, "of its own framework"
     assert jax["torch_ratio"] == pytest.approx(2.0, rel=0.01)
-    flops = step_flops(CASE) or 0
+    flops = count_step_flops(CASE) or 0
     assert table.loc[CASE.id]["reference_share"] == pytest.approx(flops / 1.1 / (1e9 / 0.05))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from framebench.analysis.figures.page import finding_and_source
+from framebench.analysis.figures.page import read_finding_and_source
 from framebench.analysis.results import Results
 from framebench.devices import figure
 from framebench.devices.plans import store
@@ -74,7 +74,7 @@ def test_a_line_is_a_case_over_releases_in_their_order() -> None:
     assert drawn
     (line,) = [one for one in drawn.axes[0].lines if len(one.get_ydata())]
     assert list(line.get_ydata()) == [1.0, 0.9, 0.95]
-    assert finding_and_source(drawn)[0] == (
+    assert read_finding_and_source(drawn)[0] == (
         "JAX 0.9.2 to 0.10.1: plans for one NVIDIA H100 SXM 80 GB differ by -10.0% to +0.0% from "
         "the oldest's"
     )

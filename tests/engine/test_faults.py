@@ -102,7 +102,7 @@ def test_planted_bugs_never_become_numbers(
     else:
         assert found.effect
         assert not found.effect.proven
-        (comparison,) = tables.make_strategy_tables(frames.frame(store.read_all(results)))
+        (comparison,) = tables.make_strategy_tables(frames.make_frame(store.read_all(results)))
         told = [row for row in comparison.rows if row[1] == found.parsed.strategy]
         assert ["NO" in row for row in told] == [True], (
             "the table says that the strategy was not seen at work"
@@ -199,7 +199,7 @@ def test_a_strangers_record_is_refused_or_harmless(
 
 
 def tabulate(found: Record) -> None:
-    for comparison in make_tables_in_use(frames.frame([found])):
+    for comparison in make_tables_in_use(frames.make_frame([found])):
         assert "<script" not in comparison.markdown()
 
 

@@ -17,7 +17,7 @@ def test_lower_bounds_are_below_every_measured_peak() -> None:
     for record in measured():
         if record.parsed.ranks > 1:
             continue
-        least = lower_bound.lower_bound(record.parsed).total
+        least = lower_bound.compute_lower_bound(record.parsed).total
         for instrument, peak in record.peaks.items():
             assert least <= peak, (record.case, instrument)
 
@@ -33,7 +33,7 @@ def test_lower_bounds_are_close_to_the_peaks_of_pytorch() -> None:
     )
     found = [r for r in measured() if r.case.startswith(prefixes) and r.case.endswith("/cpu")]
     ratios = {
-        r.case: r.peaks["host.rss"] / lower_bound.lower_bound(r.parsed).total
+        r.case: r.peaks["host.rss"] / lower_bound.compute_lower_bound(r.parsed).total
         for r in found
         if "host.rss" in r.peaks
     }

@@ -15,7 +15,7 @@ from framebench.analysis import figures
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.reports import verdicts
 from framebench.analysis.results import Results
-from framebench.analysis.selection import of_one_version
+from framebench.analysis.selection import select_one_version
 from framebench.analysis.statistics import PEAK, TIME, Quantity
 from framebench.explain import table as explained
 from framebench.explain.record import Explanation
@@ -376,13 +376,15 @@ def test_the_picture_colours_what_is_decided_alone(equal: list[Record]) -> None:
     )
     assert (
         "worse peak memory in 1 of 6 cases, by at most 5%"
-        in figures.page.finding_and_source(drawn)[0]
+        in figures.page.read_finding_and_source(drawn)[0]
     )
     calm = draw_changes(
         pd.DataFrame([r._replace(verdict=NONE) if r.verdict == REGRESSION else r for r in rows])
     )
     assert calm
-    assert ": no regression found (6 of peak memory" in figures.page.finding_and_source(calm)[0]
+    assert (
+        ": no regression found (6 of peak memory" in figures.page.read_finding_and_source(calm)[0]
+    )
     none = pd.DataFrame([r._replace(verdict=FEW) for r in rows])
     assert draw_changes(none) is None
 
@@ -429,9 +431,9 @@ def test_documents_have_the_versions_that_another_machine_measured(
 def test_other_tables_show_the_pinned_version_alone(equal: list[Record], results: Path) -> None:
     pinned = pins.find_pinned_version("jax")
     assert {r.framework_version for r in equal} == {"0.9.2", "0.10.2"}
-    assert {r.framework_version for r in of_one_version(equal)} == {pinned}
+    assert {r.framework_version for r in select_one_version(equal)} == {pinned}
     older = [r for r in equal if r.framework_version == "0.9.2"]
-    assert len(of_one_version(older)) == len(older), (
+    assert len(select_one_version(older)) == len(older), (
         "where the pinned one was not measured, what was"
     )
     assert "0.9.2" not in "".join(

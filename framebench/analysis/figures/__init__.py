@@ -15,18 +15,18 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from framebench.analysis.figures.fronts import pareto
-from framebench.analysis.figures.page import COLOURS, MARKERS, finding_and_source, svg
+from framebench.analysis.figures.fronts import draw_pareto
+from framebench.analysis.figures.page import COLOURS, MARKERS, read_finding_and_source, render_svg
 
 __all__ = [
     "COLOURS",
     "MARKERS",
     "FigureRequest",
     "Picture",
-    "drawing_pool",
-    "pareto",
+    "draw_pareto",
     "render_all",
-    "svg",
+    "render_svg",
+    "start_drawing_pool",
 ]
 
 Question = Callable[[pd.DataFrame], Figure | None]
@@ -43,7 +43,7 @@ class Picture(NamedTuple):
     source: str
 
 
-def drawing_pool() -> ProcessPoolExecutor:
+def start_drawing_pool() -> ProcessPoolExecutor:
     """Return a pool with a process for each processor that may be used: a figure takes about a
     second.
     """
@@ -62,5 +62,5 @@ def render(name: str, draw: Question, df: pd.DataFrame) -> Picture | None:
     figure = draw(df)
     if figure is None:
         return None
-    finding, source = finding_and_source(figure)
-    return Picture(name, svg(figure), finding, source)
+    finding, source = read_finding_and_source(figure)
+    return Picture(name, render_svg(figure), finding, source)

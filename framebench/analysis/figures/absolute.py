@@ -15,7 +15,7 @@ from framebench.analysis import rows
 from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
 from framebench.analysis.figures.fronts import find_family, find_front, place_names
-from framebench.analysis.tables import timing
+from framebench.analysis.tables import describe_timing
 
 NOTE = (
     "Up and left is better. Bars: the range over blocks. Named: the baselines, and what "
@@ -23,8 +23,8 @@ NOTE = (
 )
 
 
-@page.styled
-def memory_and_speed(df: pd.DataFrame) -> Figure | None:
+@page.apply_style
+def draw_memory_and_speed(df: pd.DataFrame) -> Figure | None:
     """Draw every proven strategy that computes what the baseline does and was timed, at the usual
     batch.
 
@@ -54,10 +54,10 @@ def memory_and_speed(df: pd.DataFrame) -> Figure | None:
         grid.ax.vlines(
             mine["mib"], mine["slowest"], mine["fastest"], color=colour, linewidth=0.9, zorder=1
         )
-    grid.set_axis_labels(rows.peak_label(points), f"{points['unit'].iloc[0]} per second")
+    grid.set_axis_labels(rows.make_peak_label(points), f"{points['unit'].iloc[0]} per second")
     name_points(grid.ax, points)
-    note = f"{NOTE} {timing(group)} {rows.describe_batches(points)}"
-    return page.explained(grid.figure, make_title(points), rows.make_footer(group, note))
+    note = f"{NOTE} {describe_timing(group)} {rows.describe_batches(points)}"
+    return page.explain_figure(grid.figure, make_title(points), rows.make_footer(group, note))
 
 
 def select_timed(group: pd.DataFrame) -> pd.DataFrame:
@@ -76,7 +76,9 @@ def select_timed(group: pd.DataFrame) -> pd.DataFrame:
     is_proven = (
         rated["usable"] & rated["same_mathematics"] & rated["mib"].notna() & rated["speed"].notna()
     )
-    return rows.order_by_catalog(rated[is_proven & (rated["batch"] == rows.usual_batch(rated))])
+    return rows.order_by_catalog(
+        rated[is_proven & (rated["batch"] == rows.find_usual_batch(rated))]
+    )
 
 
 def name_points(axes: Axes, points: pd.DataFrame) -> None:
@@ -85,15 +87,15 @@ def name_points(axes: Axes, points: pd.DataFrame) -> None:
     best = pd.concat([find_front(mine) for _, mine in of_frameworks])
     named = pd.concat([best, points[points["baseline"]]]).drop_duplicates("case")
     texts = []
-    for row in rows.each(named):
+    for row in rows.iterate_rows(named):
         texts.append(axes.text(row.mib, row.throughput, str(row.strategy), size=7, zorder=6))
     place_names(axes, texts)
 
 
 def make_title(points: pd.DataFrame) -> str:
     """Return the fastest, and the one with the least memory of those that were timed."""
-    fastest = next(rows.each(points.nlargest(1, "throughput")))
-    leanest = next(rows.each(points.nsmallest(1, "mib")))
+    fastest = next(rows.iterate_rows(points.nlargest(1, "throughput")))
+    leanest = next(rows.iterate_rows(points.nsmallest(1, "mib")))
     return (
         f"{fastest.workload} {fastest.scenario}: fastest {describe_point(fastest)}; "
         f"least memory of what was timed {describe_point(leanest)}"

@@ -22,8 +22,8 @@ CROSSES_AT_LIMIT = "Crosses: memory ran out, drawn at the limit."
 CROSSES_AT_EDGE = "Crosses: memory ran out at an unknown peak; at the panel's edge."
 
 
-@page.styled
-def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
+@page.apply_style
+def draw_curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
     """Draw the baselines: a panel for each instrument of the peaks, and one for throughput.
 
     `df` has the rows of one workload and scenario; `limit` is in bytes. Returns None without a
@@ -61,11 +61,11 @@ def curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
     if len(lost):
         crosses = CROSSES_AT_EDGE if limit is None else CROSSES_AT_LIMIT
     notes = f"Size {df['size'].iloc[0]}. MiB = 2^20 bytes. {crosses}"
-    return page.explained(grid.figure, make_title(measured), rows.make_footer(several, notes))
+    return page.explain_figure(grid.figure, make_title(measured), rows.make_footer(several, notes))
 
 
-@page.styled
-def savings(df: pd.DataFrame) -> Figure | None:
+@page.apply_style
+def draw_savings(df: pd.DataFrame) -> Figure | None:
     """Draw what each strategy takes of the baseline's peak, and gives of its throughput, at the
     same batch.
 
@@ -111,10 +111,12 @@ def savings(df: pd.DataFrame) -> Figure | None:
         f"Size {df['size'].iloc[0]}. The baseline is the line at 1: that of the same "
         "framework at the same batch."
     )
-    return page.explained(grid.figure, title_savings(compared), rows.make_footer(several, notes))
+    return page.explain_figure(
+        grid.figure, make_savings_title(compared), rows.make_footer(several, notes)
+    )
 
 
-def title_savings(compared: pd.DataFrame) -> str:
+def make_savings_title(compared: pd.DataFrame) -> str:
     """Return which strategy's share of the peak depends most on the batch."""
     head = f"{compared['workload'].iloc[0]} {compared['scenario'].iloc[0]}"
     most, moved = None, DEPENDS
@@ -183,7 +185,7 @@ def draw_crosses(axes: Axes, lost: pd.DataFrame, limit: float | None, at_top: bo
         axes.axhline(limit, color="black", linestyle="--", linewidth=1)
         axes.set_ylim(top=max(axes.get_ylim()[1], 1.1 * limit))
         height, where = limit, {}
-    for row in rows.each(lost):
+    for row in rows.iterate_rows(lost):
         colour = page.COLOURS[row.framework]
         axes.plot(row.batch, height, "x", color=colour, markersize=8, markeredgewidth=2, **where)
 

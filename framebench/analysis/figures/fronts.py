@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from framebench.analysis import rows
 from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
 from framebench.analysis.figures import page
-from framebench.analysis.tables import timing
+from framebench.analysis.tables import describe_timing
 from framebench.strategies.registry import find_baseline, look_up_strategy
 
 # what takes so many times the baseline's peak is named below instead of drawn: nobody saves memory
@@ -29,14 +29,14 @@ NOTE = (
 LEADER = {"arrowstyle": "-", "color": "0.5", "linewidth": 0.5}  # from a name to its point
 
 
-@page.styled
-def pareto(df: pd.DataFrame) -> Figure | None:
+@page.apply_style
+def draw_pareto(df: pd.DataFrame) -> Figure | None:
     """Draw a panel for each framework with strategies that have both ratios; None without any.
 
     `df` has the rows of one workload and scenario.
     """
     group = rows.select_shown(df)
-    rated = rate(group)
+    rated = rate_strategies(group)
     points = drop_lone_baselines(rated[rated["relative_peak"] < BEYOND])
     if points.empty:
         return None
@@ -68,7 +68,7 @@ def pareto(df: pd.DataFrame) -> Figure | None:
     for framework, axes in grid.axes_dict.items():
         mine = points[points["framework"] == framework]
         colour = page.COLOURS[framework]
-        axes.set_title(rows.panel_title(framework, points), color=colour)
+        axes.set_title(rows.make_panel_title(framework, points), color=colour)
         axes.vlines(
             mine["relative_peak"],
             mine["slowest"],
@@ -78,7 +78,7 @@ def pareto(df: pd.DataFrame) -> Figure | None:
             zorder=1,
         )
         name_front(axes, find_front(mine))
-    return page.explained(
+    return page.explain_figure(
         grid.figure, make_title(group), rows.make_footer(group, *make_notes(group, rated))
     )
 
@@ -89,7 +89,7 @@ def find_family(scenario: str, strategy: str) -> str:
     return axis if axis in page.MARKERS else page.OTHER
 
 
-def rate(group: pd.DataFrame) -> pd.DataFrame:
+def rate_strategies(group: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the same model with both ratios, that of times with its interval.
 
     `speed` is throughput over the baseline's, from `slowest` to `fastest`; `changes` is the
@@ -115,14 +115,14 @@ def drop_lone_baselines(points: pd.DataFrame) -> pd.DataFrame:
 def make_notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
     """Return how to read the figure, and what is not drawn."""
     beyond = []
-    for row in rows.each(rated[rated["relative_peak"] >= BEYOND]):
+    for row in rows.iterate_rows(rated[rated["relative_peak"] >= BEYOND]):
         place = f"{rows.format_times(row.relative_peak)} at {rows.format_times(row.speed)}"
         beyond.append(f"{row.framework} {row.strategy} {place}")
     not_rated = group[group["usable"] & ~group.index.isin(rated.index)]
-    others = [f"{row.framework} {row.strategy}" for row in rows.each(not_rated)]
+    others = [f"{row.framework} {row.strategy}" for row in rows.iterate_rows(not_rated)]
     base = find_baseline(group["scenario"].iloc[0])
     return [
-        f"{NOTE.format(base)} {timing(group)} {rows.describe_batches(rated)}",
+        f"{NOTE.format(base)} {describe_timing(group)} {rows.describe_batches(rated)}",
         f"Beyond the right edge (peak at throughput): {rows.shorten_list(beyond)}."
         if beyond
         else "",
@@ -157,7 +157,7 @@ def name_front(axes: Axes, best: pd.DataFrame) -> None:
         ax=axes,
     )
     texts = []
-    for row in rows.each(best[~best["baseline"]]):
+    for row in rows.iterate_rows(best[~best["baseline"]]):
         texts.append(axes.text(row.relative_peak, row.speed, str(row.strategy), size=6.5, zorder=6))
     if texts:  # otherwise there may be no points either
         place_names(axes, texts)

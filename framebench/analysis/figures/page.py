@@ -75,7 +75,7 @@ def format_tick(value: float, _: int | None = None) -> str:
 PLAIN = FuncFormatter(format_tick)
 
 
-def styled(draw: Callable[P, R]) -> Callable[P, R]:
+def apply_style(draw: Callable[P, R]) -> Callable[P, R]:
     """Run a function that draws under the figures' own settings."""
 
     @wraps(draw)
@@ -86,7 +86,7 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
     return draw_styled
 
 
-def explained(figure: Figure, finding: str, notes: Iterable[str]) -> Figure:
+def explain_figure(figure: Figure, finding: str, notes: Iterable[str]) -> Figure:
     """Write the finding above the figure and the notes below, and return it.
 
     pyplot forgets the figure, so that a notebook shows it once, where it is returned.
@@ -95,7 +95,7 @@ def explained(figure: Figure, finding: str, notes: Iterable[str]) -> Figure:
     width, height = figure.get_size_inches()
     lines = []
     for note in notes:
-        lines += wrap(remove_markup(note), letters_in(box.width, SOURCE_PT))
+        lines += wrap(remove_markup(note), count_letters(box.width, SOURCE_PT))
     left = box.x0 / width
     figure.text(
         left,
@@ -122,12 +122,12 @@ def explained(figure: Figure, finding: str, notes: Iterable[str]) -> Figure:
 
 def wrap_evenly(text: str, width: float) -> list[str]:
     """Return as few lines as a width in inches allows, of about equal length."""
-    most = letters_in(width, FINDING_PT)
+    most = count_letters(width, FINDING_PT)
     lines = wrap(remove_markup(text), most)
     return wrap(remove_markup(text), min(most, len(text) // max(len(lines), 1) + 12))
 
 
-def letters_in(width: float, size: float) -> int:
+def count_letters(width: float, size: float) -> int:
     """Return how many characters of a font size in points fit into a width in inches."""
     return int(width * 72 / (size * LETTER))
 
@@ -143,7 +143,7 @@ def set_logarithmic(axis: Axis, low: float, high: float) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def finding_and_source(figure: Figure) -> tuple[str, str]:
+def read_finding_and_source(figure: Figure) -> tuple[str, str]:
     """Return the finding above and the provenance below, each on one line."""
     texts = {text.get_label(): " ".join(text.get_text().split()) for text in figure.texts}
     return texts["finding"], texts["source"]
@@ -159,8 +159,8 @@ def shorten_number(number: re.Match[str]) -> str:
     return f"{float(number[0]):.2f}"
 
 
-@styled
-def svg(figure: Figure) -> str:
+@apply_style
+def render_svg(figure: Figure) -> str:
     """Return the figure as SVG: always the same text for the same figure."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": "framebench"})

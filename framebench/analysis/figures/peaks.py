@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from framebench.analysis import rows
-from framebench.analysis.breakdown import EXPLAINED, PARTS, breakdown
+from framebench.analysis.breakdown import EXPLAINED, PARTS, split_peaks
 from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
 from framebench.strategies.registry import BASELINES
@@ -34,14 +34,14 @@ NOTE = (
 )
 
 
-@page.styled
-def parts(df: pd.DataFrame) -> Figure | None:
+@page.apply_style
+def draw_parts(df: pd.DataFrame) -> Figure | None:
     """Draw a panel for each framework, a bar for each strategy; None without measured peaks.
 
     `df` has the rows of one workload and scenario.
     """
     group = rows.select_shown(df)
-    split = breakdown(group[group["usable"]])
+    split = split_peaks(group[group["usable"]])
     if split.empty:
         return None
     measured = rows.order_by_catalog(group[group["strategy"].isin(split["strategy"])])
@@ -59,7 +59,7 @@ def parts(df: pd.DataFrame) -> Figure | None:
         )
         bars = split[split["framework"] == framework].set_index("strategy").reindex(strategies)
         draw_bars(axes, end, bars, of_framework)
-        axes.set_title(rows.panel_title(framework, measured), color=page.COLOURS[framework])
+        axes.set_title(rows.make_panel_title(framework, measured), color=page.COLOURS[framework])
         axes.set_xlim(0, end)
     figure.tight_layout()
     handles, labels = panels[0][0].get_legend_handles_labels()
@@ -73,7 +73,7 @@ def parts(df: pd.DataFrame) -> Figure | None:
         frameon=False,
     )
     note = f"{NOTE} {rows.describe_batches(measured)}"
-    return page.explained(figure, title_of_parts(split), rows.make_footer(group, note))
+    return page.explain_figure(figure, make_parts_title(split), rows.make_footer(group, note))
 
 
 def draw_bars(axes: Axes, end: float, split: pd.DataFrame, measured: pd.DataFrame) -> None:
@@ -110,14 +110,14 @@ def draw_bars(axes: Axes, end: float, split: pd.DataFrame, measured: pd.DataFram
     sns.despine(ax=axes, left=True)
 
 
-def title_of_parts(split: pd.DataFrame) -> str:
+def make_parts_title(split: pd.DataFrame) -> str:
     """Return the baseline's peak over its lower bound, and what most of the bound is."""
     base = split[split["baseline"]]
     name = f"{split['workload'].iloc[0]} {split['scenario'].iloc[0]}"
     if base.empty:
         return f"{name}: where the peak goes"
     over = rows.join_words(
-        f"{row.peak_over_bound:.2f} times in {row.framework}" for row in rows.each(base)
+        f"{row.peak_over_bound:.2f} times in {row.framework}" for row in rows.iterate_rows(base)
     )
     shares = base[[*PARTS]].div(base["lower_bound"], axis=0)
     largest = shares.mean().idxmax()
@@ -141,8 +141,8 @@ KINDS = {
 }
 
 
-@page.styled
-def train_eval(df: pd.DataFrame) -> Figure | None:
+@page.apply_style
+def draw_train_eval(df: pd.DataFrame) -> Figure | None:
     """Draw training, evaluation that keeps the graph, and evaluation without.
 
     There is a panel for each workload that has the first and the last by one instrument. `df` has
@@ -150,7 +150,7 @@ def train_eval(df: pd.DataFrame) -> Figure | None:
     """
     compared = select_kinds(df)
     usable = compared[compared["usable"]]
-    if len(rows.shared_instruments(usable)) != 1:
+    if len(rows.list_shared_instruments(usable)) != 1:
         return None
     usable = usable.assign(mib=usable["shared_bytes"] / MIB)
     grid = sns.catplot(
@@ -173,12 +173,12 @@ def train_eval(df: pd.DataFrame) -> Figure | None:
             labels = [f"{bar.get_height() / training[workload, framework]:.2f}" for bar in bars]
             axes.bar_label(bars, labels, size=6.5, padding=1)
         axes.set_title(
-            f"{workload}, batch {rows.usual_batch(usable[usable['workload'] == workload])}"
+            f"{workload}, batch {rows.find_usual_batch(usable[usable['workload'] == workload])}"
         )
     grid.set_axis_labels("", "peak MiB")
     note = f"MiB = 2^20 bytes. Size {df['size'].iloc[0]}. Numbers: ratio to training."
-    return page.explained(
-        grid.figure, title_of_train_eval(usable), rows.make_footer(compared, note)
+    return page.explain_figure(
+        grid.figure, make_train_eval_title(usable), rows.make_footer(compared, note)
     )
 
 
@@ -200,7 +200,7 @@ def select_kinds(df: pd.DataFrame) -> pd.DataFrame:
     return rows.order_by_catalog(selected[is_shown])
 
 
-def title_of_train_eval(usable: pd.DataFrame) -> str:
+def make_train_eval_title(usable: pd.DataFrame) -> str:
     """Return the ranges over the workloads, framework by framework."""
     wide = usable.pivot(index=["framework", "workload"], columns="kind", values="mib")
     ratios = wide.div(wide[TRAINING], axis=0)

@@ -19,8 +19,8 @@ SHARES_NOTE = (
 )
 
 
-@page.styled
-def first_steps(df: pd.DataFrame) -> Figure | None:
+@page.apply_style
+def draw_first_steps(df: pd.DataFrame) -> Figure | None:
     """Draw the seconds of the first step of each strategy; None with too few of them.
 
     `df` has the rows of one workload and scenario.
@@ -47,19 +47,20 @@ def first_steps(df: pd.DataFrame) -> Figure | None:
     )
     grid.ax.xaxis.set_major_formatter(page.PLAIN)
     note = f"{FIRST_NOTE} {rows.describe_batches(measured)}"
-    return page.explained(
-        grid.figure, title_of_first_steps(measured), rows.make_footer(group, note)
+    return page.explain_figure(
+        grid.figure, make_first_steps_title(measured), rows.make_footer(group, note)
     )
 
 
-def title_of_first_steps(measured: pd.DataFrame) -> str:
+def make_first_steps_title(measured: pd.DataFrame) -> str:
     """Return the baseline's first step in steady steps."""
     head = f"{measured['workload'].iloc[0]} {measured['scenario'].iloc[0]}: "
     base = measured[measured["baseline"]].dropna(subset="step_time_s")
     if base.empty:
         return f"{head}how long the first step takes"
     costs = [
-        f"{row.first_step_s / row.step_time_s:,.1f} in {row.framework}" for row in rows.each(base)
+        f"{row.first_step_s / row.step_time_s:,.1f} in {row.framework}"
+        for row in rows.iterate_rows(base)
     ]
     strategy = base["strategy"].iloc[0]
     return (
@@ -68,8 +69,8 @@ def title_of_first_steps(measured: pd.DataFrame) -> str:
     )
 
 
-@page.styled
-def shares(df: pd.DataFrame) -> Figure | None:
+@page.apply_style
+def draw_shares(df: pd.DataFrame) -> Figure | None:
     """Draw what of a step goes to waiting for input, and to Python's collector; None where nothing
     does.
 
@@ -102,10 +103,10 @@ def shares(df: pd.DataFrame) -> Figure | None:
     )
     grid.set_titles("{col_name}").set_axis_labels("% of the step", "")
     note = f"{SHARES_NOTE} Size {df['size'].iloc[0]}."
-    return page.explained(grid.figure, title_of_shares(lossy), rows.make_footer(lossy, note))
+    return page.explain_figure(grid.figure, make_shares_title(lossy), rows.make_footer(lossy, note))
 
 
-def title_of_shares(group: pd.DataFrame) -> str:
+def make_shares_title(group: pd.DataFrame) -> str:
     """Return where each of the two is largest."""
     clauses = []
     for column, what in SHARES.items():

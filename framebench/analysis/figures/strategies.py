@@ -18,8 +18,8 @@ from matplotlib.patches import Patch
 
 from framebench.analysis import rows
 from framebench.analysis.figures import page
-from framebench.analysis.frames import decided
-from framebench.analysis.tables import relative_in_short, timing
+from framebench.analysis.frames import find_decided
+from framebench.analysis.tables import describe_timing, shorten_time_ratios
 from framebench.strategies.registry import SCENARIOS, find_strategy, list_used
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
@@ -38,8 +38,8 @@ CHANGE = LinearSegmentedColormap.from_list(
 QUANTITIES = {"relative_peak": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
 
 
-@page.styled
-def heat(df: pd.DataFrame) -> Figure | None:
+@page.apply_style
+def draw_heat_map(df: pd.DataFrame) -> Figure | None:
     """Draw strategies down and frameworks across, once for peaks and once for times.
 
     `df` has the rows of one workload and scenario. Returns None without strategies that have
@@ -54,28 +54,28 @@ def heat(df: pd.DataFrame) -> Figure | None:
     strategies = measured["strategy"].cat.categories
     figure, panels = plt.subplots(1, 2, figsize=(8.6, 0.8 + ROW_IN * len(strategies)), sharey=True)
     for axes, (column, title) in zip(panels, QUANTITIES.items()):
-        draw_heat(axes, measured, column)
+        draw_heat_panel(axes, measured, column)
         axes.set_title(title)
     is_same = measured.groupby("strategy", observed=True)["same_mathematics"].all()
     for label, strategy in zip(panels[0].get_yticklabels(), strategies):
         label.set_style("normal" if is_same[strategy] else "italic")
     figure.tight_layout()
-    note = f"{HEAT} {timing(group)} {rows.describe_batches(measured)}"
-    return page.explained(figure, title_of_heat(group), rows.make_footer(group, note))
+    note = f"{HEAT} {describe_timing(group)} {rows.describe_batches(measured)}"
+    return page.explain_figure(figure, make_heat_title(group), rows.make_footer(group, note))
 
 
-def draw_heat(axes: Axes, measured: pd.DataFrame, column: str) -> None:
+def draw_heat_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
     """Draw colours on a logarithmic scale around 1; a cell without a number, or with an undecided
     ratio, says so.
     """
     is_shown = measured["usable"]
     is_unclear = is_shown & False
     if column == "time_ratio":
-        is_unclear = is_shown & measured[column].notna() & ~decided(measured)
+        is_unclear = is_shown & measured[column].notna() & ~find_decided(measured)
     outcomes = (
         rows.find_outcomes(measured)
         .where(~is_shown, "-")
-        .mask(is_unclear, relative_in_short(measured))
+        .mask(is_unclear, shorten_time_ratios(measured))
     )
     rated = measured.assign(value=measured[column].where(is_shown & ~is_unclear), why=outcomes)
     values = rated.pivot(index="strategy", columns="framework", values="value")
@@ -133,7 +133,7 @@ def remove_frame(axes: Axes) -> None:
         label.set(color=page.COLOURS[label.get_text()], weight="bold")
 
 
-def title_of_heat(group: pd.DataFrame) -> str:
+def make_heat_title(group: pd.DataFrame) -> str:
     """Return how many strategies save memory, and how many of them are known to cost hardly any
     time.
     """
@@ -152,7 +152,7 @@ def title_of_heat(group: pd.DataFrame) -> str:
     if counts.empty:
         return f"{head}: no strategy was measured beside the baseline"
     saves = rows.join_words(
-        f"{row.saving} of {row.all} in {row.Index}" for row in rows.each(counts)
+        f"{row.saving} of {row.all} in {row.Index}" for row in rows.iterate_rows(counts)
     )
     title = f"{head}, strategies that save more than {WORTH * 100:.0f} % of the peak: {saves}"
     if comparable["time_ratio"].isna().all():
@@ -171,8 +171,8 @@ SEEN, FAIL = "\u25cf", "\u2717"
 FAILED = ("not proven", "wrong", "oom", "crashed", "timeout")
 
 
-@page.styled
-def support(df: pd.DataFrame) -> Figure:
+@page.apply_style
+def draw_support(df: pd.DataFrame) -> Figure:
     """Draw every strategy of every scenario in every framework, and which of them this machine has
     measured.
     """
@@ -209,7 +209,7 @@ def support(df: pd.DataFrame) -> Figure:
     figure.legend(
         handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=4, frameon=False
     )
-    return page.explained(figure, title_of_support(matrix), notes_of_support(df))
+    return page.explain_figure(figure, make_support_title(matrix), make_support_notes(df))
 
 
 def list_catalog() -> pd.DataFrame:
@@ -235,7 +235,7 @@ def summarize_outcomes(df: pd.DataFrame) -> pd.DataFrame:
     return by_place["outcome"].max().reset_index()
 
 
-def title_of_support(matrix: pd.DataFrame) -> str:
+def make_support_title(matrix: pd.DataFrame) -> str:
     """Return how many strategies each framework can do, those that it always does among them."""
     with_answer = matrix.assign(can=matrix["kind"] != "unsupported")
     can = with_answer.pivot(index=["scenario", "strategy"], columns="framework", values="can")
@@ -247,7 +247,7 @@ def title_of_support(matrix: pd.DataFrame) -> str:
     )
 
 
-def notes_of_support(df: pd.DataFrame) -> list[str]:
+def make_support_notes(df: pd.DataFrame) -> list[str]:
     """Return how to read the figure, and where its records come from."""
     note = (
         f"{SEEN} measured on this machine, in any workload, and its effect was seen; {FAIL} "

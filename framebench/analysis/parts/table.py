@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from framebench.analysis.breakdown import EXPLAINED, PARTS, breakdown
+from framebench.analysis.breakdown import EXPLAINED, PARTS, split_peaks
 from framebench.analysis.comparison import ESSENTIAL, MIB, Comparison, Shown
-from framebench.analysis.tables import conditions, list_instruments
+from framebench.analysis.tables import describe_conditions, list_instruments
 
 SHOWN = {
     "framework": Shown("framework"),
@@ -19,16 +19,16 @@ SHOWN = {
 }
 
 
-def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
+def make_part_tables(table: pd.DataFrame) -> Iterator[Comparison]:
     """Yield a table for each machine, workload, size, scenario and batch."""
-    split = breakdown(table)
+    split = split_peaks(table)
     for key, group in split.groupby(["machine", "workload", "size", "scenario", "batch"]):
         machine, workload, size, scenario, batch = key
         yield Comparison(
             f"Where the peak goes: {workload} {scenario}, batch {batch}, size {size}",
             f"MiB, peaks by {list_instruments(group, 'step_instrument')}. The parts sum to the "
             "lower bound; rest: the "
-            f"measured peak less the lower bound ({EXPLAINED}). {conditions(group)}",
+            f"measured peak less the lower bound ({EXPLAINED}). {describe_conditions(group)}",
             group,
             SHOWN,
             machine=str(machine),

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from framebench.analysis import rows, tables
 from framebench.analysis.answers import (
     find_timed,
+    get_time_ratio,
     select_comparable,
     select_savings,
     select_with_price,
-    time_ratio_of,
 )
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown
-from framebench.analysis.selection import measured_at
+from framebench.analysis.selection import get_measurement_time
 from framebench.records.record import Record
 from framebench.strategies.registry import SCENARIOS
 
@@ -63,7 +63,7 @@ class AnswerRow:
     throughput: str | None = None
 
 
-def answer(
+def make_answer(
     table: pd.DataFrame,
     others: Mapping[str, pd.DataFrame] | None = None,
     listed: Collection[str] = (),
@@ -125,7 +125,7 @@ def make_lines(workload: str, group: pd.DataFrame, timed: dict[Any, Any]) -> Ite
         yield AnswerRow(
             workload, framework, machines, base_bytes, strategy="nothing", throughput=throughput
         )
-    for row in select_with_price([*rows.each(savings)]):
+    for row in select_with_price([*rows.iterate_rows(savings)]):
         price = describe_price(row, timed)
         yield AnswerRow(
             workload,
@@ -141,12 +141,12 @@ def make_lines(workload: str, group: pd.DataFrame, timed: dict[Any, Any]) -> Ite
 
 def describe_price(row: Any, timed: dict[Any, Any]) -> str:
     """Return the ratio of step times, of another machine where this one has none."""
-    ratio = time_ratio_of(row)
+    ratio = get_time_ratio(row)
     if ratio is not None:
         return ratio.text
     if (row.case, row.device) in timed:
         machine, other = timed[row.case, row.device]
-        other_ratio = time_ratio_of(other)
+        other_ratio = get_time_ratio(other)
         if other_ratio is not None:
             return f"{other_ratio.text} on {machine}"
     return "not timed"
@@ -178,7 +178,7 @@ def find_last_run(records: Sequence[Record]) -> list[Record]:
     """Return the newest record of each case that the last run measured, in the order of
     measurement.
     """
-    in_order = sorted(records, key=measured_at)
+    in_order = sorted(records, key=get_measurement_time)
     # neither a search under a limit of memory nor a study with planted slowdowns is a run that was
     # asked for numbers
     runs = [r for r in in_order if r.provenance.memory_limit is None and not r.provenance.planted]

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from statistics import geometric_mean, median
 from typing import Any, NamedTuple
 
-from framebench.analysis.blocks import Blocks, blocks_of_both
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, number
-from framebench.analysis.selection import measured_at
+from framebench.analysis.blocks import Blocks, match_blocks
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, format_number
+from framebench.analysis.selection import get_measurement_time
 from framebench.analysis.statistics import (
     NO_INTERVAL,
     PEAK,
@@ -88,7 +88,7 @@ def compare_times(
     if ratio is None:
         return None
     base_times, change_times = [], []
-    for one, other in blocks_of_both(base, change):
+    for one, other in match_blocks(base, change):
         if one.step_time_s and other.step_time_s:
             base_times.append(one.step_time_s)
             change_times.append(other.step_time_s)
@@ -108,12 +108,12 @@ def compare_memory(
     quantity: Quantity = PEAK,
 ) -> Verdict | None:
     """Return the verdict on peaks; None where two instruments read them, or nothing did."""
-    base, change = with_peaks(base), with_peaks(change)
-    shared_sessions = sessions(base) & sessions(change)
+    base, change = select_with_peaks(base), select_with_peaks(change)
+    shared_sessions = list_sessions(base) & list_sessions(change)
     if shared_sessions:  # peaks of one session are the fairest comparison
-        base = in_sessions(base, shared_sessions)
-        change = in_sessions(change, shared_sessions)
-    base_peaks, change_peaks = newest_peaks(base), newest_peaks(change)
+        base = select_sessions(base, shared_sessions)
+        change = select_sessions(change, shared_sessions)
+    base_peaks, change_peaks = find_newest_peaks(base), find_newest_peaks(change)
     if not base_peaks.bytes or not change_peaks.bytes:
         return None
     if base_peaks.instrument != change_peaks.instrument:
@@ -123,28 +123,28 @@ def compare_memory(
     return verdict._replace(instrument=base_peaks.instrument)
 
 
-def with_peaks(records: Sequence[Record]) -> list[Record]:
+def select_with_peaks(records: Sequence[Record]) -> list[Record]:
     """Return the records that have peaks."""
     return [record for record in records if record.status == "ok" and record.peaks]
 
 
-def sessions(records: Sequence[Record]) -> set[str]:
+def list_sessions(records: Sequence[Record]) -> set[str]:
     """Return the sessions that the records were measured in."""
     return {record.provenance.session for record in records}
 
 
-def in_sessions(records: Sequence[Record], named: set[str]) -> list[Record]:
+def select_sessions(records: Sequence[Record], named: set[str]) -> list[Record]:
     """Return the records of these sessions."""
     return [record for record in records if record.provenance.session in named]
 
 
-def newest_peaks(records: Sequence[Record]) -> Peaks:
+def find_newest_peaks(records: Sequence[Record]) -> Peaks:
     """Return the peaks of the newest session's processes, by the instrument of the newest."""
     if not records:
         return Peaks("", [])
-    newest = max(records, key=measured_at)
+    newest = max(records, key=get_measurement_time)
     instrument = newest.peak_instrument or ""
-    of_session = in_sessions(records, {newest.provenance.session})
+    of_session = select_sessions(records, {newest.provenance.session})
     return Peaks(
         instrument,
         [record.peaks[instrument] for record in of_session if instrument in record.peaks],
@@ -156,7 +156,7 @@ def compare_instructions(base: Sequence[Record], change: Sequence[Record]) -> Ve
 
     Two processes are enough.
     """
-    base_counts, change_counts = median_instructions(base), median_instructions(change)
+    base_counts, change_counts = list_median_instructions(base), list_median_instructions(change)
     if not base_counts or not change_counts:
         return None
     one, other = median(base_counts), median(change_counts)
@@ -167,7 +167,7 @@ def compare_instructions(base: Sequence[Record], change: Sequence[Record]) -> Ve
     )
 
 
-def median_instructions(records: Sequence[Record]) -> list[float]:
+def list_median_instructions(records: Sequence[Record]) -> list[float]:
     """Return the median number of instructions of a step, of each process that counted them."""
     return [
         median(record.instructions)
@@ -212,7 +212,7 @@ def list_cautions(
         )
 
 
-def as_json(
+def make_report(
     base: Sequence[Record],
     change: Sequence[Record],
     machine_blocks: Blocks | None = None,
@@ -276,7 +276,7 @@ def format_row(verdict: Verdict) -> tuple[str, ...]:
         f"{verdict.ratio:.3f}",
         format_interval(verdict.low, verdict.high),
         f"{verdict.minimum * 100:g} %",
-        number(verdict.p, ".3f"),
+        format_number(verdict.p, ".3f"),
         verdict.verdict,
     )
 

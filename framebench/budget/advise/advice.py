@@ -17,9 +17,9 @@ from typing import Any, Literal
 from framebench.analysis.answers import select_rows
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.frames import Row
-from framebench.analysis.peaks import Peak, find_fault, peak_from, select_evidence
+from framebench.analysis.peaks import Peak, choose_peak, find_fault, select_evidence
 from framebench.analysis.results import NoRecords
-from framebench.analysis.searches import Searches, Tried
+from framebench.analysis.searches import CaseSearches, Searches
 from framebench.analysis.statistics import Ratio
 from framebench.models import spec
 from framebench.strategies.registry import list_used
@@ -78,7 +78,7 @@ class StrategyEvidence:
     rows: list[Row]  # usable ones of one machine and version, by batch
     timed: tuple[Row, ...]  # rows of one machine that say how fast it is
 
-    def find_searches(self, case: Case, searches: Searches) -> Tried:
+    def find_searches(self, case: Case, searches: Searches) -> CaseSearches:
         """Return the searches under a limit in the version that the rows are of."""
         row = self.rows[-1]
         return searches.tried(case, row.machine, row.framework_version, row.device)
@@ -260,7 +260,7 @@ def make_candidate(
     rows = evidence.rows
     newest = max(rows, key=lambda row: row.measured_at)
     exact = [row for row in rows if row.case == case.id]
-    peak = peak_from(rows, case, searches)
+    peak = choose_peak(rows, case, searches)
     fits = peak.needs <= budget
     judge: Judge = "record" if peak.kind == "measured" else "prediction"
     verdict = evidence.find_searches(case, searches).verdict(case.batch, budget)
@@ -312,7 +312,7 @@ def list_promising_batches(
     batches = range(smallest, LARGEST_BATCH + 1, smallest)
 
     def predict_need(batch: int) -> int:
-        return peak_from(evidence.rows, replace(case, batch=batch), searches).needs
+        return choose_peak(evidence.rows, replace(case, batch=batch), searches).needs
 
     promising = {smallest, bisect_right(batches, budget, key=predict_need) * smallest}
     promising.update(row.batch for row in evidence.rows if row.size == case.size)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown, mib
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown, format_mib
 from framebench.analysis.frames import Row
 from framebench.analysis.peaks import MARGIN, Peak
-from framebench.analysis.tables import conditions, relative
+from framebench.analysis.tables import describe_conditions, format_time_ratios
 from framebench.budget.advise.advice import BudgetAdvice, Candidate, Change, is_calibrated
 
 COLUMNS = {
@@ -19,13 +19,13 @@ COLUMNS = {
     "strategy": Shown("strategy", priority=ESSENTIAL),
     "batch": Shown("batch"),
     "peak": Shown("peak MiB", priority=ESSENTIAL),
-    "needs": Shown("needs MiB", mib, priority=ESSENTIAL),
+    "needs": Shown("needs MiB", format_mib, priority=ESSENTIAL),
     "throughput": Shown("throughput"),
     "torch_ratio": Shown("x torch"),
     "judge": Shown("judged by", priority=DETAIL),
     "measured_at": Shown("measured at", priority=DETAIL),
     "share": Shown("of budget", ".0%", priority=DETAIL),
-    "kept": Shown("kept MiB", mib, priority=DETAIL),
+    "kept": Shown("kept MiB", format_mib, priority=DETAIL),
 }
 FEW = 5  # rows of a table, unless all are asked for
 BATCH_NORM = "batch norm sees one micro-batch, or one rank's part, for another gradient"
@@ -73,8 +73,8 @@ def make_table(advice: BudgetAdvice, candidates: Sequence[Candidate], title: str
     if evidence["machine"].nunique() > 1:
         columns["machine"] = Shown("machine")
     return Comparison(
-        f"{what}, within {mib(question.budget)} MiB: {title}",
-        f"{CAPTION} Speeds by {advice.machine}. {conditions(evidence)}",
+        f"{what}, within {format_mib(question.budget)} MiB: {title}",
+        f"{CAPTION} Speeds by {advice.machine}. {describe_conditions(evidence)}",
         pd.DataFrame([make_table_row(c, question.budget) for c in candidates]),
         columns,
         left=3,
@@ -98,7 +98,9 @@ def make_table_row(candidate: Candidate, budget: int) -> dict[str, object]:
         "peak": format_peak(candidate.peak),
         "needs": candidate.peak.needs,
         "throughput": throughput,
-        "torch_ratio": relative(pd.DataFrame([speed]), "torch_ratio")[0] if speed else None,
+        "torch_ratio": format_time_ratios(pd.DataFrame([speed]), "torch_ratio")[0]
+        if speed
+        else None,
         "judge": candidate.judge,
         "measured_at": f"b{speed.batch} {speed.size}" if speed else None,
         "share": candidate.peak.needs / budget,
@@ -133,8 +135,8 @@ def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
 def format_peak(peak: Peak) -> str:
     """Return a peak in MiB, a predicted one with its interval."""
     if peak.low is None:
-        return mib(peak.value)
-    return f"{mib(peak.value)} ({mib(peak.low)} - {mib(peak.high)})"
+        return format_mib(peak.value)
+    return f"{format_mib(peak.value)} ({format_mib(peak.low)} - {format_mib(peak.high)})"
 
 
 def format_rate(speed: Row) -> str:
@@ -145,7 +147,8 @@ def format_rate(speed: Row) -> str:
 def describe_briefly(candidate: Candidate) -> str:
     """Return a candidate with its batch and peak."""
     peak = candidate.peak
-    return f"{candidate.name} at batch {candidate.case.batch} ({peak.kind} {mib(peak.value)} MiB)"
+    size = f"{peak.kind} {format_mib(peak.value)} MiB"
+    return f"{candidate.name} at batch {candidate.case.batch} ({size})"
 
 
 def describe_answer(advice: BudgetAdvice, largest: Candidate | None) -> Iterator[str]:
@@ -160,9 +163,8 @@ def describe_answer(advice: BudgetAdvice, largest: Candidate | None) -> Iterator
     best = advice.fitting[0]
     others = f"; {len(advice.fitting) - 1} others fit" if len(advice.fitting) > 1 else ""
     yield (
-        f"{question.workload} {question.scenario} within {mib(question.budget)} MiB: {best.name} "
-        "at batch "
-        f"{best.case.batch} {describe_rank(advice)}; that it fits "
+        f"{question.workload} {question.scenario} within {format_mib(question.budget)} MiB: "
+        f"{best.name} at batch {best.case.batch} {describe_rank(advice)}; that it fits "
         f"{WHY_IT_FITS[best.judge]}{others}."
     )
     roomiest = max(advice.fitting, key=lambda c: c.case.batch)
@@ -279,7 +281,7 @@ def describe_hidden(advice: BudgetAdvice) -> str:
 def describe_change(change: Change, budget: int) -> str:
     """Return a change in a sentence, with its cost in time."""
     base, to = change.base, change.to
-    fits = "fits already" if base.fits else f"does not fit {mib(budget)} MiB"
+    fits = "fits already" if base.fits else f"does not fit {format_mib(budget)} MiB"
     start = f"from {describe_briefly(base)}, which {fits}"
     if to is None:
         return f"{start}: no change that was measured makes it fit"

@@ -13,7 +13,7 @@ from framebench.analysis import rows
 from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.results import Results
-from framebench.analysis.searches import read
+from framebench.analysis.searches import load_searches
 from framebench.records.record import parse_case
 from framebench.records.search import Fit
 
@@ -28,7 +28,7 @@ def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest
     for key, group in search_rows.groupby(["workload", "scenario", "size", "budget_bytes"]):
         workload, scenario, size, budget = key
         budget_mib = int(str(budget)) / MIB
-        suffix = rows.size_suffix(str(size))
+        suffix = rows.format_size_suffix(str(size))
         name = f"largest-{workload}-{scenario}-{budget_mib:.0f}MiB{suffix}"
         yield name, draw_largest, group
 
@@ -41,7 +41,7 @@ def read_searches(results: Path, machine: str) -> pd.DataFrame:
     named in a warning.
     """
     searches = pd.DataFrame(
-        [make_row(fit) for fit in read(results) if fit.provenance.machine == machine]
+        [make_row(fit) for fit in load_searches(results) if fit.provenance.machine == machine]
     )
     if searches.empty:
         return searches
@@ -83,7 +83,7 @@ def describe_answer(fit: Fit) -> str:
     return "not even the smallest" if fit.status == "none" else fit.status
 
 
-@page.styled
+@page.apply_style
 def draw_largest(search_rows: pd.DataFrame) -> Figure | None:
     """Draw the searches of one workload, scenario and budget. Returns None where nothing fits."""
     if not search_rows["largest"].any():
@@ -104,13 +104,13 @@ def draw_largest(search_rows: pd.DataFrame) -> Figure | None:
         aspect=7.0 / height,
         legend=False,
     )
-    for place, row in enumerate(rows.each(ranked)):
+    for place, row in enumerate(rows.iterate_rows(ranked)):
         end = (max(row.largest, 1), place)
         grid.ax.annotate(row.answer, end, (4, 0), textcoords="offset points", va="center", size=7)
     grid.ax.set_xscale("log", base=2)
     grid.ax.xaxis.set_major_formatter(page.PLAIN)
     grid.ax.set(xlim=(1, 2 * ranked["largest"].max()), xlabel="largest batch that fits", ylabel="")
-    return page.explained(grid.figure, make_title(ranked), list_notes(ranked))
+    return page.explain_figure(grid.figure, make_title(ranked), list_notes(ranked))
 
 
 def make_title(ranked: pd.DataFrame) -> str:

@@ -220,12 +220,12 @@ def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPre
 
 def count_lower_bound(case: Case) -> PeakPrediction:
     """Return the least that any framework needs."""
-    from framebench.analysis.lower_bound import lower_bound
+    from framebench.analysis.lower_bound import compute_lower_bound
 
     note = "the least that any framework needs"
     if not case.spec.layers:
         note += f", without activations: {case.workload} declares no layers"
-    return PeakPrediction("lower bound", "counted", lower_bound(case).total, note)
+    return PeakPrediction("lower bound", "counted", compute_lower_bound(case).total, note)
 
 
 def predict_by_fake_tensors(case: Case, environment: Environment | None = None) -> PeakPrediction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from framebench.analysis.comparison import Comparison, mib
+from framebench.analysis.comparison import Comparison, format_mib
 from framebench.devices.catalog import GIB
 from framebench.devices.fit.fitting import Offer, context_of
 from framebench.devices.tables.table import NAMES, group_by_reason
@@ -38,7 +38,7 @@ def write_sentence(offers: Sequence[Offer], batch: int | None) -> str:
         if sized:
             least = min(sized, key=lambda offer: offer.bytes or 0)
             sentence += (
-                f" {describe_strategy(least.case)} needs least: {mib(least.bytes)} MiB, "
+                f" {describe_strategy(least.case)} needs least: {format_mib(least.bytes)} MiB, "
                 f"which {least.answer}."
             )
         return sentence
@@ -72,7 +72,7 @@ def describe_smallest(fitting: Sequence[Offer]) -> str:
         if offer.case.same_mathematics:
             smallest.setdefault(offer.case.framework, offer)
     return " ".join(
-        f"Least in {TITLES[name]}: {offer.case.strategy}, {mib(offer.bytes)} MiB."
+        f"Least in {TITLES[name]}: {offer.case.strategy}, {format_mib(offer.bytes)} MiB."
         for name, offer in smallest.items()
     )
 
@@ -184,7 +184,14 @@ def make_cells(offer: Offer) -> tuple[str, ...]:
         strategy += " (other mathematics)"
     share = f"{(offer.bytes or 0) / offer.memory:.1%}"
     answer = f"{offer.answer} ({NAMES[offer.planned.source or '']})"
-    return offer.case.framework, strategy, describe_batch(offer), mib(offer.bytes), share, answer
+    return (
+        offer.case.framework,
+        strategy,
+        describe_batch(offer),
+        format_mib(offer.bytes),
+        share,
+        answer,
+    )
 
 
 def as_json(offers: Sequence[Offer], left_out: Mapping[str, str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.version import Version
 from pydantic import Field
 
-from framebench.analysis.comparison import Comparison, mib
+from framebench.analysis.comparison import Comparison, format_mib
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans.process import WITHOUT_DEVICE
 from framebench.devices.plans.version import PLANNER_VERSION
@@ -93,7 +93,9 @@ def tables(results: Path, device: str) -> Iterator[Comparison]:
                 by_variant.setdefault(variant, {})[release.framework_version] = program
         rows = []
         for variant, programs in by_variant.items():
-            cells = [mib(programs[v].temporaries) if v in programs else "-" for v in versions]
+            cells = [
+                format_mib(programs[v].temporaries) if v in programs else "-" for v in versions
+            ]
             rows.append((variant, *cells))
         caption = (
             f"Reported: {claim}. Temporaries in MiB by release of JAX, planned and not measured. "

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from framebench.analysis.comparison import Comparison, mib
+from framebench.analysis.comparison import Comparison, format_mib
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans.planned import Planned, code_of
 from framebench.devices.plans.planning import planned_for
@@ -83,7 +83,7 @@ def make_cell(planned: Planned | None) -> str:
     """Return the peak in MiB, or why there is none."""
     if planned is None:
         return "-"
-    return mib(planned.peak_bytes) if planned.peak_bytes else planned.outcome
+    return format_mib(planned.peak_bytes) if planned.peak_bytes else planned.outcome
 
 
 def describe_change(by_version: Mapping[str, Planned], versions: Sequence[str]) -> str:

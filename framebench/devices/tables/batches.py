@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from framebench.analysis.comparison import Comparison, mib
+from framebench.analysis.comparison import Comparison, format_mib
 from framebench.devices.catalog import Device, find
 from framebench.devices.fit.fitting import Offer, context_of
 from framebench.devices.plans.planned import Planned, code_of, workspaces_of
@@ -67,7 +67,7 @@ def write_caption(
     predictions: Sequence[Planned], device: Device, errors: Mapping[str, float]
 ) -> str:
     """Return what the answers allow for, and what made the predictions."""
-    memory = ", ".join(f"{mib(find(name).memory_bytes)} MiB" for name in GPUS.values())
+    memory = ", ".join(f"{format_mib(find(name).memory_bytes)} MiB" for name in GPUS.values())
     allowed = ", ".join(
         f"{errors[framework]:.1%} in {framework}" for framework in FRAMEWORKS if framework in errors
     )
@@ -77,8 +77,8 @@ def write_caption(
         "the memory that such cards "
         f"leave a program ({memory}), with the kernels of one {device.title}. The answer allows "
         "for a CUDA context of up to "
-        f"{mib(most)} MiB ({mib(least)} at the least), and for predictions that are off by "
-        f"{allowed}. '... or more': no larger "
+        f"{format_mib(most)} MiB ({format_mib(least)} at the least), and for predictions that are "
+        f"off by {allowed}. '... or more': no larger "
         f"one was planned. {workspaces_of(predictions)} "
         f"{code_of(planned.origin.commit for planned in predictions)}"
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from framebench.analysis.comparison import Comparison, mib
+from framebench.analysis.comparison import Comparison, format_mib
 from framebench.devices.catalog import Device
 from framebench.devices.plans.planned import Planned, code_of, workspaces_of
 from framebench.devices.tables.table import describe_share, group_by_reason, group_pinned
@@ -62,7 +62,7 @@ def make_table(
         for strategy in strategies:
             torch_cells = make_cells(peaks, "torch", strategy, baseline, device)
             simulated = peaks.get(("torch", strategy))
-            reserved = mib(simulated.peak_bytes) if simulated else "-"
+            reserved = format_mib(simulated.peak_bytes) if simulated else "-"
             rows.append(
                 (
                     strategy,
@@ -72,8 +72,8 @@ def make_table(
                 )
             )
     caption = (
-        f"MiB, of {mib(device.memory_bytes)}. Predicted, not measured. {read}x {baseline} = over "
-        f"the same column's {baseline}. "
+        f"MiB, of {format_mib(device.memory_bytes)}. Predicted, not measured. {read}x {baseline} = "
+        f"over the same column's {baseline}. "
     )
     if device.kind == "gpu":
         caption += f"{workspaces_of(peaks.values())} "
@@ -93,6 +93,10 @@ def make_cells(
     size = planned.used_bytes
     if size is None:
         return describe_share(planned, device) if planned.outcome == "refused" else "-", "-"
-    text = mib(size) if size <= device.memory_bytes else f"does not fit: needs {mib(size)} MiB"
+    text = (
+        format_mib(size)
+        if size <= device.memory_bytes
+        else f"does not fit: needs {format_mib(size)} MiB"
+    )
     base = peaks.get((framework, baseline))
     return text, f"{size / base.used_bytes:.2f}" if base and base.used_bytes else "-"

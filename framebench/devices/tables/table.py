@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from framebench.analysis.comparison import Comparison, mib
+from framebench.analysis.comparison import Comparison, format_mib
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.version import is_current
@@ -108,7 +108,12 @@ def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Comparison
         if planned.has_answer:
             source = NAMES.get(planned.source or "", "-")
             rows.append(
-                (planned.case, mib(planned.peak_bytes), describe_share(planned, device), source)
+                (
+                    planned.case,
+                    format_mib(planned.peak_bytes),
+                    describe_share(planned, device),
+                    source,
+                )
             )
         else:
             unplanned[planned.case] = planned.reason or planned.outcome
@@ -141,7 +146,7 @@ def describe_share(planned: Planned, device: Device) -> str:
     """Return the share of the device's memory; what is more does not fit."""
     if planned.outcome == "refused":
         return (
-            f"does not fit: needs {mib(planned.needs_bytes)} MiB"
+            f"does not fit: needs {format_mib(planned.needs_bytes)} MiB"
             if planned.needs_bytes
             else "does not fit"
         )
@@ -153,9 +158,13 @@ def describe_share(planned: Planned, device: Device) -> str:
 
 def tabulate_parts(planned: Planned, device: Device) -> Comparison:
     """Return a table of what the peak of one case is made of, and the largest buffers."""
-    rows = [(name, "", "", "", mib(size, FINE)) for name, size in planned.parts.items() if size]
+    rows = [
+        (name, "", "", "", format_mib(size, FINE)) for name, size in planned.parts.items() if size
+    ]
     for buffer in planned.largest:
-        rows.append(("", buffer.line, buffer.shape, str(buffer.count), mib(buffer.bytes, FINE)))
+        rows.append(
+            ("", buffer.line, buffer.shape, str(buffer.count), format_mib(buffer.bytes, FINE))
+        )
     return Comparison.of_text(
         f"What {planned.case} is made of on one {device.title}",
         f"Not measured: {planned.source}, {planned.compiler or planned.framework_version}. The "

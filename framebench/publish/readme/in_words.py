@@ -16,7 +16,7 @@ from framebench.analysis.answers import (
     select_comparable,
     select_with_price,
 )
-from framebench.analysis.comparison import mib
+from framebench.analysis.comparison import format_mib
 from framebench.analysis.results import Results
 from framebench.models import spec
 from framebench.publish.readme import backing, stands_out
@@ -74,7 +74,7 @@ def describe_training(
         savings = rank_savings(select_comparable(group))
         phrases = [describe_framework(framework, ranked, timed) for framework, ranked in savings]
         if phrases:
-            batch = rows.usual_batch(group)
+            batch = rows.find_usual_batch(group)
             lines.append(f"**{workload.title}**, training at batch {batch}. {' '.join(phrases)}")
     return Words(f"{machine}: in words", tuple(lines))
 
@@ -94,4 +94,4 @@ def describe_needs(row: Any, timed: dict[Any, Any]) -> str:
     if pd.isna(row.time_ratio) and (row.case, row.device) in timed:
         machine, other = timed[row.case, row.device]
         price = f"{describe_cost(other)} on `{machine}`"
-    return f"{mib(row.shared_bytes, ',.0f')} MiB with `{row.strategy}` ({share}, {price})"
+    return f"{format_mib(row.shared_bytes, ',.0f')} MiB with `{row.strategy}` ({share}, {price})"

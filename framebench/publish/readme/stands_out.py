@@ -72,10 +72,10 @@ def describe_topic(table: pd.DataFrame, topic: Topic) -> Iterator[str]:
     has_several = len(topic.strategies) > 1
     for workload in topic.workloads or spec.list_workloads():
         group = table[(table["workload"] == workload) & (table["scenario"] == topic.scenario)]
-        usual = group[group["batch"] == rows.usual_batch(group)]
+        usual = group[group["batch"] == rows.find_usual_batch(group)]
         usual = usual[usual["status"] != "unsupported"]
         is_in_topic = usual["strategy"].isin(topic.strategies) & usual["framework"].isin(frameworks)
-        phrases = [describe_row(row, has_several) for row in rows.each(usual[is_in_topic])]
+        phrases = [describe_row(row, has_several) for row in rows.iterate_rows(usual[is_in_topic])]
         if phrases:
             yield f"{spec.load_workload(workload).title} {', '.join(phrases)}"
 

@@ -89,7 +89,7 @@ def write_machines(writer: Writer, machines: list[Machine], results: Results) ->
     from framebench.publish.figures import list_figures
 
     written = []
-    with figures.drawing_pool() as pool:
+    with figures.start_drawing_pool() as pool:
         # the pool draws all figures while the pages are written here
         pictures = []
         for machine in machines:
@@ -129,7 +129,7 @@ def write_workload(writer: Writer, machine: Machine, workload: str) -> None:
     """Write a page of pictures and one table, and one of what stands behind them."""
     folder = get_machine_folder(machine.name)
     rows = tables.select_in_use(machine.shown[machine.shown["workload"] == workload])
-    behind = [*tables.make_framework_tables(rows), *parts.comparisons(rows)]
+    behind = [*tables.make_framework_tables(rows), *parts.make_part_tables(rows)]
     writer.write_page(
         f"{folder}/{workload}.html",
         "workload.html",
@@ -152,7 +152,7 @@ def write_workload(writer: Writer, machine: Machine, workload: str) -> None:
 def write_cases(writer: Writer, machine: Machine) -> None:
     """Write a page for each case: of the record that counts, with all others as its history."""
     bounds: dict[tuple[object, object], pd.Series] = {}
-    for _, bound in breakdown.breakdown(machine.table).iterrows():
+    for _, bound in breakdown.split_peaks(machine.table).iterrows():
         bounds[bound["case"], bound["measured_at"]] = bound
     for case, row in machine.page_rows.items():
         case_records = machine.records_by_case[case]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from framebench.analysis import breakdown
-from framebench.analysis.comparison import Comparison, mib, missing, number
-from framebench.analysis.selection import Measured, counting, select_case
-from framebench.analysis.tables import format_flag, format_interval, relative
+from framebench.analysis.comparison import Comparison, format_mib, format_number, is_missing
+from framebench.analysis.selection import Measured, select_case, select_current
+from framebench.analysis.tables import format_flag, format_interval, format_time_ratios
 from framebench.records.record import Record
 from framebench.records.reference import find_reference
 from framebench.suite.result import Mathematics, TensorComparison, Verification
@@ -71,7 +71,7 @@ def make_sections(
 def select_same_version(record: Record, case_records: list[Record]) -> Measured:
     """Return what counts of the case's records of the same version of the framework."""
     same = [one for one in case_records if one.framework_version == record.framework_version]
-    return select_case(counting(same))
+    return select_case(select_current(same))
 
 
 def make_facts_table(
@@ -82,14 +82,14 @@ def make_facts_table(
     """Return a table of names and values; what is absent has no row."""
     rows = []
     for name, value in named_values:
-        if not missing(value) and value != "-":
+        if not is_missing(value) and value != "-":
             rows.append((name, format_value(value)))
     return Comparison.of_text(title, caption, ("what", "value"), rows, left=2)
 
 
 def format_value(value: object) -> str:
     """Return any JSON value in one line."""
-    if missing(value):
+    if is_missing(value):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -115,24 +115,33 @@ def make_numbers_table(row: pd.Series) -> Comparison:
         "Ratios are to the baseline strategy of the same framework, batch and machine. MiB = "
         "2^20 bytes.",
         [
-            ("peak", add_unit(mib(row["peak_bytes"], ",.2f"), f" MiB ({row['peak_instrument']})")),
-            ("peak x base", number(row["peak_ratio"], ".3f")),
-            ("kept between steps", add_unit(mib(row["live_bytes"], ",.2f"), " MiB")),
-            ("saved for the backward pass", add_unit(mib(row["activation_bytes"], ",.2f"), " MiB")),
-            ("peak of the first step", add_unit(mib(row["cold_peak_bytes"], ",.2f"), " MiB")),
+            (
+                "peak",
+                add_unit(format_mib(row["peak_bytes"], ",.2f"), f" MiB ({row['peak_instrument']})"),
+            ),
+            ("peak x base", format_number(row["peak_ratio"], ".3f")),
+            ("kept between steps", add_unit(format_mib(row["live_bytes"], ",.2f"), " MiB")),
+            (
+                "saved for the backward pass",
+                add_unit(format_mib(row["activation_bytes"], ",.2f"), " MiB"),
+            ),
+            (
+                "peak of the first step",
+                add_unit(format_mib(row["cold_peak_bytes"], ",.2f"), " MiB"),
+            ),
             (
                 "step, median",
-                add_unit(number(row["step_time_s"], ",.2f", 1e3), f" ms over {blocks}"),
+                add_unit(format_number(row["step_time_s"], ",.2f", 1e3), f" ms over {blocks}"),
             ),
             ("range over blocks", add_unit(interval, " ms")),
-            ("step x base", relative(alone)[0]),
-            ("step x PyTorch's baseline", relative(alone, "torch_ratio")[0]),
-            ("instructions of a step", number(row["instructions_per_step"], ",.0f")),
-            ("of the reference product's rate", number(row["reference_share"], ".1%")),
-            ("throughput", add_unit(number(row["throughput"], ",.2f"), f" {row['unit']}/s")),
-            ("first step", add_unit(number(row["first_step_s"], ",.2f"), " s")),
-            ("share waiting for input", number(row["wait_share"], ".1%")),
-            ("share of Python's collector", number(row["collector_share"], ".1%")),
+            ("step x base", format_time_ratios(alone)[0]),
+            ("step x PyTorch's baseline", format_time_ratios(alone, "torch_ratio")[0]),
+            ("instructions of a step", format_number(row["instructions_per_step"], ",.0f")),
+            ("of the reference product's rate", format_number(row["reference_share"], ".1%")),
+            ("throughput", add_unit(format_number(row["throughput"], ",.2f"), f" {row['unit']}/s")),
+            ("first step", add_unit(format_number(row["first_step_s"], ",.2f"), " s")),
+            ("share waiting for input", format_number(row["wait_share"], ".1%")),
+            ("share of Python's collector", format_number(row["collector_share"], ".1%")),
         ],
     )
 
@@ -149,9 +158,9 @@ def make_peaks_table(record: Record) -> Comparison:
         instruments += sample
     rows = []
     for instrument in dict.fromkeys(instruments):  # each once, in their order
-        samples = [mib(sample.get(instrument), ",.2f") for sample in record.peak_samples]
-        steady = mib(record.peaks.get(instrument), ",.2f")
-        cold = mib(record.cold_peaks.get(instrument), ",.2f")
+        samples = [format_mib(sample.get(instrument), ",.2f") for sample in record.peak_samples]
+        steady = format_mib(record.peaks.get(instrument), ",.2f")
+        cold = format_mib(record.cold_peaks.get(instrument), ",.2f")
         rows.append((instrument, steady, cold, "; ".join(samples) or "-"))
     return Comparison.of_text(
         "Peaks by instrument",
@@ -167,8 +176,8 @@ def make_bound_table(bound: pd.Series) -> Comparison:
     """Return what the peak consists of, counted by hand (`breakdown.breakdown`)."""
     rows = []
     for part in (*breakdown.PARTS, "lower_bound", "rest"):
-        share = number(bound[part] / bound["peak_bytes"], ".1%")
-        rows.append((part, mib(bound[part], ",.2f"), share))
+        share = format_number(bound[part] / bound["peak_bytes"], ".1%")
+        rows.append((part, format_mib(bound[part], ",.2f"), share))
     return Comparison.of_text(
         "Where the peak goes",
         "MiB (2^20 bytes). The parts sum to the lower bound, the least that any implementation "
@@ -191,8 +200,8 @@ def make_verification_table(record: Record) -> Comparison | None:
                 name,
                 format_value(value),
                 format_value(check.golden.get(name)),
-                number(check.relative_error.get(name), ".1e"),
-                number(check.tolerance.get(name), ".0e"),
+                format_number(check.relative_error.get(name), ".1e"),
+                format_number(check.tolerance.get(name), ".0e"),
             )
         )
     if check.mathematics is not None and check.mathematics.computed:
@@ -225,20 +234,28 @@ def describe_mathematics(outcome: Mathematics) -> str:
         return f"Mathematics in float64: not computed, since {outcome.reason}."
     if not outcome.passed:
         return f"Mathematics in float64: wrong, {outcome.reason} ({outcome.case})."
-    agreement = f"{outcome.tensors:,} values and tensors agree to {number(outcome.error, '.0e')}"
+    agreement = (
+        f"{outcome.tensors:,} values and tensors agree to {format_number(outcome.error, '.0e')}"
+    )
     return f"Mathematics in float64: {agreement} ({outcome.case})."
 
 
 def make_mathematics_row(outcome: Mathematics) -> VerificationRow:
     """Return a row of the verification: what is furthest off in float64."""
     what = f"in float64: {outcome.worst or 'none'}, the worst of {outcome.tensors:,}"
-    return what, "", "", number(outcome.error, ".1e"), number(outcome.tolerance, ".0e")
+    return (
+        what,
+        "",
+        "",
+        format_number(outcome.error, ".1e"),
+        format_number(outcome.tolerance, ".0e"),
+    )
 
 
 def make_tensors_row(kind: str, worst: TensorComparison) -> VerificationRow:
     """Return a row of the verification: the worst tensor of a kind."""
     what = f"{kind}: {worst.worst or 'none'}, the worst of {worst.count}"
-    return what, "", "", number(worst.error, ".1e"), number(worst.tolerance, ".0e")
+    return what, "", "", format_number(worst.error, ".1e"), format_number(worst.tolerance, ".0e")
 
 
 def make_effect_table(record: Record) -> Comparison | None:
@@ -288,9 +305,9 @@ def make_history_table(case_records: list[Record]) -> Comparison:
                 str(origin.protocol),
                 record.status,
                 format_flag(record.effect.proven) if record.effect else "-",
-                mib(record.peak_bytes, ",.2f"),
-                number(record.step_time_s, ",.2f", 1e3),
-                number(record.first_step_s, ",.2f"),
+                format_mib(record.peak_bytes, ",.2f"),
+                format_number(record.step_time_s, ",.2f", 1e3),
+                format_number(record.first_step_s, ",.2f"),
                 str(len(record.step_s)),
             )
         )

@@ -15,9 +15,9 @@ import pandas as pd
 
 from framebench.analysis import rows
 from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
-from framebench.analysis.comparison import mib, missing, number
+from framebench.analysis.comparison import format_mib, format_number, is_missing
 from framebench.analysis.figures import fronts
-from framebench.analysis.tables import relative, relative_in_short
+from framebench.analysis.tables import format_time_ratios, shorten_time_ratios
 from framebench.publish.site.titles import TRIAL_SIZE, describe_batch
 from framebench.strategies.registry import find_baseline
 
@@ -138,7 +138,7 @@ class ScenarioDrawing:
     @property
     def batch(self) -> int:
         """Return the usual batch."""
-        return rows.usual_batch(self.group)
+        return rows.find_usual_batch(self.group)
 
     @property
     def batch_and_size(self) -> str:
@@ -175,11 +175,11 @@ class ScenarioDrawing:
         best = fronts.find_front(group)
         best_cases = set(best["case"])
         points = []
-        for row in rows.each(group):
+        for row in rows.iterate_rows(group):
             place = across.place(row.relative_peak), up.place(row.speed)
             points.append(self.make_point(row, *place, row.case in best_cases))
         corners = []
-        for row in rows.each(best):
+        for row in rows.iterate_rows(best):
             corners.append((across.place(row.relative_peak), up.place(row.speed)))
         return Panel(
             framework,
@@ -195,7 +195,7 @@ class ScenarioDrawing:
         ranked = group.sort_values("relative_peak", kind="stable")
         gap = (HEIGHT - TOP - BOTTOM - 12) / max(len(ranked) - 1, 1)
         points = []
-        for rank, row in enumerate(rows.each(ranked)):
+        for rank, row in enumerate(rows.iterate_rows(ranked)):
             height = round(TOP + 6 + gap * rank, 1)
             points.append(self.make_point(row, across.place(row.relative_peak), height, rank == 0))
         return Panel(framework, place_labels(points), across.ticks)
@@ -208,7 +208,7 @@ class ScenarioDrawing:
     def tips(self) -> dict[str, str]:
         """Return by case its numbers in a line, for hovering and for screen readers."""
         tips = {}
-        for row, ratio in zip(rows.each(self.group), relative(self.group)):
+        for row, ratio in zip(rows.iterate_rows(self.group), format_time_ratios(self.group)):
             tips[row.case] = describe_row(row, ratio)
         return tips
 
@@ -224,7 +224,7 @@ class ScenarioDrawing:
         They are for peak and time. Strategies that need least memory in any framework come first.
         """
         measured = {}
-        for row, ratio in zip(rows.each(self.group), relative_in_short(self.group)):
+        for row, ratio in zip(rows.iterate_rows(self.group), shorten_time_ratios(self.group)):
             measured[row.strategy, row.framework] = row, ratio
         map_rows = []
         for strategy in self.rank_strategies():
@@ -260,7 +260,12 @@ class ScenarioDrawing:
             return Cell(outcome, tip, "none", row.case), Cell("-", "")
         is_decided = ratio[0].isdigit()
         return (
-            Cell(number(row.relative_peak, ".2f"), tip, choose_shade(row.relative_peak), row.case),
+            Cell(
+                format_number(row.relative_peak, ".2f"),
+                tip,
+                choose_shade(row.relative_peak),
+                row.case,
+            ),
             Cell(
                 ratio,
                 tip,
@@ -310,13 +315,15 @@ def describe_row(row: Any, ratio: str) -> str:
     name = f"{row.framework}, {row.strategy}, batch {row.batch}"
     if row.status != "ok":
         return f"{name}: {row.status}: {row.reason}"
-    share = number(row.relative_peak, ".2f")
-    peak = f"peak {mib(row.step_bytes)} MiB by {row.step_instrument}, {share} of the baseline's"
-    if missing(row.step_time_s):
+    share = format_number(row.relative_peak, ".2f")
+    peak = (
+        f"peak {format_mib(row.step_bytes)} MiB by {row.step_instrument}, {share} of the baseline's"
+    )
+    if is_missing(row.step_time_s):
         time = "not timed"
     else:
         compared = f"{ratio} of the baseline’s" if ratio != "-" else "no ratio of times"
-        time = f"step {number(row.step_time_s, ',.1f', 1e3)} ms, {compared}"
+        time = f"step {format_number(row.step_time_s, ',.1f', 1e3)} ms, {compared}"
     caution = "" if row.usable else "; not verified or effect not seen"
     return f"{name}: {peak}; {time}{caution}"
 
@@ -326,7 +333,7 @@ def choose_shade(ratio: float) -> str:
 
     It is empty near 1, and where there is no ratio.
     """
-    if missing(ratio) or ratio <= 0:
+    if is_missing(ratio) or ratio <= 0:
         return ""
     step = round(max(-1.0, min(1.0, math.log(ratio, 3))) * SHADES)
     if step == 0:

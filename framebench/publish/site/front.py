@@ -79,7 +79,7 @@ def describe_measure(group: pd.DataFrame) -> dict[str, object]:
     base = find_baseline(str(group["scenario"].iloc[0]))
     return {
         "unit": str(group["unit"].iloc[0]),
-        "peak": rows.peak_label(group),
+        "peak": rows.make_peak_label(group),
         "whole": f"what {base} has in use" if is_on_gpu(group) else f"{base}'s peak",
         "paired": bool(is_paired.all()),
     }
@@ -88,7 +88,7 @@ def describe_measure(group: pd.DataFrame) -> dict[str, object]:
 def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, object]]:
     """Yield the numbers of each strategy; what is absent has no key."""
     smallest = {ranked[0].case for _, ranked in rank_savings(group) if ranked}
-    for row in rows.each(group):
+    for row in rows.iterate_rows(group):
         axis = look_up_strategy(row.scenario, row.strategy).axis
         yield {
             "framework": row.framework,

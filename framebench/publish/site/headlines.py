@@ -12,10 +12,10 @@ import pandas as pd
 
 from framebench.analysis.answers import select_comparable, select_savings
 from framebench.analysis.comparison import Comparison, Shown
-from framebench.analysis.frames import ratios
-from framebench.analysis.rows import usual_batch
+from framebench.analysis.frames import read_ratios
+from framebench.analysis.rows import find_usual_batch
 from framebench.analysis.statistics import PEAK, TIME, correct_by_holm, decide
-from framebench.analysis.tables import conditions, describe_measurement, relative
+from framebench.analysis.tables import describe_conditions, describe_measurement, format_time_ratios
 from framebench.models import spec
 from framebench.publish.site.titles import get_title
 from framebench.strategies.registry import find_baseline
@@ -52,12 +52,12 @@ def make_headlines(df: pd.DataFrame) -> Iterator[Comparison]:
 
 def make_headline_table(scenario: str, machine: str, size: str, group: pd.DataFrame) -> Comparison:
     """Return the table of one machine, scenario and size."""
-    group = group.assign(relative=relative(group), faster=find_faster(group))
+    group = group.assign(relative=format_time_ratios(group), faster=find_faster(group))
     headline_rows: list[pd.Series] = []
     for workload in spec.list_workloads():
         of_workload = group[group["workload"] == workload]
         if len(of_workload):
-            widest = of_workload[of_workload["batch"] == usual_batch(of_workload)]
+            widest = of_workload[of_workload["batch"] == find_usual_batch(of_workload)]
             headline_rows += make_rows(widest)
     data = pd.DataFrame(headline_rows, columns=list(SHOWN))
     return Comparison(
@@ -65,7 +65,7 @@ def make_headline_table(scenario: str, machine: str, size: str, group: pd.DataFr
         f"Strategies that compute what {find_baseline(scenario)} of the same framework does, and "
         f"were seen at work. A difference counts from {PEAK.minimum:.0%} of the peak and "
         f"{TIME.minimum:.0%} of the step on, if chance gives it in at most 5 %. "
-        f"{describe_measurement(group)} {conditions(group)}",
+        f"{describe_measurement(group)} {describe_conditions(group)}",
         data.assign(
             workload=[get_title(name) for name in data["workload"]],
             framework=[get_title(name) for name in data["framework"]],
@@ -84,7 +84,7 @@ def find_faster(group: pd.DataFrame) -> pd.Series:
     p_values = group["time_ratio_p"].dropna()
     corrected = dict(zip(p_values.index, correct_by_holm(p_values.tolist())))
     is_faster = []
-    for index, ratio in zip(group.index, ratios(group)):
+    for index, ratio in zip(group.index, read_ratios(group)):
         if ratio is None or index not in corrected:
             is_faster.append(False)
         else:

@@ -11,7 +11,7 @@ from framebench.analysis import frames, tables
 from framebench.analysis.comparison import Comparison, Shown
 from framebench.analysis.reports.page import Page
 from framebench.analysis.results import Results
-from framebench.analysis.selection import measured_at, select
+from framebench.analysis.selection import get_measurement_time, select_records
 from framebench.claims import pages as claims
 from framebench.models import spec
 from framebench.publish.site import casepage
@@ -52,12 +52,12 @@ class Machine:
     @cached_property
     def table(self) -> pd.DataFrame:
         """Return a row for each case and framework version."""
-        return frames.frame(self.records)
+        return frames.make_frame(self.records)
 
     @cached_property
     def shown(self) -> pd.DataFrame:
         """Return the rows of one version of each framework."""
-        return frames.frame(select(self.records))
+        return frames.make_frame(select_records(self.records))
 
     @cached_property
     def page_rows(self) -> dict[str, pd.Series]:
@@ -126,8 +126,8 @@ class Machine:
     @property
     def facts(self) -> Comparison:
         """Return the hardware and the versions of the machine's records."""
-        moments = [measured_at(record) for record in self.records]
-        newest = max(self.records, key=measured_at).provenance
+        moments = [get_measurement_time(record) for record in self.records]
+        newest = max(self.records, key=get_measurement_time).provenance
         statuses = self.table["status"].value_counts().sort_index()
         return casepage.make_facts_table(
             "The machine",
@@ -146,11 +146,11 @@ class Machine:
     @property
     def summary(self) -> str:
         """Return in one line on what, with which versions and when it was measured."""
-        hardware = max(self.records, key=measured_at).provenance.hardware
+        hardware = max(self.records, key=get_measurement_time).provenance.hardware
         place = hardware.get("device", "cpu")
         if place == "cpu":
             place = hardware.get("cpu", "unknown processor")
-        moments = [measured_at(record) for record in self.records]
+        moments = [get_measurement_time(record) for record in self.records]
         days = f"{min(moments):%Y-%m-%d}"
         last_day = f"{max(moments):%Y-%m-%d}"
         if last_day != days:
@@ -176,7 +176,7 @@ def list_machines(records: list[Record], results: Results) -> list[Machine]:
     with most records comes first, which the ledger of claims shows too.
     """
     by_machine: dict[str, dict[str, list[Record]]] = {}
-    for record in sorted(records, key=measured_at, reverse=True):
+    for record in sorted(records, key=get_measurement_time, reverse=True):
         by_case = by_machine.setdefault(record.provenance.machine, {})
         by_case.setdefault(record.case, []).append(record)
     machines = [Machine(name, by_case, results) for name, by_case in by_machine.items()]
@@ -218,7 +218,7 @@ def make_workload_table(machine: Machine, workload: str) -> Comparison:
     return Comparison(
         "Every case",
         f"x base: over the baseline strategy of the same framework and batch. {instruments} "
-        f"{tables.timing(df)} {tables.conditions(df)}",
+        f"{tables.describe_timing(df)} {tables.describe_conditions(df)}",
         tables.make_cells(df),
         {name: Shown(name) for name in names} | tables.select_columns(df, numbers),
         left=len(names),

@@ -26,8 +26,8 @@ def write_user_page(
     writer = Writer(target)
     finding = ""
     if figure is not None:
-        writer.write_file("pareto.svg", page.svg(figure))
-        finding, _ = page.finding_and_source(figure)  # the figure itself shows its source
+        writer.write_file("pareto.svg", page.render_svg(figure))
+        finding, _ = page.read_finding_and_source(figure)  # the figure itself shows its source
     writer.write_page(
         "index.html",
         "user_model.html",

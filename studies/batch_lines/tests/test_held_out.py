@@ -45,4 +45,4 @@ def test_two_batches_hold_nothing_out() -> None:
     table = frame(made(4, 1e8), made(8, 2e8))
     assert held_out(table).empty
     assert list(comparisons(table)) == []
-    assert list(comparisons(frames.frame([]))) == []
+    assert list(comparisons(frames.make_frame([]))) == []

@@ -44,7 +44,7 @@ def test_sixteen_bytes_per_parameter() -> None:
 
 def test_without_a_card_nothing_is_claimed() -> None:
     for found in ([], records()):
-        rows = formulas.speeds(frames.frame(found)).rows
+        rows = formulas.speeds(frames.make_frame(found)).rows
         assert len(rows) == len(formulas.SPEEDS)
         assert {row[4] for row in rows} == {formulas.NOT_HERE}
 
@@ -60,7 +60,7 @@ def test_a_record_of_the_same_card_stands_beside(tmp_path: Path) -> None:
         step_s=[0.01],
         provenance=provenance(hardware=H200),
     )
-    rows = {row[:3]: row for row in formulas.speeds(frames.frame([ours, other])).rows}
+    rows = {row[:3]: row for row in formulas.speeds(frames.make_frame([ours, other])).rows}
     assert rows[formulas.LAMBDA, "H200", "tf32"][4:6] == (
         "1,600 (tf32, batch 64)",
         f"{1600 / 2259:.2f}",

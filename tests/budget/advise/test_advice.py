@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from framebench.analysis.blocks import Blocks
-from framebench.analysis.lower_bound import lower_bound
+from framebench.analysis.lower_bound import compute_lower_bound
 from framebench.analysis.peaks import MARGIN, read_evidence
 from framebench.analysis.results import NoRecords
 from framebench.budget.advise import show
@@ -320,7 +320,7 @@ def test_one_measured_batch_brackets_the_others() -> None:
         assert offer.peak.kind == "predicted"
         assert offer.peak.low is not None
         assert offer.peak.low <= (eight.host_rss_bytes or 0) <= offer.peak.needs
-        assert offer.peak.low >= lower_bound(offer.case).total
+        assert offer.peak.low >= compute_lower_bound(offer.case).total
 
 
 def test_offers_are_sorted_by_batch_when_that_is_asked() -> None:

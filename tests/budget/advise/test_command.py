@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.analysis.comparison import choose_columns, printed_columns
+from framebench.analysis.comparison import choose_columns, make_printed_columns
 from framebench.analysis.frames import Row
 from framebench.analysis.peaks import find_peak, read_evidence
 from framebench.analysis.results import NoRecords, Results
@@ -93,7 +93,7 @@ def test_a_narrow_terminal_shows_what_the_offers_are_ranked_by() -> None:
     (table,) = show.make_tables(
         advise([rows], Question("unet3d", "train", 256 * MIB), Results(RESULTS).searches)
     )
-    shown = {column.heading for column in choose_columns(printed_columns(table), 80)}
+    shown = {column.heading for column in choose_columns(make_printed_columns(table), 80)}
     assert {"framework", "strategy", "batch", "throughput", "x torch", "needs MiB"} <= shown
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from framebench.analysis.lower_bound import lower_bound
+from framebench.analysis.lower_bound import compute_lower_bound
 from framebench.analysis.peaks import read_evidence
 from framebench.budget.advise.advice import Question, advise
 from framebench.models import spec
@@ -37,7 +37,9 @@ def test_a_described_transformer() -> None:
     with pytest.raises(ValueError, match="the closest has"):
         described(1e6, 1024)
     like = Described("transformer", "torch", "train", "fp32", 8, "124M", shape=config)
-    assert lower_bound(like) == lower_bound(parse("transformer/torch/train/fp32/b8/full"))
+    assert compute_lower_bound(like) == compute_lower_bound(
+        parse("transformer/torch/train/fp32/b8/full")
+    )
     narrow = replace(like, strategy="width_half")
     assert narrow.config.width == 384
 
@@ -49,7 +51,7 @@ def test_a_described_transformer_is_only_ever_predicted() -> None:
     assert {o.peak.kind for o in everything(advice)} == {"predicted"}
     for o in advice.fitting:
         assert o.peak.low is not None
-        assert lower_bound(o.case).total <= o.peak.low <= o.peak.value <= o.peak.needs
+        assert compute_lower_bound(o.case).total <= o.peak.low <= o.peak.value <= o.peak.needs
     assert advice.changed == []
 
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from framebench.analysis import frames
-from framebench.analysis.lower_bound import lower_bound
+from framebench.analysis.lower_bound import compute_lower_bound
 from framebench.analysis.peaks import find_peak, read_evidence
-from framebench.analysis.predict import TooFew, fit
+from framebench.analysis.predict import TooFew, fit_line
 from framebench.analysis.searches import Searches
-from framebench.analysis.selection import select
+from framebench.analysis.selection import select_records
 from framebench.engine.environments import Environment
 from framebench.instruments.host import HostPeak
 from framebench.records.record import Record
@@ -55,21 +55,21 @@ def made(batch: int, peak: float, framework: str = "torch") -> Record:
     st.lists(st.integers(1, 512), min_size=3, max_size=6, unique=True),
 )
 def test_a_line_is_found_exactly(fixed: int, per_sample: int, batches: list[int]) -> None:
-    line = fit(batches, [fixed + per_sample * b for b in batches])
+    line = fit_line(batches, [fixed + per_sample * b for b in batches])
     expected = fixed + per_sample * 1024
     assert line.at(1024).value == pytest.approx(expected, rel=1e-6)
     assert line.fixed.value == pytest.approx(fixed, abs=1e-6 * expected)
 
 
 def test_two_batches_have_no_interval_and_one_no_line() -> None:
-    line = fit([4, 8], [100.0, 180.0])
+    line = fit_line([4, 8], [100.0, 180.0])
     assert (line.fixed, line.per_sample, line.at(16)) == (
         (20.0, None, None),
         (20.0, None, None),
         (340.0, None, None),
     )
     with pytest.raises(TooFew, match="there are: 4"):
-        fit([4, 4], [100.0, 101.0])
+        fit_line([4, 4], [100.0, 101.0])
 
 
 def test_the_interval_covers_as_often_as_it_says() -> None:
@@ -77,7 +77,7 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
     seen = 0
     for _ in range(1000):
         *known, new = 100 + 10 * np.array([*BATCHES, 32]) + rng.normal(0, 5, len(BATCHES) + 1)
-        _, low, high = fit(BATCHES, known).at(32)
+        _, low, high = fit_line(BATCHES, known).at(32)
         seen += low <= new <= high
     assert 930 <= seen <= 970
 
@@ -87,7 +87,7 @@ def test_the_interval_of_fixed_and_slope_is_the_textbooks() -> None:
     from scipy import stats
 
     x, y = np.array(BATCHES, float), np.array([11.0, 19.0, 43.0, 78.0, 166.0])
-    line, other = fit(BATCHES, list(y)), stats.linregress(x, y)
+    line, other = fit_line(BATCHES, list(y)), stats.linregress(x, y)
     half = stats.t.ppf(0.975, 3) * np.array([other.intercept_stderr, other.stderr])
     assert line.fixed == pytest.approx(
         (other.intercept, other.intercept - half[0], other.intercept + half[0])
@@ -106,7 +106,9 @@ def test_lines_do_not_mix_what_differs_beside_the_batch() -> None:
     )
     every = [made(4, 1e9), made(8, 2e9), made(16, 9e10, "jax"), other]
     peak, row = find_peak(
-        frames.rows(select(every)), parse_any_batch("transformer/torch/train/fp32/b32"), Searches()
+        frames.make_rows(select_records(every)),
+        parse_any_batch("transformer/torch/train/fp32/b32"),
+        Searches(),
     )
     assert (peak.value, peak.method, row.framework_version) == (
         8e9,
@@ -173,14 +175,14 @@ def test_fake_tensors_take_every_case_that_has_no_obstacle(
     found = predicted(*(c.id for c in cases))
     for case in cases:
         assert found[case.id]["predicted"] >= found[case.id]["live_bytes"] > 0, case.id
-        assert found[case.id]["predicted"] >= lower_bound(case).total, case.id
+        assert found[case.id]["predicted"] >= compute_lower_bound(case).total, case.id
 
 
 def test_fake_tensors_scale(predicted: Predicted) -> None:
     """Batches that this machine could not run; a line through two of them meets the third."""
     found = predicted(*(f"resnet50/torch/train/fp32/b{b}/full" for b in (64, 128, 256)))
     peaks = [p["predicted"] for p in found.values()]
-    assert fit([64, 128], peaks[:2]).at(256).value == pytest.approx(peaks[2], rel=0.001)
+    assert fit_line([64, 128], peaks[:2]).at(256).value == pytest.approx(peaks[2], rel=0.001)
     assert peaks[2] > 20e9
 
 

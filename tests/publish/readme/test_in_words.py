@@ -18,7 +18,7 @@ FP32, CHECKPOINT, ACCUMULATE = (
 def message(times: list[list[list[float]]], peaks: list[int]) -> tuple[str, ...]:
     """Of three strategies with these seconds, by block and round, and peaks."""
     found = blocks(list(zip((FP32, CHECKPOINT, ACCUMULATE), times)), peaks=peaks)
-    return describe_training(frames.frame(found), "m").lines
+    return describe_training(frames.make_frame(found), "m").lines
 
 
 def sizes(*mib: int) -> list[int]:
@@ -52,7 +52,7 @@ def test_the_least_memory_is_of_all_proven_strategies_and_says_that_it_was_not_t
 def test_missing_times_come_from_another_machine_of_the_same_kind() -> None:
     never: list[list[float]] = [[float("nan")] * 8] * 5
     mine, other = (
-        frames.frame(blocks([(FP32, steady(1.0)), (ACCUMULATE, times)], peaks=sizes(200, 100)))
+        frames.make_frame(blocks([(FP32, steady(1.0)), (ACCUMULATE, times)], peaks=sizes(200, 100)))
         for times in (never, steady(1.2))
     )
     tables = {"m": mine, "n": other}

@@ -134,7 +134,7 @@ def test_the_summary_has_the_strategy_with_the_lowest_peak_and_the_fastest(site:
 
 
 def headline(*found: Record) -> list[str]:
-    (comparison,) = make_headlines(frames.frame(found))
+    (comparison,) = make_headlines(frames.make_frame(found))
     return [c for c in comparison.rows[0] if c.startswith("none")]
 
 

@@ -57,7 +57,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pictures(*found: Record) -> ScenarioDrawing:
-    (one,) = draw_scenarios(frames.frame(found), ["train"])
+    (one,) = draw_scenarios(frames.make_frame(found), ["train"])
     return one
 
 
