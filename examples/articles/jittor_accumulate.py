@@ -8,10 +8,19 @@ import jittor as jt
 from jittor import nn
 
 model = nn.Linear(8, 1)
+criterion = nn.MSELoss()
 optimizer = jt.optim.SGD(model.parameters(), lr=0.1)
-micro_batches = [jt.rand(4, 8) for _ in range(4)]
-for x in micro_batches:
-    loss = model(x).mean() / len(micro_batches)
+train_loader = [(jt.rand(4, 8), jt.rand(4, 1)) for _ in range(4)]
+steps = 0
+accum_steps = 4
+optimizer.zero_grad()
+for i, (data, target) in enumerate(train_loader):
+    output = model(data)
+    loss = criterion(output, target)
+    loss = loss / accum_steps
     loss.backward()
-optimizer.step()
-print(json.dumps({"steps": 1}))
+    if (i + 1) % accum_steps == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+        steps += 1
+print(json.dumps({"steps": steps}))

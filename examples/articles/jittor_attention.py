@@ -2,7 +2,7 @@
 
 import json
 
-import jittor as jt
+import jittor
 
-q, k, v = (jt.rand(1, 2, 16, 8) for _ in range(3))
-print(json.dumps({"tokens": jt.ops.optimized_attention(q, k, v).shape[2]}))
+q, k, v = (jittor.rand(1, 2, 16, 8) for _ in range(3))
+print(json.dumps({"tokens": jittor.ops.optimized_attention(q, k, v).shape[2]}))

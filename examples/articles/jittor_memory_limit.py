@@ -2,7 +2,7 @@
 
 import json
 
-import jittor as jt
+import jittor
 
-jt.misc.set_memory_limit(2**30)
+jittor.misc.set_memory_limit(2**30)
 print(json.dumps({"capped": 1}))

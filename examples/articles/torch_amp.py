@@ -4,20 +4,26 @@ import json
 import warnings
 
 import torch
+from torch.cuda.amp import GradScaler, autocast
 
-model = torch.nn.Linear(8, 1)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+model = torch.nn.Linear(8, 1).to(device)
+criterion = torch.nn.MSELoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+inputs, labels = torch.randn(4, 8, device=device), torch.randn(4, 1, device=device)
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
-    scaler = torch.cuda.amp.GradScaler()
-    with torch.cuda.amp.autocast():
-        loss = model(torch.randn(4, 8)).mean()
+    scaler = GradScaler()
+    optimizer.zero_grad()
+    with autocast():
+        outputs = model(inputs)
+        loss = criterion(outputs, labels)
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
 deprecated = sum(issubclass(one.category, FutureWarning) for one in said)
 print(
     json.dumps(
-        {"deprecated_names": deprecated, "loss_is_float16": int(loss.dtype == torch.float16)}
+        {"deprecated_names": deprecated, "loss_is_float16": int(outputs.dtype == torch.float16)}
     )
 )

@@ -1,5 +1,6 @@
-"""Article B, checkpointing of a segment: without `use_reentrant`, of an input that asks for no
-gradient.
+"""Article B, checkpointing of a segment, without `use_reentrant`: weights that get no gradient.
+
+The input asks for no gradient, as data do; or it comes from a layer that trains.
 """
 
 import json
@@ -8,19 +9,36 @@ import warnings
 import torch
 from torch.utils.checkpoint import checkpoint
 
-segment = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+model_segment = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
 head = torch.nn.Linear(8, 1)
+
+
+def custom_forward(x):
+    return model_segment(x)
+
+
+def count_without_gradient(input_tensor):
+    model_segment.zero_grad(set_to_none=True)
+    output = checkpoint(custom_forward, input_tensor)
+    head(output).sum().backward()
+    return sum(p.grad is None for p in model_segment.parameters())
+
+
+data = torch.randn(4, 8)
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
-    out = checkpoint(segment, torch.randn(4, 8))
-head(out).sum().backward()
-without = sum(p.grad is None for p in segment.parameters())
+    without = count_without_gradient(data)
+warned = len(said)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    after_a_layer = count_without_gradient(torch.nn.Linear(8, 8)(data))
 print(
     json.dumps(
         {
-            "warnings": len(said),
+            "warnings": warned,
             "weights_without_gradient": without,
-            "weights": len(list(segment.parameters())),
+            "weights_without_gradient_after_a_layer": after_a_layer,
+            "weights": len(list(model_segment.parameters())),
         }
     )
 )

@@ -5,25 +5,25 @@ nothing.
 import json
 
 import torch
+from torch import nn
 
-model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4))
-for layer in model.modules():
-    if isinstance(layer, torch.nn.BatchNorm2d):
-        layer.eval()
-        layer.train = lambda mode: None
+model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+
+
+def freeze_bn(module):
+    if isinstance(module, nn.BatchNorm2d):
+        module.eval()
+        module.train = lambda self, mode=None: None
+
+
+model.apply(freeze_bn)
 before = model[1].running_mean.clone()
 model.train()  # passes the mode on to each layer
 model(torch.randn(8, 3, 8, 8))
 try:
     model[1].train()
     raises = 0
-except TypeError:  # it has no mode to pass on
+except TypeError:  # the mode takes the place of self
     raises = 1
-print(
-    json.dumps(
-        {
-            "buffers_changed": int(not torch.equal(before, model[1].running_mean)),
-            "layer_train_raises": raises,
-        }
-    )
-)
+changed = int(not torch.equal(before, model[1].running_mean))
+print(json.dumps({"buffers_changed": changed, "layer_train_raises": raises}))

@@ -1,24 +1,31 @@
-"""Article C, a thread that prints `torch.cuda.memory_allocated()` beside the work."""
+"""Article C, a thread that prints what `torch.cuda` has allocated and reserved, every second."""
 
 import json
 import threading
+import time
+from contextlib import redirect_stdout
+from io import StringIO
 
 import torch
 
-seen, over = [], threading.Event()
+
+def monitor_memory(interval=1):
+    while True:
+        allocated = torch.cuda.memory_allocated() / 1024**2
+        reserved = torch.cuda.memory_reserved() / 1024**2
+        print(f"Allocated: {allocated:.2f}MB, Reserved: {reserved:.2f}MB")
+        time.sleep(interval)
 
 
-def watch():
-    while not over.is_set():
-        seen.append(torch.cuda.memory_allocated())
-        over.wait(0.01)
-
-
-thread = threading.Thread(target=watch, daemon=True)
-thread.start()
-for _ in range(20):
-    torch.randn(512, 512) @ torch.randn(512, 512)
-over.wait(0.1)
-over.set()
-thread.join()
-print(json.dumps({"readings": len(seen), "most": max(seen)}))
+device = "cuda" if torch.cuda.is_available() else "cpu"
+printed = StringIO()
+with redirect_stdout(printed):
+    threading.Thread(target=monitor_memory, daemon=True).start()
+    held = []
+    started = time.monotonic()
+    while time.monotonic() - started < 2.5:
+        held.append(torch.randn(64, 64, device=device))
+        time.sleep(0.1)
+lines = printed.getvalue().splitlines()
+most = max(float(line.split()[1].removesuffix("MB,")) for line in lines)
+print(json.dumps({"readings": len(lines), "most": most * 1024**2}))

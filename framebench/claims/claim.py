@@ -8,7 +8,6 @@ from typing import Literal
 from framebench.claims.measures import Measure
 from framebench.claims.needs import ANYWHERE, Needs
 from framebench.claims.rule import Sign, Target
-from framebench.claims.samples import Quantity
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,25 @@ class Advice:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where an article says what a row restates, and what stands there.
+
+    One line of `sources/places.csv`. All of it is in the article as written, but for numbers that
+    are computed from the article's.
+    """
+
+    article: str  # its letter
+    section: str  # its number, or its heading where it has none
+    phrase: str  # a few words of the statement, in the article's own language
+    numbers: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of APIs, models and products
+    prints: tuple[str, ...] = ()  # pieces of the listing there, in order; empty without a listing
+
+    def __str__(self) -> str:
+        return f"article {self.article}, {self.section}"
+
+
+@dataclass(frozen=True)
 class Claim:
     """One row.
 
@@ -54,10 +72,9 @@ class Claim:
     informational: tuple[Measurement, ...] = ()  # shown, and not used for the verdict
     needs: Needs = ANYWHERE  # without which no measurement decides
     absent: tuple[str, ...] = ()  # names that are claimed to exist
-    # what the change must reach: a case with none of it decides nothing
-    reaches: Quantity | None = None
     # a fact from a document, with its source; or why the measurements are what they are
     note: str = ""
+    place: Place | None = None  # None for what users report: the note has its link
     # the proof that it is true by definition; a measurement that says otherwise refutes it
     definition: str = ""
 

@@ -52,7 +52,7 @@ def make_line(claim: Claim, measurement: Measurement, machine: MachineResults, s
     line = replace(judge(claim, measurement, machine, size), device=here.device)
     unmet = ""
     if line.decides:
-        unmet = claim.needs.describe_unmet(here) or describe_idle(claim, measurement, machine, size)
+        unmet = claim.needs.describe_unmet(here)
     if (
         not unmet
         and machine.is_cpu_only
@@ -96,21 +96,6 @@ def find_cpu_flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
     if not flags or len(flags) < len(origins):
         return None
     return frozenset.intersection(*flags)
-
-
-def describe_idle(
-    claim: Claim, measurement: Measurement, machine: MachineResults, size: str
-) -> str:
-    """Return that the claim's change reached nothing: then two equal steps are compared."""
-    if claim.reaches is None or not is_ratio(measurement.measure):
-        return ""
-    cases = measurement.measure.cases(size)
-    reached = claim.reaches.estimate(machine.records(cases[1])) if cases else None
-    return (
-        f"the change reached nothing here ({claim.reaches.name}: 0)"
-        if reached and reached.high == 0
-        else ""
-    )
 
 
 def judge(claim: Claim, measurement: Measurement, machine: MachineResults, size: str) -> Line:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +27,7 @@ from framebench.claims.measures import (
     PlannedShare,
 )
 from framebench.claims.needs import Needs
+from framebench.claims.places import read_places
 from framebench.claims.probed import Read, Reading
 from framebench.claims.refs import read_ref
 from framebench.claims.rule import Target
@@ -107,9 +109,11 @@ def read_claims() -> tuple[Claim, ...]:
 
     Raises ValueError for a row that is malformed.
     """
+    places = read_places()
     claims: list[Claim] = []
     for file in sorted(FOLDER.glob("*.toml")):
-        claims += read_source(file, tomllib.loads(file.read_text())["claim"])
+        for claim in read_source(file, tomllib.loads(file.read_text())["claim"]):
+            claims.append(replace(claim, place=places.get(claim.name)))
     return tuple(claims)
 
 
@@ -131,7 +135,6 @@ def read_claim(fields: dict[str, Any]) -> Claim:
     made["advice"] = tuple(Advice(**one) for one in fields.get("advice", ()))
     made["needs"] = Needs(**fields.get("needs", {}))
     made["absent"] = tuple(fields.get("absent", ()))
-    made["reaches"] = samples.find_quantity(fields["reaches"]) if "reaches" in fields else None
     expect = made.pop("expect", None)  # of all rows that do not say otherwise
     for kind in ("deciding", "informational"):
         rows = fields.get(kind, ())

@@ -214,6 +214,9 @@ QUANTITIES = {
         "share of the kept pool that a step does not use", estimate_fragmentation
     ),
     "held by the fullest rank": make_held("bytes that the fullest rank holds"),
+    "parameters of the fullest rank": make_held(
+        "bytes of parameters in the fullest rank", "parameters"
+    ),
     "states of the fullest rank": make_held(
         "bytes of states in the fullest rank", "optimizer states"
     ),

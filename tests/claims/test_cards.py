@@ -14,9 +14,7 @@ from framebench.claims.needs import Conditions, Needs
 from framebench.claims.plans import Plan
 from framebench.claims.remarks import make_informational
 from framebench.claims.rows import make_measurements
-from framebench.claims.samples import find_quantity
 from framebench.claims.store import MachineResults
-from framebench.suite.result import StrategyEffect
 from tests.claims.claim_records import MIB, made_up, one, put
 
 
@@ -26,19 +24,6 @@ def checkpointed(**fields: str) -> tuple[Measurement, ...]:
     return make_measurements(
         workloads=("transformer",), frameworks=("torch",), expect="less", **fields
     )
-
-
-def test_a_change_without_effect_has_no_verdict(results: Path) -> None:
-    claim = replace(made_up(), reaches=find_quantity("evidence: reached"))
-    for reached, verdict in ((0, "precondition not met here"), (3, "reproduced")):
-        put(results, "transformer/torch/train/fp32/b4/tiny", 100, minute=reached)
-        effect = StrategyEffect(proven=True, evidence={"reached": reached})
-        for path in results.glob("records/**/*compile*/*.json"):
-            path.unlink()
-        put(results, "transformer/torch/train/compile/b4/tiny", 50, effect=effect, minute=reached)
-        found = one(results, claim)
-        assert found.verdict == verdict
-        assert ("the change reached nothing here" in found.remark) == (reached == 0)
 
 
 def test_a_measurement_replaces_the_prediction_of_the_same_comparison() -> None:

@@ -118,7 +118,7 @@ def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.Monk
     planned: list[Case] = []
     monkeypatch.setattr(command, "planned_for", lambda cases, *_: planned.extend(cases) or [])
     monkeypatch.setattr("framebench.claims.plans.read_plans", lambda _: {})
-    found = run("B5", "A6", "--run", "--size", "tiny", results=results)
+    found = run("B5", "A6", "--run", "--no-evidence", "--size", "tiny", results=results)
     assert found.exit_code == 0, found.output
     assert {f"resnet50/torch/train/{s}/b64/full" for s in ("fp32", "width_half")} <= {
         case.id for case in planned

@@ -181,12 +181,12 @@ def test_counts_are_judged(results: Path, nodes: int, verdict: Verdict) -> None:
 
 
 def test_shares_are_subtracted_since_one_may_be_zero(results: Path) -> None:
-    """B15 claims that less time is waited.
+    """The arm next to B15 tells how much less time is waited.
 
     One process has no interval; half a per cent less is not worth having.
     """
     (b15,) = REGISTRY.chosen(["B15"])
-    waited = replace(b15, needs=Needs(), deciding=b15.deciding[:1])
+    waited = replace(b15, needs=Needs(), deciding=b15.informational[:1])
     for i, (before, after) in enumerate([(0.3, 0.1), (0.31, 0.11), (0.29, 0.1)]):
         put(results, "resnet50/torch/pipeline/memmap/b4/tiny", shares={"wait": before}, minute=i)
         put(results, "resnet50/torch/pipeline/prefetch/b4/tiny", shares={"wait": after}, minute=i)

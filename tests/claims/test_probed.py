@@ -79,7 +79,8 @@ def test_the_monitor_is_judged_over_processes(
         },
     )
     peak, cost = ledger(Results(results), "m", "tiny", ["C15"])
-    assert (peak.verdict, cost.verdict) == ("reproduced", verdict)
+    assert cost.verdict == verdict
+    assert peak.verdict == "not measured", "no arm of it could fail"
 
 
 def test_reports_are_judged_by_their_programs(results: Path) -> None:
@@ -111,8 +112,8 @@ def test_reports_are_judged_by_their_programs(results: Path) -> None:
 
 def test_an_older_probes_result_decides_nothing(results: Path) -> None:
     probe(results, "monitor", found={"alone_s": [1.0], "watched_s": [1.0]})
-    assert one(results, "C15").verdict == "not measured"
-    assert "seen_over_peak" in one(results, "C15").remark
+    assert one(results, "C15 cost").verdict == "not measured"
+    assert "watched_over_alone" in one(results, "C15 cost").remark
 
 
 def test_lost_samples_are_counted_where_memory_ran_out(results: Path) -> None:
@@ -132,19 +133,19 @@ def test_a_bad_probe_is_named_and_skipped(results: Path) -> None:
 
 def test_a_probe_of_another_machine_is_used_if_there_is_no_current_one(results: Path) -> None:
     """And says whose it is; this machine's own counts first, unless an older program gave it."""
-    found = {"watched_over_alone": [1.0] * 5, "seen_over_peak": [0.99] * 5}
-    today = probe(results, "monitor", minute=1, found=found | {"seen_over_peak": [0.9] * 5})
+    found = {"watched_over_alone": [1.01] * 5, "seen_over_peak": [0.99] * 5}
+    today = probe(results, "monitor", minute=1, found=found | {"watched_over_alone": [1.1] * 5})
     theirs = results / "claims" / "another" / "monitor" / today.name
     theirs.parent.mkdir(parents=True)
     theirs.write_text(re.sub(r'"machine": ?"m"', '"machine":"another"', today.read_text()))
     today.unlink()
     path = probe(results, "monitor", found=found)
-    assert one(results, "C15").value == pytest.approx(0.99)
+    assert one(results, "C15 cost").value == pytest.approx(0.01)
     path.unlink()
-    assert one(results, "C15").value == pytest.approx(0.9)
-    assert "Tried on another." in one(results, "C15").remark
+    assert one(results, "C15 cost").value == pytest.approx(0.1)
+    assert "Tried on another." in one(results, "C15 cost").remark
     probe(results, "monitor", found={"alone_s": [1.0]})
-    assert one(results, "C15").value == pytest.approx(0.9)
+    assert one(results, "C15 cost").value == pytest.approx(0.1)
     missing = find_missing(REGISTRY.chosen(["C15"]), MachineResults(Results(results), "m"), "tiny")
     assert "monitor" in missing.probes, "it may have its own"
 

@@ -1,0 +1,89 @@
+"""Each row of an article says what its place says: no number, name or listing of its own."""
+
+from __future__ import annotations
+
+import operator
+import re
+from dataclasses import replace
+
+import pytest
+
+from framebench.claims.claim import Claim
+from framebench.claims.listings import find_listing
+from framebench.claims.measures import OfProbe
+from framebench.claims.places import find_unsupported, read_places
+from framebench.claims.registry import REGISTRY
+from framebench.claims.store import SNIPPET
+
+OF_ARTICLES = [claim for claim in REGISTRY.claims if claim.source != "R"]
+AS_PRINTED = [
+    pytest.param(claim, measurement.measure.probe.removeprefix(SNIPPET), id=measurement.name)
+    for claim in OF_ARTICLES
+    for measurement in claim.measurements
+    if "as printed" in measurement.name and isinstance(measurement.measure, OfProbe)
+]
+(B29,) = REGISTRY.chosen(["B29"])
+
+
+def find_places_named(claim: Claim) -> str:
+    assert claim.place is not None, f"{claim.name}: give it a line in sources/places.csv"
+    return " ".join((*claim.place.names, *claim.place.prints))
+
+
+def strip_layout(code: str) -> str:
+    """Return code without what a formatter may change."""
+    return re.sub(r"\s", "", code).replace('"', "'")
+
+
+def test_every_row_of_an_article_has_one_place_and_every_place_a_row() -> None:
+    assert {claim.name for claim in OF_ARTICLES} == set(read_places())
+    for claim in OF_ARTICLES:
+        assert claim.place is not None
+        assert claim.place.article == claim.source
+        assert claim.place.section
+        assert claim.place.phrase
+
+
+@pytest.mark.parametrize("claim", OF_ARTICLES, ids=operator.attrgetter("name"))
+def test_a_row_has_no_number_or_name_that_its_place_has_not(claim: Claim) -> None:
+    assert not find_unsupported(claim)
+
+
+@pytest.mark.parametrize(
+    ("says", "claimed", "unsupported"),
+    [
+        ("A 3-D U-Net trains on one RTX 3090.", "it fits", ["U-Net"]),
+        ("The 3-D MRI case trains on one RTX 4090.", "it fits", ["RTX 4090"]),
+        ("Memory falls by 30 %.", "it fits", ["30"]),
+        ("It fits.", "-30 %", ["30"]),
+        ("It fits.", "-30 %: ours", []),
+        ("It fits.", "less (-30 %: ours)", []),
+        ("It fits with torch.compile.", "it fits", ["torch.compile"]),
+        ("It fits with nn.VolumeBatchNorm3d, of 512x512x128 voxels.", "it fits", []),
+    ],
+)
+def test_what_an_article_does_not_say_is_found(
+    says: str, claimed: str, unsupported: list[str]
+) -> None:
+    assert find_unsupported(replace(B29, says=says, claimed=claimed)) == unsupported
+
+
+@pytest.mark.parametrize(("claim", "listing"), AS_PRINTED)
+def test_a_listing_as_printed_has_the_articles_calls_in_their_order(
+    claim: Claim, listing: str
+) -> None:
+    assert claim.place is not None
+    assert claim.place.prints, f"{claim.name}: the article prints no listing there"
+    code = strip_layout(find_listing(listing).read_text())
+    start = 0
+    for piece in claim.place.prints:
+        found = code.find(strip_layout(piece), start)
+        assert found >= 0, f"{listing}: {piece!r} is missing, or is not in its order"
+        start = found + 1
+
+
+def test_a_claim_about_torch_cuda_is_decided_on_a_gpu() -> None:
+    about_cuda = [claim for claim in OF_ARTICLES if "torch.cuda" in find_places_named(claim)]
+    assert len(about_cuda) > 8
+    for claim in about_cuda:
+        assert claim.needs.device == "gpu" or claim.needs.lacking, claim.name
