@@ -35,7 +35,7 @@ df.groupby(["framework", "framework_version"]).agg(
 )
 
 # %%
-records = Results(framebench.folder()).of_machine(df["machine"].iloc[0])
+records = Results(framebench.folder()).get_records(df["machine"].iloc[0])
 found = [
     row
     for framework, group in df.groupby("framework")

@@ -1,5 +1,6 @@
-"""Which rows answer a question, and which strategy needs least: nothing else decides this for
-pages, figures or commands.
+"""Which rows answer a question, and which strategy needs least memory.
+
+Nothing else decides this for pages, figures or commands.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from framebench.analysis.frames import Row
 from framebench.analysis.statistics import PEAK, Ratio
 
 
-def select_rows(of_machines: Sequence[Sequence[Row]]) -> list[Row]:
+def select_rows(rows_of_machines: Sequence[Sequence[Row]]) -> list[Row]:
     """Return one row for each case, from the rows of this machine and then of others.
 
     It is the first that can be compared with its baseline, or else the first. A question that one
@@ -22,8 +23,8 @@ def select_rows(of_machines: Sequence[Sequence[Row]]) -> list[Row]:
     """
     selected: dict[str, Row] = {}
     devices: dict[tuple[str, str, str], str] = {}  # the kind of device that answers a question
-    for machine_rows in of_machines:
-        devices_before = dict(devices)
+    for machine_rows in rows_of_machines:
+        devices_before = dict(devices)  # a machine's own rows do not exclude each other
         for row in machine_rows:
             question = row.workload, row.scenario, row.size
             if row.device is not None:
@@ -31,9 +32,8 @@ def select_rows(of_machines: Sequence[Sequence[Row]]) -> list[Row]:
                     continue
                 if row.usable:
                     devices.setdefault(question, row.device)
-            if row.case not in selected or (
-                lacks_baseline(selected[row.case]) and not lacks_baseline(row)
-            ):
+            previous = selected.get(row.case)
+            if previous is None or (lacks_baseline(previous) and not lacks_baseline(row)):
                 selected[row.case] = row
     return list(selected.values())
 
@@ -56,23 +56,21 @@ def select_comparable(group: pd.DataFrame) -> pd.DataFrame:
 
 def rank_savings(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, list[Any]]]:
     """Yield each framework with the strategies that save memory, the one that needs least first."""
-    for framework, framework_rows in comparable_rows.groupby(
-        "framework", observed=True, sort=False
-    ):
+    by_framework = comparable_rows.groupby("framework", observed=True, sort=False)
+    for framework, framework_rows in by_framework:
         if len(framework_rows) > 1:
             yield str(framework), list(rows.iterate_rows(select_savings(framework_rows)))
 
 
 def select_savings(framework_rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that need less than the baseline, least first."""
+    # a smaller difference does not matter
     needs_less = ~framework_rows["baseline"] & (framework_rows["relative_peak"] < 1 - PEAK.minimum)
     return framework_rows[needs_less].sort_values("relative_peak", kind="stable")
 
 
 def select_with_price(ranked: Sequence[Any]) -> list[Any]:
-    """Return the first of the strategies that save memory; where it was not timed, also the first
-    that was.
-    """
+    """Return the first strategy; where it was not timed, also the first that was."""
     selected = list(ranked[:1])
     for row in ranked:
         if pd.notna(row.time_ratio):
@@ -83,12 +81,14 @@ def select_with_price(ranked: Sequence[Any]) -> list[Any]:
 
 
 def find_timed(tables: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str | None], tuple[str, Any]]:
-    """Return by case and kind of device the first machine that timed it in blocks of its baseline,
-    and the row.
+    """Return the first machine, with its row, that timed each case on each kind of device.
+
+    A case counts as timed where it shared blocks with its baseline.
     """
     timed: dict[tuple[str, str | None], tuple[str, Any]] = {}
     for machine, table in tables.items():
-        for row in rows.iterate_rows(table[table["usable"] & table["time_ratio"].notna()]):
+        is_timed = table["usable"] & table["time_ratio"].notna()
+        for row in rows.iterate_rows(table[is_timed]):
             timed.setdefault((row.case, row.device), (machine, row))
     return timed
 
@@ -103,9 +103,9 @@ def get_time_ratio(row: Any) -> Ratio | None:
 
 
 def describe_cost(row: Any) -> str:
-    """Return what a strategy costs in time:
+    """Return what a strategy costs in time, such as `1.25 x the time`, or `not timed`.
 
-    `1.25 x the time`, a range where it is undecided, or `not timed`.
+    An undecided ratio is given as a range.
     """
     ratio = get_time_ratio(row)
     if ratio is None:

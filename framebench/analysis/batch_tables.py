@@ -1,25 +1,28 @@
-"""Tables of strategies by batch: what a strategy saves, and what it costs, may depend on the
-batch.
-"""
+"""Tables of strategies by batch, on which savings and costs may depend."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pandas as pd
 
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown
-from framebench.analysis.tables import describe_conditions, describe_measurement
+from framebench.analysis.tables import describe_conditions, describe_measurement, join_values
 from framebench.strategies.registry import find_baseline
 
 DEPENDS = 0.05  # a share of the baseline's peak that moves by more from batch to batch is noted
 QUESTION = ["machine", "workload", "scenario", "size"]
 ROW = ["framework", "strategy"]
+QUANTITIES = {
+    "relative_peak": Shown("peak x base", ".2f", priority=ESSENTIAL),
+    "relative_throughput": Shown("throughput x base", ".2f"),
+    "step_bytes": Shown("peak", ",.1f", 1 / MIB, unit="MiB", priority=DETAIL),
+}
 
 
 def make_batch_tables(df: pd.DataFrame) -> Iterator[Comparison]:
-    """Yield a table for each machine, workload, scenario and size where strategies were measured at
-    several batches.
+    """Yield a table for each machine, workload, scenario and size with several batches.
 
     Its rows are framework x strategy, its columns are the peak, the peak over the baseline's and
     the throughput over the baseline's at each batch.
@@ -31,9 +34,7 @@ def make_batch_tables(df: pd.DataFrame) -> Iterator[Comparison]:
 
 
 def select_several(group: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of strategies that have numbers at two batches or more, next to the
-    baseline's at each of these.
-    """
+    """Return the strategies that have numbers, and a baseline, at two batches or more."""
     compared = group[group["usable"] & group["relative_peak"].notna()]
     counts = compared.groupby(ROW)["batch"].transform("nunique")
     return compared[counts > 1]
@@ -42,54 +43,41 @@ def select_several(group: pd.DataFrame) -> pd.DataFrame:
 def make_batch_table(group: pd.DataFrame) -> Comparison:
     """Return the table of one workload, scenario and size on one machine."""
     first = group.iloc[0]
-    quantities = {
-        "relative_peak": Shown("peak x base", ".2f", priority=ESSENTIAL),
-        "relative_throughput": Shown("throughput x base", ".2f"),
-        "step_bytes": Shown("peak", ",.1f", 1 / MIB, unit="MiB", priority=DETAIL),
-    }
-    wide = group.pivot(index=ROW, columns="batch", values=list(quantities))
-    in_order = list(dict.fromkeys(zip(group["framework"], group["strategy"])))
-    wide = wide.reindex(in_order)
-    shown = {}
-    for quantity, column in quantities.items():
-        for batch in sorted(group["batch"].unique()):
-            if wide[quantity, batch].notna().any():
-                heading = f"b{batch}: {column.name}"
-                shown[f"{quantity} {batch}"] = Shown(
-                    heading, column.form, column.times, column.unit, priority=column.priority
-                )
-    cells = wide.set_axis([" ".join(map(str, pair)) for pair in wide.columns], axis=1)
+    wide = group.pivot(index=ROW, columns="batch", values=list(QUANTITIES))
+    # `pivot` sorts by name: go back to the catalog's order
+    wide = wide.reindex(pd.MultiIndex.from_frame(group[ROW].drop_duplicates()))
+    wide = wide.dropna(axis=1, how="all")  # such as throughputs where nothing was timed
+    shown = {name: Shown(name, priority=ESSENTIAL) for name in ROW}
+    quantities = wide.columns.get_level_values(0)
+    batches = wide.columns.get_level_values("batch")
+    for quantity, batch in zip(quantities, batches):
+        column = QUANTITIES[quantity]
+        shown[f"{quantity} {batch}"] = replace(column, name=f"b{batch}: {column.name}")
     base = f"base: {find_baseline(first['scenario'])} of the same framework at the same batch."
     return Comparison(
         f"{first['workload']} {first['scenario']} by batch, size {first['size']}",
-        f"{base} Peaks by {describe_step_instruments(group)}. {describe_measurement(group)} "
+        f"{base} Peaks by {join_values(group['step_instrument'])}. {describe_measurement(group)} "
         f"{describe_conditions(group)}",
-        cells.reset_index(),
-        {name: Shown(name, priority=ESSENTIAL) for name in ROW} | shown,
+        wide.reset_index().set_axis(list(shown), axis=1),
+        shown,
         notes=tuple(describe_dependence(group)),
         machine=first["machine"],
     )
 
 
-def describe_step_instruments(group: pd.DataFrame) -> str:
-    """Return who read the peaks."""
-    return ", ".join(sorted(group["step_instrument"].dropna().unique()))
-
-
 def describe_dependence(group: pd.DataFrame) -> list[str]:
-    """Return a line for each strategy whose share of the baseline's peak depends on the batch, most
-    first.
+    """Return a line for each strategy whose share of the baseline's peak depends on the batch.
+
+    The one that depends most comes first.
     """
     lines = []
-    for (framework, strategy), rows in group[~group["baseline"]].groupby(ROW, sort=False):
+    strategies = group[~group["baseline"]].groupby(ROW, sort=False)
+    for (framework, strategy), rows in strategies:
         by_batch = rows.set_index("batch")["relative_peak"].sort_index()
-        moved = by_batch.max() - by_batch.min()
-        if moved > DEPENDS:
-            shares = ", ".join(f"{share:.0%} at batch {batch}" for batch, share in by_batch.items())
-            lines.append(
-                (
-                    moved,
-                    f"{framework} {strategy} depends on the batch: {shares} of the baseline's peak",
-                )
-            )
+        change = by_batch.max() - by_batch.min()
+        if change <= DEPENDS:
+            continue
+        shares = ", ".join(f"{share:.0%} at batch {batch}" for batch, share in by_batch.items())
+        line = f"{framework} {strategy} depends on the batch: {shares} of the baseline's peak"
+        lines.append((change, line))
     return [line for _, line in sorted(lines, reverse=True)]

@@ -32,12 +32,10 @@ class Variant(NamedTuple):
 
 
 class Process(NamedTuple):
-    """One of the processes of a variant in a block: they are numbered from 0, as a case may be
-    compared with itself.
-    """
+    """One of the processes of a variant in a block: a case may be compared with itself."""
 
     variant: Variant
-    number: int
+    number: int  # from 0
 
 
 Pair = tuple[Process, Process]  # sorted
@@ -78,7 +76,8 @@ def match_blocks(
 
     Of a case against itself they are those of the block's first two processes.
     """
-    base_blocks, candidate_blocks = group_by_block(base), group_by_block(candidate)
+    base_blocks = group_by_block(base)
+    candidate_blocks = group_by_block(candidate)
     pairs = []
     for block in sorted(base_blocks.keys() & candidate_blocks.keys()):
         pair = find_first_pair(base_blocks[block], candidate_blocks[block])
@@ -99,9 +98,7 @@ def find_first_pair(
 
 
 def compute_log_ratios(base: Iterable[Record], candidate: Iterable[Record]) -> list[float]:
-    """Return the log ratio of step times, candidate over base, of each block that both sides were
-    in.
-    """
+    """Return the log ratio of step times, candidate over base, of each block with both sides."""
     logs = []
     for one, other in match_blocks(base, candidate):
         log = compare_rounds(get_seconds_by_round(one), get_seconds_by_round(other))
@@ -111,9 +108,9 @@ def compute_log_ratios(base: Iterable[Record], candidate: Iterable[Record]) -> l
 
 
 class Blocks:
-    """The blocks among some records, such as all of one machine: gives the ratio of two variants
-    that share blocks.
+    """The blocks among some records, such as all of one machine.
 
+    They give the ratio of two variants that share blocks.
     How much blocks differ is learnt from all pairs together: each variant against the baseline of
     its framework, and baselines, or where a block has none, against the first variant. The pair
     that is asked for is not among those that moderate it.
@@ -131,16 +128,16 @@ class Blocks:
                 logs[pair].append(log)
         return logs
 
-    def others(self, base: Variant, candidate: Variant) -> Pool:
+    def pool_others(self, base: Variant, candidate: Variant) -> Pool:
         """Return how much blocks differ by all other pairs of the machine."""
         logs_of_others = []
         for (one, other), logs in self.pairs.items():
-            is_asked = {one.variant, other.variant} == {base, candidate}
-            if one.variant.machine == base.machine and not is_asked:
+            is_pair = {one.variant, other.variant} == {base, candidate}
+            if one.variant.machine == base.machine and not is_pair:
                 logs_of_others.append(logs)
         return pool_variances(logs_of_others)
 
-    def ratio(self, base: Sequence[Record], candidate: Sequence[Record]) -> Ratio | None:
+    def compare(self, base: Sequence[Record], candidate: Sequence[Record]) -> Ratio | None:
         """Return the step time of `candidate` over that of `base`, each the records of one variant.
 
         Returns None if they share no block.
@@ -148,17 +145,19 @@ class Blocks:
         logs = compute_log_ratios(base, candidate)
         if not logs:
             return None
-        return compare_blocks(logs, self.others(get_variant(base[0]), get_variant(candidate[0])))
+        others = self.pool_others(get_variant(base[0]), get_variant(candidate[0]))
+        return compare_blocks(logs, others)
 
-    def of_cases(self, base: str, candidate: str) -> Ratio | None:
-        """Return the ratio by the ids of the cases, among records of one machine and of one version
-        of each framework.
+    def compare_cases(self, base: str, candidate: str) -> Ratio | None:
+        """Return the ratio of two cases by their ids.
+
+        The records must be of one machine and of one version of each framework.
         """
         base_records = [record for record in self.records if record.case == base]
         candidate_records = [record for record in self.records if record.case == candidate]
         if not base_records or not candidate_records:
             return None
-        return self.ratio(base_records, candidate_records)
+        return self.compare(base_records, candidate_records)
 
 
 def compare_with_anchors(members: Sequence[Record]) -> dict[Pair, float]:
@@ -168,25 +167,28 @@ def compare_with_anchors(members: Sequence[Record]) -> dict[Pair, float]:
         anchor = find_anchor(record, members)
         if anchor is record:
             continue
-        first, second = anchor, record
-        pair = identify_process(first, members), identify_process(second, members)
-        if pair[0] > pair[1]:  # the same pair has the same name in every block
-            first, second = second, first
-            pair = pair[1], pair[0]
-        log = compare_rounds(get_seconds_by_round(first), get_seconds_by_round(second))
-        if log is not None:
-            logs[pair] = log
+        log = compare_rounds(get_seconds_by_round(anchor), get_seconds_by_round(record))
+        if log is None:
+            continue
+        first = identify_process(anchor, members)
+        second = identify_process(record, members)
+        if first > second:  # the same pair has the same name and direction in every block
+            first, second, log = second, first, -log
+        logs[first, second] = log
     return logs
 
 
 def find_anchor(record: Record, members: Sequence[Record]) -> Record:
-    """Return the record of a block that this one is set against, to learn how much blocks
-    differ.
+    """Return the record of a block that this one is compared with, to learn how blocks differ.
+
+    It is the baseline of its framework, or else the block's first.
     """
     for member in members:
-        is_alike = member.parsed.framework == record.parsed.framework
-        is_alike = is_alike and member.framework_version == record.framework_version
-        if is_alike and member.parsed.strategy == member.parsed.stage.baseline:
+        if member.parsed.framework != record.parsed.framework:
+            continue
+        if member.framework_version != record.framework_version:
+            continue
+        if member.parsed.strategy == member.parsed.stage.baseline:
             return members[0] if member is record else member
     return members[0]
 

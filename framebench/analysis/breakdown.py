@@ -1,5 +1,6 @@
-"""Where a measured peak goes: what the case cannot do without (`framebench.analysis.lower_bound`),
-and the rest.
+"""Where a measured peak goes: what the case cannot do without, and the rest.
+
+The former is counted by `framebench.analysis.lower_bound`.
 """
 
 from __future__ import annotations
@@ -18,22 +19,17 @@ PARTS = ("parameters", "buffers", "optimizer", "inputs", "gradients", "activatio
 
 
 def split_peaks(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with a peak, with a column of bytes for each part, and `lower_bound`, `rest`
-    and `peak_over_bound`.
+    """Return the rows with a peak, with the bytes of each of PARTS, `lower_bound` and `rest`.
 
     The parts are those of the moment when the least that is needed is most: often the end of the
     forward pass, when there are all activations and no gradient. `rest` is everything else in the
     measured peak: workspaces, gradients of activations, fragmentation, and what the framework keeps
-    beyond the least. Rows of workloads that declare no `layers` are left out.
+    beyond the least. `peak_over_bound` is the measured peak over the lower bound. Rows of workloads
+    that declare no `layers` are left out.
     """
-    with_layers = [name for name in spec.list_workloads() if spec.load_workload(name).layers]
-    is_known = pd.Series(
-        [parse_case(case).is_known for case in table["case"]], table.index, dtype=bool
-    )
     has_peak = (table["status"] == "ok") & table["step_bytes"].notna()
-    measured = table[is_known & table["workload"].isin(with_layers) & has_peak].reset_index(
-        drop=True
-    )
+    has_bound = table["case"].map(declares_layers).astype(bool)
+    measured = table[has_peak & has_bound].reset_index(drop=True)
     bounds = [find_lower_bound(case) for case in measured["case"]]
     for part in PARTS:
         measured[part] = [getattr(bound, part) for bound in bounds]
@@ -41,6 +37,14 @@ def split_peaks(table: pd.DataFrame) -> pd.DataFrame:
     measured["rest"] = measured["step_bytes"] - measured["lower_bound"]
     measured["peak_over_bound"] = measured["step_bytes"] / measured["lower_bound"]
     return measured
+
+
+def declares_layers(case_id: str) -> bool:
+    """Return whether this version has the case, and its workload declares layers."""
+    case = parse_case(case_id)
+    if not case.is_known or case.workload not in spec.list_workloads():  # such as a user's model
+        return False
+    return case.spec.layers is not None
 
 
 @cache  # many records are of few cases

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from textwrap import fill
@@ -23,8 +23,7 @@ ESSENTIAL, NORMAL, DETAIL = range(3)
 
 @dataclass(frozen=True)
 class Shown:
-    """A column of a table: its name, how its values are printed, what they mean, and how long it
-    stays on a narrow terminal.
+    """A column of a table: its name, unit, meaning and priority, and how its values are printed.
 
     `form` is the format of a number, which is multiplied by `times` first, or a function of the
     value.
@@ -106,23 +105,18 @@ class Comparison:
         """
         shown: dict[str, Shown] = {}
         for place, column in enumerate(head):
-            described = Shown(column) if isinstance(column, str) else column
-            # two columns may have the same heading
-            name = (
-                described.heading
-                if described.heading not in shown
-                else f"{described.heading}, {place}"
-            )
-            shown[name] = described
+            if isinstance(column, str):
+                column = Shown(column)
+            name = column.heading
+            if name in shown:  # two columns may have the same heading
+                name = f"{name}, {place}"
+            shown[name] = column
         data = pd.DataFrame(list(rows), columns=list(shown))
         return cls(title, caption, data, shown, left=left, notes=notes, machine=machine)
 
     @property
     def key(self) -> str:
-        """Return the name by which documents ask for it:
-
-        `xeon-2core: transformer train, batch 4, size cpu`.
-        """
+        """Return the name in documents: `xeon-2core: transformer train, batch 4, size cpu`."""
         return f"{self.machine}: {self.title}" if self.machine else self.title
 
     @property
@@ -133,9 +127,9 @@ class Comparison:
     @cached_property
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """Return the cells of each row as text."""
-        columns = [
-            list(map(column.text, self.data[name].tolist())) for name, column in self.shown.items()
-        ]
+        columns = []
+        for name, column in self.shown.items():
+            columns.append([column.text(value) for value in self.data[name].tolist()])
         return tuple(zip(*columns))
 
     def terminal(self, console: Console) -> None:
@@ -159,36 +153,39 @@ class PrintedColumn:
     @cached_property
     def minimum(self) -> int:
         """Return the width that breaks no word but long ones of code."""
-        return max(map(find_minimum_width, (self.heading, *self.cells)))
+        return max(find_minimum_width(text) for text in (self.heading, *self.cells))
 
     @cached_property
     def natural(self) -> int:
         """Return the width that needs no second line, but for the heading."""
-        return max(map(len, (*self.cells, " " * self.minimum)))
+        longest = max((len(cell) for cell in self.cells), default=0)
+        return max(longest, self.minimum)
 
     @property
     def constant(self) -> str:
         """Return ` (VALUE in every row)` if all rows have the same short value, or else nothing."""
-        values = set(self.cells) - {"-"} or {"-"}
-        (value, *others) = values
-        if len(self.cells) < 2 or others or len(value) > LONGEST_WORD:
+        values = set(self.cells) - {"-"}
+        if len(self.cells) < 2 or len(values) > 1:
+            return ""
+        value = values.pop() if values else "-"
+        if len(value) > LONGEST_WORD:
             return ""
         return f" ({value} in every row)"
 
 
 def find_minimum_width(cell: str) -> int:
-    """Return the width of a cell without spaces, such as the id of a case; of others that of the
-    longest word.
-    """
+    """Return the width that breaks no word, nor a cell of one word such as the id of a case."""
     words = cell.split()
     if len(words) < 2:
         return max(len(cell), 1)
-    return min(max(map(len, words)), LONGEST_WORD)
+    longest = max(len(word) for word in words)
+    return min(longest, LONGEST_WORD)
 
 
 def render_terminal(table: Comparison, console: Console) -> None:
-    """Print a table as wide as the console at most, with its caption and notes, and name the
-    columns that have no room.
+    """Print a table as wide as the console at most, with its caption and notes.
+
+    Columns for which it is too narrow are named below the table.
     """
 
     def say(text: str, style: str = "") -> None:
@@ -220,31 +217,36 @@ def make_printed_columns(table: Comparison) -> list[PrintedColumn]:
 
 
 def choose_columns(columns: Sequence[PrintedColumn], width: int) -> list[PrintedColumn]:
-    """Return the columns that have room at their minimum widths: the first, and of the others those
-    that matter most.
+    """Return the columns that fit at their minimum widths.
+
+    They are the first, and of the others those that matter most, from left to right.
     """
     shown = list(columns)
-    while len(shown) > 1 and sum(column.minimum for column in shown) > count_cell_characters(
-        shown, width
-    ):
+    while len(shown) > 1 and count_spare_characters(shown, width) < 0:
         least = max(column.priority for column in shown[1:])
-        place = max(i for i in range(1, len(shown)) if shown[i].priority == least)
+        place = len(shown) - 1
+        while shown[place].priority != least:
+            place -= 1
         del shown[place]
     return shown
 
 
-def count_cell_characters(columns: Sequence[PrintedColumn], width: int) -> int:
-    """Return the characters that borders and padding leave for the cells."""
-    return width - 1 - 3 * len(columns)
+def count_spare_characters(columns: Sequence[PrintedColumn], width: int) -> int:
+    """Return the characters that borders, padding and the minimum widths leave."""
+    borders = 1 + 3 * len(columns)
+    return width - borders - sum(column.minimum for column in columns)
 
 
 def make_grid(columns: Sequence[PrintedColumn], width: int) -> Grid:
-    """Return the grid that rich prints: each column as wide as it needs, or all of them narrower by
-    the same share.
+    """Return the grid that rich prints, each column as wide as it needs.
+
+    Where there is too little space, all are narrower by the same share.
     """
-    spare = count_cell_characters(columns, width) - sum(column.minimum for column in columns)
-    wanted = sum(column.natural - column.minimum for column in columns)
-    share = min(1.0, max(spare, 0) / wanted) if wanted else 1.0
+    spare = count_spare_characters(columns, width)
+    requested = sum(column.natural - column.minimum for column in columns)
+    share = 1.0
+    if requested:
+        share = min(1.0, max(spare, 0) / requested)
     grid = Grid()
     for column in columns:
         column_width = column.minimum + int(share * (column.natural - column.minimum))
@@ -252,6 +254,7 @@ def make_grid(columns: Sequence[PrintedColumn], width: int) -> Grid:
             Text(fill(column.heading, column_width, break_long_words=False)),
             justify="left" if column.is_label else "right",
             overflow="fold",
+            # a column that is too wide even so is folded by rich
             width=column_width if spare >= 0 else None,
         )
     for cells in zip(*(column.cells for column in columns)):
@@ -261,30 +264,30 @@ def make_grid(columns: Sequence[PrintedColumn], width: int) -> Grid:
 
 def render_markdown(table: Comparison) -> str:
     """Return a table in GitHub's syntax; text from files cannot break out of its cell."""
-    rule = ["---" if place < table.left else "---:" for place in range(len(table.head))]
-    lines = [join_markdown_cells(map(escape_markup, table.head)), join_markdown_cells(rule)]
-    lines += [join_markdown_cells(map(escape_markup, row)) for row in table.rows]
-    notes = [f"- {escape_markup(note)}" for note in table.notes]
-    parts = [f"### {table.title}", "\n".join(lines), "\n".join(notes), escape_markup(table.caption)]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    labels = min(table.left, len(table.head))
+    rule = ["---"] * labels + ["---:"] * (len(table.head) - labels)
+    lines = [join_cells(table.head), f"| {' | '.join(rule)} |"]
+    for row in table.rows:
+        lines.append(join_cells(row))
+    parts = [f"### {table.title}", "\n".join(lines)]
+    if table.notes:
+        parts.append("\n".join(f"- {escape_markup(note)}" for note in table.notes))
+    if table.caption:
+        parts.append(escape_markup(table.caption))
+    return "\n\n".join(parts) + "\n"
 
 
-def join_markdown_cells(cells: Iterable[str]) -> str:
-    """Return one row of a table."""
-    return f"| {' | '.join(cells)} |"
+def join_cells(cells: Sequence[str]) -> str:
+    """Return one row of a table in Markdown."""
+    escaped = [escape_markup(cell) for cell in cells]
+    return f"| {' | '.join(escaped)} |"
+
+
+MARKUP = str.maketrans(
+    {"\\": r"\\", "|": r"\|", "<": "&lt;", "\n": " ", "`": r"\`", "[": r"\[", "*": r"\*"}
+)
 
 
 def escape_markup(text: str) -> str:
     """Return the text without anything that Markdown or HTML would take for markup."""
-    replacements = {
-        "\\": r"\\",
-        "|": r"\|",
-        "<": "&lt;",
-        "\n": " ",
-        "`": r"\`",
-        "[": r"\[",
-        "*": r"\*",
-    }
-    for character, escaped in replacements.items():
-        text = text.replace(character, escaped)
-    return text
+    return text.translate(MARKUP)

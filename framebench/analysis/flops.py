@@ -1,5 +1,4 @@
-"""Floating-point operations of a model, counted from its specification: what a step must do,
-whoever does it.
+"""Floating-point operations of a step, counted from the specification of the model.
 
 A matmul of (m, k) and (k, n) counts 2 m k n; a convolution 2 per weight and place of its output.
 Norms, activations, pooling, softmax and the optimizer are left out, as is usual; so is what
@@ -25,11 +24,11 @@ BACKWARD = 2  # times the forward
 
 
 def count_layer_flops(layer: Layer, weight: Param | None) -> int:
-    """Return the operations of one sample: each element of the output is a sum over the weight's
-    input channels and kernel.
+    """Return the operations of one sample.
 
-    A convolution's or linear layer's weight is (out, in, kernel...); a transposed one's, stride as
-    its kernel, (in, out, kernel...), where each output element sees the kernel at one place.
+    Each element of the output is a sum over the weight's input channels and kernel. The weight of a
+    convolution or linear layer is (out, in, kernel...). That of a transposed convolution, whose
+    stride is its kernel, is (in, out, kernel...): an output element sees the kernel at one place.
     """
     if weight is None or len(weight.shape) < 2:
         return layer.flops

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import cache
+from itertools import chain
 from statistics import median
 from typing import Any, NamedTuple, get_type_hints
 
@@ -27,9 +28,7 @@ from framebench.suite.case import Case
 
 
 def column(unit: str, meaning: str, dtype: str = "") -> Any:
-    """Return a field of a row, with its unit and meaning, and its dtype if the type does not
-    tell.
-    """
+    """Return a field of a row, with its unit and meaning; `dtype` where the type does not tell."""
     return field(metadata={"unit": unit, "meaning": meaning, "dtype": dtype})
 
 
@@ -245,52 +244,58 @@ def describe_columns(row_type: type) -> tuple[Column, ...]:
     columns = []
     for one in fields(row_type):
         unit = one.metadata["unit"]
-        # bytes are exact in a float up to 2**53, and can be drawn where some are missing
-        dtype = one.metadata["dtype"] or ("float64" if unit == "bytes" else DTYPES[kinds[one.name]])
+        dtype = one.metadata["dtype"] or DTYPES[kinds[one.name]]
+        if unit == "bytes":
+            dtype = "float64"  # exact up to 2**53, and can be drawn where some are missing
         columns.append(Column(one.name, dtype, unit, one.metadata["meaning"]))
     return tuple(columns)
 
 
 COLUMNS = describe_columns(Row)
+Key = tuple[object, ...]  # what cases that are compared have in common
 
 
 def make_rows(all_records: Iterable[Record]) -> list[Row]:
-    """Return a row for each machine, case and framework version among these records, sorted by
-    these.
+    """Return a row for each machine, case and framework version of these records, in that order.
 
     Ratios are to the baseline of the same workload, framework, version, scenario, batch, size and
     machine. They are missing where the baseline is; of peaks where two instruments read them; of
     times where the two share no block.
     """
     cases = select_cases(all_records)
-    blocks = Blocks(record for case in cases for record in case.timed)
-    baselines = {get_comparable_key(case): case for case in cases if is_baseline(case)}
-    by_age = sorted(baselines.values(), key=lambda case: get_measurement_time(case.newest))
-    torch_baselines = {
-        get_question_key(case): case for case in by_age if case.newest.parsed.framework == "torch"
-    }
-    by_parts = {(get_comparable_key(case), list_parts(case)): case for case in cases}
-    every = []
+    blocks = Blocks(chain.from_iterable(case.timed for case in cases))
+    baselines: dict[Key, Measured] = {}
+    torch_baselines: dict[Key, Measured] = {}
+    # what is compiled is compared with the same parts without those that compile
+    by_parts: dict[Key, Measured] = {}
+    # from old to new: of several versions of PyTorch the one measured last is compared with
+    for case in sorted(cases, key=lambda case: get_measurement_time(case.newest)):
+        by_parts[get_comparable_key(case), list_parts(case)] = case
+        if is_baseline(case):
+            baselines[get_comparable_key(case)] = case
+            if case.newest.parsed.framework == "torch":
+                torch_baselines[get_question_key(case)] = case
+    rows = []
     for case in cases:
         key = get_comparable_key(case)
+        base = baselines.get(key)
+        torch_base = torch_baselines.get(get_question_key(case))
+        eager = None
         compiled = list_compiled_parts(case)
-        eager = by_parts.get((key, list_parts(case) - compiled)) if compiled else None
-        every.append(
-            make_row(
-                case, baselines.get(key), torch_baselines.get(get_question_key(case)), eager, blocks
-            )
-        )
-    return every
+        if compiled:
+            eager = by_parts.get((key, list_parts(case) - compiled))
+        rows.append(make_row(case, base, torch_base, eager, blocks))
+    return rows
 
 
-def get_question_key(case: Measured) -> tuple[object, ...]:
+def get_question_key(case: Measured) -> Key:
     """Return what a case shares with PyTorch's baseline."""
     parsed = case.newest.parsed
     machine = case.newest.provenance.machine
     return parsed.workload, parsed.scenario, parsed.batch, parsed.size, parsed.ranks, machine
 
 
-def get_comparable_key(case: Measured) -> tuple[object, ...]:
+def get_comparable_key(case: Measured) -> Key:
     """Return what a case shares with the baseline of its framework."""
     return case.newest.parsed.framework, case.newest.framework_version, *get_question_key(case)
 
@@ -307,7 +312,7 @@ def list_parts(case: Measured) -> frozenset[str]:
 
 
 def list_compiled_parts(case: Measured) -> frozenset[str]:
-    """Return the names of those that compile, in whatever mode."""
+    """Return the names of the combined strategies that compile, in whatever mode."""
     parts = case.newest.parsed.plan.parts
     return frozenset(part.name for part in parts if part.how in ("compile", "compile_step"))
 
@@ -325,16 +330,24 @@ def make_row(
     """
     newest, read, timed = measured
     case = newest.parsed
-    work = count_work(case)  # none of a case that this version does not have
     origin = newest.provenance
-    instrument = read.peak_instrument
-    rank_peaks = [rank.peaks[instrument] for rank in read.ranks] if instrument else []
+    instrument = read.peak_instrument or ""
+    rank_peaks = [rank.peaks[instrument] for rank in read.ranks if instrument]
     step_times = [record.step_time_s for record in timed if record.step_time_s is not None]
+    step_time = find_median(step_times)
     instructions = [median(record.instructions) for record in timed if record.instructions]
-    first_steps = [record.first_step_s for record in timed if record.first_step_s is not None]
-    shares = timed[-1].shares if timed else {}
+    work = count_work(case)  # none of a case that this version does not have
+    throughput = None
+    if work and step_time:
+        throughput = work / step_time
+    shares: dict[str, float] = {}
+    if timed:  # those of the newest block
+        shares = timed[-1].shares
     over_base = find_time_ratio(blocks, base, measured)
     over_torch = find_time_ratio(blocks, torch_base, measured)
+    relative_throughput = None
+    if over_base.value:
+        relative_throughput = 1 / over_base.value
     return Row(
         case=newest.case,
         workload=case.workload,
@@ -353,7 +366,7 @@ def make_row(
         mathematics_error=get_mathematics_error(newest),
         effect_proven=newest.effect.proven if newest.effect else None,
         peak_bytes=read.peak_bytes,
-        peak_instrument=instrument,
+        peak_instrument=read.peak_instrument,
         fullest_rank_bytes=max(rank_peaks, default=None),
         emptiest_rank_bytes=min(rank_peaks, default=None),
         predicted_bytes=read.predicted_bytes,
@@ -362,20 +375,20 @@ def make_row(
         shared_instrument=read.shared_instrument,
         step_bytes=read.peaks.get(read.step_instrument or ""),
         step_instrument=read.step_instrument,
-        cold_peak_bytes=read.cold_peaks.get(instrument or ""),
+        cold_peak_bytes=read.cold_peaks.get(instrument),
         live_bytes=read.live_bytes,
         elsewhere_bytes=sum(read.elsewhere.values()),
         activation_bytes=get_activation_bytes(read),
-        step_time_s=median(step_times) if step_times else None,
+        step_time_s=step_time,
         step_low_s=min(step_times, default=None),
         step_high_s=max(step_times, default=None),
         blocks=len(timed),
         samples=sum(len(record.step_s) for record in timed),
-        instructions_per_step=median(instructions) if instructions else None,
+        instructions_per_step=find_median(instructions),
         reference_share=compute_reference_share(timed),
-        throughput=work / median(step_times) if work and step_times else None,
+        throughput=throughput,
         unit=case.spec.unit if case.is_known else "",
-        first_step_s=first_steps[-1] if first_steps else newest.first_step_s,
+        first_step_s=find_first_step(measured),
         collector_share=shares.get("collector"),
         wait_share=shares.get("wait"),
         machine=origin.machine,
@@ -398,24 +411,28 @@ def make_row(
         peak_ratio=divide_peaks(measured, base, "peak_instrument"),
         shared_ratio=divide_peaks(measured, base, "shared_instrument"),
         relative_peak=divide_peaks(measured, base, "step_instrument"),
-        relative_throughput=1 / over_base.value if over_base else None,
+        relative_throughput=relative_throughput,
         eager_ratio=divide_peaks(measured, eager, "peak_instrument"),
-        time_ratio=over_base.value if over_base else None,
-        time_ratio_low=over_base.low if over_base else None,
-        time_ratio_high=over_base.high if over_base else None,
-        time_ratio_p=over_base.p if over_base else None,
-        torch_ratio=over_torch.value if over_torch else None,
-        torch_ratio_low=over_torch.low if over_torch else None,
-        torch_ratio_high=over_torch.high if over_torch else None,
+        time_ratio=over_base.value,
+        time_ratio_low=over_base.low,
+        time_ratio_high=over_base.high,
+        time_ratio_p=over_base.p,
+        torch_ratio=over_torch.value,
+        torch_ratio_low=over_torch.low,
+        torch_ratio_high=over_torch.high,
     )
 
 
+def find_median(values: Sequence[float]) -> float | None:
+    """Return the median; None without values."""
+    return median(values) if values else None
+
+
 def is_base_batch(case: Case) -> bool:
-    """Return whether strategies are compared at the case's batch; a workload or size that is gone
-    has no such batch.
-    """
-    sizes = case.spec.sizes if case.is_known else {}
-    return case.size in sizes and case.batch == sizes[case.size].base
+    """Return whether strategies are compared at the case's batch."""
+    if not case.is_known or case.size not in case.spec.sizes:  # this version has it no more
+        return False
+    return case.batch == case.spec.sizes[case.size].base
 
 
 def find_worst_error(record: Record) -> float | None:
@@ -444,6 +461,14 @@ def get_activation_bytes(record: Record) -> int | None:
     return record.effect.evidence.get("activation_bytes")
 
 
+def find_first_step(case: Measured) -> float | None:
+    """Return the seconds of the first step, of the newest block that has them."""
+    for record in reversed(case.timed):
+        if record.first_step_s is not None:
+            return record.first_step_s
+    return case.newest.first_step_s
+
+
 def describe_calibration(calibration: Calibration | None) -> str:
     """Return whether the machine's instruments passed, or which of them failed."""
     if calibration is None:
@@ -451,15 +476,25 @@ def describe_calibration(calibration: Calibration | None) -> str:
     return "passed" if calibration.passed else f"FAILED ({', '.join(calibration.failed)})"
 
 
-def find_time_ratio(blocks: Blocks, base: Measured | None, case: Measured) -> Ratio | None:
-    """Return the step time over that of `base`; 1 of a case over itself, which needs no
-    interval.
-    """
+class TimeRatio(NamedTuple):
+    """The columns of a ratio of step times; all of them None where there is none."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+
+
+def find_time_ratio(blocks: Blocks, base: Measured | None, case: Measured) -> TimeRatio:
+    """Return the step time over that of `base`; exactly 1 of a case over itself."""
     if base is None or not base.timed or not case.timed:
-        return None
+        return TimeRatio()
     if base is case:
-        return Ratio(1.0, 1.0, 1.0, None, len(case.timed))
-    return blocks.ratio(base.timed, case.timed)
+        return TimeRatio(1.0, 1.0, 1.0)
+    ratio = blocks.compare(base.timed, case.timed)
+    if ratio is None:
+        return TimeRatio()
+    return TimeRatio(ratio.value, ratio.low, ratio.high, ratio.p)
 
 
 def divide_peaks(case: Measured, base: Measured | None, instrument_field: str) -> float | None:
@@ -473,16 +508,16 @@ def divide_peaks(case: Measured, base: Measured | None, instrument_field: str) -
     instrument = getattr(case.read, instrument_field)
     if not instrument or instrument != getattr(base.read, instrument_field):
         return None
-    peak, base_peak = case.read.peaks[instrument], base.read.peaks[instrument]
+    peak = case.read.peaks[instrument]
+    base_peak = base.read.peaks[instrument]
     return peak / base_peak if peak and base_peak else None
 
 
 def compute_reference_share(timed: Sequence[Record]) -> float | None:
-    """Return the operations a second that a step makes, over those of the reference matmul in the
-    same round.
+    """Return the operations a second of a step over those of the reference matmul of its round.
 
     It is the median over rounds, then over blocks. None on a GPU, since the matmul is the host's,
-    and where a step's operations are not counted (`flops.step_flops`).
+    and where a step's operations are not counted (`flops.count_step_flops`).
     """
     if not timed or not timed[0].on_cpu:
         return None
@@ -492,37 +527,39 @@ def compute_reference_share(timed: Sequence[Record]) -> float | None:
     shares = []
     for record in timed:
         turns = record.turns_taken
-        if turns.reference_s:
-            paired = zip(record.step_s, turns.reference_s)
-            shares.append(
-                median(work / step / (turns.reference_flop / matmul) for step, matmul in paired)
-            )
-    return median(shares) if shares else None
+        if not turns.reference_s:
+            continue
+        block_shares = []
+        for step_s, matmul_s in zip(record.step_s, turns.reference_s):
+            rate = work / step_s
+            reference_rate = turns.reference_flop / matmul_s
+            block_shares.append(rate / reference_rate)
+        shares.append(median(block_shares))
+    return find_median(shares)
 
 
 def make_frame(all_records: Iterable[Record]) -> pd.DataFrame:
-    """Return the `rows` of these records with the columns of COLUMNS, in the order of the published
-    tables.
+    """Return a table with the columns of COLUMNS, in the order of the published tables.
 
     What one rank of several needs is compared with other ranks alone, in `framebench.ranks.table`,
     and is left out.
     """
-    return make_frame_of_rows(
-        make_rows(record for record in all_records if record.parsed.ranks == 1)
-    )
+    single = [record for record in all_records if record.parsed.ranks == 1]
+    return make_frame_of_rows(make_rows(single))
 
 
-def make_frame_of_rows(every: Sequence[Row]) -> pd.DataFrame:
+def make_frame_of_rows(rows: Sequence[Row]) -> pd.DataFrame:
     """Return rows as a table, in the order of the published tables."""
-    table = pd.DataFrame([vars(row) for row in every], columns=[column.name for column in COLUMNS])
+    dtypes = {column.name: column.dtype for column in COLUMNS}
+    # the columns are named, so that a table without rows has them too
+    table = pd.DataFrame([vars(row) for row in rows], columns=list(dtypes))
     table["measured_at"] = pd.to_datetime(table["measured_at"], utc=True)
     table["framework_version"] = order_releases(table["framework_version"])
-    return sort_rows(table.astype({column.name: column.dtype for column in COLUMNS}))
+    return sort_rows(table.astype(dtypes))
 
 
 def order_releases(versions: pd.Series) -> pd.Series:
-    """Return the versions as an ordered categorical, so that plots and sorting have 0.9.2 before
-    0.10.2.
+    """Return the versions as a categorical in the order of releases: 0.9.2 is before 0.10.2.
 
     What is no version by the common rules comes first: a record may have been written by anybody.
     """
@@ -539,54 +576,45 @@ def parse_release(version: str) -> tuple[Version, str]:
 
 
 def read_ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[Ratio | None]:
-    """Return `time_ratio` or `torch_ratio` of each row with its interval; None where there is
-    none.
-    """
-    found: list[Ratio | None] = []
+    """Return `time_ratio` or `torch_ratio` of each row with its interval; None without one."""
+    ratios: list[Ratio | None] = []
     for value, low, high in zip(df[name], df[f"{name}_low"], df[f"{name}_high"]):
         if pd.isna(value):
-            found.append(None)
+            ratios.append(None)
         elif pd.isna(low) or pd.isna(high):
-            found.append(Ratio(value))
+            ratios.append(Ratio(value))
         else:
-            found.append(Ratio(value, low, high))
-    return found
+            ratios.append(Ratio(value, low, high))
+    return ratios
 
 
-def find_decided(df: pd.DataFrame, name: str = "time_ratio") -> pd.Series:
-    """Return whether each row has this ratio, and an interval that is narrow enough to tell."""
-    verdicts = [ratio is not None and ratio.decided for ratio in read_ratios(df, name)]
+def find_decided(df: pd.DataFrame) -> pd.Series:
+    """Return whether each row has a ratio of times, with an interval narrow enough to tell."""
+    verdicts = [ratio is not None and ratio.decided for ratio in read_ratios(df)]
     return pd.Series(verdicts, df.index, dtype=bool)
 
 
 def sort_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Sort framework by framework, strategies as in the registry; a process that could not tell its
-    version comes first.
+    """Sort by case, frameworks and strategies in the order of the catalog.
+
+    A process that died before it could tell its version comes first.
     """
     strategies = zip(table["scenario"], table["strategy"])
+    # sorted in a copy: the columns to sort by are no columns of the table
     places = table.assign(
-        place=[FRAMEWORKS.index(framework) for framework in table["framework"]],
-        rank=[find_catalog_place(scenario, strategy) for scenario, strategy in strategies],
+        framework_place=table["framework"].map(FRAMEWORKS.index),
+        strategy_place=[
+            find_catalog_place(scenario, strategy) for scenario, strategy in strategies
+        ],
     )
-    by = [
-        "machine",
-        "workload",
-        "size",
-        "scenario",
-        "batch",
-        "place",
-        "framework_version",
-        "rank",
-        "strategy",
-    ]
+    cases = ["machine", "workload", "size", "scenario", "batch"]
+    by = [*cases, "framework_place", "framework_version", "strategy_place", "strategy"]
     order = places.sort_values(by, na_position="first").index
     return table.loc[order].reset_index(drop=True)
 
 
 @cache
 def find_catalog_place(scenario: str, strategy: str) -> int:
-    """Return the strategy's place among those of the scenario; a combination that is in no profile
-    comes last.
-    """
+    """Return the strategy's place in the scenario; a combination of no profile comes last."""
     strategies = list_strategies(scenario)
     return strategies.index(strategy) if strategy in strategies else len(strategies)

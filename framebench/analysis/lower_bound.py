@@ -1,5 +1,4 @@
-"""The least memory that a case needs, counted by hand: what no implementation of the same
-mathematics can do without.
+"""The least memory of a case: what no implementation of the same mathematics can do without.
 
 Everything derives from `case.config`, so variants and any batch work. Only arithmetic; no framework
 is asked. Not counted are workspaces, gradients of activations, weights that autocast copies,
@@ -9,6 +8,7 @@ a workload that declares no `layers` no activation is counted.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 # Switches that put activations or optimizer states into host memory or on disk; a limit of memory
 # may put anything there.
-ACTIVATIONS_ELSEWHERE = {"offload", "offload_streamed", "mem_limit"}
-STATES_ELSEWHERE = {"optimizer_offload", "mem_limit"}
+ACTIVATIONS_OFFLOADED = {"offload", "offload_streamed", "mem_limit"}
+STATES_OFFLOADED = {"optimizer_offload", "mem_limit"}
 WIDE, NARROW = 4, 2  # bytes of float32; of bfloat16 and float16
 # bytes of a label or token: the latter two hold them in 32 bits
 INTEGER = {"torch": 8, "jax": 4, "jittor": 4}
@@ -59,13 +59,14 @@ class LowerBound:
 @cache
 def compute_lower_bound(case: Case) -> LowerBound:
     """Return the least peak of one step of this case, by what it is made of."""
+    gradients = 0
     optimizer = 0
     if case.stage.trains:
         gradients, activations = count_backward_bytes(case)
-        if not get_options(case).keys() & STATES_ELSEWHERE:
+        if not get_options(case).keys() & STATES_OFFLOADED:
             optimizer = count_optimizer_bytes(case)
     else:
-        gradients, activations = 0, count_forward_bytes(case)
+        activations = count_forward_bytes(case)
     return LowerBound(
         parameters=count_stored_bytes(case, trainable=True),
         buffers=count_stored_bytes(case, trainable=False),
@@ -82,7 +83,7 @@ def get_options(case: Case) -> dict[str, Any]:
 
 
 def get_activation_width(case: Case) -> int:
-    """Return the bytes of an activation.
+    """Return the bytes of an element of an activation.
 
     Under automatic mixed precision the least is that all of them are narrow.
     """
@@ -90,10 +91,18 @@ def get_activation_width(case: Case) -> int:
 
 
 def get_storage_width(case: Case) -> int:
-    """Return the bytes of a parameter, its gradient and each of its states: narrow only where the
-    weights themselves are.
+    """Return the bytes of an element of a parameter, of its gradient and of each of its states.
+
+    They are narrow only where the weights themselves are.
     """
-    return get_activation_width(case) if {"half", "amp_level"} & get_options(case).keys() else WIDE
+    if {"half", "amp_level"} & get_options(case).keys():
+        return get_activation_width(case)
+    return WIDE
+
+
+def get_micro_batch(case: Case) -> int:
+    """Return the samples that are in the model at once."""
+    return case.batch // case.plan.micro_batches
 
 
 def count_elements(param: Param) -> int:
@@ -112,27 +121,30 @@ def list_trained_prefixes(case: Case) -> tuple[str, ...]:
 def list_trained_params(case: Case) -> list[Param]:
     """Return the parameters that a step changes."""
     prefixes = list_trained_prefixes(case)
-    return [
-        param
-        for param in case.spec.params(case.config)
-        if param.trainable and param.name.startswith(prefixes)
-    ]
+    params = [param for param in case.spec.params(case.config) if param.trainable]
+    return [param for param in params if param.name.startswith(prefixes)]
 
 
 def count_stored_bytes(case: Case, trainable: bool) -> int:
-    """Return the bytes of parameters, or of buffers: of the model, the second of a pair, the
-    teacher of a student.
+    """Return the bytes of parameters, or of buffers.
+
+    They are those of the model, of the second of a pair, and of the teacher of a student.
     """
-    switches = get_options(case)
+    options = get_options(case)
     spec = case.spec
     params = list(spec.params(case.config))
-    if case.plan.mathematics == "distill":
+    if case.plan.mathematics == "distill":  # the teacher is the workload's own model
         params += spec.params(spec.config(case.size))
-    if case.scenario == "pair" and "in_turn" not in switches:
-        is_shared = any(one.get("shared") for one in switches.values())
-        head = spec.head if is_shared else ""
-        params += [param for param in spec.params(case.config) if param.name.startswith(head)]
-    return sum(count_param_bytes(case, param) for param in params if param.trainable == trainable)
+    if case.scenario == "pair" and "in_turn" not in options:
+        # of a pair with a shared trunk the second model has a head of its own alone
+        is_shared = any(one.get("shared") for one in options.values())
+        prefix = spec.head if is_shared else ""
+        params += [param for param in spec.params(case.config) if param.name.startswith(prefix)]
+    total = 0
+    for param in params:
+        if param.trainable == trainable:
+            total += count_param_bytes(case, param)
+    return total
 
 
 def count_param_bytes(case: Case, param: Param) -> int:
@@ -148,16 +160,12 @@ def count_param_bytes(case: Case, param: Param) -> int:
 
 @cache
 def count_gradient_bytes(case: Case) -> dict[str, int]:
-    """Return the bytes of the gradients of all trained parameters by layer, as they are when the
-    backward pass ends.
-    """
-    bytes_by_layer: dict[str, int] = {}
+    """Return the bytes of all gradients by layer, as they are when the backward pass ends."""
+    bytes_by_layer: dict[str, int] = defaultdict(int)
     for param in list_trained_params(case):
         layer = param.name.rpartition(".")[0]
-        bytes_by_layer[layer] = bytes_by_layer.get(layer, 0) + get_storage_width(
-            case
-        ) * count_elements(param)
-    return bytes_by_layer
+        bytes_by_layer[layer] += get_storage_width(case) * count_elements(param)
+    return dict(bytes_by_layer)
 
 
 def count_optimizer_bytes(case: Case) -> int:
@@ -167,31 +175,28 @@ def count_optimizer_bytes(case: Case) -> int:
     one in bfloat16, little more than 2 in 8 bits. Adafactor keeps a number for each row and each
     column of a matrix.
     """
-    moments = len(case.optimizer.states)
+    params = list_trained_params(case)
     if any(part.precision == "8-bit moments" for part in case.plan.parts):
-        return moments * sum(
-            count_moment_bytes(count_elements(param)) for param in list_trained_params(case)
-        )
-    states = get_storage_width(case) * sum(
-        case.optimizer.count_state_numbers(param.shape) for param in list_trained_params(case)
-    )
+        moment = sum(count_moment_bytes(count_elements(param)) for param in params)
+        return len(case.optimizer.states) * moment
+    numbers = sum(case.optimizer.count_state_numbers(param.shape) for param in params)
+    states = get_storage_width(case) * numbers
     if "mu_bf16" in get_options(case):
         states -= sum(count_gradient_bytes(case).values()) // 2
     return states
 
 
 def count_korthikanti_bytes(case: Case) -> int:
-    """Return the bytes of activations of a Transformer's blocks, by Korthikanti et al.
+    """Return the bytes of activations of a Transformer's blocks, by Korthikanti et al. 2022.
 
-    2022, equation 1.
-
-    It is adjusted: without dropout (its masks: 2 s h, and of the scores a s^2; its output next to
-    them 2 a s^2) and in float32, where every tensor is twice as wide. 2 s b h (32 + 2 a s / h)
-    bytes.
+    It is their equation 1 without dropout (its masks: 2 s h, and of the scores a s^2; its output
+    next to them 2 a s^2) and in float32, where every tensor is twice as wide:
+    2 s b h (32 + 2 a s / h) bytes.
     """
     config = case.config
-    s, b, h, a = config.length, case.batch, config.width, config.heads
-    return config.layers * round(2 * s * b * h * (32 + 2 * a * s / h))
+    s, b, h, a = config.length, case.batch, config.width, config.heads  # as the paper names them
+    block = 2 * s * b * h * (32 + 2 * a * s / h)
+    return config.layers * round(block)
 
 
 def count_input_bytes(case: Case, targets: bool = True) -> int:
@@ -200,10 +205,12 @@ def count_input_bytes(case: Case, targets: bool = True) -> int:
     if case.scenario == "varlen":
         return sum(integer * (x.size + y.size) for x, y in make_stream(case))
     floats, integers, labels = case.spec.count_sample(case.config)
-    if not targets:
-        labels = 0
-    batches = STREAM_BATCHES if get_options(case).get("loading", {}).get("mode") == "whole" else 1
-    return batches * case.batch * (get_storage_width(case) * floats + integer * (integers + labels))
+    if targets:
+        integers += labels  # they are held in the same width
+    sample = get_storage_width(case) * floats + integer * integers
+    is_whole = get_options(case).get("loading", {}).get("mode") == "whole"
+    batches = STREAM_BATCHES if is_whole else 1
+    return batches * case.batch * sample
 
 
 def make_stream(case: Case) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -213,13 +220,17 @@ def make_stream(case: Case) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def list_layers(case: Case) -> list[Layer]:
-    """Return the layers from the input to the loss, of a stream's longest batch; none where the
-    workload declares none.
+    """Return the layers from the input to the loss, of a stream's longest batch.
+
+    A workload may declare none.
     """
+    if case.spec.layers is None:
+        return []
     config = case.config
     if case.scenario == "varlen":
-        config = replace(config, length=max(x.shape[1] for x, _ in make_stream(case)))
-    return list(case.spec.layers(config, get_options(case))) if case.spec.layers else []
+        longest = max(x.shape[1] for x, _ in make_stream(case))
+        config = replace(config, length=longest)
+    return list(case.spec.layers(config, get_options(case)))
 
 
 def list_backward_layers(case: Case) -> list[Layer]:
@@ -243,8 +254,8 @@ def list_backward_layers(case: Case) -> list[Layer]:
 def find_recomputed_blocks(case: Case) -> set[str]:
     """Return the blocks that run again in the backward pass.
 
-    Policies that save more, or elsewhere, have the same bound, as has a compiler that chooses by
-    itself.
+    Policies that save more, or save it on another device, have the same bound, as has a compiler
+    that chooses by itself.
     """
     strides = []
     for part in case.parts:
@@ -257,36 +268,35 @@ def find_recomputed_blocks(case: Case) -> set[str]:
 
 
 def count_backward_bytes(case: Case) -> tuple[int, int]:
-    """Return the bytes of gradients and of what is kept, at the layer of the backward pass where
-    both together are most.
+    """Return the bytes of gradients and of saved activations, where both together are most.
 
-    At a layer there is what this layer and all below it keep, and the gradients of this layer and
-    all above. Of a block that is recomputed only the input is kept, until its turn comes.
-    Micro-batches after the first, and a step that zeroes gradients instead of freeing them, have
-    all gradients all the time; an optimizer that works in the backward pass, or a compiler that
-    updates weights in place, needs those of one layer at a time.
+    At a layer of the backward pass there is what this layer and all below it have saved, and the
+    gradients of this layer and all above. Of a block that is recomputed only the input is saved,
+    until its turn comes. Micro-batches after the first, and a step that zeroes gradients instead of
+    freeing them, have all gradients all the time; an optimizer that works in the backward pass, or
+    a compiler that updates weights in place, needs those of one layer at a time.
     """
-    switches = get_options(case)
+    options = get_options(case)
     gradients = count_gradient_bytes(case)
-    has_all = case.plan.micro_batches > 1 or "keep_grads" in switches
-    in_place = case.framework == "jax" and "no_donate" not in switches
-    one_by_one = ("optimizer_in_backward" in switches or in_place) and not has_all
-    every_layer = list_backward_layers(case)
-    if not every_layer:  # nothing is known of activations: the end of the backward pass
+    has_all = case.plan.micro_batches > 1 or "keep_grads" in options
+    in_place = case.framework == "jax" and "no_donate" not in options
+    one_by_one = ("optimizer_in_backward" in options or in_place) and not has_all
+    layers = list_backward_layers(case)
+    if not layers:  # nothing is known of activations: the end of the backward pass
         return max(gradients.values()) if one_by_one else sum(gradients.values()), 0
 
-    per_element = get_activation_width(case) * (case.batch // case.plan.micro_batches)
-    if switches.keys() & ACTIVATIONS_ELSEWHERE:
+    per_element = get_activation_width(case) * get_micro_batch(case)
+    if options.keys() & ACTIVATIONS_OFFLOADED:
         per_element = 0
-    layer_gradients = [gradients.get(layer.name, 0) for layer in every_layer]
-    of_all = of_this_and_above = sum(layer_gradients)
-    kept_all_along = 0  # elements up to this layer
-    # elements up to this layer of each recomputed block
-    in_block = dict.fromkeys(find_recomputed_blocks(case), 0)
+    of_all = sum(gradients.get(layer.name, 0) for layer in layers)
+    of_this_and_above = of_all
+    saved = 0  # elements up to this layer, but of recomputed blocks
+    in_block = dict.fromkeys(find_recomputed_blocks(case), 0)  # elements of each up to this layer
     candidates = []
-    for layer, gradient in zip(every_layer, layer_gradients):
+    for layer in layers:
+        gradient = gradients.get(layer.name, 0)
         if layer.border or layer.block not in in_block:
-            kept_all_along += layer.elements
+            saved += layer.elements
         else:
             in_block[layer.block] += layer.elements
         if has_all:
@@ -295,23 +305,26 @@ def count_backward_bytes(case: Case) -> tuple[int, int]:
             present = gradient
         else:
             present = of_this_and_above
-        candidates.append((present, per_element * (kept_all_along + in_block.get(layer.block, 0))))
+        elements = saved + in_block.get(layer.block, 0)
+        candidates.append((present, per_element * elements))
         of_this_and_above -= gradient
     return max(candidates, key=sum)
 
 
 def count_forward_bytes(case: Case) -> int:
-    """Return the bytes of the largest pair of a matmul's input and result, or of all layers where
-    the graph is kept.
+    """Return the bytes of the largest pair of a matmul's input and result.
 
-    Of generation they are the keys and values of all tokens, and that of one.
+    Where the graph is kept they are those of all layers. Of generation they are the keys and values
+    of all tokens, and that pair of one.
     """
-    switches = get_options(case)
-    every_layer = list_layers(case)
-    largest = max((layer.elements + layer.output for layer in every_layer), default=0)
-    if {"static_cache", "growing_cache"} & switches.keys():
+    options = get_options(case)
+    layers = list_layers(case)
+    largest = max((layer.elements + layer.output for layer in layers), default=0)
+    if {"static_cache", "growing_cache"} & options.keys():
         config = case.config
-        cache_elements = 2 * config.layers * config.width * config.length
-        return get_activation_width(case) * case.batch * (cache_elements + largest // config.length)
-    elements = sum(layer.elements for layer in every_layer) if "grad" in switches else largest
-    return get_activation_width(case) * (case.batch // case.plan.micro_batches) * elements
+        cached = 2 * config.layers * config.width * config.length
+        return get_activation_width(case) * case.batch * (cached + largest // config.length)
+    elements = largest
+    if "grad" in options:
+        elements = sum(layer.elements for layer in layers)
+    return get_activation_width(case) * get_micro_batch(case) * elements

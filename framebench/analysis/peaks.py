@@ -23,6 +23,7 @@ from framebench.analysis.lower_bound import (
     WIDE,
     compute_lower_bound,
     get_activation_width,
+    get_micro_batch,
     list_layers,
 )
 from framebench.analysis.predict import fit_line
@@ -34,8 +35,7 @@ from framebench.records.record import parse_case
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import Described
 
-# what a budget must have over peak and kept: batches of JAX have failed at up to 2.7 % less than
-# their limit
+# A budget over what is needed: batches of JAX have failed at up to 2.7 % less than their limit.
 MARGIN = 1.05
 
 
@@ -47,12 +47,13 @@ class Peak(NamedTuple):
     value: float
     low: float | None = None
     high: float | None = None
-    kept: int = 0  # what a process takes next to it and keeps; 0 if it was never measured
+    untracked: int = 0  # bytes of the process next to the peak; 0 if they were never measured
 
     @property
     def needs(self) -> int:
-        """Return what a budget must have for this peak to fit with confidence."""
-        return math.ceil((max(self.value, self.high or 0) + self.kept) * MARGIN)
+        """Return the bytes of a budget into which this peak fits with confidence."""
+        most = max(self.value, self.high or 0)
+        return math.ceil((most + self.untracked) * MARGIN)
 
 
 def find_fault(row: Row) -> str | None:
@@ -67,99 +68,114 @@ def find_fault(row: Row) -> str | None:
 def read_evidence(
     results: Path, machine: str, workload: str, scenario: str
 ) -> tuple[list[Row], Blocks]:
-    """Return the rows of a machine's records of a workload in a scenario, and the blocks that they
-    were timed in.
+    """Return the rows of a machine, workload and scenario, and the blocks that they were timed in.
 
-    They are of one version. No other record is read.
+    They are of one version of each framework. No other record is read.
     """
     records = select_records(store.read_cases(results, machine, f"{workload}.*.{scenario}.*"))
     return make_rows(record for record in records if record.parsed.ranks == 1), Blocks(records)
 
 
-def select_evidence(every: Sequence[Row], case: Case) -> list[Row]:
+def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:
     """Return the rows that a peak of this case can rest on, by batch.
 
     They are of its strategy, framework and size, and of every size where the model is only
     described. Raises NoRecords, with the reason.
     """
-    same = [
-        row for row in every if (row.framework, row.strategy) == (case.framework, case.strategy)
-    ]
-    if not isinstance(case, Described):
-        same = [row for row in same if row.size == case.size]
-    usable = sorted((row for row in same if not find_fault(row)), key=lambda row: row.batch)
+    usable = []
+    faults = []
+    for row in rows:
+        if row.framework != case.framework or row.strategy != case.strategy:
+            continue
+        if row.size != case.size and not isinstance(case, Described):
+            continue
+        fault = find_fault(row)
+        if fault:
+            faults.append(f"{row.case}: {fault}")
+        else:
+            usable.append(row)
     if not usable:
-        faults = [f"{row.case}: {find_fault(row)}" for row in same]
         raise NoRecords("; ".join(faults) or explain_absence(case))
+    usable.sort(key=lambda row: row.batch)
     return select_one_origin(usable, case)
 
 
 def select_one_origin(usable: Sequence[Row], case: Case) -> list[Row]:
-    """Return the rows of one machine, version and instrument: those of the case itself, or else of
-    most rows.
+    """Return the rows that may share a line, which one machine, version and instrument gave.
+
+    They are those of the case itself, or else of most rows.
     """
-
-    def origin(row: Row) -> tuple[str, str | None, str | None]:
-        return row.machine, row.framework_version, row.step_instrument
-
-    counts = Counter(map(origin, reversed(usable)))
-    best = counts.most_common(1)[0][0]
+    # of equally many rows those of the largest batch count
+    origins = Counter(get_origin(row) for row in reversed(usable))
+    origin = origins.most_common(1)[0][0]
     for row in usable:
         if row.case == case.id:
-            best = origin(row)
+            origin = get_origin(row)
             break
-    return [row for row in usable if origin(row) == best]
+    return [row for row in usable if get_origin(row) == origin]
+
+
+def get_origin(row: Row) -> tuple[str, str | None, str | None]:
+    """Return the machine, framework version and instrument of a row's peak."""
+    return row.machine, row.framework_version, row.step_instrument
 
 
 def explain_absence(case: Case) -> str:
     """Return that there are no records of the case, and the command that makes them."""
-    size = "" if isinstance(case, Described) else f"/*/{case.size}"
-    what = f"{case.workload}/{case.framework}/{case.scenario}/{case.strategy}{size}"
-    return f"no records of {what}; measure first: framebench run '{what}'"
+    selector = f"{case.workload}/{case.framework}/{case.scenario}/{case.strategy}"
+    if not isinstance(case, Described):
+        selector += f"/*/{case.size}"
+    return f"no records of {selector}; measure first: framebench run '{selector}'"
 
 
-def find_peak(every: Sequence[Row], case: Case, searches: Searches) -> tuple[Peak, Row]:
+def find_peak(rows: Sequence[Row], case: Case, searches: Searches) -> tuple[Peak, Row]:
     """Return the peak of a case, and a row that says where it was measured.
 
     Raises NoRecords, with the reason.
     """
-    evidence = select_evidence(every, case)
+    evidence = select_evidence(rows, case)
     return choose_peak(evidence, case, searches), evidence[-1]
 
 
 def choose_peak(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak:
     """Return the peak of a case from the rows that it can rest on.
 
-    What was measured comes first, by a record or by a search.
+    A record of the case comes first, then a search that ran it, then a prediction.
     """
     newest = evidence[-1]
-    kept = 0
+    untracked = 0
     if newest.step_instrument == "host.rss":
-        kept = searches.kept(case) or 0
+        untracked = searches.find_untracked(case) or 0
     if not isinstance(case, Described):
         for row in evidence:
             if row.case == case.id:
-                return Peak("measured", "record", row.step_bytes or 0, kept=kept)
-    probe = searches.tried(case, newest.machine, newest.framework_version, newest.device).ran(
-        case.batch
+                return Peak("measured", "record", get_bytes(row), untracked=untracked)
+    case_searches = searches.find_searches(
+        case, newest.machine, newest.framework_version, newest.device
     )
+    probe = case_searches.find_finished(case.batch)
     if probe is not None:
         peak = probe.peaks.get(newest.step_instrument or "")
         if peak:
-            return Peak("measured", "search under a limit", peak, kept=probe.kept_bytes or 0)
-    return predict_peak(evidence, case)._replace(kept=kept)
+            method = "search under a limit"
+            return Peak("measured", method, peak, untracked=probe.kept_bytes or 0)
+    return predict_peak(evidence, case)._replace(untracked=untracked)
+
+
+def get_bytes(row: Row) -> int:
+    """Return the peak of a row that has one."""
+    return row.step_bytes or 0
 
 
 def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
-    """Return the peak by a line through the measured batches, which no prediction may put below the
-    lower bound.
-    """
+    """Return the peak by a line through the measured batches, at least the lower bound."""
     if isinstance(case, Described):
         return predict_described(evidence, case)
     batches = [row.batch for row in evidence]
     if len(set(batches)) < 2:
         return predict_from_one_batch(evidence[-1], case)
-    value, low, high = fit_line(batches, [row.step_bytes or 0 for row in evidence]).at(case.batch)
+    line = fit_line(batches, [get_bytes(row) for row in evidence])
+    value, low, high = line.predict(case.batch)
     method = f"line through batches {', '.join(map(str, batches))}"
     least = compute_lower_bound(case).total
     if low is None or high is None:
@@ -174,33 +190,33 @@ def predict_from_one_batch(row: Row, case: Case) -> Peak:
     one end is a line through these and the measured peak; the other adds to the lower bound what
     the measured peak exceeded it by.
     """
+    bound = compute_lower_bound(case)
     measured_bound = compute_lower_bound(replace(case, batch=row.batch))
-    least = compute_lower_bound(case).total
-    peak = float(row.step_bytes or 0)
+    peak = float(get_bytes(row))
     fixed = measured_bound.parameters + measured_bound.buffers + measured_bound.optimizer
-    scaled = max(fixed + (peak - fixed) * case.batch / row.batch, least)
-    shifted = max(least + peak - measured_bound.total, least)
+    scaled = fixed + (peak - fixed) * case.batch / row.batch
+    scaled = max(scaled, bound.total)
+    shifted = bound.total + peak - measured_bound.total
+    shifted = max(shifted, bound.total)
     method = f"scaled from batch {row.batch}, weights and states fixed"
     return Peak("predicted", method, scaled, min(scaled, shifted), max(scaled, shifted))
 
 
 def predict_described(evidence: Sequence[Row], case: Case) -> Peak:
-    """Return the peak of a model that was only described: its lower bound, times what measured
-    peaks were to theirs.
+    """Return the peak of a model that was only described.
 
-    The lower bound counts the logits once, in the precision of the activations. A loss that is not
-    fused with its gradient holds three copies in float32, and the vocabulary may be far larger than
-    in what was measured: the upper end has them.
+    It is its lower bound times what measured peaks were to theirs. The lower bound counts the
+    logits once, in the precision of the activations. A loss that is not fused with its gradient
+    holds three copies in float32, and the vocabulary may be far larger than in what was measured:
+    the upper end has them.
     """
-    ratios = [
-        (row.step_bytes or 0) / compute_lower_bound(parse_case(row.case)).total for row in evidence
-    ]
-    least = compute_lower_bound(case).total
-    logits = list_layers(case)[-1].elements * (case.batch // case.plan.micro_batches)
-    low = min(ratios) * least
-    high = max(ratios) * least + (3 * WIDE - get_activation_width(case)) * logits
-    method = (
-        f"lower bound x {min(ratios):.2f} to {max(ratios):.2f}, with one to three copies of "
-        "the logits"
-    )
+    ratios = []
+    for row in evidence:
+        ratios.append(get_bytes(row) / compute_lower_bound(parse_case(row.case)).total)
+    least, most = min(ratios), max(ratios)
+    bound = compute_lower_bound(case).total
+    logits = list_layers(case)[-1].elements * get_micro_batch(case)
+    low = least * bound
+    high = most * bound + (3 * WIDE - get_activation_width(case)) * logits
+    method = f"lower bound x {least:.2f} to {most:.2f}, with one to three copies of the logits"
     return Peak("predicted", method, (low + high) / 2, low, high)

@@ -1,6 +1,4 @@
-"""Predict the peak at another batch from measured peaks, by a straight line: a fixed part and one
-per sample.
-"""
+"""Predict the peak at another batch by a straight line through measured peaks."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ class TooFew(ValueError):
 
 
 class Estimate(NamedTuple):
-    """A value with its 95 % interval by Student's t; there is none with two batches, which a line
-    always fits.
-    """
+    """A value with its 95 % interval by Student's t; two batches give none."""
 
     value: float
     low: float | None = None
@@ -36,13 +32,13 @@ class Line:
     per_sample: Estimate
     residual: float | None  # standard error of a measurement about the line
 
-    def at(self, batch: int) -> Estimate:
+    def predict(self, batch: int) -> Estimate:
         """Return the peak to expect at this batch, with the interval for one new measurement."""
         x = np.array(self.batches, float)
-        spread = 1 + 1 / len(x) + (batch - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum()
-        return estimate(
-            self.fixed.value + self.per_sample.value * batch, self.residual, spread, len(x)
-        )
+        deviation = x - x.mean()
+        spread = 1 + 1 / len(x) + (batch - x.mean()) ** 2 / (deviation**2).sum()
+        value = self.fixed.value + self.per_sample.value * batch
+        return estimate(value, self.residual, spread, len(x))
 
 
 def estimate(value: float, residual: float | None, spread: float, measurements: int) -> Estimate:
@@ -60,22 +56,23 @@ def fit_line(batches: Sequence[int], peaks: Sequence[float]) -> Line:
     """Return the line through these peaks. Raises TooFew."""
     different = sorted(set(batches))
     if len(different) < 2:
-        raise TooFew(
-            "a line needs peaks at two batches; there are: "
-            f"{', '.join(map(str, different)) or 'none'}"
-        )
-    x, y = np.array(batches, float), np.array(peaks, float)
+        present = ", ".join(map(str, different)) or "none"
+        raise TooFew(f"a line needs peaks at two batches; there are: {present}")
+    x = np.array(batches, float)
+    y = np.array(peaks, float)
     n = len(x)
     deviation = x - x.mean()
     square = float((deviation**2).sum())
     slope = float(deviation @ y) / square
     fixed = float(y.mean() - slope * x.mean())
-    residual = None
+    residual = None  # two points are always on their line
     if n > 2:
-        residual = float((((y - fixed - slope * x) ** 2).sum() / (n - 2)) ** 0.5)
+        errors = y - fixed - slope * x
+        residual = float(((errors**2).sum() / (n - 2)) ** 0.5)
+    fixed_spread = 1 / n + float(x.mean()) ** 2 / square
     return Line(
         tuple(batches),
-        fixed=estimate(fixed, residual, 1 / n + float(x.mean()) ** 2 / square, n),
+        fixed=estimate(fixed, residual, fixed_spread, n),
         per_sample=estimate(slope, residual, 1 / square, n),
         residual=residual,
     )

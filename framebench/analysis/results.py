@@ -1,6 +1,4 @@
-"""A results folder, read once: however many tables, pages and figures a command makes, each file is
-parsed at most once.
-"""
+"""A results folder, each file of which is read once, whatever tables and figures are made of it."""
 
 from __future__ import annotations
 
@@ -36,22 +34,22 @@ class Results:
         self.only = only
         self._tables: dict[tuple[str, str], pd.DataFrame] = {}
 
-    def _includes(self, machine: str) -> bool:
+    def includes(self, machine: str) -> bool:
         """Return whether the machine is one of those that are shown."""
         return self.only is None or machine in self.only
 
     @cached_property
     def files(self) -> list[tuple[str, Record]]:
         """Return every readable record with its file; the others are named in a RecordWarning."""
-        every = store.read_files(self.root)
-        return [
-            (name, record) for name, record in every if self._includes(record.provenance.machine)
-        ]
+        files = []
+        for name, record in store.read_files(self.root):
+            if self.includes(record.provenance.machine):
+                files.append((name, record))
+        return files
 
     @classmethod
     def committed(cls, root: Path) -> Results:
-        """Return the results of the machines whose records git tracks, or of all where git knows
-        none.
+        """Return the results of the machines whose records git tracks, or of all where it has none.
 
         Documents are made of these, whatever else was measured here since.
         """
@@ -67,9 +65,9 @@ class Results:
         """Return every readable record."""
         return [record for _, record in self.files]
 
-    def of_machine(self, name: str) -> list[Record]:
+    def get_records(self, machine: str) -> list[Record]:
         """Return the records of one machine."""
-        return [record for record in self.records if record.provenance.machine == name]
+        return [record for record in self.records if record.provenance.machine == machine]
 
     @cached_property
     def machines(self) -> list[str]:
@@ -77,20 +75,19 @@ class Results:
 
         Raises OSError for a folder that cannot be read.
         """
-        where = self.root / "records"
+        records = self.root / "records"
         try:
-            folders = [
-                entry.name
-                for entry in os.scandir(where)
-                if entry.is_dir() and self._includes(entry.name)
-            ]
+            folders = [entry.name for entry in os.scandir(records) if entry.is_dir()]
         except (FileNotFoundError, NotADirectoryError):
-            folders = []
-        counts = {name: len(store.list_files(where / name)) for name in folders}
-        with_records = [name for name in folders if counts[name]]
-        return sorted(with_records, key=lambda name: (-counts[name], name))
+            return []
+        counts: dict[str, int] = {}
+        for name in filter(self.includes, sorted(folders)):
+            count = len(store.list_files(records / name))
+            if count:
+                counts[name] = count
+        return sorted(counts, key=lambda name: counts[name], reverse=True)  # equal ones by name
 
-    def machine(
+    def choose_machine(
         self, named: str | None = None, answers: Callable[[str], bool] | None = None
     ) -> str:
         """Return the machine that is named, or else the first whose records answer what is asked.
@@ -102,61 +99,59 @@ class Results:
         """
         here = provenance.read_machine_name()
         if not self.machines:
-            problem = (
-                f"no records under {self.root}"
-                if self.root.is_dir()
-                else (f"{self.root} is no folder")
-            )
-            hint = (
-                "name the folder that has records/ in it, or measure first: framebench run, or "
-                "make bench"
-            )
-            raise NoRecords(f"{problem}; {hint}")
-        if named is not None and named not in self.machines:
-            raise UnknownMachine(
-                f"no records of machine {named!r} under {self.root}; machines: "
-                f"{', '.join(sorted(self.machines))}"
+            problem = f"{self.root} is no folder"
+            if self.root.is_dir():
+                problem = f"no records under {self.root}"
+            raise NoRecords(
+                f"{problem}; name the folder that has records/ in it, or measure first: "
+                "framebench run, or make bench"
             )
         if named is not None:
+            if named not in self.machines:
+                raise UnknownMachine(
+                    f"no records of machine {named!r} under {self.root}; machines: "
+                    f"{', '.join(sorted(self.machines))}"
+                )
             return named
+        # `sorted` is stable: behind this machine they stay in the order of their records
         in_order = sorted(self.machines, key=lambda name: name != here)
-        return next(filter(answers, in_order), in_order[0])
+        if answers is not None:
+            for name in in_order:
+                if answers(name):
+                    return name
+        return in_order[0]
 
-    def answering(self, machines: Sequence[str]) -> pd.DataFrame:
-        """Return a row for each case, from the first of these machines that can answer
-        (`answers.select_rows`).
+    def make_answer_table(self, machines: Sequence[str]) -> pd.DataFrame:
+        """Return a row for each case, from the first of these machines that can answer.
+
+        `answers.select_rows` has the rule.
         """
-        every = []
+        rows_of_machines = []
         for name in machines:
-            records = select_records(self.of_machine(name))
-            every.append(frames.make_rows(record for record in records if record.parsed.ranks == 1))
-        return frames.make_frame_of_rows(answers.select_rows(every))
+            records = select_records(self.get_records(name))
+            single = [record for record in records if record.parsed.ranks == 1]
+            rows_of_machines.append(frames.make_rows(single))
+        return frames.make_frame_of_rows(answers.select_rows(rows_of_machines))
 
     @cached_property
     def searches(self) -> Searches:
         """Return the searches for the largest batch under a limit, of every machine."""
-        return Searches(
-            fit for fit in load_searches(self.root) if self._includes(fit.provenance.machine)
-        )
+        fits = load_searches(self.root)
+        return Searches(fit for fit in fits if self.includes(fit.provenance.machine))
 
     def table(
         self, machine: str | None = None, versions: Literal["one", "all"] = "one"
     ) -> pd.DataFrame:
-        """Return what `framebench.load` does."""
+        """Return the table of `framebench.load`. Raises NoRecords, UnknownMachine."""
         if versions not in ("one", "all"):
             raise ValueError(f"versions={versions!r}; choose from: 'one', 'all'")
-        chosen = self.machine(machine)
-        if (chosen, versions) not in self._tables:
-            self._tables[chosen, versions] = self._table(chosen, versions)
-        return self._tables[chosen, versions].copy()
-
-    def _table(self, chosen: str, versions: str) -> pd.DataFrame:
-        """Return the table of one machine; raises NoRecords."""
-        records = (
-            select_records(self.of_machine(chosen))
-            if versions == "one"
-            else self.of_machine(chosen)
-        )
-        if not records:
-            raise NoRecords(f"no record of machine {chosen} under {self.root} can be read")
-        return frames.make_frame(records)
+        name = self.choose_machine(machine)
+        if (name, versions) not in self._tables:
+            records = self.get_records(name)
+            if versions == "one":
+                records = select_records(records)
+            if not records:
+                raise NoRecords(f"no record of machine {name} under {self.root} can be read")
+            self._tables[name, versions] = frames.make_frame(records)
+        # a copy, since a notebook may change what it gets
+        return self._tables[name, versions].copy()

@@ -25,22 +25,23 @@ def find_outcomes(df: pd.DataFrame) -> pd.Series:
 
 
 def select_shown(df: pd.DataFrame) -> pd.DataFrame:
-    """Return the strategies that people use, each once: at the usual batch, or at the smallest one
-    with numbers.
+    """Return the strategies that people use, each once.
 
-    Frameworks have their proper names, and both are in the catalog's order.
+    A strategy is shown at the usual batch, or at the smallest one with numbers. Frameworks have
+    their proper names, and both are in the catalog's order.
     """
     used = df[~df["only_for_claims"]]
-    ranks = {
-        "is_unusual": used["batch"] != find_usual_batch(used),
-        "has_no_numbers": ~used["usable"],
-    }
-    ranked = (
-        used.assign(**ranks).sort_values([*ranks, "batch"], kind="stable").drop(columns=[*ranks])
-    )
-    return order_by_catalog(
-        ranked.drop_duplicates(["workload", "scenario", "framework", "strategy"])
-    )
+    is_unusual = used["batch"] != find_usual_batch(used)
+    ranked = used.assign(is_unusual=is_unusual, has_no_numbers=~used["usable"])
+    ranked = ranked.sort_values(["is_unusual", "has_no_numbers", "batch"], kind="stable")
+    # the first of a strategy's rows stays
+    first = ranked.drop_duplicates(["workload", "scenario", "framework", "strategy"])
+    return order_by_catalog(first.drop(columns=["is_unusual", "has_no_numbers"]))
+
+
+def name_scenario(df: pd.DataFrame) -> str:
+    """Return the workload and scenario of these rows, such as `transformer train`."""
+    return f"{df['workload'].iloc[0]} {df['scenario'].iloc[0]}"
 
 
 def find_usual_batch(df: pd.DataFrame) -> int:
@@ -49,17 +50,18 @@ def find_usual_batch(df: pd.DataFrame) -> int:
 
 
 def order_by_catalog(df: pd.DataFrame) -> pd.DataFrame:
-    """Sort the rows; `framework` (its proper name) and `strategy` become categories in the
-    catalog's order.
+    """Sort the rows; `framework` and `strategy` become categories in the catalog's order.
 
-    Only categories that occur are there.
+    Frameworks get their proper names. Only categories that occur are there.
     """
-    order: dict[str, None] = {}  # as an ordered set
+    names: list[str] = []
     for scenario in df["scenario"].unique():
-        order |= dict.fromkeys(list_strategies(scenario))
-    order |= dict.fromkeys(sorted(set(df["strategy"]) - set(order)))
-    frameworks = pd.Categorical(df["framework"].astype(str).replace(NAMES), [*NAMES.values()])
-    strategies = pd.Categorical(df["strategy"].astype(str), [*order])
+        names += list_strategies(scenario)
+    names += sorted(df["strategy"].unique())  # those of no profile come last
+    # a strategy of several scenarios has the place of the first
+    strategies = pd.Categorical(df["strategy"].astype(str), list(dict.fromkeys(names)))
+    proper_names = df["framework"].astype(str).replace(NAMES)
+    frameworks = pd.Categorical(proper_names, list(NAMES.values()))
     categorized = df.assign(
         framework=frameworks.remove_unused_categories(),
         strategy=strategies.remove_unused_categories(),
@@ -70,13 +72,15 @@ def order_by_catalog(df: pd.DataFrame) -> pd.DataFrame:
 def describe_batches(df: pd.DataFrame) -> str:
     """Return a sentence that says at which batch these rows were measured."""
     usual = find_usual_batch(df)
-    others = [f"{row.strategy} at {row.batch}" for row in iterate_rows(df[df["batch"] != usual])]
+    others = []
+    for row in iterate_rows(df[df["batch"] != usual]):
+        others.append(f"{row.strategy} at {row.batch}")
     exceptions = f" ({shorten_list(sorted(others))})" if others else ""
     return f"Batch {usual}{exceptions}, size {df['size'].iloc[0]}."
 
 
 def iterate_rows(df: pd.DataFrame) -> Iterator[Any]:
-    """Yield the rows as named tuples."""
+    """Yield the rows as named tuples, whose fields have no static types."""
     return iter(df.itertuples())
 
 
@@ -87,14 +91,16 @@ def format_times(value: float) -> str:
 
 def join_words(parts: Iterable[str]) -> str:
     """Return `a`, `a and b`, or `a, b and c`."""
-    *others, last = [*parts] or [""]
-    return f"{', '.join(others)} and {last}" if others else last
+    words = list(parts)
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def format_range(values: Iterable[Any], form: str = "{:.2f}x") -> str:
     """Return the range of some numbers, a single one if both ends are printed alike."""
-    every = list(values)
-    low, high = form.format(min(every)), form.format(max(every))
+    numbers = list(values)
+    low, high = form.format(min(numbers)), form.format(max(numbers))
     return low if low == high else f"{low} to {high}"
 
 
@@ -120,12 +126,13 @@ def make_peak_label(df: pd.DataFrame) -> str:
     return f"{what}, MiB ({', '.join(list_shared_instruments(df))})"
 
 
-def make_footer(df: pd.DataFrame, *more: str) -> list[str]:
-    """Return where the numbers come from, what is missing and why, and cautions."""
+def make_footer(df: pd.DataFrame, *notes: str) -> list[str]:
+    """Return the notes, what is missing and why, cautions, and where the numbers come from."""
     usable = df[df["usable"]]
-    instruments = f"{describe_instruments(usable)} " if list_shared_instruments(usable) else ""
-    origin = instruments + describe_conditions(usable if len(usable) else df)
-    return [*more, describe_missing(df), *list_cautions(usable), origin]
+    origin = describe_conditions(df if usable.empty else usable)
+    if list_shared_instruments(usable):
+        origin = f"{describe_instruments(usable)} {origin}"
+    return [*notes, describe_missing(df), *list_cautions(usable), origin]
 
 
 def describe_missing(df: pd.DataFrame) -> str:
@@ -133,33 +140,36 @@ def describe_missing(df: pd.DataFrame) -> str:
     without = df[~df["usable"]]
     if without.empty:
         return ""
-    cases = without["framework"].astype(str) + " " + without["strategy"].astype(str)
-    by_outcome = cases.groupby(find_outcomes(without)).agg(shorten_list)
-    return (
-        "Without numbers: "
-        f"{'; '.join(f'{why}: {case_names}' for why, case_names in by_outcome.items())}."
-    )
+    outcomes = []
+    for outcome, names in name_strategies(without).groupby(find_outcomes(without)):
+        outcomes.append(f"{outcome}: {shorten_list(names)}")
+    return f"Without numbers: {'; '.join(outcomes)}."
 
 
-def shorten_list(case_names: Iterable[str]) -> str:
+def name_strategies(df: pd.DataFrame) -> pd.Series:
+    """Return each row's framework and strategy, such as `PyTorch checkpoint`."""
+    return df["framework"].astype(str) + " " + df["strategy"].astype(str)
+
+
+def shorten_list(names: Iterable[str]) -> str:
     """Return the names, each once; of many the first ones and how many more there are."""
-    different = list(dict.fromkeys(case_names))
-    more = f" and {len(different) - NAMED} more" if len(different) > NAMED else ""
-    return ", ".join(different[:NAMED]) + more
+    different = list(dict.fromkeys(names))
+    text = ", ".join(different[:NAMED])
+    if len(different) > NAMED:
+        text += f" and {len(different) - NAMED} more"
+    return text
 
 
 def list_cautions(df: pd.DataFrame) -> list[str]:
-    """Return a sentence for records of an older protocol, and one for records of code that was not
-    committed.
-    """
+    """Return a sentence for records of an older protocol, and one for those of uncommitted code."""
     faults = {
         f"measured under an older protocol than {VERSION}": df["protocol"] != VERSION,
         "measured with uncommitted changes": df["dirty"].fillna(False).astype(bool),
     }
     cautions = []
-    for what, concerned in faults.items():
-        if concerned.all() and len(df) > 1:
-            cautions.append(f"All records {what}.")
-        elif concerned.any():
-            cautions.append(f"{what.capitalize()}: {shorten_list(df['case'][concerned])}.")
+    for fault, is_concerned in faults.items():
+        if is_concerned.all() and len(df) > 1:
+            cautions.append(f"All records {fault}.")
+        elif is_concerned.any():
+            cautions.append(f"{fault.capitalize()}: {shorten_list(df['case'][is_concerned])}.")
     return cautions

@@ -1,5 +1,6 @@
-"""Results of searches for the largest batch under an enforced limit of memory (`framebench
-max-batch`, `results/fits/`).
+"""Searches for the largest batch under an enforced limit of memory.
+
+`framebench max-batch` makes them; they lie in `results/fits/`.
 """
 
 from __future__ import annotations
@@ -27,13 +28,11 @@ SIMILAR = (
 
 
 def load_searches(results: Path) -> Iterator[Fit]:
-    """Yield every search of all machines, by file; those that cannot be read are named in a
-    RecordWarning.
-    """
+    """Yield every readable search, by file; the others are named in a RecordWarning."""
     for path in store.list_files(results / "fits"):
         try:
             fit = Fit.model_validate_json(Path(path).read_bytes())
-            parse_case(fit.case)
+            parse_case(fit.case)  # raises where the id is no case's
         except (OSError, ValidationError, UnknownCase, ValueError) as error:
             warnings.warn(
                 f"skipped {path}: {str(error).splitlines()[0]}", RecordWarning, stacklevel=2
@@ -43,9 +42,7 @@ def load_searches(results: Path) -> Iterator[Fit]:
 
 
 def select_newest(fits: Iterable[Fit]) -> list[Fit]:
-    """Return the last search of each case and budget, on each machine and in each version of the
-    framework.
-    """
+    """Return the last search of each case, budget, machine and version of the framework."""
     newest = {}
     for fit in sorted(fits, key=lambda fit: fit.provenance.measured_at):
         newest[fit.case, fit.budget_bytes, fit.provenance.machine, get_framework_version(fit)] = fit
@@ -60,21 +57,19 @@ def get_framework_version(fit: Fit) -> str | None:
 
 @dataclass(frozen=True)
 class CaseSearches:
-    """What was tried of one case on one machine, in one version of its framework."""
+    """The searches of one case on one machine, in one version of its framework."""
 
     fits: Sequence[Fit] = ()
 
-    def fitting(self, budget: int) -> int:
-        """Return the largest batch (samples) that ran within so many bytes or less; 0 if none
-        did.
-        """
+    def find_largest_fitting(self, budget: int) -> int:
+        """Return the largest batch (samples) that ran within so many bytes or less; 0 if none."""
         batches = []
         for fit in self.fits:
             if fit.budget_bytes <= budget:
                 batches += list_batches(fit, "fits")
         return max(batches, default=0)
 
-    def failing(self, budget: int) -> int | None:
+    def find_smallest_failing(self, budget: int) -> int | None:
         """Return the smallest batch that ran out of memory within so many bytes or more."""
         batches = []
         for fit in self.fits:
@@ -82,17 +77,19 @@ class CaseSearches:
                 batches += list_batches(fit, "memory")
         return min(batches, default=None)
 
-    def verdict(self, batch: int, budget: int) -> bool | None:
+    def check_fits(self, batch: int, budget: int) -> bool | None:
         """Return whether a batch fits into so many bytes; None if no search tells.
 
         Where two disagree the worse counts.
         """
-        failing = self.failing(budget)
+        failing = self.find_smallest_failing(budget)
         if failing is not None and batch >= failing:
             return False
-        return True if batch <= self.fitting(budget) else None
+        if batch <= self.find_largest_fitting(budget):
+            return True
+        return None
 
-    def ran(self, batch: int) -> Probe | None:
+    def find_finished(self, batch: int) -> Probe | None:
         """Return a process that ran to its end with this batch."""
         for fit in self.fits:
             for probe in list_probes(fit):
@@ -102,47 +99,46 @@ class CaseSearches:
 
 
 class Searches:
-    """All searches that were made."""
+    """The newest searches of all cases, machines and versions."""
 
     def __init__(self, all_fits: Iterable[Fit] = ()) -> None:
         self.fits = select_newest(all_fits)
 
-    def of_case(self, case: Case, machine: str) -> list[CaseSearches]:
-        """Return each search of any batch of this case.
+    def list_searches(self, case: Case, machine: str) -> list[CaseSearches]:
+        """Return each search of any batch of this case on a machine."""
+        fits = [fit for fit in self.select_fits(case) if fit.provenance.machine == machine]
+        return [CaseSearches([fit]) for fit in fits]
 
-        A model that is only described was never searched.
+    def select_fits(self, case: Case) -> list[Fit]:
+        """Return the searches of any batch of this case on all machines.
+
+        A model that is only described has none.
         """
-        return [
-            CaseSearches([fit])
-            for fit in self.everywhere(case)
-            if fit.provenance.machine == machine
-        ]
-
-    def everywhere(self, case: Case) -> list[Fit]:
-        """Return the searches of any batch of this case on all machines."""
         names = ("workload", "framework", "scenario", "strategy", "size")
         return [fit for fit in self.fits if is_similar(fit, case, names)]
 
-    def tried(
+    def find_searches(
         self, case: Case, machine: str, framework_version: str | None, device: str | None = None
     ) -> CaseSearches:
         """Return all searches of the case in one version of the framework.
 
-        Where this machine has made none, those of others on a `device` of its kind.
+        Where this machine has made none, return those of others on a `device` of its kind.
         """
-        same = [
-            fit for fit in self.everywhere(case) if get_framework_version(fit) == framework_version
-        ]
-        own = [fit for fit in same if fit.provenance.machine == machine]
-        if own or not device:
-            return CaseSearches(own)
-        return CaseSearches(
-            [fit for fit in same if fit.provenance.hardware.get("device") == device]
-        )
+        on_machine = []
+        on_device = []
+        for fit in self.select_fits(case):
+            if get_framework_version(fit) != framework_version:
+                continue
+            if fit.provenance.machine == machine:
+                on_machine.append(fit)
+            if fit.provenance.hardware.get("device") == device:
+                on_device.append(fit)
+        if on_machine or not device:
+            return CaseSearches(on_machine)
+        return CaseSearches(on_device)
 
-    def kept(self, case: Case) -> int | None:
-        """Return the bytes that a process keeps next to its tensors: workspaces and generated
-        kernels.
+    def find_untracked(self, case: Case) -> int | None:
+        """Return the bytes that a process has next to its tensors, such as workspaces.
 
         They are the most that searches of the same strategy saw, or else of the workload, or of the
         framework; None if there are none of the framework.
@@ -150,19 +146,18 @@ class Searches:
         for names in SIMILAR:
             sizes = []
             for fit in self.fits:
-                if is_similar(fit, case, names):
-                    sizes += [
-                        probe.kept_bytes
-                        for probe in list_probes(fit)
-                        if probe.kept_bytes is not None
-                    ]
+                if not is_similar(fit, case, names):
+                    continue
+                for probe in list_probes(fit):
+                    if probe.kept_bytes is not None:
+                        sizes.append(probe.kept_bytes)
             if sizes:
                 return max(sizes)
         return None
 
 
 def list_batches(fit: Fit, outcome: str) -> list[int]:
-    """Return the batches of a search that came out so."""
+    """Return the batches of a search that had this outcome."""
     return [probe.batch for probe in fit.probes if probe.outcome == outcome]
 
 

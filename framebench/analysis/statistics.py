@@ -55,9 +55,7 @@ class Ratio(NamedTuple):
 
     @property
     def decided(self) -> bool:
-        """Return whether the interval tells faster from slower, or that there is hardly a
-        difference.
-        """
+        """Return whether the interval tells faster from slower, or is narrow."""
         if self.low is None or self.high is None:
             return False
         return self.narrow or not self.low <= 1 <= self.high
@@ -71,9 +69,7 @@ class Ratio(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return `0.12 (0.11 to 0.13)`, `undecided (0.93 to 1.12)`, or `~1.23` without an
-        interval.
-        """
+        """Return `0.12 (0.11 to 0.13)`, `undecided (0.93 to 1.12)`, or `~1.23` for few blocks."""
         if self.low is None:
             return f"~{self.value:.2f}"
         interval = f"({self.low:.2f} to {self.high:.2f})"
@@ -81,9 +77,7 @@ class Ratio(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """How much the log ratios of one pair differ from block to block, in the median over several
-    pairs.
-    """
+    """How much log ratios differ from block to block, in the median over several pairs."""
 
     variance: float = 0.0
     freedom: int = 0  # degrees of freedom of all pairs together
@@ -99,25 +93,29 @@ def compare_rounds(base: Mapping[int, float], candidate: Mapping[int, float]) ->
     Raises ValueError for a time that is no positive number.
     """
     shared = sorted(base.keys() & candidate.keys())
-    base_s = np.array([base[r] for r in shared], dtype=float)
-    candidate_s = np.array([candidate[r] for r in shared], dtype=float)
-    for times in (base_s, candidate_s):
-        if not ((times > 0) & np.isfinite(times)).all():
-            raise ValueError(f"not all times are positive numbers: {times.tolist()}")
     if not shared:
         return None
+    base_s = np.array([base[number] for number in shared], dtype=float)
+    candidate_s = np.array([candidate[number] for number in shared], dtype=float)
+    for seconds in (base_s, candidate_s):
+        is_time = (seconds > 0) & np.isfinite(seconds)
+        if not is_time.all():
+            raise ValueError(f"not all times are positive numbers: {seconds.tolist()}")
     return float(np.median(np.log(candidate_s) - np.log(base_s)))
 
 
 def pool_variances(pairs: Iterable[Sequence[float]]) -> Pool:
-    """Return how much the log ratios of these pairs differ from block to block; a pair of one block
-    tells nothing.
-    """
-    spreads = [measure_spread(tuple(logs)) for logs in pairs if len(logs) > 1]
-    if not spreads:
+    """Return how much the log ratios of these pairs differ from block to block."""
+    variances = []
+    freedom = 0
+    for logs in pairs:
+        if len(logs) > 1:  # a single block does not differ from any
+            spread = measure_spread(tuple(logs))
+            variances.append(spread.variance)
+            freedom += spread.freedom
+    if not variances:
         return NO_POOL
-    variance = float(np.median([spread.variance for spread in spreads]))
-    return Pool(variance, sum(spread.freedom for spread in spreads))
+    return Pool(float(np.median(variances)), freedom)
 
 
 @cache  # every ratio of a machine is moderated by the same pairs
@@ -155,13 +153,17 @@ def compare_blocks(logs: Sequence[float], others: Pool = NO_POOL) -> Ratio:
     variance = float(log_ratios.var(ddof=1))
     prior = min(PRIOR, others.freedom)
     if prior:
-        usual = others.variance * float(special.fdtri(blocks - 1, others.freedom, CONFIDENCE))
-        if variance > usual:  # noisier than the other pairs explain
+        # 95 % of the pairs that are no noisier than the others have a ratio of variances below this
+        largest_ratio = float(special.fdtri(blocks - 1, others.freedom, CONFIDENCE))
+        if variance > others.variance * largest_ratio:
             prior = 0
     freedom = prior + blocks - 1
-    error = math.sqrt((prior * others.variance + (blocks - 1) * variance) / freedom / blocks)
+    squares = prior * others.variance + (blocks - 1) * variance
+    error = math.sqrt(squares / freedom / blocks)  # standard error of the mean
     half = compute_student_quantile(freedom) * error
-    p = float(2 * special.stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
+    p = float(mean == 0)  # without any spread no other value is possible
+    if error:
+        p = float(2 * special.stdtr(freedom, -abs(mean) / error))
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), p, blocks)
 
 
@@ -185,8 +187,9 @@ def compare_peaks(base: Sequence[float], candidate: Sequence[float], instrument:
             f"peaks must be positive, one at least of each side: {list(base)}, {list(candidate)}"
         )
     share, size = RESOLUTION.get(instrument, (0.0, 0))
-    # the errors of two processes
-    error = math.exp(math.hypot(share + size / max(base), share + size / max(candidate)))
+    base_error = share + size / max(base)
+    candidate_error = share + size / max(candidate)
+    error = math.exp(math.hypot(base_error, candidate_error))  # they are independent
     return Ratio(
         value=max(candidate) / max(base),
         low=min(candidate) / max(base) / error,
@@ -196,9 +199,7 @@ def compare_peaks(base: Sequence[float], candidate: Sequence[float], instrument:
 
 
 def correct_by_holm(ps: Sequence[float]) -> list[float]:
-    """Return the p values of several tests on one page, corrected for their number (Holm 1979), in
-    the order given.
-    """
+    """Return the p values of several tests, corrected for their number (Holm 1979), in order."""
     order = np.argsort(ps, kind="stable")
     factors = np.arange(len(ps), 0, -1)
     ascending = np.maximum.accumulate(np.asarray(ps, dtype=float)[order] * factors)
@@ -231,7 +232,8 @@ def decide(ratio: Ratio, quantity: Quantity, p: float | None = None) -> str:
     """
     if ratio.low is None or ratio.high is None:
         return UNDECIDED
-    p = ratio.p if p is None else p
+    if p is None:
+        p = ratio.p
     is_chance = ratio.low <= 1 <= ratio.high
     if p is not None:
         is_chance = p > 1 - CONFIDENCE
@@ -240,4 +242,6 @@ def decide(ratio: Ratio, quantity: Quantity, p: float | None = None) -> str:
         return quantity.more
     if not is_chance and ratio.value < 1 / limit:
         return quantity.less
-    return NONE if 1 / limit <= ratio.low and ratio.high <= limit else UNDECIDED
+    if 1 / limit <= ratio.low and ratio.high <= limit:
+        return NONE
+    return UNDECIDED

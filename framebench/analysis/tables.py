@@ -1,5 +1,4 @@
-"""Comparison tables: one per workload, scenario and batch; one factor varies, the rest stands in
-the caption.
+"""Comparison tables: in each one factor varies, and the caption has what was held constant.
 
 Each starts from the table of `framebench.analysis.frames.make_frame`, of one version of each
 framework.
@@ -48,9 +47,7 @@ def format_interval(low: float | None, high: float | None) -> str:
 
 
 def format_time_ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[str]:
-    """Return each row's ratio of step times as text (`statistics.Ratio.text`); 1.00 where it is the
-    base itself.
-    """
+    """Return each row's ratio of step times (`statistics.Ratio.text`); 1.00 of the base itself."""
     texts = []
     for ratio in read_ratios(df, name):
         if ratio is None:
@@ -63,7 +60,7 @@ def format_time_ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[str]:
 
 
 def shorten_time_ratios(df: pd.DataFrame) -> list[str]:
-    """Return the same without intervals: `1.23`, `undecided`, `~1.23`, or `-`."""
+    """Return each row's ratio without its interval: `1.23`, `undecided`, `~1.23`, or `-`."""
     return [text.partition(" ")[0] for text in format_time_ratios(df)]
 
 
@@ -142,18 +139,16 @@ def make_cells(df: pd.DataFrame) -> pd.DataFrame:
 
     A row without numbers shows its status instead of a peak; its reason stands in the notes.
     """
+    ranges = []
+    for low, high in zip(df["step_low_s"], df["step_high_s"]):
+        ranges.append(format_interval(low, high))
     throughputs = []
     for value, unit in zip(df["throughput"], df["unit"]):
         throughputs.append("-" if is_missing(value) else f"{format_number(value, ',.1f')} {unit}/s")
-    cells = df.assign(
-        range=[
-            format_interval(low, high) for low, high in zip(df["step_low_s"], df["step_high_s"])
-        ],
-        relative=format_time_ratios(df),
-        throughput=throughputs,
-    )
-    numbers = [name for name in (*SHOWN, *SHARES) if name not in ("framework", "strategy")]
+    cells = df.assign(range=ranges, relative=format_time_ratios(df), throughput=throughputs)
     is_ok = df["status"] == "ok"
+    numbers = [name for name in (*SHOWN, *SHARES) if name not in ("framework", "strategy")]
+    # as objects, since a column has numbers and, in the place of some, a status
     cells[numbers] = cells[numbers].astype(object).where(is_ok, None)
     cells["shared_bytes"] = cells["shared_bytes"].where(is_ok, df["status"])
     return cells
@@ -163,9 +158,11 @@ def select_columns(df: pd.DataFrame, shown: dict[str, Shown]) -> dict[str, Shown
     """Return the columns of `shown`, as they are on the device where these rows were measured."""
     if not is_on_gpu(df):
         return shown
-    return {
-        name: ON_GPU.get(name, column) for name, column in shown.items() if name not in NOT_ON_GPU
-    }
+    columns = {}
+    for name, column in shown.items():
+        if name not in NOT_ON_GPU:
+            columns[name] = ON_GPU.get(name, column)
+    return columns
 
 
 def is_on_gpu(df: pd.DataFrame) -> bool:
@@ -196,17 +193,14 @@ def make_strategy_tables(df: pd.DataFrame) -> Iterator[Comparison]:
         is_quick = []
         for scenario, strategy in zip(group["scenario"], group["strategy"]):
             is_quick.append(look_up_strategy(scenario, strategy).quick and "+" not in strategy)
-        short = group[
-            (group["status"] != "unsupported") & pd.Series(is_quick, group.index, dtype=bool)
-        ]
+        is_supported = group["status"] != "unsupported"
+        short = group[is_supported & pd.Series(is_quick, group.index, dtype=bool)]
         if short["baseline"].any() and len(short) < len(group):
             yield make_short_table(f"{title}, in short", short)
 
 
 def make_short_table(title: str, group: pd.DataFrame) -> Comparison:
-    """Return the table of a few strategies, with fewer columns and a caption that stands among
-    prose.
-    """
+    """Return the table of a few strategies, with few columns and a caption for among prose."""
     whole = make_strategy_table(title, group)
     is_unproven = (group["status"] == "ok") & ~group["usable"]
     # no column says so here
@@ -220,82 +214,74 @@ def make_short_table(title: str, group: pd.DataFrame) -> Comparison:
 
 
 def make_index(df: pd.DataFrame) -> Comparison:
-    """Return what there is to ask for: a row for each workload, scenario and size, with the
-    selector of its tables.
-    """
+    """Return the selectors of all tables: a row for each workload, scenario and size."""
     rows = []
-    for (workload, scenario, size), group in select_in_use(df).groupby(
-        ["workload", "scenario", "size"], sort=False
-    ):
-        batches = ", ".join(map(str, sorted(group["batch"].unique())))
+    groups = select_in_use(df).groupby(["workload", "scenario", "size"], sort=False)
+    for (workload, scenario, size), group in groups:
+        selector = f"{workload}/*/{scenario}/*/*/{size}"
+        batches = ", ".join(str(batch) for batch in sorted(group["batch"].unique()))
+        strategies = str(group["strategy"].nunique())
         with_numbers = f"{int(group['usable'].sum())} of {len(group)}"
-        rows.append(
-            (
-                f"{workload}/*/{scenario}/*/*/{size}",
-                batches,
-                str(group["strategy"].nunique()),
-                with_numbers,
-            )
-        )
+        rows.append((selector, batches, strategies, with_numbers))
     return Comparison.of_text(
         "Tables",
         "`framebench report SELECTOR` prints a table.",
         ("selector", "batches", "strategies", "with numbers"),
         rows,
-        left=2,
-        machine=", ".join(sorted(set(df["machine"]))),
+        machine=", ".join(sorted(df["machine"].unique())),
     )
 
 
 def split_into_tables(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield a title and the rows that one table compares."""
-    for (_, workload, size, scenario, batch), group in df.groupby(
-        ["machine", "workload", "size", "scenario", "batch"]
-    ):
+    groups = df.groupby(["machine", "workload", "size", "scenario", "batch"])
+    for (_, workload, size, scenario, batch), group in groups:
         yield f"{workload} {scenario}, batch {batch}, size {size}", group
+
+
+def describe_base(group: pd.DataFrame) -> str:
+    """Return a sentence with the baseline that the ratios refer to."""
+    return f"base: {find_baseline(group['scenario'].iloc[0])} of the same framework."
 
 
 def describe_briefly(group: pd.DataFrame) -> str:
     """Return the caption of a table that stands among prose."""
     first = group.iloc[0]
-    base = f"base: {find_baseline(first['scenario'])} of the same framework."
-    machine = f"Machine {first['machine']}, {first['cpu']}."
-    return f"{base} {describe_instruments(group)} {machine}{describe_calibration(group)} {READING}"
+    machine = f"Machine {first['machine']}, {first['cpu']}.{describe_calibration(group)}"
+    return f"{describe_base(group)} {describe_instruments(group)} {machine} {READING}"
 
 
 def describe_calibration(group: pd.DataFrame) -> str:
-    """Return a sentence where the instruments that read these rows were not calibrated, or failed;
-    else nothing.
-    """
+    """Return a sentence on instruments that were not calibrated, or failed; else nothing."""
     states = sorted(set(group["calibration"]) - {"passed"})
     return f" Calibration of the instruments: {', '.join(states)}." if states else ""
 
 
 def make_strategy_table(title: str, group: pd.DataFrame) -> Comparison:
     """Return framework x strategy of one workload, size, scenario and batch."""
-    first = group.iloc[0]
     notes = []
     for row in group[group["status"] != "ok"].itertuples():
         notes.append(f"{row.framework} {row.strategy}: {row.status}: {row.reason}")
-    shares = {
-        name: column for name, column in SHARES.items() if (group[name] > WORTH_SHOWING).any()
-    }
-    base = f"base: {find_baseline(first['scenario'])} of the same framework."
+    columns = select_columns(group, SHOWN)
+    for name, column in SHARES.items():
+        if (group[name] > WORTH_SHOWING).any():
+            columns = {**columns, name: column}
     return Comparison(
         title,
-        f"{base} {describe_instruments(group)} {describe_measurement(group)} "
+        f"{describe_base(group)} {describe_instruments(group)} {describe_measurement(group)} "
         f"{describe_conditions(group)}",
         make_cells(group),
-        select_columns(group, SHOWN) | shares,
+        columns,
         notes=tuple(dict.fromkeys(notes)),
-        machine=first["machine"],
+        machine=group["machine"].iloc[0],
         cases=tuple(group["case"]),
     )
 
 
 def make_framework_tables(df: pd.DataFrame) -> Iterator[Comparison]:
-    """Yield the frameworks against each other by `host.rss`, the one instrument they share on a
-    CPU: baselines only.
+    """Yield the baselines of all frameworks side by side, a table for each machine and scenario.
+
+    Peaks are by `host.rss`, the one instrument that frameworks share on a CPU.
     """
     base = df[df["baseline"] & df["host_rss_bytes"].notna()].sort_values("measured_at")
     base = base.assign(relative=format_time_ratios(base, "torch_ratio"))
@@ -305,32 +291,32 @@ def make_framework_tables(df: pd.DataFrame) -> Iterator[Comparison]:
         "relative": Shown("x torch"),
     }
     for (machine, scenario), group in base.groupby(["machine", "scenario"]):
+        # of several versions the one measured last counts
         newest = group.drop_duplicates([*PLACE, "framework"], keep="last")
         wide = newest.pivot(index=PLACE, columns="framework", values=list(quantities))
-        columns = {}
+        columns = {name: Shown(name) for name in PLACE}
         present = []
         for quantity, shown in quantities.items():
             for framework in FRAMEWORKS:
-                is_trivial = (quantity, framework) == ("relative", "torch")
+                # PyTorch over itself is 1 everywhere
+                is_trivial = quantity == "relative" and framework == "torch"
                 if (quantity, framework) in wide and not is_trivial:
                     present.append((quantity, framework))
-                    columns[f"{quantity} {framework}"] = replace(
-                        shown, name=f"{framework} {shown.name}"
-                    )
+                    name = f"{framework} {shown.name}"
+                    columns[f"{quantity} {framework}"] = replace(shown, name=name)
+        cells = wide[present].reset_index()
         yield Comparison(
             f"Frameworks side by side, {scenario} ({find_baseline(str(scenario))})",
             "MiB: peak by host.rss. x torch: step time over PyTorch's. "
             f"{describe_measurement(group)} {describe_conditions(group)}",
-            wide[present].set_axis(list(columns), axis=1).reset_index(),
-            {name: Shown(name) for name in PLACE} | columns,
+            cells.set_axis(list(columns), axis=1),
+            columns,
             machine=str(machine),
         )
 
 
 def describe_instruments(df: pd.DataFrame) -> str:
-    """Return a sentence about the instruments of the peaks that are compared: one on one kind of
-    device.
-    """
+    """Return a sentence about the instruments of the peaks: one on one kind of device."""
     shared = list_instruments(df, "shared_instrument")
     if not is_on_gpu(df):
         return f"Peaks by {shared}."
@@ -342,34 +328,34 @@ def describe_instruments(df: pd.DataFrame) -> str:
 
 def list_instruments(df: pd.DataFrame, column: str) -> str:
     """Return the instruments that a column names."""
-    return ", ".join(sorted(df[column].dropna().unique())) or "no instrument"
+    return join_values(df[column]) or "no instrument"
+
+
+def join_values(values: pd.Series) -> str:
+    """Return the different values in order, without the missing ones."""
+    return ", ".join(sorted(values.dropna().astype(str).unique()))
 
 
 def describe_conditions(df: pd.DataFrame) -> str:
     """Return what was held constant, and where it was measured."""
     if df.empty:
         return "Nothing was measured."
-
-    def join_values(column: str) -> str:
-        return ", ".join(sorted(df[column].dropna().astype(str).unique())) or "unknown"
-
+    names = ["machine", "cpu", "device", "threads", "core", "calibration"]
+    common = {name: join_values(df[name]) or "unknown" for name in names}
     releases = df[["framework", "framework_version"]].dropna().drop_duplicates()
-    versions = sorted(
-        releases["framework"].astype(str) + " " + releases["framework_version"].astype(str)
-    )
-    first_day, last_day = (
-        f"{day:%Y-%m-%d}" for day in (df["measured_at"].min(), df["measured_at"].max())
-    )
+    versions = releases["framework"].astype(str) + " " + releases["framework_version"].astype(str)
+    first_day = f"{df['measured_at'].min():%Y-%m-%d}"
+    last_day = f"{df['measured_at'].max():%Y-%m-%d}"
     days = first_day if first_day == last_day else f"{first_day} to {last_day}"
-    commits = sorted(df["commit"].fillna("unknown").str[:10].unique())
-    references = "".join(
-        describe_references(workload) for workload in sorted(df["workload"].unique())
-    )
+    commits = df["commit"].fillna("unknown").str[:10]
+    references = ""
+    for workload in sorted(df["workload"].unique()):
+        references += describe_references(workload)
     return (
-        f"Machine {join_values('machine')} ({join_values('cpu')}, device {join_values('device')}), "
-        f"threads {join_values('threads')}, core {join_values('core')}; calibration "
-        f"{join_values('calibration')}; "
-        f"{', '.join(versions)}; measured {days} at {', '.join(commits)}.{references}"
+        f"Machine {common['machine']} ({common['cpu']}, device {common['device']}), "
+        f"threads {common['threads']}, core {common['core']}; "
+        f"calibration {common['calibration']}; {join_values(versions)}; "
+        f"measured {days} at {join_values(commits)}.{references}"
     )
 
 
@@ -383,13 +369,12 @@ def describe_references(workload: str) -> str:
 
 def describe_measurement(df: pd.DataFrame) -> str:
     """Return how the rows were measured: precision, blocks, and the commands that did it."""
-    protocols = ", ".join(sorted(map(str, df["protocol"].unique())))
     commands = sorted({shorten_command(command) for command in df["command"].unique()})
     measured_by = ", ".join(commands)
     if len(commands) > MANY_COMMANDS:
         measured_by = f"{len(commands)} commands, which the records name"
     return (
-        f"{describe_precisions(df)} Protocol {protocols}. {describe_timing(df)} "
+        f"{describe_precisions(df)} Protocol {join_values(df['protocol'])}. {describe_timing(df)} "
         f"Measured by {measured_by}."
     )
 
@@ -420,7 +405,5 @@ def describe_precisions(df: pd.DataFrame) -> str:
             others.append((precision, strategy))
     if not others:
         return f"Precision {default}."
-    return (
-        f"Precision {default}; "
-        f"{', '.join(f'{strategy} {precision}' for precision, strategy in sorted(others))}."
-    )
+    exceptions = [f"{strategy} {precision}" for precision, strategy in sorted(others)]
+    return f"Precision {default}; {', '.join(exceptions)}."

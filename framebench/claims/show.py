@@ -208,7 +208,7 @@ def make_tables(results: Results) -> list[Comparison]:
                 make_table(part, f"{title_of(part)}, measured elsewhere than on {first_machine}")
             )
     for machine in results.machines:
-        records = [record for record in results.of_machine(machine) if record.status == "ok"]
+        records = [record for record in results.get_records(machine) if record.status == "ok"]
         if any(device_of(record.provenance) == "gpu" for record in records):
             tables.append(make_gpu_table(ledger(results, machine, FULL_SIZE)))
     return tables

@@ -37,7 +37,7 @@ class MachineResults:
 
     def __init__(self, results: Results, machine: str) -> None:
         self.results, self.machine = results, machine
-        records = sorted(select_current(results.of_machine(machine)), key=get_measurement_time)
+        records = sorted(select_current(results.get_records(machine)), key=get_measurement_time)
         self.record_files = {id(record): name for name, record in results.files}
         self.newest = {record.case: record for record in records}
         self.protocol = records[-1].provenance.protocol if records else VERSION
@@ -83,7 +83,7 @@ class MachineResults:
         None if there is none.
         """
         base_records, records = self.ok_records.get(base.id), self.ok_records.get(candidate.id)
-        return self.blocks.ratio(base_records, records) if base_records and records else None
+        return self.blocks.compare(base_records, records) if base_records and records else None
 
     def failure(self, case: Case) -> str:
         """Return status and reason of a case's newest record, if it failed.

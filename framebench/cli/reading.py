@@ -187,7 +187,7 @@ def match_machines(folder: Folder, selectors: list[str] | None) -> Callable[[str
     def has_records(machine: str) -> bool:
         if not selectors:
             return True
-        return any(is_named(record.case) for record in folder.of_machine(machine))
+        return any(is_named(record.case) for record in folder.get_records(machine))
 
     return has_records
 
@@ -231,8 +231,8 @@ def answer(results: Results = runner.RESULTS, machine: Machine = None) -> None:
     folder = Folder(results)
     others = {} if machine else {name: folder.table(name) for name in folder.machines}
     machines = find_answering_machines(folder, machine)
-    last_run = report.find_last_run(folder.of_machine(machines[0]))
+    last_run = report.find_last_run(folder.get_records(machines[0]))
     failed_cases = [record.case for record in report.find_failures(last_run)]
-    report.make_answer(folder.answering(machines), others, failed_cases).terminal(out)
+    report.make_answer(folder.make_answer_table(machines), others, failed_cases).terminal(out)
     for failure in report.list_failures(last_run):
         out.print(failure, markup=False, highlight=False, soft_wrap=True)

@@ -266,7 +266,7 @@ def find_machine(
         machines = ", ".join(folder.machines)
         fail(f"this is about one machine, not {ALL}; choose from: {machines}", 2)
     try:
-        machine = folder.machine(named, answers)
+        machine = folder.choose_machine(named, answers)
     except NoRecords as error:
         fail(str(error), 1)
     except UnknownMachine as error:

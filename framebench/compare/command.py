@@ -96,7 +96,7 @@ def compare_(
             fail(str(error), 1)
     base_records = [one.base for one in measured_rounds]
     change_records = [one.change for one in measured_rounds]
-    machine_blocks = Blocks(Folder(results).of_machine(base_records[0].provenance.machine))
+    machine_blocks = Blocks(Folder(results).get_records(base_records[0].provenance.machine))
     if as_json:
         typer.echo(json.dumps(verdicts.make_report(base_records, change_records, machine_blocks)))
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from framebench.analysis import batch_tables, frames, tables
 from framebench.analysis.comparison import Comparison
-from framebench.analysis.parts import table as parts
+from framebench.analysis.part_tables import make_part_tables
 from framebench.analysis.reports import support
 from framebench.analysis.reports.documents import Generated
 from framebench.analysis.results import Results
@@ -38,7 +38,7 @@ def make_tables_in_use(table: pd.DataFrame) -> list[Comparison]:
         *tables.make_strategy_tables(in_use),
         *batch_tables.make_batch_tables(in_use),
         *tables.make_framework_tables(in_use),
-        *parts.make_part_tables(in_use),
+        *make_part_tables(in_use),
     ]
 
 

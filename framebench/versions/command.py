@@ -197,7 +197,7 @@ def compare_(
     folder = Folder(results)
 
     def has_both(name: str) -> bool:
-        return {base, change} <= measured_releases(folder.of_machine(name))
+        return {base, change} <= measured_releases(folder.get_records(name))
 
     machines = find_machines(folder, machine, has_both)
     records = [record for record in folder.records if record.provenance.machine in machines]

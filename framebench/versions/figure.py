@@ -38,7 +38,7 @@ def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest
     """
     rows_by_name: dict[str, pd.DataFrame] = {}
     for machine in machines:
-        for comparisons in compare_successive(results.of_machine(machine)):
+        for comparisons in compare_successive(results.get_records(machine)):
             name = f"versions-{comparisons[0].change.replace('==', '-')}"
             rows_by_name.setdefault(name, pd.DataFrame(comparisons))
     for name, comparison_rows in rows_by_name.items():

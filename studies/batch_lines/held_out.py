@@ -70,7 +70,7 @@ def _held_out_of(group: pd.DataFrame) -> pd.Series:
     )
     line, batch = through(smaller_batches), int(group["batch"].iloc[-1])
     over = fit_line(line.batches, (smaller_batches["peak_bytes"] - bounds[:-1]).tolist())
-    expected = line.at(batch)
+    expected = line.predict(batch)
     prediction = {
         "known": line.batches,
         "fixed": line.fixed.value,
@@ -79,7 +79,7 @@ def _held_out_of(group: pd.DataFrame) -> pd.Series:
         "low": expected.low,
         "high": expected.high,
         "error": expected.value / peak - 1,
-        "error_over_bound": (over.at(batch).value + bounds[-1]) / peak - 1,
+        "error_over_bound": (over.predict(batch).value + bounds[-1]) / peak - 1,
     }
     return pd.concat([last, pd.Series(prediction, dtype=object)])
 

@@ -66,7 +66,7 @@ def collect_ratios(session: list[Record]) -> dict[tuple[Case, Case], Ratio]:
     ratios = {}
     for case in cases.values():
         for base in find_bases(case):
-            ratio = blocks.of_cases(base.id, case.id)
+            ratio = blocks.compare_cases(base.id, case.id)
             if ratio and ratio.low is not None:
                 ratios[case, base] = ratio
     return ratios

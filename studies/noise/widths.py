@@ -50,7 +50,7 @@ def collect_ratios(records: Sequence[Record]) -> dict[str, list[Ratio]]:
     ratios: dict[str, list[Ratio]] = {}
     for case in list_profile_cases("quick"):
         for base in find_bases(case):
-            ratio = blocks.of_cases(base.id, case.id)
+            ratio = blocks.compare_cases(base.id, case.id)
             if ratio:
                 name = "its baseline" if base.framework == case.framework else "PyTorch"
                 ratios.setdefault(name, []).append(ratio)

@@ -1,10 +1,11 @@
-"""Which rows answer: this machine's, and those of others where it has not measured; and what needs
-least, timed or not.
-"""
+"""Which rows answer: this machine's, and those of others where it has not measured."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pandas as pd
 
 from framebench.analysis import frames, rows
 from framebench.analysis.answers import (
@@ -16,138 +17,175 @@ from framebench.analysis.answers import (
 from framebench.analysis.frames import Row
 from framebench.analysis.reports.answer import make_answer
 from framebench.budget.advise.advice import advise
+from framebench.suite.case import Case
 from tests.advice_records import MIB, PASSED, QUESTION, made
 from tests.fake_records import provenance, record
 
-LEND = [
-    made("torch", s, 4, peak, step, "other")
-    for s, peak, step in (("fp32", 400, 1.0), ("checkpoint", 200, 1.5), ("accumulate", 300, 1.2))
-]
+CPU = {"cpu": "x", "device": "cpu"}
+GPU = {"cpu": "x", "device": "a GPU"}
 
 
-def of(machine: str, *cases: tuple[str, int, float], device: str = "cpu") -> list[Row]:
+def make_rows(
+    machine: str, *cases: tuple[str, int, float], hardware: dict[str, str] = CPU
+) -> list[Row]:
+    """Return rows of PyTorch; a case is its strategy, its peak in bytes and its step in seconds."""
     origin = provenance(
-        machine=machine,
-        versions={"torch": "1"},
-        calibration=PASSED,
-        hardware={"cpu": "x", "device": device},
+        machine=machine, versions={"torch": "1"}, calibration=PASSED, hardware=hardware
     )
-    return frames.make_rows(
-        made("torch", s, 4, peak, step, machine, provenance=origin) for s, peak, step in cases
+    records = []
+    for strategy, peak, step in cases:
+        records.append(made("torch", strategy, 4, peak, step, machine, provenance=origin))
+    return frames.make_rows(records)
+
+
+def get_machines(selected: list[Row]) -> dict[str, str]:
+    """Return the machine that answers for each strategy."""
+    return {row.strategy: row.machine for row in selected}
+
+
+OTHER = make_rows("other", ("fp32", 400, 1.0), ("checkpoint", 200, 1.5), ("accumulate", 300, 1.2))
+
+
+def test_two_cases_of_this_machine_hide_no_other_case() -> None:
+    here = make_rows("here", ("fp32", 400, 9.0), ("checkpoint", 200, 13.5))
+
+    machines = get_machines(select_rows([here, OTHER]))
+
+    assert machines == {"fp32": "here", "checkpoint": "here", "accumulate": "other"}
+
+
+def test_without_rows_of_this_machine_the_others_answer() -> None:
+    machines = get_machines(select_rows([[], OTHER]))
+    assert machines == {"fp32": "other", "checkpoint": "other", "accumulate": "other"}
+
+
+def test_a_case_without_a_baseline_here_is_compared_by_the_others() -> None:
+    here = make_rows("here", ("checkpoint", 200, 13.5))
+    machines = get_machines(select_rows([here, OTHER]))
+    assert machines == {"fp32": "other", "checkpoint": "other", "accumulate": "other"}
+
+
+def test_a_case_without_a_baseline_anywhere_is_of_this_machine() -> None:
+    here = make_rows("here", ("checkpoint", 200, 13.5))
+    other = make_rows("other", ("accumulate", 300, 1.2))
+    machines = get_machines(select_rows([here, other]))
+    assert machines == {"checkpoint": "here", "accumulate": "other"}
+
+
+def test_a_failure_here_is_not_hidden_by_another_machine() -> None:
+    case = Case("transformer", "torch", "train", "checkpoint", 4, "tiny")
+    origin = provenance(machine="here")
+    failed = record(case, status="wrong", reason="loss is off", provenance=origin)
+
+    selected = select_rows([frames.make_rows([failed]), OTHER])
+
+    statuses = {row.strategy: row.status for row in selected}
+    assert statuses == {"fp32": "ok", "checkpoint": "wrong", "accumulate": "ok"}
+
+
+def test_a_question_measured_on_a_gpu_takes_no_rows_of_a_cpu() -> None:
+    on_gpu = make_rows("here", ("fp32", 400, 0.1), hardware=GPU)
+    assert get_machines(select_rows([on_gpu, OTHER])) == {"fp32": "here"}
+
+
+def test_another_question_takes_rows_of_a_cpu() -> None:
+    on_gpu = make_rows("here", ("fp32", 400, 0.1), hardware=GPU)
+    evaluation = made("torch", "fp32", 4, 400, 1.0, "other").model_copy(
+        update={"case": "transformer/torch/eval/no_grad/b4/tiny"}
     )
+    selected = select_rows([on_gpu, frames.make_rows([evaluation])])
+    assert get_machines(selected) == {"fp32": "here", "no_grad": "other"}
 
 
-def said(found: list[Row]) -> dict[str, str]:
-    return {r.strategy: r.machine for r in found}
+def test_advice_is_ranked_by_the_speeds_of_the_machine_that_timed_most() -> None:
+    here = make_rows("here", ("fp32", 400, 9.0), ("checkpoint", 200, 0.001))
 
+    alone = advise([OTHER], QUESTION)
+    both = advise([here, OTHER], QUESTION)
 
-OTHER = of("other", ("fp32", 400, 1.0), ("checkpoint", 200, 1.5), ("accumulate", 300, 1.2))
-
-
-def test_two_cases_of_ones_own_hide_nothing_else() -> None:
-    own = of("here", ("fp32", 400, 9.0), ("checkpoint", 200, 13.5))
-    assert said(select_rows([own, OTHER])) == {
-        "fp32": "here",
-        "checkpoint": "here",
-        "accumulate": "other",
-    }
-    assert said(select_rows([[], OTHER])) == dict.fromkeys(
-        ("fp32", "checkpoint", "accumulate"), "other"
-    )
-
-
-def test_a_case_whose_baseline_was_not_measured_here_is_compared_by_the_others() -> None:
-    own = of("here", ("checkpoint", 200, 13.5))
-    assert said(select_rows([own, OTHER])) == dict.fromkeys(
-        ("fp32", "checkpoint", "accumulate"), "other"
-    )
-    assert said(select_rows([own, of("other", ("accumulate", 300, 1.2))])) == {
-        "checkpoint": "here",
-        "accumulate": "other",
-    }
-
-
-def test_what_broke_here_is_not_called_fine() -> None:
-    broken = record(
-        LEND[1].parsed, status="wrong", reason="loss is off", provenance=provenance(machine="here")
-    )
-    (failed,) = frames.make_rows([broken])
-    found = {r.strategy: r.status for r in select_rows([[failed], OTHER])}
-    assert found == {"fp32": "ok", "checkpoint": "wrong", "accumulate": "ok"}
-
-
-def test_a_device_of_another_kind_takes_no_rows_of_a_cpu() -> None:
-    card = of("here", ("fp32", 400, 0.1), device="a card")
-    assert said(select_rows([card, OTHER])) == {"fp32": "here"}
-    other_question = LEND[0].model_copy(update={"case": "transformer/torch/eval/no_grad/b4/tiny"})
-    assert said(select_rows([card, frames.make_rows([other_question])])) == {
-        "fp32": "here",
-        "no_grad": "other",
-    }
-
-
-def test_advice_is_ranked_by_speeds_of_one_machine_that_has_timed_most() -> None:
-    own = of("here", ("fp32", 400, 9.0), ("checkpoint", 200, 0.001))
-    alone, both = advise([OTHER], QUESTION), advise([own, OTHER], QUESTION)
-    assert [(o.case, o.peak.value, o.throughput) for o in both.fitting] == [
-        (o.case, o.peak.value, o.throughput) for o in alone.fitting
-    ]
     assert both.machine == "other"
-    assert [o.evidence.machine for o in both.fitting] == ["here", "other", "here"]
-    whole = advise(
-        [of("here", *((s, 100, 0.001) for s in ("fp32", "checkpoint", "accumulate"))), OTHER],
-        QUESTION,
-    )
-    assert whole.machine == "here"
+    assert [option.case for option in both.fitting] == [option.case for option in alone.fitting]
+    for option, expected in zip(both.fitting, alone.fitting):
+        assert option.peak.value == expected.peak.value
+        assert option.throughput == expected.throughput
+    machines = [option.evidence.machine for option in both.fitting]
+    assert machines == ["here", "other", "here"]
 
 
-def test_speeds_of_a_cpu_rank_nothing_for_a_card() -> None:
-    card = of("here", ("fp32", MIB // 2, 0.1), ("checkpoint", MIB // 4, 0.1), device="a card")
-    untimed = [replace(r, throughput=None) for r in card]
-    assert {o.throughput for o in advise([untimed, OTHER], QUESTION).fitting} == {0}
+def test_advice_is_ranked_by_this_machine_if_it_timed_as_much() -> None:
+    cases = [(strategy, 100, 0.001) for strategy in ("fp32", "checkpoint", "accumulate")]
+    assert advise([make_rows("here", *cases), OTHER], QUESTION).machine == "here"
 
 
-def test_the_least_memory_is_of_all_proven_strategies() -> None:
-    table = frames.make_frame_of_rows(
-        [replace(r, time_ratio=None) if r.strategy == "checkpoint" else r for r in OTHER]
-    )
-    ((framework, found),) = rank_savings(select_comparable(rows.select_shown(table)))
-    assert (framework, [row.strategy for row in found]) == ("PyTorch", ["checkpoint", "accumulate"])
+def test_speeds_of_a_cpu_rank_nothing_for_a_gpu() -> None:
+    on_gpu = make_rows("here", ("fp32", MIB // 2, 0.1), ("checkpoint", MIB // 4, 0.1), hardware=GPU)
+    untimed = [replace(row, throughput=None) for row in on_gpu]
+
+    fitting = advise([untimed, OTHER], QUESTION).fitting
+
+    assert {option.throughput for option in fitting} == {0}
+
+
+def set_time_ratios(ratios: dict[str, float]) -> pd.DataFrame:
+    """Return the table of OTHER with these ratios of times by strategy; the others have none."""
+    timed = [replace(row, time_ratio=ratios.get(row.strategy)) for row in OTHER]
+    return frames.make_frame_of_rows(timed)
+
+
+def rank_strategies(table: pd.DataFrame) -> tuple[str, list[Any]]:
+    """Return the only framework of a table, and its strategies that save memory."""
+    ((framework, ranked),) = rank_savings(select_comparable(rows.select_shown(table)))
+    return framework, ranked
+
+
+def list_strategies(ranked: list[Any]) -> list[str]:
+    return [row.strategy for row in ranked]
+
+
+def test_the_least_memory_is_of_all_strategies_timed_or_not() -> None:
+    framework, ranked = rank_strategies(set_time_ratios({"fp32": 1.0, "accumulate": 1.2}))
+    assert framework == "PyTorch"
+    assert list_strategies(ranked) == ["checkpoint", "accumulate"]
+
+
+def test_an_unproven_strategy_saves_nothing() -> None:
+    table = frames.make_frame_of_rows(OTHER)
     unproven = table.assign(usable=table["usable"] & (table["strategy"] != "checkpoint"))
-    ((_, found),) = rank_savings(select_comparable(rows.select_shown(unproven)))
-    assert [row.strategy for row in found] == ["accumulate"]
+    _, ranked = rank_strategies(unproven)
+    assert list_strategies(ranked) == ["accumulate"]
 
 
-def test_the_answer_is_of_sizes_in_earnest_and_names_them_where_there_are_several() -> None:
-    def sized(size: str) -> list[Row]:
-        return [replace(r, size=size, case=r.case.replace("tiny", size)) for r in OTHER]
-
-    assert [row[0] for row in make_answer(frames.make_frame_of_rows(sized("tiny"))).rows] == [
-        "transformer"
-    ]
-    assert [
-        row[0]
-        for row in make_answer(frames.make_frame_of_rows([*sized("tiny"), *sized("cpu")])).rows
-    ] == ["transformer"]
-    both = make_answer(frames.make_frame_of_rows([*sized("full"), *sized("cpu")])).rows
-    assert {row[0] for row in both} == {"transformer cpu", "transformer full"}
+def make_size(size: str) -> list[Row]:
+    """Return the rows of OTHER, as if they had been measured at another size."""
+    return [replace(row, size=size, case=row.case.replace("tiny", size)) for row in OTHER]
 
 
-TIMES = {"fp32": 1.0, "accumulate": 1.2}
-PRICED = [replace(r, time_ratio=TIMES.get(r.strategy)) for r in OTHER]
+def list_answered_workloads(answered: list[Row]) -> list[str]:
+    table = make_answer(frames.make_frame_of_rows(answered))
+    return [row[0] for row in table.rows]
 
 
-def test_the_least_memory_has_a_price_beside_it() -> None:
-    table = frames.make_frame_of_rows(PRICED)
-    ((_, found),) = rank_savings(select_comparable(rows.select_shown(table)))
-    assert [row.strategy for row in select_with_price(found)] == ["checkpoint", "accumulate"]
-    ((_, timed),) = rank_savings(
-        select_comparable(
-            rows.select_shown(
-                frames.make_frame_of_rows([replace(r, time_ratio=1.5) for r in OTHER])
-            )
-        )
-    )
-    assert [row.strategy for row in select_with_price(timed)] == ["checkpoint"]
-    assert [row.strategy for row in select_with_price(found[:1])] == ["checkpoint"]
+def test_the_answer_is_of_tiny_only_where_there_is_no_other_size() -> None:
+    assert list_answered_workloads(make_size("tiny")) == ["transformer"]
+    assert list_answered_workloads([*make_size("tiny"), *make_size("cpu")]) == ["transformer"]
+
+
+def test_the_answer_names_the_size_where_there_are_several() -> None:
+    workloads = list_answered_workloads([*make_size("full"), *make_size("cpu")])
+    assert set(workloads) == {"transformer cpu", "transformer full"}
+
+
+def test_the_first_timed_strategy_gives_the_price_where_the_least_has_none() -> None:
+    _, ranked = rank_strategies(set_time_ratios({"fp32": 1.0, "accumulate": 1.2}))
+    assert list_strategies(select_with_price(ranked)) == ["checkpoint", "accumulate"]
+
+
+def test_a_timed_strategy_needs_no_other_price() -> None:
+    _, ranked = rank_strategies(set_time_ratios({"checkpoint": 1.5, "accumulate": 1.5}))
+    assert list_strategies(select_with_price(ranked)) == ["checkpoint"]
+
+
+def test_without_a_timed_strategy_there_is_no_price() -> None:
+    _, ranked = rank_strategies(set_time_ratios({}))
+    assert list_strategies(select_with_price(ranked)) == ["checkpoint"]
     assert select_with_price([]) == []

@@ -1,6 +1,4 @@
-"""Strategies by batch: what is compared at which batch, and when a saving is said to depend on
-it.
-"""
+"""Strategies by batch: what is compared at which batch, and which savings depend on it."""
 
 from __future__ import annotations
 
@@ -11,22 +9,23 @@ from tests.fake_records import frame, in_blocks, made
 MIB = 2**20
 
 
-def by_batch(
+def tabulate(
     peaks: dict[str, dict[int, int]], seconds: dict[str, dict[int, float]] | None = None
 ) -> list[Comparison]:
-    """Return the tables of strategies whose peaks in MiB, and steps in seconds, are given by
-    batch.
+    """Return the tables of strategies by their peaks in MiB, and steps in seconds, at each batch.
+
+    Without `seconds` every step takes one second.
     """
     records = []
-    for strategy, of_batches in peaks.items():
-        for batch, mib in of_batches.items():
-            step = (seconds or {}).get(strategy, {}).get(batch, 1.0)
+    for strategy, strategy_peaks in peaks.items():
+        for batch, mib in strategy_peaks.items():
+            step = seconds[strategy][batch] if seconds else 1.0
             records.append(made(strategy, mib * MIB, step, batch=batch))
     return list(make_batch_tables(frame(*in_blocks(records))))
 
 
 def test_each_strategy_is_compared_with_the_baseline_of_its_batch() -> None:
-    (table,) = by_batch(
+    (table,) = tabulate(
         {"fp32": {4: 100, 8: 160}, "checkpoint": {4: 50, 8: 64}},
         {"fp32": {4: 1.0, 8: 2.0}, "checkpoint": {4: 1.25, 8: 2.5}},
     )
@@ -48,8 +47,8 @@ def test_each_strategy_is_compared_with_the_baseline_of_its_batch() -> None:
     )
 
 
-def test_a_saving_that_depends_on_the_batch_is_noted_and_one_that_does_not_is_not() -> None:
-    (table,) = by_batch(
+def test_only_savings_that_depend_on_the_batch_are_noted() -> None:
+    (table,) = tabulate(
         {"fp32": {4: 100, 8: 200}, "checkpoint": {4: 53, 8: 76}, "amp_bf16": {4: 60, 8: 124}}
     )
 
@@ -60,23 +59,22 @@ def test_a_saving_that_depends_on_the_batch_is_noted_and_one_that_does_not_is_no
 
 
 def test_a_strategy_at_a_single_batch_is_in_no_table() -> None:
-    (table,) = by_batch(
+    (table,) = tabulate(
         {"fp32": {4: 100, 8: 200}, "checkpoint": {4: 50, 8: 80}, "accumulate": {4: 40}}
     )
     assert [row[1] for row in table.rows] == ["fp32", "checkpoint"]
 
 
 def test_baselines_alone_make_no_table() -> None:
-    assert by_batch({"fp32": {4: 100, 8: 200}}) == []
+    assert tabulate({"fp32": {4: 100, 8: 200}}) == []
 
 
 def test_without_times_there_is_no_column_of_throughput() -> None:
-    records = [
-        made(name, 100 * MIB, 1.0, batch=batch)
-        for name in ("fp32", "checkpoint")
-        for batch in (4, 8)
-    ]
-    without_times = [record.model_copy(update={"step_s": [], "turns": None}) for record in records]
+    without_times = []
+    for strategy in ("fp32", "checkpoint"):
+        for batch in (4, 8):
+            record = made(strategy, 100 * MIB, 1.0, batch=batch)
+            without_times.append(record.model_copy(update={"step_s": [], "turns": None}))
 
     (table,) = make_batch_tables(frame(*without_times))
 

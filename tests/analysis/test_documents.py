@@ -8,15 +8,18 @@ from framebench.analysis.comparison import Comparison
 from framebench.analysis.reports.documents import NoSuchTable, refresh
 
 TABLE = Comparison.of_text("one", "caption", ("a", "b", "c"), (("1", "2", "3"),))
+DOCUMENT = "before\n<!-- table: one -->\nold\n<!-- end -->\nafter"
 
 
-def test_blocks_are_filled_and_everything_else_stays() -> None:
-    text = "before\n<!-- table: one -->\nold\n<!-- end -->\nafter"
-    filled = refresh(text, [TABLE])
-    assert "old" not in filled
-    assert "| 1 | 2 | 3 |" in filled
-    assert filled.startswith("before\n")
-    assert filled.endswith("\nafter")
+def test_a_table_replaces_what_is_between_its_marks() -> None:
+    filled = refresh(DOCUMENT, [TABLE])
+    before, between = filled.split("<!-- table: one -->\n")
+    assert before == "before\n"
+    assert between == f"{TABLE.markdown()}<!-- end -->\nafter"
+
+
+def test_refreshing_twice_changes_nothing() -> None:
+    filled = refresh(DOCUMENT, [TABLE])
     assert refresh(filled, [TABLE]) == filled
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import combinations
 from pathlib import Path
 
 import pandas as pd
@@ -21,23 +22,25 @@ from tests.figure_records import frame, made, named, origin, panels, places, tex
 from tests.processes import ROOT
 from tests.sample_records import MACHINE, RESULTS
 
-
-@pytest.fixture(scope="module")
-def real() -> pd.DataFrame:
-    return Results(RESULTS).table(MACHINE)
+Point = tuple[float, float]
 
 
-def dominated(point: tuple[float, float], others: list[tuple[float, float]]) -> bool:
-    x, y = point
-    return any(a <= x and b >= y and (a, b) != point for a, b in others)
+def is_beaten(point: Point, points: list[Point]) -> bool:
+    """Return whether another point has no more memory and no less speed."""
+    memory, speed = point
+    others = [other for other in points if other != point]
+    return any(other[0] <= memory and other[1] >= speed for other in others)
 
 
-@given(st.lists(st.tuples(*[st.integers(1, 6).map(float)] * 2), max_size=12))
-def test_the_front_is_what_no_other_point_beats(points: list[tuple[float, float]]) -> None:
-    best = fronts.find_front(pd.DataFrame(points, columns=["relative_peak", "speed"], dtype=float))
-    assert [*best.itertuples(index=False, name=None)] == sorted(
-        {p for p in points if not dominated(p, points)}
-    )
+coordinates = st.integers(1, 6).map(float)
+
+
+@given(st.lists(st.tuples(coordinates, coordinates), max_size=12))
+def test_the_front_is_what_no_other_point_beats(points: list[Point]) -> None:
+    table = pd.DataFrame(points, columns=["relative_peak", "speed"], dtype=float)
+    front = fronts.find_front(table)
+    expected = {point for point in points if not is_beaten(point, points)}
+    assert list(front.itertuples(index=False, name=None)) == sorted(expected)
 
 
 def test_pareto_draws_ratios_and_names_the_front() -> None:
@@ -49,9 +52,8 @@ def test_pareto_draws_ratios_and_names_the_front() -> None:
     )
     figure = figures.draw_pareto(table)
     (axes,) = panels(figure)
-    assert places(axes) == {(0.5, 0.8), (0.8, 2.0), (1.5, 0.5)}, (
-        "the baseline is where the lines cross"
-    )
+    # the baseline is where the lines cross
+    assert places(axes) == {(0.5, 0.8), (0.8, 2.0), (1.5, 0.5)}
     assert named(axes) == {"checkpoint", "amp_bf16"}
     assert "checkpoint (0.50x the peak, 1.25 x the time)" in texts(figure)[0]
 
@@ -59,16 +61,18 @@ def test_pareto_draws_ratios_and_names_the_front() -> None:
 def test_a_framework_with_its_baseline_alone_has_no_panel() -> None:
     table = frame(made("fp32", 200), made("checkpoint", 100), made("fp32", 300, framework="jax"))
     figure = figures.draw_pareto(table)
-    assert [axes.get_title(loc="left") for axes in panels(figure)] == ["PyTorch 1.0"]
+    (axes,) = panels(figure)
+    assert axes.get_title(loc="left") == "PyTorch 1.0"
     assert "JAX" not in texts(figure)[0]
 
 
 def test_another_model_is_not_on_the_front() -> None:
-    found = [
-        made(s, p, t, scenario="finetune")
-        for s, p, t in (("half", 200, 1.0), ("checkpoint", 100, 1.25), ("head", 20, 0.1))
-    ]
-    figure = figures.draw_pareto(frame(*found))
+    table = frame(
+        made("half", 200, 1.0, scenario="finetune"),
+        made("checkpoint", 100, 1.25, scenario="finetune"),
+        made("head", 20, 0.1, scenario="finetune"),
+    )
+    figure = figures.draw_pareto(table)
     assert named(panels(figure)[0]) == {"checkpoint"}
     assert "without an interval: PyTorch head" in texts(figure)[1]
 
@@ -87,7 +91,8 @@ def test_labels_do_not_cover_each_other() -> None:
     labels = [text for text in panels(figure)[0].texts if text.get_text()]
     boxes = [Text.get_window_extent(label) for label in labels]
     assert len(boxes) == len(names)
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+    for box, other in combinations(boxes, 2):
+        assert not box.overlaps(other)
 
 
 def test_two_machines_are_refused() -> None:
@@ -96,22 +101,21 @@ def test_two_machines_are_refused() -> None:
         published.draw_all(both)
 
 
-def test_text_from_records_is_no_mathematics(tmp_path: Path) -> None:
-    odd = [
-        made(
-            s, 100, provenance=origin("torch", hardware={"device": "cpu", "cpu": "$x^{ <b> & \x07"})
-        )
-        for s in ("fp32", "checkpoint")
-    ]
-    assert "&lt;b&gt;" in figures.render_svg(figures.draw_pareto(frame(*odd)))
+def test_text_from_records_is_no_markup() -> None:
+    odd = origin("torch", hardware={"device": "cpu", "cpu": "$x^{ <b> & \x07"})
+    table = frame(made("fp32", 100, provenance=odd), made("checkpoint", 100, provenance=odd))
+    assert "&lt;b&gt;" in figures.render_svg(figures.draw_pareto(table))
 
 
-def test_the_same_rows_give_the_same_bytes(real: pd.DataFrame, tmp_path: Path) -> None:
-    some = real[real["workload"] == "unet3d"]
-    first, second = (published.save(some, tmp_path / name) for name in "ab")
-    assert [p.name for p in first] == [p.name for p in second]
-    assert all(a.read_bytes() == b.read_bytes() for a, b in zip(first, second))
-    assert not any("<dc:date>" in p.read_text() for p in first)
+def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
+    table = Results(RESULTS).table(MACHINE)
+    unet = table[table["workload"] == "unet3d"]
+    first = published.save(unet, tmp_path / "first")
+    second = published.save(unet, tmp_path / "second")
+    assert [file.name for file in first] == [file.name for file in second]
+    for file, again in zip(first, second):
+        assert file.read_bytes() == again.read_bytes()
+        assert "<dc:date>" not in file.read_text()
 
 
 def test_drawing_imports_no_framework_and_leaves_no_figure_open() -> None:
@@ -123,23 +127,18 @@ def test_drawing_imports_no_framework_and_leaves_no_figure_open() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_command_writes_files_and_asks_for_a_machine(tmp_path: Path) -> None:
-    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-        called = [
-            sys.executable,
-            "-m",
-            "framebench.cli",
-            "report",
-            "--figures=all",
-            "--to",
-            str(tmp_path / "to"),
-            *arguments,
-        ]
-        return subprocess.run(called, cwd=ROOT, capture_output=True, text=True, timeout=600)
-
-    wrong = command("--machine", "nowhere")
-    assert wrong.returncode == 2
-    assert "machines: " in wrong.stderr
-    empty = command("--results", str(tmp_path))
-    assert empty.returncode == 1
-    assert "measure first" in empty.stderr
+@pytest.mark.parametrize(
+    ("option", "value", "status", "message"),
+    [
+        ("--machine", "nowhere", 2, "machines: "),
+        ("--results", "EMPTY", 1, "measure first"),
+    ],
+)
+def test_the_command_says_what_it_lacks(
+    option: str, value: str, status: int, message: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "framebench.cli", "report", "--figures=all"]
+    command += ["--to", str(tmp_path / "to"), option, value.replace("EMPTY", str(tmp_path))]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == status
+    assert message in done.stderr

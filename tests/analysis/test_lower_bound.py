@@ -1,9 +1,8 @@
-"""Lower bounds: exact where something exact can be counted, below every measured peak, and not far
-below what PyTorch saves.
-"""
+"""Lower bounds: exact where something can be counted, and below every measured peak."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,110 +12,114 @@ from framebench.analysis import frames, lower_bound
 from framebench.analysis.breakdown import PARTS, split_peaks
 from framebench.engine.environments import Environment
 from framebench.models import spec
-from framebench.records.record import Record
+from framebench.models.layer import Layer
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
 from framebench.suite.selectors import parse
 from tests.processes import run_inside
 from tests.sample_records import records
 
-BASE = {w: spec.load_workload(w).preset("tiny").base for w in spec.list_workloads()}
-LAYERS: dict[str, Any] = {
-    w: spec.load_workload(w).layers for w in spec.list_workloads() if spec.load_workload(w).layers
-}
+WORKLOADS = [spec.load_workload(name) for name in spec.list_workloads()]
+WITH_LAYERS = [workload for workload in WORKLOADS if workload.layers]
 
 
-def measured() -> list[Record]:
-    return [r for r in records() if r.status == "ok" and r.peaks]
+def declare_layers(name: str, size: str, switches: dict[str, Any]) -> list[Layer]:
+    """Return the layers of a workload, from the input to the loss."""
+    workload = spec.load_workload(name)
+    assert workload.layers
+    return list(workload.layers(workload.config(size), switches))
 
 
-def test_every_weight_belongs_to_one_layer() -> None:
-    for workload in map(spec.load_workload, LAYERS):
-        for config in [
-            workload.config("tiny"),
-            *(workload.config("tiny", v) for v in workload.variants),
-        ]:
-            layers = [k.name for k in LAYERS[workload.name](config, {})]
-            assert len(layers) == len(set(layers))
-            assert {p.name.rpartition(".")[0] for p in workload.params(config)} <= set(layers)
+def list_tiny_cases() -> list[Case]:
+    """Return the supported cases of the size tiny, at the usual batch."""
+    cases = []
+    for case in list_cases():
+        is_usual = case.size == "tiny" and case.batch == case.spec.preset("tiny").base
+        if is_usual and case.support.supported:
+            cases.append(case)
+    return cases
 
 
-def test_a_layer_of_the_transformer_by_korthikanti() -> None:
-    """s b h (34 + 5 a s / h) bytes in 16 bits, less what dropout adds: masks (2 s h, a s^2) and
-    repeated scores (2 a s^2).
-    """
-    c = spec.load_workload("transformer").config("full")
-    plain = [
-        k.elements
-        for k in LAYERS["transformer"](c, {"attention_plain": {}})
-        if k.block == "blocks.0"
-    ]
-    s, h, a = c.length, c.width, c.heads
-    assert 2 * sum(plain) == s * h * (34 + 5 * a * s // h) - 2 * s * h - 3 * a * s * s
-    fused = [k.elements for k in LAYERS["transformer"](c, {}) if k.block == "blocks.0"]
-    assert sum(fused) == 16 * s * h + a * s
+@pytest.mark.parametrize("workload", WITH_LAYERS, ids=lambda workload: workload.name)
+def test_every_weight_belongs_to_one_layer(workload: spec.Workload) -> None:
+    assert workload.layers
+    for variant in ("", *workload.variants):
+        config = workload.config("tiny", variant)
+        layers = [layer.name for layer in workload.layers(config, {})]
+        with_weights = {param.name.rpartition(".")[0] for param in workload.params(config)}
+        assert len(layers) == len(set(layers))
+        assert with_weights <= set(layers)
 
 
-def test_resnet50_keeps_what_is_known_of_it() -> None:
-    """Two tensors per convolution.
+def count_block_elements(switches: dict[str, Any]) -> int:
+    """Return what the first block of a full-size Transformer saves of one sample."""
+    layers = declare_layers("transformer", "full", switches)
+    return sum(layer.elements for layer in layers if layer.block == "blocks.0")
 
-    He et al.'s network has 11.1 million convolution outputs per image of 224 px.
-    """
-    c = spec.load_workload("resnet50").config("full")
-    outputs = sum(
-        k.elements
-        for k in LAYERS["resnet50"](c, {})
-        if ".bn" in f".{k.name}" or k.name.endswith("downsample.1")
-    )
+
+def test_a_block_with_plain_attention_saves_what_korthikanti_says() -> None:
+    """s b h (34 + 5 a s / h) bytes in 16 bits, less what dropout adds."""
+    config = spec.load_workload("transformer").config("full")
+    s, h, a = config.length, config.width, config.heads
+    masks = 2 * s * h + a * s * s
+    repeated_scores = 2 * a * s * s
+    expected = s * h * (34 + 5 * a * s // h) - masks - repeated_scores
+    assert 2 * count_block_elements({"attention_plain": {}}) == expected
+
+
+def test_a_block_with_fused_attention_saves_no_scores() -> None:
+    config = spec.load_workload("transformer").config("full")
+    s, h, a = config.length, config.width, config.heads
+    assert count_block_elements({}) == 16 * s * h + a * s
+
+
+def test_resnet50_has_the_outputs_that_he_et_al_count() -> None:
+    """Its convolutions have 11.1 million outputs per image of 224 px."""
+    outputs = 0
+    for layer in declare_layers("resnet50", "full", {}):
+        if ".bn" in f".{layer.name}" or layer.name.endswith("downsample.1"):
+            outputs += layer.elements
     assert outputs == 11_113_984
 
 
-def test_every_case_has_a_lower_bound_that_no_strategy_raises() -> None:
-    """Saving strategies lower it, everything else leaves it; only other models, batches and held
-    copies differ.
-    """
-    for case in (
-        c
-        for c in list_cases()
-        if c.size == "tiny" and c.batch == BASE[c.workload] and c.support.supported
-    ):
-        found = lower_bound.compute_lower_bound(case)
-        assert found.total > 0, case.id
-        assert min(found.__dict__.values()) >= 0, case.id
-    train = {
-        s: lower_bound.compute_lower_bound(parse(f"transformer/torch/train/{s}/b8/cpu")).total
-        for s in SAVING
-    }
-    assert sorted(train, key=train.__getitem__, reverse=True) == SAVING
+def test_every_case_has_a_lower_bound() -> None:
+    for case in list_tiny_cases():
+        bound = lower_bound.compute_lower_bound(case)
+        assert bound.total > 0, case.id
+        assert min(vars(bound).values()) >= 0, case.id
 
 
-SAVING = [
-    "attention_plain",
-    "fp32",
-    "chunked_loss",
-    "amp_bf16",
-    "accumulate",
-    "checkpoint",
-    "checkpoint+accumulate",
-]
+def test_saving_strategies_lower_the_bound() -> None:
+    in_order = [
+        "attention_plain",
+        "fp32",
+        "chunked_loss",
+        "amp_bf16",
+        "accumulate",
+        "checkpoint",
+        "checkpoint+accumulate",
+    ]
+    totals = []
+    for strategy in in_order:
+        case = parse(f"transformer/torch/train/{strategy}/b8/cpu")
+        totals.append(lower_bound.compute_lower_bound(case).total)
+    assert totals == sorted(totals, reverse=True)
+    assert len(set(totals)) == len(totals)
 
 
 def test_adafactor_keeps_a_number_for_each_row_and_column() -> None:
     """Of a Transformer of 2 layers of width 16, 16 tokens and a vocabulary of 64."""
     rows_and_columns = (64 + 16) + (16 + 16) + 2 * ((48 + 16) + (16 + 16) + 2 * (64 + 16))
     vectors = 2 * 16 + 2 * (2 * 2 * 16 + 48 + 16 + 64 + 16)
-    assert lower_bound.count_optimizer_bytes(
-        parse("transformer/torch/train/adafactor/b4/tiny")
-    ) == 4 * (rows_and_columns + vectors)
+    case = parse("transformer/torch/train/adafactor/b4/tiny")
+    assert lower_bound.count_optimizer_bytes(case) == 4 * (rows_and_columns + vectors)
 
 
-def test_activations_are_proportional_to_the_batch() -> None:
-    for workload in spec.list_workloads():
-        one, four = (
-            lower_bound.count_forward_bytes(Case(workload, "torch", "eval", "grad", b, "tiny"))
-            for b in (1, 4)
-        )
-        assert four == 4 * one
+@pytest.mark.parametrize("workload", spec.list_workloads())
+def test_activations_are_proportional_to_the_batch(workload: str) -> None:
+    one = Case(workload, "torch", "eval", "grad", 1, "tiny")
+    four = replace(one, batch=4)
+    assert lower_bound.count_forward_bytes(four) == 4 * lower_bound.count_forward_bytes(one)
 
 
 @pytest.mark.parametrize(
@@ -127,83 +130,76 @@ def test_activations_are_proportional_to_the_batch() -> None:
         ("optimizer_offload", "optimizer"),
     ],
 )
-def test_what_waits_in_host_memory_is_not_needed_on_the_card(strategy: str, part: str) -> None:
-    base, moved = (
-        lower_bound.compute_lower_bound(parse(f"transformer/torch/train/{s}/b4/full"))
-        for s in ("fp32", strategy)
-    )
-    assert getattr(moved, part) == 0 < getattr(base, part)
-    assert moved.total < base.total
-    assert moved.parameters == base.parameters
+def test_what_is_offloaded_to_the_host_is_not_needed_on_the_gpu(strategy: str, part: str) -> None:
+    case = parse("transformer/torch/train/fp32/b4/full")
+    base = lower_bound.compute_lower_bound(case)
+    offloaded = lower_bound.compute_lower_bound(replace(case, strategy=strategy))
+    assert getattr(base, part) > 0
+    assert getattr(offloaded, part) == 0
+    assert offloaded.total < base.total
+    assert offloaded.parameters == base.parameters
 
 
-PROGRAMS = Path(__file__).parent / "programs"
-STATE = PROGRAMS / "lower_bound_state.py"
+STATE = Path(__file__).parent / "programs" / "lower_bound_state.py"
+STRATEGIES = {
+    "train": ("fp32", "width_half", "grouped", "depthwise", "student", "depth_4", "long"),
+    "finetune": ("half", "head"),
+    "eval": ("grad", "no_grad", "bf16"),
+}
+States = dict[str, dict[str, int]]
 
 
-def chosen() -> list[Case]:
-    strategies = {
-        "train": ("fp32", "width_half", "grouped", "depthwise", "student", "depth_4", "long"),
-        "finetune": ("half", "head"),
-    }
-    strategies |= {"eval": ("grad", "no_grad", "bf16")}
-    wanted = {(scenario, strategy) for scenario, names in strategies.items() for strategy in names}
-    cases = (
-        c
-        for c in list_cases()
-        if c.framework == "torch" and c.size == "tiny" and (c.scenario, c.strategy) in wanted
-    )
-    return [c for c in cases if c.batch == BASE[c.workload] and c.support.supported]
+def list_observed_cases() -> list[Case]:
+    """Return the cases whose states PyTorch is asked for."""
+    cases = [case for case in list_tiny_cases() if case.framework == "torch"]
+    return [case for case in cases if case.strategy in STRATEGIES.get(case.scenario, ())]
 
 
 @pytest.fixture(scope="module")
-def states(environment: dict[str, Environment]) -> dict[str, dict[str, int]]:
-    rows: Any = run_inside(environment["torch"], STATE, *(c.id for c in chosen()))
-    return rows
+def states(environment: dict[str, Environment]) -> States:
+    """Return the bytes that PyTorch holds in a step of each case, by what they are."""
+    ids = [case.id for case in list_observed_cases()]
+    states: States = run_inside(environment["torch"], STATE, *ids)
+    return states
 
 
-def test_what_lives_between_two_steps_is_counted_exactly(states: dict[str, dict[str, int]]) -> None:
-    """Beside it there are only counters of steps and batches, and PyTorch's empty last output."""
-    for case in chosen():
-        found = states[case.id]
-        trains = case.stage.trains
+def test_what_lives_between_two_steps_is_counted_exactly(states: States) -> None:
+    """Next to it there are only counters of steps and batches, and PyTorch's empty last output."""
+    for case in list_observed_cases():
+        observed = states[case.id]
         expected = {
             "parameters": lower_bound.count_stored_bytes(case, trainable=True),
             "buffers": lower_bound.count_stored_bytes(case, trainable=False),
-            "gradients": sum(lower_bound.count_gradient_bytes(case).values()) if trains else 0,
-            "optimizer": lower_bound.count_optimizer_bytes(case) if trains else 0,
             "inputs": lower_bound.count_input_bytes(case),
+            "gradients": 0,
+            "optimizer": 0,
         }
-        assert {name: found[name] for name in expected} == expected, case.id
-        assert found["live"] == sum(expected.values()) + found["counters"], case.id
-        assert found["counters"] <= 8 * len(list(case.spec.params(case.config)))
+        if case.stage.trains:
+            expected["gradients"] = sum(lower_bound.count_gradient_bytes(case).values())
+            expected["optimizer"] = lower_bound.count_optimizer_bytes(case)
+        assert {name: observed[name] for name in expected} == expected, case.id
+        assert observed["live"] == sum(expected.values()) + observed["counters"], case.id
+        assert observed["counters"] <= 8 * len(list(case.spec.params(case.config)))
 
 
-def test_what_the_backward_pass_keeps(states: dict[str, dict[str, int]]) -> None:
-    """PyTorch saves at least the bound and at most a quarter more, but for a loss that makes most
-    of it: U-Net's, head only.
-    """
-    for case in (
-        c for c in chosen() if c.workload in LAYERS and c.strategy not in ("no_grad", "bf16")
-    ):
-        least = (
-            lower_bound.get_activation_width(case)
-            * case.batch
-            * sum(k.elements for k in lower_bound.list_backward_layers(case))
-        )
+def test_pytorch_saves_at_most_a_quarter_more_than_the_bound(states: States) -> None:
+    for case in list_observed_cases():
+        if not case.spec.layers or case.strategy in ("no_grad", "bf16"):
+            continue
+        layers = lower_bound.list_backward_layers(case)
         if case.scenario == "eval":
-            least -= (
-                lower_bound.get_activation_width(case)
-                * case.batch
-                * lower_bound.list_backward_layers(case)[-1].elements
-            )  # without a loss none keeps the logits
-        assert least <= states[case.id]["saved"], case.id
-        most = 2 if (case.workload, case.strategy) == ("unet3d", "head") else 1.25
-        assert states[case.id]["saved"] <= most * least, (case.id, states[case.id]["saved"] / least)
+            layers = layers[:-1]  # without a loss none keeps the logits
+        elements = sum(layer.elements for layer in layers)
+        least = lower_bound.get_activation_width(case) * case.batch * elements
+        most = 1.25 * least
+        if case.workload == "unet3d" and case.strategy == "head":
+            most = 2 * least  # the loss is most of what is saved
+        assert least <= states[case.id]["saved"] <= most, case.id
 
 
 def test_the_breakdown_sums_to_the_peak() -> None:
-    split = split_peaks(frames.make_frame(measured()))
+    measured = [record for record in records() if record.status == "ok" and record.peaks]
+    split = split_peaks(frames.make_frame(measured))
     assert (split[list(PARTS)].sum(axis=1) == split["lower_bound"]).all()
     assert (split["lower_bound"] + split["rest"] == split["step_bytes"]).all()
     assert (split["peak_over_bound"] >= 1).all()

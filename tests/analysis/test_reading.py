@@ -12,31 +12,31 @@ from framebench.records import store
 from tests.sample_records import RESULTS
 
 
-def copies(count: int, results: Path) -> Path:
-    """A results folder with `count` of the kept records, spread over one machine for each
-    hundred.
-    """
-    sources = [p.read_text() for p in sorted((RESULTS / "records").rglob("*.json"))]
-    for i, text in enumerate(islice(cycle(sources), count)):
-        where = results / "records" / f"machine-{i // 100}"
-        where.mkdir(parents=True, exist_ok=True)
-        (where / f"{i}.json").write_text(
-            text.replace('"machine": "', f'"machine": "{i // 100}-', 1)
-        )
+def copy_records(count: int, results: Path) -> Path:
+    """Return a results folder with `count` records, a hundred of each machine."""
+    sources = [path.read_text() for path in sorted((RESULTS / "records").rglob("*.json"))]
+    for number, text in enumerate(islice(cycle(sources), count)):
+        machine = number // 100
+        folder = results / "records" / f"machine-{machine}"
+        folder.mkdir(parents=True, exist_ok=True)
+        renamed = text.replace('"machine": "', f'"machine": "{machine}-', 1)
+        (folder / f"{number}.json").write_text(renamed)
     return results
 
 
-def processor_seconds(results: Path) -> float:
-    """To read a folder and make its tables; processor time, as others may use the machine."""
+def measure_reading(results: Path) -> float:
+    """Return the processor seconds of reading a folder and making its tables.
+
+    They are not those of a clock, as others may use the machine.
+    """
     start = time.process_time()
     make_tables_in_use(frames.make_frame(store.read_all(results)))
     return time.process_time() - start
 
 
 def test_reading_and_tabulating_is_linear(tmp_path: Path) -> None:
-    """Ten times the records take about ten times as long; a quadratic step would take a hundred
-    times as long.
-    """
-    small, large = copies(100, tmp_path / "small"), copies(1000, tmp_path / "large")
-    processor_seconds(small)  # imports and caches
-    assert processor_seconds(large) / processor_seconds(small) < 25
+    """Ten times the records take about ten times as long; a quadratic step takes a hundred."""
+    small = copy_records(100, tmp_path / "small")
+    large = copy_records(1000, tmp_path / "large")
+    measure_reading(small)  # imports and caches
+    assert measure_reading(large) / measure_reading(small) < 25

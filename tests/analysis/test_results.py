@@ -1,14 +1,12 @@
-"""The door of the analysis: what `framebench.load()` gives, and which machine is meant where none
-is named.
-"""
+"""What `framebench.load()` gives, and which machine is meant where none is named."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 import pytest
@@ -21,29 +19,38 @@ from framebench.cli.__main__ import app
 from framebench.records import provenance as origin
 from framebench.records import store
 from framebench.records.record import Record
-from framebench.suite.protocol import VERSION
-from tests.fake_records import died, made, provenance
+from framebench.suite.case import Case
+from tests.fake_records import died, made, provenance, record
 from tests.processes import ROOT
 from tests.sample_records import MACHINE, OTHER, RESULTS
 
 
-def planted(results: Path, machine: str, count: int, protocol: int = VERSION) -> Path:
-    """So many cases of a machine, in a results folder."""
+def write_cases(results: Path, machine: str, count: int) -> None:
+    """Write so many cases of a machine into a results folder."""
+    origin = provenance(machine=machine, versions={"torch": "1"})
     for batch in range(1, count + 1):
-        origin = provenance(machine=machine, versions={"torch": "1"}, protocol=protocol)
-        r = made("fp32", 100, 1.0, batch=batch).model_copy(update={"provenance": origin})
-        store.write(r, store.find_folder(results, machine, "torch-1", r.parsed))
-    return results
+        case = made("fp32", 100, 1.0, batch=batch)
+        write_record(results, case.model_copy(update={"provenance": origin}))
 
 
-def test_the_table_has_the_columns_and_dtypes_that_are_documented() -> None:
-    for versions in ("one", "all"):
-        table = framebench.load(RESULTS, versions=versions)
-        assert {name: str(dtype) for name, dtype in table.dtypes.items()} == {
-            c.name: c.dtype for c in frames.COLUMNS
-        }
-        assert table["machine"].nunique() == 1
-    assert all(c.meaning for c in frames.COLUMNS)
+def write_record(results: Path, record: Record) -> None:
+    machine = record.provenance.machine
+    version = record.framework_version or ""
+    store.write(record, store.find_folder(results, machine, f"torch-{version}", record.parsed))
+
+
+@pytest.mark.parametrize("versions", ["one", "all"])
+def test_the_table_has_the_columns_and_dtypes_that_are_documented(
+    versions: Literal["one", "all"],
+) -> None:
+    table = framebench.load(RESULTS, versions=versions)
+    dtypes = {name: str(dtype) for name, dtype in table.dtypes.items()}
+    assert dtypes == {column.name: column.dtype for column in frames.COLUMNS}
+    assert table["machine"].nunique() == 1
+
+
+def test_every_column_has_a_meaning() -> None:
+    assert all(column.meaning for column in frames.COLUMNS)
 
 
 def test_releases_are_in_the_order_of_releases(tmp_path: Path) -> None:
@@ -51,7 +58,7 @@ def test_releases_are_in_the_order_of_releases(tmp_path: Path) -> None:
     for version in ("0.10.2", "0.9.2"):
         origin = provenance(machine="m", versions={"torch": version})
         record = made("fp32", 100, 1.0).model_copy(update={"provenance": origin})
-        store.write(record, store.find_folder(tmp_path, "m", f"torch-{version}", record.parsed))
+        write_record(tmp_path, record)
 
     versions = framebench.load(tmp_path, versions="all")["framework_version"]
 
@@ -60,23 +67,24 @@ def test_releases_are_in_the_order_of_releases(tmp_path: Path) -> None:
     assert versions.cat.categories.tolist() == ["0.9.2", "0.10.2"]
 
 
-def test_relative_numbers_refer_to_the_baseline_of_the_same_batch() -> None:
+def test_relative_throughput_is_the_inverse_of_the_ratio_of_times() -> None:
     table = framebench.load(RESULTS, MACHINE)
     timed = table[table["relative_throughput"].notna()]
     assert len(timed) > 10
-    assert timed["relative_throughput"].tolist() == pytest.approx(
-        (1 / timed["time_ratio"]).tolist()
+    assert (timed["relative_throughput"] * timed["time_ratio"]).tolist() == pytest.approx(
+        [1.0] * len(timed)
     )
-    baselines = table[table["baseline"] & table["step_bytes"].notna()]
-    peaks = {
-        (row.framework, row.workload, row.scenario, row.size, row.batch): row.step_bytes
-        for row in baselines.itertuples()
-    }
+
+
+def test_relative_peaks_refer_to_the_baseline_of_the_same_batch() -> None:
+    table = framebench.load(RESULTS, MACHINE)
+    question = ["framework", "workload", "scenario", "size", "batch"]
+    baselines = table[table["baseline"]].set_index(question)["step_bytes"]
     compared = table[table["relative_peak"].notna()]
     assert len(compared) > 20
-    for row in compared.itertuples():
-        base = peaks[row.framework, row.workload, row.scenario, row.size, row.batch]
-        assert row.relative_peak == pytest.approx(row.step_bytes / base)
+    base = compared.join(baselines.rename("base"), on=question)["base"]
+    ratios = compared["step_bytes"] / base
+    assert compared["relative_peak"].tolist() == pytest.approx(ratios.tolist())
 
 
 def test_by_default_a_case_has_one_row_of_one_version() -> None:
@@ -100,14 +108,20 @@ def test_usable_rows_are_verified_and_proven() -> None:
     assert base["same_mathematics"].all()
 
 
-def test_the_machine_is_this_one_if_it_has_records_or_else_the_one_with_most(
+def test_the_machine_is_the_one_with_most_records(results: Path) -> None:
+    write_cases(results, "few", 1)
+    write_cases(results, "most", 2)
+    assert Results(results).choose_machine() == "most"
+
+
+def test_this_machine_comes_first_if_it_has_records(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planted(planted(results, "few", 1), "most", 2)
-    assert Results(results).machine() == "most"
+    write_cases(results, "few", 1)
+    write_cases(results, "most", 2)
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "few")
-    assert Results(results).machine() == "few"
-    assert Results(results).machine("most") == "most"
+    assert Results(results).choose_machine() == "few"
+    assert Results(results).choose_machine("most") == "most"
     assert set(framebench.load(results)["machine"]) == {"few"}
 
 
@@ -115,61 +129,80 @@ def test_documents_are_of_the_machines_whose_records_are_committed(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was measured here since changes no tracked file."""
-    planted(planted(results, "published", 1), "here", 2)
-    monkeypatch.setattr(
-        origin, "query_git", lambda *_: "results/records/published/torch-1/a/b.json"
-    )
-    kept = Results.committed(results)
-    assert kept.machines == ["published"] == sorted({r.provenance.machine for r in kept.records})
+    write_cases(results, "published", 1)
+    write_cases(results, "here", 2)
+    tracked = "results/records/published/torch-1/a/b.json"
+    monkeypatch.setattr(origin, "query_git", lambda *_: tracked)
+
+    committed = Results.committed(results)
+
+    assert committed.machines == ["published"]
+    assert {record.provenance.machine for record in committed.records} == {"published"}
+
+
+def test_without_git_documents_are_of_all_machines(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_cases(results, "published", 1)
+    write_cases(results, "here", 2)
     monkeypatch.setattr(origin, "query_git", lambda *_: None)
     assert Results.committed(results).machines == ["here", "published"]
 
 
-def test_an_empty_folder_and_an_unknown_machine_end_in_a_sentence(results: Path) -> None:
-    for machine in (None, "there"):
-        with pytest.raises(
-            NoRecords,
-            match="results is no folder; name the folder that has records/ in it, or measure first",
-        ):
-            framebench.load(results, machine)
+@pytest.mark.parametrize("machine", [None, "there"])
+def test_a_missing_folder_is_named_with_a_hint(results: Path, machine: str | None) -> None:
+    hint = "results is no folder; name the folder that has records/ in it, or measure first"
+    with pytest.raises(NoRecords, match=hint):
+        framebench.load(results, machine)
+
+
+def test_a_file_is_no_results_folder() -> None:
     with pytest.raises(NoRecords, match="is no folder"):
         framebench.load(__file__)
+
+
+def test_an_empty_folder_is_named_with_a_hint(results: Path) -> None:
     results.mkdir()
     with pytest.raises(NoRecords, match=r"no records under .*results; .*measure first"):
         framebench.load(results)
-    planted(results, "here", 1)
+
+
+def test_a_folder_whose_records_were_deleted_is_empty(results: Path) -> None:
+    (results / "records" / "here").mkdir(parents=True)
     with pytest.raises(NoRecords, match="no records under"):
-        framebench.load(results / "records")
-    with pytest.raises(UnknownMachine, match="machines: here"):
-        framebench.load(results, "there")
-    shutil.rmtree(results / "records" / "here")
-    with pytest.raises(NoRecords):
         framebench.load(results)
 
 
-def test_a_baseline_without_a_version_and_a_case_without_numbers_have_rows(results: Path) -> None:
-    planted(results, "m", 1)
-    died = made("checkpoint", 100, 1.0).model_copy(
-        update={
-            "status": "oom",
-            "reason": "memory",
-            "peaks": {},
-            "step_s": [],
-            "provenance": provenance(machine="m"),
-        }
-    )
-    store.write(died, store.find_folder(results, "m", "torch-1", died.parsed))
-    table = framebench.load(results, "m").set_index("strategy")
-    assert not table.loc["checkpoint", "usable"]
-    assert pd.isna(table.loc["checkpoint", "peak_bytes"])
-    assert table.loc["checkpoint", "reason"] == "memory"
+def test_the_folder_of_records_is_no_results_folder(results: Path) -> None:
+    write_cases(results, "here", 1)
+    with pytest.raises(NoRecords, match="no records under"):
+        framebench.load(results / "records")
 
 
-def test_a_case_has_one_row_also_where_its_newest_process_died_before_it_named_its_version(
+def test_an_unknown_machine_is_answered_by_the_known_ones(results: Path) -> None:
+    write_cases(results, "here", 1)
+    with pytest.raises(UnknownMachine, match="machines: here"):
+        framebench.load(results, "there")
+
+
+def test_a_case_without_numbers_has_a_row_with_its_reason(results: Path) -> None:
+    write_cases(results, "m", 1)
+    case = Case("transformer", "torch", "train", "checkpoint", 4, "tiny")
+    failed = record(case, status="oom", reason="memory", provenance=provenance(machine="m"))
+    write_record(results, failed)
+
+    row = framebench.load(results, "m").set_index("strategy").loc["checkpoint"]
+
+    assert not row["usable"]
+    assert pd.isna(row["peak_bytes"])
+    assert row["reason"] == "memory"
+
+
+def test_a_case_has_one_row_where_its_newest_process_died_before_naming_its_version(
     results: Path,
 ) -> None:
-    for r in (made("checkpoint", 100, 1.0), died("checkpoint")):
-        store.write(r, store.find_folder(results, "m", "torch", r.parsed))
+    write_record(results, made("checkpoint", 100, 1.0))
+    write_record(results, died("checkpoint"))
     assert list(framebench.load(results, "m")["status"]) == ["crashed"]
 
 
@@ -198,7 +231,8 @@ def test_a_command_parses_each_record_at_most_once(
     command: list[str], results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The steps of `make report`, and what else reads records."""
-    planted(planted(results, "one", 2), "two", 3)
+    write_cases(results, "one", 2)
+    write_cases(results, "two", 3)
     document = tmp_path / "page.md"
     document.write_text("<!-- table: one: transformer train, batch 1, size tiny -->\n<!-- end -->")
     parsed: Counter[str] = Counter()

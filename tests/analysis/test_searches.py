@@ -50,41 +50,66 @@ def search(
 def test_a_smaller_batch_needs_no_more_and_a_smaller_budget_holds_no_more(
     batch: int, budget: int, fits: bool | None
 ) -> None:
-    assert CaseSearches([search(100, 4, 5)]).verdict(batch, budget) is fits
+    assert CaseSearches([search(100, 4, 5)]).check_fits(batch, budget) is fits
 
 
 def test_where_two_searches_disagree_the_worse_counts() -> None:
-    assert CaseSearches([search(100, 8, 9), search(200, 4, 5)]).verdict(6, 150) is False
+    assert CaseSearches([search(100, 8, 9), search(200, 4, 5)]).check_fits(6, 150) is False
 
 
-def test_the_newest_search_counts_and_each_version_and_machine_has_its_own() -> None:
-    old, new = search(100, 8, 9, measured_at="2025-01-01T00:00:00Z"), search(100, 4, 5)
-    other = search(100, 16, 17, machine="other")
-    built = search(100, 2, 3, versions={"torch": "2.12.0+cpu"})
-    every = Searches([new, old, other, built])
-    assert every.tried(CASE, "m", "2.13.0").fitting(100) == 4
-    assert every.tried(CASE, "other", "2.13.0").fitting(100) == 16
-    assert every.tried(CASE, "m", "2.12.0").fitting(100) == 2
-    assert (
-        every.tried(
-            Described("transformer", "torch", "train", "fp32", 1, "124M"), "m", "2.13.0"
-        ).fits
-        == []
+def test_the_newest_search_counts() -> None:
+    old = search(100, 8, 9, measured_at="2025-01-01T00:00:00Z")
+    searches = Searches([search(100, 4, 5), old])
+    assert searches.find_searches(CASE, "m", "2.13.0").find_largest_fitting(100) == 4
+
+
+@pytest.mark.parametrize(
+    ("machine", "version", "largest"),
+    [("m", "2.13.0", 4), ("other", "2.13.0", 16), ("m", "2.12.0", 2)],
+)
+def test_each_machine_and_version_has_its_own_searches(
+    machine: str, version: str, largest: int
+) -> None:
+    searches = Searches(
+        [
+            search(100, 4, 5),
+            search(100, 16, 17, machine="other"),
+            search(100, 2, 3, versions={"torch": "2.12.0+cpu"}),
+        ]
     )
+    assert searches.find_searches(CASE, machine, version).find_largest_fitting(100) == largest
 
 
-def test_what_a_process_keeps_is_that_of_what_resembles_it_most() -> None:
-    def case(workload: str, framework: str, strategy: str) -> Case:
-        return Case(workload, framework, "train", strategy, 1, "cpu")
+def test_a_model_that_is_only_described_was_never_searched() -> None:
+    described = Described("transformer", "torch", "train", "fp32", 1, "124M")
+    assert Searches([search(100, 4, 5)]).find_searches(described, "m", "2.13.0").fits == []
 
-    known = {("transformer", "fp32"): 10, ("transformer", "checkpoint"): 30, ("unet3d", "fp32"): 90}
-    every = Searches(
-        [search(100, 4, 5, case(w, "torch", s), kept) for (w, s), kept in known.items()]
+
+def make_case(workload: str, framework: str, strategy: str) -> Case:
+    return Case(workload, framework, "train", strategy, 1, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("case", "untracked"),
+    [
+        (make_case("transformer", "torch", "fp32"), 10),
+        (make_case("transformer", "torch", "accumulate"), 30),  # the most of the workload
+        (make_case("resnet50", "torch", "fp32"), 90),  # the most of the framework
+        (make_case("transformer", "jax", "fp32"), None),
+    ],
+    ids=["same strategy", "same workload", "same framework", "other framework"],
+)
+def test_untracked_memory_is_that_of_the_most_similar_search(
+    case: Case, untracked: int | None
+) -> None:
+    searches = Searches(
+        [
+            search(100, 4, 5, make_case("transformer", "torch", "fp32"), kept=10),
+            search(100, 4, 5, make_case("transformer", "torch", "checkpoint"), kept=30),
+            search(100, 4, 5, make_case("unet3d", "torch", "fp32"), kept=90),
+        ]
     )
-    assert every.kept(case("transformer", "torch", "fp32")) == 10
-    assert every.kept(case("transformer", "torch", "accumulate")) == 30
-    assert every.kept(case("resnet50", "torch", "fp32")) == 90
-    assert every.kept(case("transformer", "jax", "fp32")) is None
+    assert searches.find_untracked(case) == untracked
 
 
 def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> None:

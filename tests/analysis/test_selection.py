@@ -1,4 +1,4 @@
-"""Which record of a case counts: the rule alone, on planted records."""
+"""Which record of a case counts: the rule alone, on records made by hand."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from framebench.analysis.frames import make_rows
 from framebench.analysis.selection import (
     Measured,
+    get_measurement_time,
     select_case,
     select_cases,
     select_current,
@@ -23,162 +25,195 @@ from framebench.records.record import Record
 from tests.fake_records import CASE, blocks, died, made, provenance, record
 
 
-def later(r: Record, **changes: Any) -> Record:
-    """The same, of a later moment."""
-    return changed(r, measured_at="2027-01-01T00:00:00Z", **changes)
+def change_origin(original: Record, **changes: Any) -> Record:
+    """Return the record with another provenance."""
+    parsed = provenance(**changes)
+    fields = {name: getattr(parsed, name) for name in changes}
+    origin = original.provenance.model_copy(update=fields)
+    return original.model_copy(update={"provenance": origin})
 
 
-def changed(r: Record, **origin: Any) -> Record:
-    return r.model_copy(
-        update={"provenance": r.provenance.model_copy(update=provenance_of(origin))}
-    )
+def make_later(original: Record) -> Record:
+    """Return the record as if it had been made a year later."""
+    return change_origin(original, measured_at="2027-01-01T00:00:00Z")
 
 
-def provenance_of(origin: dict[str, Any]) -> dict[str, Any]:
-    return {name: getattr(provenance(**origin), name) for name in origin}
+def make_blocks() -> list[Record]:
+    """Return three blocks of one case, the first of which has a peak."""
+    return blocks([(CASE, [[1.0], [2.0], [3.0]])], peaks=[100])
 
 
-def test_the_newest_record_counts() -> None:
-    old, new = made("fp32", 200, 1.0), later(made("fp32", 300, 1.0))
-    (case,) = select_cases([new, old])
-    assert (case.newest, case.read, case.timed) == (new, new, (old, new))
+def test_the_newest_record_counts_and_the_times_of_all() -> None:
+    old = made("fp32", 200, 1.0)
+    new = make_later(made("fp32", 300, 1.0))
+    assert select_cases([new, old]) == [Measured(new, new, (old, new))]
 
 
-def test_times_are_of_every_block_and_the_peak_is_of_the_newest_that_read_one() -> None:
-    found = blocks([(CASE, [[1.0], [2.0], [3.0]])], peaks=[100])
-    (case,) = select_cases(reversed(found))
-    assert case.newest == found[2]
-    assert case.read == found[0]
-    assert case.timed == tuple(found)
-    elsewhere = [changed(r, session="another", commit="d" * 40) for r in found]
-    assert len(select_case([*found, *elsewhere]).timed) == 6, "sessions and commits do not matter"
-    old = [changed(r, protocol=1) for r in found]
-    (case,) = select_cases([*old, *found])
-    assert case.timed == tuple(found), "protocols do"
-    planted = [changed(r, planted={"spin": 0.05}) for r in found]
-    assert select_cases(planted) == [], "a record of a study is no measurement of the case"
+def test_the_peak_is_of_the_newest_record_that_has_one() -> None:
+    records = make_blocks()
+    (case,) = select_cases(reversed(records))
+    assert case == Measured(records[2], records[0], tuple(records))
 
 
-def test_of_a_block_of_two_rounds_the_peaks_count_alone() -> None:
+def test_blocks_of_all_sessions_and_commits_count() -> None:
+    records = make_blocks()
+    others = [change_origin(r, session="another", commit="d" * 40) for r in records]
+    assert len(select_case([*records, *others]).timed) == 6
+
+
+def test_blocks_of_an_older_protocol_do_not_count() -> None:
+    records = make_blocks()
+    old = [change_origin(r, protocol=1) for r in records]
+    (case,) = select_cases([*old, *records])
+    assert case.timed == tuple(records)
+
+
+def test_records_with_planted_slowdowns_do_not_count() -> None:
+    planted = [change_origin(r, planted={"spin": 0.05}) for r in make_blocks()]
+    assert select_cases(planted) == []
+
+
+def test_of_a_block_of_two_rounds_the_peak_counts_alone() -> None:
     full = blocks([(CASE, [[1.0]])])
-    short = later(blocks([(CASE, [[9.0, 9.0, math.nan]])], peaks=[100])[0])
-    case = select_case([*full, short])
-    assert (case.newest, case.read, case.timed) == (short, short, tuple(full))
+    short = make_later(blocks([(CASE, [[9.0, 9.0, math.nan]])], peaks=[100])[0])
+
+    assert select_case([*full, short]) == Measured(short, short, tuple(full))
+
     (row,) = make_rows([short])
-    assert (row.peak_bytes, row.step_time_s, row.samples, row.blocks) == (100, None, 0, 0)
+    assert row.peak_bytes == 100
+    assert row.step_time_s is None
+    assert (row.samples, row.blocks) == (0, 0)
 
 
 def test_a_case_that_no_longer_runs_has_no_numbers() -> None:
-    found = blocks([(CASE, [[1.0], [2.0]])], peaks=[100])
-    crash = later(found[1].model_copy(update={"status": "crashed"}))
-    assert select_case([*found, crash]) == Measured(crash, crash, ())
+    records = make_blocks()
+    crash = make_later(records[1].model_copy(update={"status": "crashed"}))
+    assert select_case([*records, crash]) == Measured(crash, crash, ())
 
 
-def test_what_ran_under_a_limit_is_in_no_table() -> None:
-    free, limited = (
-        record(),
-        record(
-            status="oom",
-            provenance=provenance(memory_limit=2**20, measured_at="2027-01-02T00:00:00Z"),
-        ),
-    )
-    assert [case.newest.status for case in select_cases([free, limited])] == ["ok"]
+def test_a_record_made_under_a_limit_does_not_count() -> None:
+    free = record()
+    limited = make_later(change_origin(record(status="oom"), memory_limit=2**20))
+    assert [case.newest for case in select_cases([free, limited])] == [free]
 
 
-def test_a_crash_without_a_version_is_forgotten_once_its_case_was_measured_again() -> None:
-    (again,) = select_one_version([died(when="2025-01-01T00:00:00Z"), made("checkpoint", 100, 1.0)])
-    assert again.status == "ok"
+def test_a_crash_without_a_version_is_replaced_by_a_newer_record() -> None:
+    crash = died(when="2025-01-01T00:00:00Z")
+    newer = made("checkpoint", 100, 1.0)
+    assert select_one_version([crash, newer]) == [newer]
+
+
+def test_no_records_have_no_version() -> None:
     assert select_one_version([]) == []
 
 
-def test_a_newer_crash_without_a_version_is_its_cases_one_record() -> None:
-    """As any newer failure is; but not one that is older than the case's newest record."""
-    right, crash = made("checkpoint", 100, 1.0), died(when="2027-01-01T00:00:00Z")
-    assert [case.newest.status for case in select_cases([crash, right])] == ["crashed"]
-    again = changed(right, measured_at="2027-01-02T00:00:00Z")
-    assert [case.newest for case in select_cases([right, crash, again])] == [again]
+def test_a_newer_crash_without_a_version_is_the_record_of_its_case() -> None:
+    right = made("checkpoint", 100, 1.0)
+    crash = died(when="2027-01-01T00:00:00Z")
+    assert [case.newest for case in select_cases([crash, right])] == [crash]
 
 
-def test_of_several_versions_the_pinned_one_counts_or_the_one_measured_last() -> None:
-    pinned, (first, second) = (
-        find_pinned_version("torch"),
-        (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2)),
-    )
-    assert select_version("torch", {pinned: first, "9.9.9": second}) == pinned
-    assert select_version("torch", {"9.9.9": first, "1.0": second}) == "1.0"
+def test_a_record_after_a_crash_without_a_version_counts() -> None:
+    right = made("checkpoint", 100, 1.0)
+    crash = died(when="2027-01-01T00:00:00Z")
+    later = change_origin(right, measured_at="2027-01-02T00:00:00Z")
+    assert [case.newest for case in select_cases([right, crash, later])] == [later]
 
 
-def test_the_newest_protocol_with_numbers_counts_on_each_machine() -> None:
-    """An older one has no place beside it, not even of another case; what has no numbers hides
-    none.
-    """
-    old, other = (
-        changed(made(strategy, 200, 1.0), protocol=1) for strategy in ("fp32", "checkpoint")
-    )
-    new, elsewhere = changed(old, protocol=2), changed(other, machine="n")
-    assert select_current([new, old, other, elsewhere]) == [new, elsewhere]
-    without = new.model_copy(update={"status": "unsupported"})
-    assert select_current([without, old, other]) == [old, other]
-    assert select_current([without]) == [without]
-    limited = changed(new, memory_limit=2**20)
-    assert select_current([limited, old]) == [old], "what does not count hides nothing either"
+FIRST, SECOND = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def test_the_pinned_version_counts() -> None:
+    pinned = find_pinned_version("torch")
+    assert select_version("torch", {pinned: FIRST, "9.9.9": SECOND}) == pinned
+
+
+def test_without_the_pinned_version_the_one_measured_last_counts() -> None:
+    assert select_version("torch", {"9.9.9": FIRST, "1.0": SECOND}) == "1.0"
+
+
+@pytest.fixture
+def old_cases() -> list[Record]:
+    """Return two cases that were measured under the first protocol."""
+    cases = [made("fp32", 200, 1.0), made("checkpoint", 200, 1.0)]
+    return [change_origin(case, protocol=1) for case in cases]
+
+
+def test_the_newest_protocol_counts_on_each_machine(old_cases: list[Record]) -> None:
+    """An older one does not count, not even of another case."""
+    newer = change_origin(old_cases[0], protocol=2)
+    other_machine = change_origin(old_cases[1], machine="n")
+    assert select_current([newer, *old_cases, other_machine]) == [newer, other_machine]
+
+
+def test_a_protocol_without_numbers_hides_none(old_cases: list[Record]) -> None:
+    newer = change_origin(old_cases[0], protocol=2)
+    unsupported = newer.model_copy(update={"status": "unsupported"})
+    assert select_current([unsupported, *old_cases]) == old_cases
+    assert select_current([unsupported]) == [unsupported]
+
+
+def test_a_record_under_a_limit_hides_no_older_protocol(old_cases: list[Record]) -> None:
+    limited = change_origin(old_cases[0], protocol=2, memory_limit=2**20)
+    assert select_current([limited, *old_cases]) == old_cases
 
 
 @st.composite
-def several(draw: st.DrawFn) -> list[Record]:
-    """Records of one case: any order of moments, statuses, sessions, protocols and limits, in
-    blocks or not.
-    """
-    found = []
+def draw_records(draw: st.DrawFn) -> list[Record]:
+    """Return records of one case that differ in everything that selects them."""
+    records = []
     for minute in draw(st.lists(st.integers(0, 500), min_size=1, max_size=8, unique=True)):
-        (r,) = blocks([(CASE, [[1.0]])], peaks=draw(st.sampled_from([[], [100 + minute]])))
+        peaks = draw(st.sampled_from([[], [100 + minute]]))
+        (drawn,) = blocks([(CASE, [[1.0]])], peaks=peaks)
         changes = {"status": draw(st.sampled_from(["ok", "ok", "ok", "oom"]))}
-        changes |= draw(st.sampled_from([{}, {"turns": None, "step_s": []}]))
-        origin = {
-            "measured_at": (
-                datetime(2027, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)
-            ).isoformat(),
-            "versions": {"torch": draw(st.sampled_from(["1", "2"]))},
-            "session": draw(st.sampled_from("abc")),
-            "protocol": draw(st.integers(1, 2)),
-            "memory_limit": draw(st.sampled_from([None, None, None, 2**20])),
-        }
-        found.append(changed(r.model_copy(update=changes), **origin))
-    return found
+        if draw(st.booleans()):
+            changes |= {"turns": None, "step_s": []}
+        measured_at = datetime(2027, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)
+        changed = change_origin(
+            drawn.model_copy(update=changes),
+            measured_at=measured_at.isoformat(),
+            versions={"torch": draw(st.sampled_from(["1", "2"]))},
+            session=draw(st.sampled_from("abc")),
+            protocol=draw(st.integers(1, 2)),
+            memory_limit=draw(st.sampled_from([None, None, None, 2**20])),
+        )
+        records.append(changed)
+    return records
 
 
-@given(several(), st.randoms())
-def test_one_row_for_each_version_whatever_the_order_of_the_files(
-    found: list[Record], random: Any
+@given(draw_records(), st.randoms())
+def test_each_version_is_a_case_whatever_the_order_of_files(
+    records: list[Record], random: Any
 ) -> None:
-    shuffled = random.sample(found, len(found))
-    cases = select_cases(found)
-    assert cases == select_cases(shuffled)
-    free = select_current(found)
-    assert [c.newest.framework_version for c in cases] == sorted(
-        {r.framework_version for r in free if r.framework_version}
-    )
+    cases = select_cases(records)
+
+    assert cases == select_cases(random.sample(records, len(records)))
+    versions = {str(record.framework_version) for record in select_current(records)}
+    assert [case.newest.framework_version for case in cases] == sorted(versions)
 
 
-@given(several())
-def test_numbers_are_of_the_newest_protocol_and_every_block_of_it_counts(
-    found: list[Record],
-) -> None:
-    unlimited = [r for r in found if r.provenance.memory_limit is None]
-    protocol = max((r.provenance.protocol for r in unlimited if r.status == "ok"), default=None)
-    for case in select_cases(found):
-        version = case.newest.framework_version
-        assert protocol in (None, case.newest.provenance.protocol)
-        free = [
-            r
-            for r in unlimited
-            if (r.framework_version, r.provenance.protocol)
-            == (version, case.newest.provenance.protocol)
-        ]
-        newest = max(free, key=lambda r: r.provenance.measured_at)
-        assert case.newest == newest, "a case that no longer runs has no numbers"
-        rivals = [r for r in free if r.status == "ok"]
-        wanted = [r for r in rivals if r.turns] if newest.status == "ok" else []
-        assert sorted(case.timed, key=lambda r: r.provenance.measured_at) == list(case.timed)
-        assert {id(r) for r in case.timed} == {id(r) for r in wanted}
-        assert case.read.peaks or not any(r.peaks for r in rivals) or newest.status != "ok"
+@given(draw_records())
+def test_numbers_are_of_the_newest_protocol_that_has_any(records: list[Record]) -> None:
+    unlimited = [r for r in records if r.provenance.memory_limit is None]
+    protocols = [r.provenance.protocol for r in unlimited if r.status == "ok"]
+    for case in select_cases(records):
+        if protocols:
+            assert case.newest.provenance.protocol == max(protocols)
+
+
+@given(draw_records())
+def test_a_case_has_the_newest_record_and_all_blocks_of_its_version(records: list[Record]) -> None:
+    for case in select_cases(records):
+        protocol = case.newest.provenance.protocol
+        same = [r for r in records if r.framework_version == case.newest.framework_version]
+        same = [r for r in same if r.provenance.protocol == protocol]
+        same = [r for r in same if r.provenance.memory_limit is None]
+        same.sort(key=get_measurement_time)
+        ok = [r for r in same if r.status == "ok"]
+
+        assert case.newest == same[-1]
+        if case.newest.status == "ok":
+            assert list(case.timed) == [r for r in ok if r.turns]
+            assert bool(case.read.peaks) == any(r.peaks for r in ok)
+        else:
+            assert case.timed == ()

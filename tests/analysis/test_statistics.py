@@ -1,4 +1,4 @@
-"""Verdicts on two arms, and a comparison as a user starts it."""
+"""Verdicts on a candidate against its base, from the records of both."""
 
 from __future__ import annotations
 
@@ -11,47 +11,64 @@ from tests.fake_records import arms, blocks
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 CHANGE = Case("transformer", "torch", "train", "checkpoint", 4, "tiny")
-EVEN = [[0.001, 0.0011], [0.0012, 0.0012], [0.001, 0.001]]
+BASE_TIMES = [[0.001, 0.0011], [0.0012, 0.0012], [0.001, 0.001]]
+Sides = tuple[list[Record], list[Record]]
 
 
-def made(factor: float, peak: int = 2**27, instructions: int = 10**6) -> list[Record]:
-    """Three blocks in which one arm's steps take so many times as long, give or take a tenth of a
-    per cent.
+def scale_times(factor: float) -> list[list[float]]:
+    """Return BASE_TIMES times a factor, give or take a tenth of a per cent from block to block."""
+    factors = (factor * 1.001, factor * 0.999, factor * 1.001)
+    return [[s * each for s in block] for each, block in zip(factors, BASE_TIMES)]
+
+
+def measure(factor: float, peak: int = 2**27, instructions: int = 10**6) -> Sides:
+    """Return the records of three blocks in which a candidate's steps take `factor` times as long.
+
+    Of the base the peak is 2**27 bytes, and a step makes 10**6 instructions.
     """
-    slower = [[s * factor * (1 + 0.001 * (-1) ** i) for s in block] for i, block in enumerate(EVEN)]
-    found = blocks([(CASE, EVEN), (CHANGE, slower)], peaks=[2**27, peak], instructions=10**6)
+    variants = [(CASE, BASE_TIMES), (CHANGE, scale_times(factor))]
+    base, change = arms(
+        blocks(variants, peaks=[2**27, peak], instructions=10**6), CASE.id, CHANGE.id
+    )
     counts = {"instructions": [instructions] * 2}
-    return [r if r.parsed == CASE else r.model_copy(update=counts) for r in found]
+    return base, [record.model_copy(update=counts) for record in change]
 
 
-def said(found: list[Record]) -> dict[str, str]:
-    return {v.quantity: v.verdict for v in verdicts.compare(*arms(found, CASE.id, CHANGE.id))}
+def get_verdicts(base: list[Record], change: list[Record]) -> dict[str, str]:
+    return {verdict.quantity: verdict.verdict for verdict in verdicts.compare(base, change)}
 
 
-def test_a_comparison_says_what_differs() -> None:
-    assert said(made(1.2, 2**28, 2 * 10**6)) == {
+def test_each_quantity_has_a_verdict() -> None:
+    assert get_verdicts(*measure(1.2, 2**28, 2 * 10**6)) == {
         "step time": "slower",
         "peak memory": "more memory",
         "instructions": "other work",
     }
-    assert said(made(1.0)) == {
+
+
+def test_equal_candidates_have_no_difference() -> None:
+    assert get_verdicts(*measure(1.0)) == {
         "step time": "no difference",
         "peak memory": "no difference",
         "instructions": "same work",
     }
 
 
-def test_swapped_arms_turn_the_verdict() -> None:
-    base, change = arms(made(1.2, 2**28), CASE.id, CHANGE.id)
-    forth, back = (verdicts.compare(*pair)[:2] for pair in ((base, change), (change, base)))
-    assert [v.verdict for v in back] == ["faster", "less memory"]
-    for one, other in zip(forth, back):
-        assert other.ratio == pytest.approx(1 / one.ratio)
-        assert other.low == pytest.approx(1 / (one.high or 0))
+def test_swapping_the_sides_inverts_the_verdicts() -> None:
+    base, change = measure(1.2, 2**28)
+    verdicts_forth = verdicts.compare(base, change)[:2]
+    verdicts_back = verdicts.compare(change, base)[:2]
+    assert [verdict.verdict for verdict in verdicts_back] == ["faster", "less memory"]
+    for forth, back in zip(verdicts_forth, verdicts_back):
+        assert forth.high is not None
+        assert back.ratio == pytest.approx(1 / forth.ratio)
+        assert back.low == pytest.approx(1 / forth.high)
 
 
 def test_a_case_against_itself_is_compared_by_its_processes() -> None:
-    found = blocks([(CASE, EVEN), (CASE, [[s * 1.3 for s in block] for block in EVEN])])
-    base, change = arms(found, CASE.id, CASE.id)
-    (time,) = verdicts.compare(base, change)
-    assert (time.verdict, round(time.ratio, 6), time.blocks) == ("slower", 1.3, 3)
+    slower = [[s * 1.3 for s in block] for block in BASE_TIMES]
+    records = blocks([(CASE, BASE_TIMES), (CASE, slower)])
+    (times,) = verdicts.compare(*arms(records, CASE.id, CASE.id))
+    assert times.verdict == "slower"
+    assert times.ratio == pytest.approx(1.3)
+    assert times.blocks == 3

@@ -42,7 +42,7 @@ def test_the_site_of_committed_results_opens(
             folder, tmp_path / "results/records" / machine / folder.relative_to(folder.parents[1])
         )
     results = Results(tmp_path / "results")
-    build(results, tmp_path / "site", results.of_machine(machine))
+    build(results, tmp_path / "site", results.get_records(machine))
     sizes = {path: path.stat().st_size for path in (tmp_path / "site").rglob("*") if path.is_file()}
     assert max(sizes.values()) <= LARGEST, max(sizes, key=lambda path: sizes[path])
     assert sum(sizes.values()) <= WHOLE

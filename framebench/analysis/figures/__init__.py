@@ -44,17 +44,13 @@ class Picture(NamedTuple):
 
 
 def start_drawing_pool() -> ProcessPoolExecutor:
-    """Return a pool with a process for each processor that may be used: a figure takes about a
-    second.
-    """
+    """Return a pool with a process for each processor: a figure takes about a second."""
     return ProcessPoolExecutor(len(os.sched_getaffinity(0)))
 
 
-def render_all(pool: ProcessPoolExecutor, asked: Iterable[FigureRequest]) -> Iterator[Picture]:
-    """Start drawing the figures now, and yield each that its rows can fill as soon as it is its
-    turn.
-    """
-    return filter(None, pool.map(render, *zip(*asked)))
+def render_all(pool: ProcessPoolExecutor, requests: Iterable[FigureRequest]) -> Iterator[Picture]:
+    """Start drawing the figures, and yield in order those that their rows can fill."""
+    return filter(None, pool.map(render, *zip(*requests)))
 
 
 def render(name: str, draw: Question, df: pd.DataFrame) -> Picture | None:

@@ -1,6 +1,4 @@
-"""How much memory and how fast, in one picture of all frameworks: peak against throughput, in their
-units.
-"""
+"""How much memory, and how fast? Peak against throughput of all frameworks, in MiB and samples."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from matplotlib.figure import Figure
 from framebench.analysis import rows
 from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
-from framebench.analysis.figures.fronts import find_family, find_front, place_names
+from framebench.analysis.figures.fronts import find_front, list_families, place_names
 from framebench.analysis.tables import describe_timing
 
 NOTE = (
@@ -25,11 +23,10 @@ NOTE = (
 
 @page.apply_style
 def draw_memory_and_speed(df: pd.DataFrame) -> Figure | None:
-    """Draw every proven strategy that computes what the baseline does and was timed, at the usual
-    batch.
+    """Draw the peak and throughput of every strategy that was timed, at the usual batch.
 
-    `df` has the rows of one workload and scenario. Returns None without a strategy next to a
-    baseline.
+    The strategies are proven, and compute what the baseline does. `df` has the rows of one workload
+    and scenario. Returns None without a strategy next to a baseline.
     """
     group = rows.select_shown(df)
     points = select_timed(group)
@@ -61,41 +58,42 @@ def draw_memory_and_speed(df: pd.DataFrame) -> Figure | None:
 
 
 def select_timed(group: pd.DataFrame) -> pd.DataFrame:
-    """Return the points, with `mib`, the ends of the throughput over blocks, and the strategy's
-    family in `changes`.
+    """Return the points of the figure.
+
+    They have the peak in `mib`, the range of the throughput over blocks from `slowest` to
+    `fastest`, and the strategy's family in `changes`.
     """
     work = group["throughput"] * group["step_time_s"]
-    places = zip(group["scenario"], group["strategy"])
     rated = group.assign(
         mib=group["shared_bytes"] / MIB,
         slowest=work / group["step_high_s"],
         fastest=work / group["step_low_s"],
         speed=group["throughput"],
-        changes=[find_family(scenario, strategy) for scenario, strategy in places],
+        changes=list_families(group),
     )
-    is_proven = (
-        rated["usable"] & rated["same_mathematics"] & rated["mib"].notna() & rated["speed"].notna()
-    )
-    return rows.order_by_catalog(
-        rated[is_proven & (rated["batch"] == rows.find_usual_batch(rated))]
-    )
+    is_proven = rated["usable"] & rated["same_mathematics"]
+    is_usual = rated["batch"] == rows.find_usual_batch(rated)
+    shown = rated[is_proven & is_usual].dropna(subset=["mib", "speed"])
+    return rows.order_by_catalog(shown)
 
 
 def name_points(axes: Axes, points: pd.DataFrame) -> None:
     """Name the baselines and each framework's front."""
-    of_frameworks = points.dropna(subset="relative_peak").groupby("framework", observed=True)
-    best = pd.concat([find_front(mine) for _, mine in of_frameworks])
-    named = pd.concat([best, points[points["baseline"]]]).drop_duplicates("case")
+    named = []
+    comparable = points.dropna(subset="relative_peak")
+    for _, framework_points in comparable.groupby("framework", observed=True):
+        named.append(find_front(framework_points))
+    named.append(points[points["baseline"]])
     texts = []
-    for row in rows.iterate_rows(named):
+    for row in rows.iterate_rows(pd.concat(named).drop_duplicates("case")):
         texts.append(axes.text(row.mib, row.throughput, str(row.strategy), size=7, zorder=6))
     place_names(axes, texts)
 
 
 def make_title(points: pd.DataFrame) -> str:
     """Return the fastest, and the one with the least memory of those that were timed."""
-    fastest = next(rows.iterate_rows(points.nlargest(1, "throughput")))
-    leanest = next(rows.iterate_rows(points.nsmallest(1, "mib")))
+    fastest = points.nlargest(1, "throughput").iloc[0]
+    leanest = points.nsmallest(1, "mib").iloc[0]
     return (
         f"{fastest.workload} {fastest.scenario}: fastest {describe_point(fastest)}; "
         f"least memory of what was timed {describe_point(leanest)}"
@@ -104,6 +102,5 @@ def make_title(points: pd.DataFrame) -> str:
 
 def describe_point(row: Any) -> str:
     """Return a strategy with its memory and throughput."""
-    return (
-        f"{row.framework} {row.strategy} ({row.mib:,.0f} MiB, {row.throughput:,.0f} {row.unit}/s)"
-    )
+    speed = f"{row.throughput:,.0f} {row.unit}/s"
+    return f"{row.framework} {row.strategy} ({row.mib:,.0f} MiB, {speed})"

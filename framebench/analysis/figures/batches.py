@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pandas as pd
 import seaborn as sns
@@ -18,16 +17,15 @@ from framebench.analysis.figures import page
 from framebench.analysis.tables import is_on_gpu
 
 QUANTITIES = {"relative_peak": "peak", "relative_throughput": "throughput"}
-CROSSES_AT_LIMIT = "Crosses: memory ran out, drawn at the limit."
-CROSSES_AT_EDGE = "Crosses: memory ran out at an unknown peak; at the panel's edge."
+CROSSES = "Crosses: memory ran out at an unknown peak; at the panel's edge."
 
 
 @page.apply_style
-def draw_curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
+def draw_curves(df: pd.DataFrame) -> Figure | None:
     """Draw the baselines: a panel for each instrument of the peaks, and one for throughput.
 
-    `df` has the rows of one workload and scenario; `limit` is in bytes. Returns None without a
-    baseline that was measured at several batches.
+    `df` has the rows of one workload and scenario. Returns None without a baseline that was
+    measured at several batches.
     """
     baselines = rows.order_by_catalog(df[df["baseline"]])
     several = baselines.groupby("framework", observed=True).filter(has_several_batches)
@@ -51,26 +49,21 @@ def draw_curves(df: pd.DataFrame, limit: int | None = None) -> Figure | None:
     )
     lost = several[several["status"] == "oom"]
     for panel, axes in grid.axes_dict.items():
-        set_octaves(axes, [*several["batch"].unique()])
-        is_memory = not panel.startswith("throughput")
-        draw_crosses(axes, lost, limit / MIB if limit and is_memory else None, is_memory)
+        set_octaves(axes, list(several["batch"].unique()))
+        draw_crosses(axes, lost, at_top=not panel.startswith("throughput"))
         axes.set_title(panel)
     grid.set_axis_labels("batch", "")
     grid.tight_layout()
-    crosses = ""
-    if len(lost):
-        crosses = CROSSES_AT_EDGE if limit is None else CROSSES_AT_LIMIT
-    notes = f"Size {df['size'].iloc[0]}. MiB = 2^20 bytes. {crosses}"
+    notes = f"Size {df['size'].iloc[0]}. MiB = 2^20 bytes. {'' if lost.empty else CROSSES}"
     return page.explain_figure(grid.figure, make_title(measured), rows.make_footer(several, notes))
 
 
 @page.apply_style
 def draw_savings(df: pd.DataFrame) -> Figure | None:
-    """Draw what each strategy takes of the baseline's peak, and gives of its throughput, at the
-    same batch.
+    """Draw each strategy's peak and throughput over those of the baseline at the same batch.
 
     A column is a framework, a row a quantity. `df` has the rows of one workload and scenario.
-    Returns None where no strategy beside the baseline was measured at several batches.
+    Returns None where no strategy but the baseline was measured at several batches.
     """
     several = select_several(df[~df["only_for_claims"]])
     compared = several[~several["baseline"]]
@@ -118,21 +111,20 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
 
 def make_savings_title(compared: pd.DataFrame) -> str:
     """Return which strategy's share of the peak depends most on the batch."""
-    head = f"{compared['workload'].iloc[0]} {compared['scenario'].iloc[0]}"
-    most, moved = None, DEPENDS
+    head = rows.name_scenario(compared)
+    title = f"{head}: what a strategy saves does not depend on the batch"
+    largest_change = DEPENDS
     for (framework, strategy), group in compared.groupby(["framework", "strategy"], observed=True):
         shares = group.set_index("batch")["relative_peak"].sort_index()
-        if shares.max() - shares.min() > moved:
-            most, moved = (framework, strategy, shares), shares.max() - shares.min()
-    if most is None:
-        return f"{head}: what a strategy saves does not depend on the batch"
-    framework, strategy, shares = most
-    low, high = shares.index[0], shares.index[-1]
-    return (
-        f"{head}: {strategy} in {framework} takes {shares[low]:.0%} of the baseline's peak at "
-        f"batch {low}, "
-        f"{shares[high]:.0%} at batch {high}"
-    )
+        change = shares.max() - shares.min()
+        if change > largest_change:
+            largest_change = change
+            low, high = shares.index[0], shares.index[-1]
+            title = (
+                f"{head}: {strategy} in {framework} takes {shares[low]:.0%} of the baseline's peak "
+                f"at batch {low}, {shares[high]:.0%} at batch {high}"
+            )
+    return title
 
 
 def make_panels(measured: pd.DataFrame) -> pd.DataFrame:
@@ -150,9 +142,7 @@ def make_panels(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def has_several_batches(group: pd.DataFrame) -> bool:
-    """Return whether there are numbers for one batch at least, and for another one numbers, or a
-    run out of memory.
-    """
+    """Return whether one batch has numbers, and another has numbers or ran out of memory."""
     with_numbers = set(group["batch"][group["usable"]])
     lost = set(group["batch"][group["status"] == "oom"])
     return bool(with_numbers) and len(with_numbers | lost) > 1
@@ -166,46 +156,47 @@ def set_octaves(axes: Axes, batches: list[int]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     low, high = axes.dataLim.intervaly
-    axes.set_ylim(
-        2.0 ** math.floor(math.log2(low / 1.05)), 2.0 ** math.ceil(math.log2(high * 1.05))
-    )
+    # 5 % more to each side, so that no mark lies on the edge
+    lowest = math.floor(math.log2(low / 1.05))
+    highest = math.ceil(math.log2(high * 1.05))
+    axes.set_ylim(2.0**lowest, 2.0**highest)
     axes.set_xticks(batches)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(page.PLAIN)
         axis.set_minor_locator(NullLocator())
 
 
-def draw_crosses(axes: Axes, lost: pd.DataFrame, limit: float | None, at_top: bool) -> None:
-    """Draw a cross for each batch that ran out of memory: at the limit, or at the panel's edge if
-    that is unknown.
-    """
-    height = 0.97 if at_top else 0.03
-    where: dict[str, Any] = {"transform": axes.get_xaxis_transform()}
-    if limit:
-        axes.axhline(limit, color="black", linestyle="--", linewidth=1)
-        axes.set_ylim(top=max(axes.get_ylim()[1], 1.1 * limit))
-        height, where = limit, {}
+def draw_crosses(axes: Axes, lost: pd.DataFrame, at_top: bool) -> None:
+    """Draw a cross at the panel's edge for each batch that ran out of memory."""
+    height = 0.97 if at_top else 0.03  # in shares of the panel
     for row in rows.iterate_rows(lost):
-        colour = page.COLOURS[row.framework]
-        axes.plot(row.batch, height, "x", color=colour, markersize=8, markeredgewidth=2, **where)
+        axes.plot(
+            row.batch,
+            height,
+            "x",
+            color=page.COLOURS[row.framework],
+            markersize=8,
+            markeredgewidth=2,
+            transform=axes.get_xaxis_transform(),
+        )
 
 
 def make_title(measured: pd.DataFrame) -> str:
     """Return how much the baseline's peak grows from its smallest to its largest batch."""
-    head = f"{measured['workload'].iloc[0]} {measured['scenario'].iloc[0]}"
+    head = rows.name_scenario(measured)
     baselines = measured[measured["baseline"]].sort_values("batch")
     by_framework = baselines.groupby("framework", observed=True)[["batch", "shared_bytes"]]
-    first, last = by_framework.first(), by_framework.last()
+    first = by_framework.first()
+    last = by_framework.last()
     growth = (last / first).query("batch > 1")
     if growth.empty:
         return f"{head}: how peak and throughput grow with the batch"
-    ends = set(zip(first["batch"][growth.index], last["batch"][growth.index]))
+    lows = first["batch"][growth.index].unique()
+    highs = last["batch"][growth.index].unique()
     span = "smallest to largest batch"
-    if len(ends) == 1:
-        ((low, high),) = ends
-        span = f"batch {low} to {high}"
-    parts = [
-        f"{rows.format_times(row['shared_bytes'])} the peak in {name}"
-        for name, row in growth.iterrows()
-    ]
+    if len(lows) == 1 and len(highs) == 1:
+        span = f"batch {lows[0]} to {highs[0]}"
+    parts = []
+    for framework, times in growth["shared_bytes"].items():
+        parts.append(f"{rows.format_times(times)} the peak in {framework}")
     return f"{head}, from {span}: {rows.join_words(parts)}"

@@ -83,10 +83,13 @@ def draw_pareto(df: pd.DataFrame) -> Figure | None:
     )
 
 
-def find_family(scenario: str, strategy: str) -> str:
-    """Return the axis of the catalog that has a marker of its own, or `OTHER`."""
-    axis = look_up_strategy(scenario, strategy).axis
-    return axis if axis in page.MARKERS else page.OTHER
+def list_families(group: pd.DataFrame) -> list[str]:
+    """Return the axis of each strategy that has a marker of its own, or else `OTHER`."""
+    families = []
+    for scenario, strategy in zip(group["scenario"], group["strategy"]):
+        axis = look_up_strategy(scenario, strategy).axis
+        families.append(axis if axis in page.MARKERS else page.OTHER)
+    return families
 
 
 def rate_strategies(group: pd.DataFrame) -> pd.DataFrame:
@@ -95,15 +98,14 @@ def rate_strategies(group: pd.DataFrame) -> pd.DataFrame:
     `speed` is throughput over the baseline's, from `slowest` to `fastest`; `changes` is the
     strategy's family.
     """
-    places = zip(group["scenario"], group["strategy"])
     rated = group.assign(
         speed=1 / group["time_ratio"],
         slowest=1 / group["time_ratio_high"],
         fastest=1 / group["time_ratio_low"],
-        changes=[find_family(scenario, strategy) for scenario, strategy in places],
+        changes=list_families(group),
     )
-    has_both = rated["relative_peak"].notna() & rated["slowest"].notna()
-    return rated[rated["usable"] & rated["same_mathematics"] & has_both]
+    is_proven = rated["usable"] & rated["same_mathematics"]
+    return rated[is_proven].dropna(subset=["relative_peak", "slowest"])
 
 
 def drop_lone_baselines(points: pd.DataFrame) -> pd.DataFrame:
@@ -114,22 +116,20 @@ def drop_lone_baselines(points: pd.DataFrame) -> pd.DataFrame:
 
 def make_notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
     """Return how to read the figure, and what is not drawn."""
+    base = find_baseline(group["scenario"].iloc[0])
+    notes = [f"{NOTE.format(base)} {describe_timing(group)} {rows.describe_batches(rated)}"]
     beyond = []
     for row in rows.iterate_rows(rated[rated["relative_peak"] >= BEYOND]):
         place = f"{rows.format_times(row.relative_peak)} at {rows.format_times(row.speed)}"
         beyond.append(f"{row.framework} {row.strategy} {place}")
+    if beyond:
+        names = rows.shorten_list(beyond)
+        notes.append(f"Beyond the right edge (peak at throughput): {names}.")
     not_rated = group[group["usable"] & ~group.index.isin(rated.index)]
-    others = [f"{row.framework} {row.strategy}" for row in rows.iterate_rows(not_rated)]
-    base = find_baseline(group["scenario"].iloc[0])
-    return [
-        f"{NOTE.format(base)} {describe_timing(group)} {rows.describe_batches(rated)}",
-        f"Beyond the right edge (peak at throughput): {rows.shorten_list(beyond)}."
-        if beyond
-        else "",
-        f"Not drawn, another model, or times without an interval: {rows.shorten_list(others)}."
-        if others
-        else "",
-    ]
+    if not not_rated.empty:
+        names = rows.shorten_list(rows.name_strategies(not_rated))
+        notes.append(f"Not drawn, another model, or times without an interval: {names}.")
+    return notes
 
 
 def find_front(points: pd.DataFrame) -> pd.DataFrame:
@@ -138,13 +138,12 @@ def find_front(points: pd.DataFrame) -> pd.DataFrame:
     One is beaten by less memory and no less speed, or by more speed and no more memory.
     """
     ranked = points.sort_values(["relative_peak", "speed"], ascending=[True, False], kind="stable")
-    return ranked[ranked["speed"] > ranked["speed"].cummax().shift(fill_value=-1)]
+    fastest_so_far = ranked["speed"].cummax().shift(fill_value=-1)
+    return ranked[ranked["speed"] > fastest_so_far]
 
 
 def name_front(axes: Axes, best: pd.DataFrame) -> None:
-    """Draw a line through the front, and the names of its strategies where they cover neither
-    points nor each other.
-    """
+    """Draw a line through the front, and name its strategies."""
     sns.lineplot(
         best,
         x="relative_peak",
@@ -176,9 +175,7 @@ def place_names(axes: Axes, texts: list[Text]) -> None:
 
 
 def make_title(group: pd.DataFrame) -> str:
-    """Return the least memory of each framework's proven strategies, timed or not, and what it
-    costs.
-    """
+    """Return the least memory of each framework's proven strategies, and what it costs."""
     parts = []
     for framework, ranked in rank_savings(select_comparable(group)):
         if ranked:
@@ -187,7 +184,4 @@ def make_title(group: pd.DataFrame) -> str:
             parts.append(f"{framework} {least.strategy} ({price})")
         else:
             parts.append(f"{framework} none")
-    return (
-        f"{group['workload'].iloc[0]} {group['scenario'].iloc[0]}, least memory: "
-        f"{rows.join_words(parts)}"
-    )
+    return f"{rows.name_scenario(group)}, least memory: {rows.join_words(parts)}"

@@ -1,6 +1,4 @@
-"""What all figures share: colours and markers, the finding above, the provenance below, and how a
-figure becomes bytes.
-"""
+"""What all figures share: colours and markers, the finding above, and the provenance below."""
 
 from __future__ import annotations
 
@@ -123,8 +121,9 @@ def explain_figure(figure: Figure, finding: str, notes: Iterable[str]) -> Figure
 def wrap_evenly(text: str, width: float) -> list[str]:
     """Return as few lines as a width in inches allows, of about equal length."""
     most = count_letters(width, FINDING_PT)
-    lines = wrap(remove_markup(text), most)
-    return wrap(remove_markup(text), min(most, len(text) // max(len(lines), 1) + 12))
+    lines = len(wrap(remove_markup(text), most))
+    even = len(text) // max(lines, 1) + 12  # characters; words are not all of one length
+    return wrap(remove_markup(text), min(most, even))
 
 
 def count_letters(width: float, size: float) -> int:
@@ -133,9 +132,7 @@ def count_letters(width: float, size: float) -> int:
 
 
 def set_logarithmic(axis: Axis, low: float, high: float) -> None:
-    """Make an axis logarithmic, a little wider than from `low` to `high`, with plain numbers at its
-    ticks.
-    """
+    """Make an axis logarithmic, from a little below `low` to a little above `high`."""
     name = "x" if axis is axis.axes.xaxis else "y"
     axis.axes.set(**{f"{name}scale": "log", f"{name}lim": (low / 1.15, high * 1.15)})
     axis.set_major_locator(LogLocator(subs=(1, 1.4, 2, 3, 5, 7)))
@@ -164,5 +161,6 @@ def render_svg(figure: Figure) -> str:
     """Return the figure as SVG: always the same text for the same figure."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": "framebench"})
+    # a hundredth of a point is more than the eye sees, and the files are smaller
     lines = [line.rstrip() for line in file.getvalue().splitlines()]
     return LONG_NUMBER.sub(shorten_number, "".join(f"{line}\n" for line in lines))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -47,18 +46,18 @@ def draw_parts(df: pd.DataFrame) -> Figure | None:
     measured = rows.order_by_catalog(group[group["strategy"].isin(split["strategy"])])
     strategies = measured["strategy"].cat.categories
     frameworks = measured["framework"].cat.categories
+    end = 1.05 * split["step_bytes"].max() / MIB
     base = split["step_bytes"][split["baseline"]].max() / MIB
-    end = min(1.05 * split["step_bytes"].max() / MIB, BEYOND * base if base > 0 else math.inf)
+    if base > 0:  # NaN without a baseline
+        end = min(end, BEYOND * base)
     size = (2.0 + 2.6 * len(frameworks), 0.8 + 0.19 * len(strategies))
     figure, panels = plt.subplots(
         1, len(frameworks), figsize=size, sharex=True, sharey=True, squeeze=False
     )
     for axes, framework in zip(panels[0], frameworks):
-        of_framework = (
-            measured[measured["framework"] == framework].set_index("strategy").reindex(strategies)
-        )
-        bars = split[split["framework"] == framework].set_index("strategy").reindex(strategies)
-        draw_bars(axes, end, bars, of_framework)
+        of_framework = measured[measured["framework"] == framework].set_index("strategy")
+        parts = split[split["framework"] == framework].set_index("strategy")
+        draw_bars(axes, end, parts.reindex(strategies), of_framework.reindex(strategies))
         axes.set_title(rows.make_panel_title(framework, measured), color=page.COLOURS[framework])
         axes.set_xlim(0, end)
     figure.tight_layout()
@@ -78,6 +77,7 @@ def draw_parts(df: pd.DataFrame) -> Figure | None:
 
 def draw_bars(axes: Axes, end: float, split: pd.DataFrame, measured: pd.DataFrame) -> None:
     """Draw bars of the parts with a tick at the peak; a row without numbers says why."""
+    # a peak below its lower bound would be drawn to the left
     bars = split[[*PARTS, "rest"]].clip(lower=0).div(MIB)
     bars.plot.barh(stacked=True, color=PALETTE, width=0.72, linewidth=0, legend=False, ax=axes)
     peaks = split["step_bytes"] / MIB
@@ -113,27 +113,25 @@ def draw_bars(axes: Axes, end: float, split: pd.DataFrame, measured: pd.DataFram
 def make_parts_title(split: pd.DataFrame) -> str:
     """Return the baseline's peak over its lower bound, and what most of the bound is."""
     base = split[split["baseline"]]
-    name = f"{split['workload'].iloc[0]} {split['scenario'].iloc[0]}"
+    name = rows.name_scenario(split)
     if base.empty:
         return f"{name}: where the peak goes"
-    over = rows.join_words(
-        f"{row.peak_over_bound:.2f} times in {row.framework}" for row in rows.iterate_rows(base)
-    )
+    excesses = []
+    for row in rows.iterate_rows(base):
+        excesses.append(f"{row.peak_over_bound:.2f} times in {row.framework}")
     shares = base[[*PARTS]].div(base["lower_bound"], axis=0)
     largest = shares.mean().idxmax()
     share = rows.format_range(shares[largest] * 100, "{:.0f}")
     strategy = base["strategy"].iloc[0]
     return (
-        f"{name} ({strategy}): the peak is {over} the lower bound; {share} % of the bound: "
-        f"{largest}"
+        f"{name} ({strategy}): the peak is {rows.join_words(excesses)} the lower bound; "
+        f"{share} % of the bound: {largest}"
     )
 
 
-TRAINING, LEFT_ON, WITHOUT = (
-    "training",
-    "evaluation,\ngradients left on",
-    ("evaluation\nwithout gradients"),
-)
+TRAINING = "training"
+LEFT_ON = "evaluation,\ngradients left on"
+WITHOUT = "evaluation\nwithout gradients"
 KINDS = {
     ("train", BASELINES["train"]): TRAINING,
     ("eval", "grad"): LEFT_ON,
@@ -188,16 +186,19 @@ def select_kinds(df: pd.DataFrame) -> pd.DataFrame:
     Frameworks that lack training or evaluation without gradients are left out.
     """
     places = zip(df["scenario"], df["strategy"])
-    kind = pd.Series([KINDS.get(place) for place in places], df.index, dtype="object")
-    of_kinds = df.assign(kind=kind)[kind.notna()]
-    usable = of_kinds[of_kinds["usable"]]
-    usual = usable.groupby("workload")["batch"].agg(lambda batches: batches.mode().min())
-    at_usual_batch = usable[usable["batch"] == usable["workload"].map(usual)]
-    kinds = at_usual_batch.groupby(["workload", "framework"])["kind"].agg(set)
-    shown = kinds.index[kinds.map({TRAINING, WITHOUT}.issubset)]
-    selected = of_kinds[of_kinds["batch"] == of_kinds["workload"].map(usual)]
-    is_shown = pd.MultiIndex.from_frame(selected[["workload", "framework"]]).isin(shown)
-    return rows.order_by_catalog(selected[is_shown])
+    kinds = pd.Series([KINDS.get(place) for place in places], df.index, dtype="object")
+    of_kinds = df.assign(kind=kinds)[kinds.notna()]
+    shown = []
+    for _, of_workload in of_kinds.groupby("workload"):
+        usual = rows.find_usual_batch(of_workload[of_workload["usable"]])
+        at_usual_batch = of_workload[of_workload["batch"] == usual]
+        for _, of_framework in at_usual_batch.groupby("framework"):
+            usable_kinds = set(of_framework["kind"][of_framework["usable"]])
+            if usable_kinds >= {TRAINING, WITHOUT}:
+                shown.append(of_framework)
+    if not shown:
+        return of_kinds.iloc[:0]
+    return rows.order_by_catalog(pd.concat(shown).sort_index())
 
 
 def make_train_eval_title(usable: pd.DataFrame) -> str:
@@ -213,7 +214,7 @@ def describe_ranges(ratios: pd.DataFrame, kind: str) -> str:
     """Return the range of each framework, or nothing where none has such rows."""
     if kind not in ratios:
         return ""
-    by_framework = ratios[kind].dropna().groupby("framework", observed=True)
-    return rows.join_words(
-        f"{rows.format_range(values)} in {framework}" for framework, values in by_framework
-    )
+    ranges = []
+    for framework, values in ratios[kind].dropna().groupby("framework", observed=True):
+        ranges.append(f"{rows.format_range(values)} in {framework}")
+    return rows.join_words(ranges)

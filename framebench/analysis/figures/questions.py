@@ -27,13 +27,16 @@ OF_A_MACHINE: dict[str, Question] = {"train-eval": draw_train_eval, "shares": dr
 
 
 def list_figure_requests(df: pd.DataFrame) -> Iterator[FigureRequest]:
-    """Yield the name of each figure, such as `pareto-transformer-train`, what draws it, and its
-    rows of one machine.
+    """Yield each figure of one machine: its name, what draws it, and its rows.
+
+    A name is such as `pareto-transformer-train`.
     """
     for (workload, scenario, size), group in df.groupby(["workload", "scenario", "size"]):
+        suffix = format_size_suffix(str(size))
         for name, draw in OF_A_SCENARIO.items():
-            yield f"{name}-{workload}-{scenario}{format_size_suffix(str(size))}", draw, group
+            yield f"{name}-{workload}-{scenario}{suffix}", draw, group
     for size, group in df.groupby("size"):
+        suffix = format_size_suffix(str(size))
         for name, draw in OF_A_MACHINE.items():
-            yield f"{name}{format_size_suffix(str(size))}", draw, group
+            yield f"{name}{suffix}", draw, group
     yield "support", draw_support, df

@@ -54,40 +54,37 @@ def draw_first_steps(df: pd.DataFrame) -> Figure | None:
 
 def make_first_steps_title(measured: pd.DataFrame) -> str:
     """Return the baseline's first step in steady steps."""
-    head = f"{measured['workload'].iloc[0]} {measured['scenario'].iloc[0]}: "
+    head = rows.name_scenario(measured)
     base = measured[measured["baseline"]].dropna(subset="step_time_s")
     if base.empty:
-        return f"{head}how long the first step takes"
-    costs = [
-        f"{row.first_step_s / row.step_time_s:,.1f} in {row.framework}"
-        for row in rows.iterate_rows(base)
-    ]
-    strategy = base["strategy"].iloc[0]
+        return f"{head}: how long the first step takes"
+    costs = []
+    for row in rows.iterate_rows(base):
+        costs.append(f"{row.first_step_s / row.step_time_s:,.1f} in {row.framework}")
     return (
-        f"{head}the first {strategy} step takes as long as later ones times "
+        f"{head}: the first {base['strategy'].iloc[0]} step takes as long as later ones times "
         f"{rows.join_words(costs)}"
     )
 
 
 @page.apply_style
 def draw_shares(df: pd.DataFrame) -> Figure | None:
-    """Draw what of a step goes to waiting for input, and to Python's collector; None where nothing
-    does.
+    """Draw the shares of a step that go to waiting for input, and to Python's collector.
 
-    `df` has the rows of one size.
+    `df` has the rows of one size. Returns None where nothing does.
     """
     scenarios = df.groupby(["workload", "scenario"])
     group = pd.concat([rows.select_shown(scenario_rows) for _, scenario_rows in scenarios])
-    group["place"] = (
-        group["workload"] + " " + group["scenario"] + " " + group["strategy"].astype(str)
-    )
+    scenario_names = group["workload"] + " " + group["scenario"]
+    group["place"] = scenario_names + " " + group["strategy"].astype(str)
+    columns = list(SHARES)
     # 0 where it was not measured: the step did not wait, or ran without the clock on the collector
-    group[[*SHARES]] = group[[*SHARES]].where(group["usable"]).fillna(0.0)
-    is_worth = (group[[*SHARES]] > WORTH).any(axis=1)
+    group[columns] = group[columns].where(group["usable"]).fillna(0.0)
+    is_worth = (group[columns] > WORTH).any(axis=1)
     lossy = group[group["place"].isin(group["place"][is_worth])]
     if lossy.empty:
         return None
-    long = lossy[lossy["usable"]].melt(["place", "framework"], [*SHARES], "what", "share")
+    long = lossy[lossy["usable"]].melt(["place", "framework"], columns, "what", "share")
     height = 0.9 + 0.3 * lossy["place"].nunique()
     grid = sns.catplot(
         long.assign(what=long["what"].map(SHARES), percent=100 * long["share"]),
@@ -115,4 +112,4 @@ def make_shares_title(group: pd.DataFrame) -> str:
             where = f"{most['framework']}, {most['place']}"
             clauses.append(f"{what} takes up to {most[column] * 100:.0f} % of a step ({where})")
     text = "; ".join(clauses)
-    return text[:1].upper() + text[1:]
+    return text[:1].upper() + text[1:]  # `capitalize` would change the names

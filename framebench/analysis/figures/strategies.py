@@ -6,6 +6,7 @@ And which strategies exist?
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -65,22 +66,22 @@ def draw_heat_map(df: pd.DataFrame) -> Figure | None:
 
 
 def draw_heat_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
-    """Draw colours on a logarithmic scale around 1; a cell without a number, or with an undecided
-    ratio, says so.
+    """Draw colours on a logarithmic scale around 1, and a text where there is no number.
+
+    A text is what became of a case, `-` for what was not measured, or `undecided`.
     """
     is_shown = measured["usable"]
-    is_unclear = is_shown & False
+    texts = rows.find_outcomes(measured).where(~is_shown, "-")
     if column == "time_ratio":
         is_unclear = is_shown & measured[column].notna() & ~find_decided(measured)
-    outcomes = (
-        rows.find_outcomes(measured)
-        .where(~is_shown, "-")
-        .mask(is_unclear, shorten_time_ratios(measured))
-    )
-    rated = measured.assign(value=measured[column].where(is_shown & ~is_unclear), why=outcomes)
+        texts = texts.mask(is_unclear, shorten_time_ratios(measured))
+        is_shown = is_shown & ~is_unclear
+    rated = measured.assign(value=measured[column].where(is_shown), text=texts)
     values = rated.pivot(index="strategy", columns="framework", values="value")
-    reasons = rated.pivot(index="strategy", columns="framework", values="why")
-    filled = {name: reasons[name].fillna(look_up_support(measured, str(name))) for name in reasons}
+    filled = rated.pivot(index="strategy", columns="framework", values="text")
+    for framework in filled:
+        filled[framework] = filled[framework].fillna(look_up_support(measured, str(framework)))
+    # half and double are equally far from 1
     sns.heatmap(
         np.log2(values),
         annot=values,
@@ -93,11 +94,12 @@ def draw_heat_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
         cbar=False,
         linewidths=1.2,
     )
+    # a second, white map writes the texts where the first has no number
     if values.isna().any(axis=None):
         sns.heatmap(
             values.isna(),
             mask=values.notna(),
-            annot=pd.DataFrame(filled),
+            annot=filled,
             fmt="",
             cmap=["white"],
             annot_kws={"size": 6.5, "color": "0.55"},
@@ -109,22 +111,22 @@ def draw_heat_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
 
 
 def look_up_support(measured: pd.DataFrame, framework: str) -> pd.Series:
-    """Return for each strategy `unsupported` if the catalog says so of this framework, or else `-`:
-    it was not measured.
+    """Return for each strategy `unsupported` if a framework has it not, or else `-`.
+
+    `framework` is a proper name.
     """
     first = measured.iloc[0]
-    (name,) = [name for name, proper in rows.NAMES.items() if proper == framework]
-    answers = {}
-    for strategy in map(str, measured["strategy"].drop_duplicates()):
-        case = Case(
-            first["workload"], name, first["scenario"], strategy, first["batch"], first["size"]
-        )
-        answers[strategy] = "-" if case.support.supported else "unsupported"
-    return pd.Series(answers)
+    names = {proper: name for name, proper in rows.NAMES.items()}
+    base = Case.from_id(first["case"])
+    texts = {}
+    for strategy in measured["strategy"].unique():
+        case = replace(base, framework=names[framework], strategy=str(strategy))
+        texts[strategy] = "-" if case.support.supported else "unsupported"
+    return pd.Series(texts)
 
 
 def remove_frame(axes: Axes) -> None:
-    """Write the frameworks above, in their colours."""
+    """Remove ticks and grid, and write the frameworks above, in their colours."""
     axes.set(xlabel="", ylabel="")
     axes.grid(False)
     axes.tick_params(length=0, labeltop=True, labelbottom=False)
@@ -134,31 +136,27 @@ def remove_frame(axes: Axes) -> None:
 
 
 def make_heat_title(group: pd.DataFrame) -> str:
-    """Return how many strategies save memory, and how many of them are known to cost hardly any
-    time.
-    """
+    """Return how many strategies save memory, and how many of these certainly cost no time."""
+    head = rows.name_scenario(group)
     is_comparable = group["usable"] & ~group["baseline"] & group["same_mathematics"]
     comparable = group[is_comparable]
-    saving = comparable["relative_peak"] < 1 - WORTH
-    counted = comparable.assign(
-        saving=saving, free=saving & (comparable["time_ratio_high"] < 1 + WORTH)
-    )
-    counts = counted.groupby("framework", observed=True).agg(
-        all=("case", "size"),
-        saving=("saving", "sum"),
-        free=("free", "sum"),
-    )
-    head = f"{group['workload'].iloc[0]} {group['scenario'].iloc[0]}"
-    if counts.empty:
+    if comparable.empty:
         return f"{head}: no strategy was measured beside the baseline"
-    saves = rows.join_words(
-        f"{row.saving} of {row.all} in {row.Index}" for row in rows.iterate_rows(counts)
+    savings = []
+    free_savings = []
+    for framework, of_framework in comparable.groupby("framework", observed=True):
+        is_saving = of_framework["relative_peak"] < 1 - WORTH
+        is_free = is_saving & (of_framework["time_ratio_high"] < 1 + WORTH)
+        savings.append(f"{is_saving.sum()} of {len(of_framework)} in {framework}")
+        free_savings.append(str(is_free.sum()))
+    title = (
+        f"{head}, strategies that save more than {WORTH * 100:.0f} % of the peak: "
+        f"{rows.join_words(savings)}"
     )
-    title = f"{head}, strategies that save more than {WORTH * 100:.0f} % of the peak: {saves}"
-    if comparable["time_ratio"].isna().all():
-        return title
-    free = rows.join_words(map(str, counts["free"]))
-    return f"{title}; with steps certainly less than {WORTH * 100:.0f} % longer: {free}"
+    if comparable["time_ratio"].notna().any():
+        free = rows.join_words(free_savings)
+        title += f"; with steps certainly less than {WORTH * 100:.0f} % longer: {free}"
+    return title
 
 
 KINDS = {
@@ -173,19 +171,17 @@ FAILED = ("not proven", "wrong", "oom", "crashed", "timeout")
 
 @page.apply_style
 def draw_support(df: pd.DataFrame) -> Figure:
-    """Draw every strategy of every scenario in every framework, and which of them this machine has
-    measured.
-    """
-    matrix = list_catalog().merge(
-        summarize_outcomes(df), how="left", on=["scenario", "strategy", "framework"]
-    )
-    sign = matrix["outcome"].fillna(matrix["gpu"].map({True: "GPU", False: ""}))
-    places = matrix.assign(sign=sign, kind=matrix["kind"].map([*KINDS].index))
-    order = sorted(places["strategy"].unique(), key=lambda name: "+" in name)  # combinations last
-    places["strategy"] = pd.Categorical(places["strategy"], order)
-    columns = ["scenario", "framework"]
-    kinds = places.pivot(index="strategy", columns=columns, values="kind")[[*SCENARIOS]]
-    signs = places.pivot(index="strategy", columns=columns, values="sign")[[*SCENARIOS]]
+    """Draw every strategy of every scenario and framework, and which of them were measured here."""
+    place = ["scenario", "strategy", "framework"]
+    matrix = list_catalog().merge(summarize_outcomes(df), how="left", on=place)
+    gpu = matrix["gpu"].map({True: "GPU", False: ""})
+    kind = matrix["kind"].map(list(KINDS).index)
+    cells = matrix.assign(sign=matrix["outcome"].fillna(gpu), kind=kind)
+    order = sorted(cells["strategy"].unique(), key=lambda name: "+" in name)  # combinations last
+    cells["strategy"] = pd.Categorical(cells["strategy"], order)
+    wide = cells.pivot(index="strategy", columns=["scenario", "framework"], values=["kind", "sign"])
+    kinds = wide["kind"][list(SCENARIOS)]
+    signs = wide["sign"][list(SCENARIOS)]
     figure, axes = plt.subplots(figsize=(8.6, 0.8 + ROW_IN * len(kinds)))
     sns.heatmap(
         kinds.astype(float),
@@ -213,23 +209,18 @@ def draw_support(df: pd.DataFrame) -> Figure:
 
 
 def list_catalog() -> pd.DataFrame:
-    """Return a row for each scenario, strategy that people use, and framework: how it is done, and
-    whether on a GPU alone.
-    """
+    """Return how each framework has each strategy that people use, and whether on a GPU alone."""
     cells = []
     for scenario in SCENARIOS:
         for strategy in list_used(scenario):
             for framework, cell in find_strategy(scenario, strategy).cells.items():
-                cells.append(
-                    (scenario, strategy, framework, cell.kind.removesuffix(" (GPU)"), cell.gpu)
-                )
+                kind = cell.kind.removesuffix(" (GPU)")
+                cells.append((scenario, strategy, framework, kind, cell.gpu))
     return pd.DataFrame(cells, columns=["scenario", "strategy", "framework", "kind", "gpu"])
 
 
 def summarize_outcomes(df: pd.DataFrame) -> pd.DataFrame:
-    """Return the sign of each scenario, strategy and framework: proven if any of its cases has
-    numbers, or else failed.
-    """
+    """Return a sign for each scenario, strategy and framework: whether any case has numbers."""
     signs = rows.find_outcomes(df).map(dict.fromkeys(FAILED, FAIL)).mask(df["usable"], SEEN)
     by_place = df.assign(outcome=signs).groupby(["scenario", "strategy", "framework"])
     return by_place["outcome"].max().reset_index()
@@ -239,21 +230,20 @@ def make_support_title(matrix: pd.DataFrame) -> str:
     """Return how many strategies each framework can do, those that it always does among them."""
     with_answer = matrix.assign(can=matrix["kind"] != "unsupported")
     can = with_answer.pivot(index=["scenario", "strategy"], columns="framework", values="can")
-    counts = rows.join_words(f"{rows.NAMES[name]} can do {can[name].sum()}" for name in FRAMEWORKS)
-    in_all = can.all(axis=1).sum()
+    counts = [f"{rows.NAMES[name]} can do {can[name].sum()}" for name in FRAMEWORKS]
+    scenarios = matrix["scenario"].nunique()
     return (
-        f"Of {len(can)} strategies in {can.index.unique(0).size} scenarios {counts}; {in_all} "
-        "exist in all"
+        f"Of {len(can)} strategies in {scenarios} scenarios {rows.join_words(counts)}; "
+        f"{can.all(axis=1).sum()} exist in all"
     )
 
 
 def make_support_notes(df: pd.DataFrame) -> list[str]:
     """Return how to read the figure, and where its records come from."""
     note = (
-        f"{SEEN} measured on this machine, in any workload, and its effect was seen; {FAIL} "
-        "measured, and failed; GPU: needs "
-        "one. From framebench/strategies; docs/strategies.md has the reasons. A strategy of two "
-        "scenarios counts twice."
+        f"{SEEN} measured on this machine, in any workload, and its effect was seen; "
+        f"{FAIL} measured, and failed; GPU: needs one. From framebench/strategies; "
+        "docs/strategies.md has the reasons. A strategy of two scenarios counts twice."
     )
     usable = df[df["usable"]]
     if usable.empty:

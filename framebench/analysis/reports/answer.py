@@ -1,5 +1,4 @@
-"""The answer in one table: what training needs in each framework, and which strategy saves most
-memory.
+"""What training needs in each framework, and which strategy saves most memory, in one table.
 
 It is the last screen of a first run.
 """
@@ -7,8 +6,10 @@ It is the last screen of a first run.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
 
 from framebench.analysis import rows, tables
 from framebench.analysis.answers import (
@@ -23,11 +24,8 @@ from framebench.analysis.selection import get_measurement_time
 from framebench.records.record import Record
 from framebench.strategies.registry import SCENARIOS
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 SCENARIO = "train"
-TRIED_OUT = "tiny"
+TINY = "tiny"
 SHOWN = {
     "workload": Shown("workload"),
     "framework": Shown("framework"),
@@ -38,11 +36,10 @@ SHOWN = {
     "throughput": Shown("base throughput", priority=DETAIL),
 }
 MORE = (
-    "what fits a budget: `framebench advise 'transformer/*/train' --budget 200MiB`; every "
-    "strategy: "
-    "`framebench report 'transformer/*/train'`",
-    "more cases: `make bench PROFILE=quick`; as many blocks as what is published: `framebench "
-    "run SELECTOR --blocks 5`",
+    "what fits a budget: `framebench advise 'transformer/*/train' --budget 200MiB`; "
+    "every strategy: `framebench report 'transformer/*/train'`",
+    "more cases: `make bench PROFILE=quick`; "
+    "as many blocks as what is published: `framebench run SELECTOR --blocks 5`",
 )
 
 
@@ -68,75 +65,66 @@ def make_answer(
     others: Mapping[str, pd.DataFrame] | None = None,
     listed: Collection[str] = (),
 ) -> Comparison:
-    """Return what training takes by workload and framework, from rows as `framebench.load` gives
-    them.
+    """Return what training takes by workload and framework, from rows of `framebench.load`.
 
     Times are those of `others`, by machine, where these lack them. Cases that are `listed` below
     the table with their causes have no note.
     """
-    import pandas as pd
-
     timed = find_timed(others or {})
     trained = drop_tiny(tables.select_in_use(table[table["scenario"] == SCENARIO]))
-    usual = trained.groupby(["workload", "size"])["batch"].transform(
-        lambda batches: batches.mode().min()
-    )
-    at_usual_batch = trained[trained["batch"] == usual]
+    batches = trained.groupby(["workload", "size"])["batch"]
+    usual = batches.transform(lambda of_workload: of_workload.mode().min())
+    shown = trained[trained["batch"] == usual]
     sizes = trained.groupby("workload")["size"].nunique()
     lines: list[AnswerRow] = []
-    for (workload, _, size), group in at_usual_batch.groupby(
-        ["workload", "framework", "size"], sort=False
-    ):
-        name = f"{workload} {size}" if sizes[str(workload)] > 1 else str(workload)
+    groups = shown.groupby(["workload", "framework", "size"], sort=False)
+    for (workload, _, size), group in groups:
+        name = str(workload)
+        if sizes[name] > 1:
+            name = f"{workload} {size}"
         lines += make_lines(name, group, timed)
     caption = (
-        f"Training. {tables.describe_instruments(trained)} MiB = 2^20 bytes. base = "
-        f"{SCENARIOS[SCENARIO].baseline}. "
-        f"{tables.READING}"
+        f"Training. {tables.describe_instruments(trained)} MiB = 2^20 bytes. "
+        f"base = {SCENARIOS[SCENARIO].baseline}. {tables.READING}"
     )
-    unlisted = at_usual_batch[~at_usual_batch["case"].isin(listed)]
+    unlisted = shown[~shown["case"].isin(listed)]
     notes = (*describe_origins(lines), *describe_problems(unlisted), *MORE)
-    data = pd.DataFrame([vars(line) for line in lines], columns=[*SHOWN])
+    data = pd.DataFrame([vars(line) for line in lines], columns=list(SHOWN))
     return Comparison("The answer", caption, data, SHOWN, notes=notes)
 
 
 def drop_tiny(trained: pd.DataFrame) -> pd.DataFrame:
     """Drop the size for trying things out, where a workload has another."""
-    is_serious = trained["size"] != TRIED_OUT
+    is_serious = trained["size"] != TINY
     has_serious = is_serious.groupby(trained["workload"]).transform("any")
     return trained[is_serious | ~has_serious]
 
 
 def make_lines(workload: str, group: pd.DataFrame, timed: dict[Any, Any]) -> Iterator[AnswerRow]:
-    """Yield of one workload, size and framework the least memory, and the least that was timed
-    here; or else the status.
+    """Yield the least memory of one workload, size and framework, and the least that was timed.
+
+    Without a measured baseline, yield its status.
     """
-    base = group[group["baseline"]]
-    framework = str(group["framework"].iloc[0])
-    machines = tuple(sorted(set(group["machine"])))
-    if base.empty or not base.iloc[0]["usable"]:
-        status = "not measured" if base.empty else base.iloc[0]["status"]
-        yield AnswerRow(workload, framework, machines, base=status)
+    baselines = group[group["baseline"]]
+    empty = AnswerRow(
+        workload,
+        framework=str(group["framework"].iloc[0]),
+        machines=tuple(sorted(group["machine"].unique())),
+    )
+    if baselines.empty:
+        yield replace(empty, base="not measured")
         return
-    base_bytes = base.iloc[0]["shared_bytes"]
-    throughput = tables.make_cells(base).iloc[0]["throughput"]
+    base = tables.make_cells(baselines).iloc[0]
+    if not base["usable"]:
+        yield replace(empty, base=base["status"])
+        return
+    line = replace(empty, base=base["shared_bytes"], throughput=base["throughput"])
     savings = select_savings(select_comparable(group))
     if savings.empty:
-        yield AnswerRow(
-            workload, framework, machines, base_bytes, strategy="nothing", throughput=throughput
-        )
-    for row in select_with_price([*rows.iterate_rows(savings)]):
+        yield replace(line, strategy="nothing")
+    for row in select_with_price(list(rows.iterate_rows(savings))):
         price = describe_price(row, timed)
-        yield AnswerRow(
-            workload,
-            framework,
-            machines,
-            base_bytes,
-            row.shared_bytes,
-            row.strategy,
-            price,
-            throughput,
-        )
+        yield replace(line, least=row.shared_bytes, strategy=row.strategy, time=price)
 
 
 def describe_price(row: Any, timed: dict[Any, Any]) -> str:
@@ -166,27 +154,27 @@ def describe_origins(lines: Sequence[AnswerRow]) -> Iterator[str]:
 def describe_problems(trained_rows: pd.DataFrame) -> Iterator[str]:
     """Yield a sentence for each fault that left a case without numbers."""
     broken = trained_rows[~trained_rows["status"].isin(["ok", "unsupported"])]
-    faults = []
-    for status, reason in zip(broken["status"], broken["reason"]):
-        faults.append(f"{status}: {str(reason).partition(';')[0]}")
-    for fault, cases in broken.assign(fault=faults).groupby("fault", sort=False)["case"]:
+    cases_by_fault: dict[str, list[str]] = {}
+    for row in rows.iterate_rows(broken):
+        fault = f"{row.status}: {str(row.reason).partition(';')[0]}"
+        cases_by_fault.setdefault(fault, []).append(row.case)
+    for fault, cases in cases_by_fault.items():
         others = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
-        yield f"{cases.iloc[0]}{others}: {fault}"
+        yield f"{cases[0]}{others}: {fault}"
 
 
 def find_last_run(records: Sequence[Record]) -> list[Record]:
-    """Return the newest record of each case that the last run measured, in the order of
-    measurement.
-    """
-    in_order = sorted(records, key=get_measurement_time)
-    # neither a search under a limit of memory nor a study with planted slowdowns is a run that was
-    # asked for numbers
-    runs = [r for r in in_order if r.provenance.memory_limit is None and not r.provenance.planted]
+    """Return the newest record of each case of the last run, in the order of measurement."""
+    runs = []
+    for record in sorted(records, key=get_measurement_time):
+        # neither a search under a limit of memory nor a study with planted slowdowns is a run
+        if record.provenance.memory_limit is None and not record.provenance.planted:
+            runs.append(record)
     newest: dict[str, Record] = {}
     for record in runs:
         if record.provenance.session == runs[-1].provenance.session:
             newest[record.case] = record
-    return [*newest.values()]
+    return list(newest.values())
 
 
 def find_failures(run: Sequence[Record]) -> list[Record]:
@@ -195,15 +183,13 @@ def find_failures(run: Sequence[Record]) -> list[Record]:
 
 
 def list_failures(run: Sequence[Record]) -> list[str]:
-    """Return a heading and a line for each case of a run that came out wrong or failed, with its
-    cause.
-    """
+    """Return a heading, and a line with the cause for each case that failed or was wrong."""
     failures = find_failures(run)
     if not failures:
         return []
-    tried = [record for record in run if record.status != "unsupported"]
+    supported = [record for record in run if record.status != "unsupported"]
     width = max(len(record.case) for record in failures)
-    lines = [f"The last run has no numbers for {len(failures)} of its {len(tried)} cases:"]
+    lines = [f"The last run has no numbers for {len(failures)} of its {len(supported)} cases:"]
     for record in failures:
         cause = " ".join((record.reason or "no reason given").split())
         lines.append(f"  {record.case:<{width}}  {record.status}: {cause}")

@@ -1,7 +1,4 @@
-"""Tables inside documents: everything between `<!-- table:
-
-KEY -->` and `<!-- end -->` is generated, never typed.
-"""
+"""Tables inside documents: between `<!-- table: KEY -->` and `<!-- end -->` all is generated."""
 
 from __future__ import annotations
 

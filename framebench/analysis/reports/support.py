@@ -108,45 +108,48 @@ def list_workloads(strategy: Strategy, stage: Scenario) -> str:
 
 
 def list_exclusions() -> Comparison:
-    """Return which strategies cannot be combined: those of one axis, and single pairs with their
-    reasons.
+    """Return which strategies cannot be combined, and why.
+
+    They are those of one axis, and single pairs.
     """
     axes: dict[str, list[str]] = {}
-    pairs: list[tuple[str, str]] = []
-    # in several scenarios it is the same
+    pairs = []
+    # a strategy is the same in several scenarios
     by_name = {strategy.name: strategy for strategy in STRATEGIES.values()}
     for strategy in by_name.values():
         axes.setdefault(strategy.axis, []).append(strategy.name)
         for other, why in strategy.clashes.items():
             pairs.append((f"{strategy.name} + {other}", why))
+    alternatives = []
+    for axis, names in axes.items():
+        if len(names) > 1:
+            alternatives.append((", ".join(names), f"alternatives: {axis}"))
     changing = []
     for (scenario, name), strategy in STRATEGIES.items():
         if scenario == "train" and strategy.mathematics:
             changing.append(name)
-    pairs.append((" + ".join(changing), "each changes what a step computes"))
-    alternatives = [
-        (", ".join(names), f"alternatives: {axis}")
-        for axis, names in axes.items()
-        if len(names) > 1
-    ]
-    caption = f"All others of one scenario may be combined as a+b. {GENERATED}"
+    changes = (" + ".join(changing), "each changes what a step computes")
     return Comparison.of_text(
-        "Meaningless combinations", caption, ("strategies", "why"), alternatives + pairs
+        "Meaningless combinations",
+        f"All others of one scenario may be combined as a+b. {GENERATED}",
+        ("strategies", "why"),
+        [*alternatives, *pairs, changes],
     )
 
 
 def make_summaries() -> Iterator[Comparison]:
-    """Yield for a narrow terminal what each framework has, without how or why: a table for each
-    scenario.
+    """Yield what each framework has, a table for each scenario, for a narrow terminal.
+
+    They have neither how a strategy is done nor why not.
     """
     caption = "How, or why not: framebench list --strategies '*/jittor', or docs/strategies.md."
     head = ("strategy", *FRAMEWORKS, "what it does")
     for scenario, stage in SCENARIOS.items():
         rows = []
         for strategy in list_used(scenario):
-            name, does, _, *cells, _ = describe_strategy(stage, strategy)
+            name, summary, _, *cells, _ = describe_strategy(stage, strategy)
             kinds = [cell.partition(":")[0] for cell in cells]
-            rows.append((name, *kinds, does))
+            rows.append((name, *kinds, summary))
         yield Comparison.of_text(f"Strategies: {scenario}", caption, head, rows, left=len(head))
 
 
@@ -155,17 +158,19 @@ def describe_cases(cases: Iterable[Case]) -> Iterator[Comparison]:
 
     Combinations, and what only tests an article's sentence, are shown where nothing else was named.
     """
-    places: dict[tuple[str, str, str], list[Case]] = {}
+    groups: dict[tuple[str, str, str], list[Case]] = {}
     for case in cases:
-        places.setdefault((case.framework, case.scenario, case.strategy), []).append(case)
-    usual = {}
-    for place, same in places.items():
-        if "+" not in place[2] and not same[0].plan.only_for_claims:
-            usual[place] = same
-    shown = usual or places
+        groups.setdefault((case.framework, case.scenario, case.strategy), []).append(case)
+    strategies = list(groups.values())
+    usual = [same for same in strategies if is_usual(same[0])]
     for framework in FRAMEWORKS:
-        of_framework = [same for place, same in shown.items() if place[0] == framework]
+        of_framework = [same for same in usual or strategies if same[0].framework == framework]
         yield from describe_framework(framework, of_framework)
+
+
+def is_usual(case: Case) -> bool:
+    """Return whether a strategy is a single one that people use."""
+    return "+" not in case.strategy and not case.plan.only_for_claims
 
 
 def describe_framework(framework: str, strategies: Sequence[list[Case]]) -> Iterator[Comparison]:
@@ -173,37 +178,38 @@ def describe_framework(framework: str, strategies: Sequence[list[Case]]) -> Iter
 
     Each of `strategies` has the cases of one strategy in one scenario.
     """
-    supported: dict[str, dict[str, list[str]]] = {}  # strategies by how they are done and scenario
-    lacking: dict[str, list[str]] = {}  # strategies by the reason
+    supported: dict[str, dict[str, list[str]]] = {}  # by how they are done, and by scenario
+    lacking: dict[str, list[str]] = {}  # by the reason
+    is_short = len(strategies) <= FEW
     for cases in strategies:
-        cell = find_cell(cases)
         case = cases[0]
+        cell = find_cell(cases)
         if cell.supported:
-            how = f"{cell.kind}: {cell.why}" if len(strategies) <= FEW else cell.kind
-            supported.setdefault(how, {}).setdefault(case.scenario, []).append(case.strategy)
-        elif case.strategy not in lacking.setdefault(cell.why, []):
-            lacking[cell.why].append(case.strategy)
+            how = f"{cell.kind}: {cell.why}" if is_short else cell.kind
+            scenarios = supported.setdefault(how, {})
+            scenarios.setdefault(case.scenario, []).append(case.strategy)
+        else:
+            names = lacking.setdefault(cell.why, [])
+            if case.strategy not in names:
+                names.append(case.strategy)
     if supported:
+        rows = []
+        for how, scenarios in supported.items():
+            lists = [f"{scenario}: {', '.join(names)}" for scenario, names in scenarios.items()]
+            rows.append(("; ".join(lists), how))
         caption = ""
-        if len(strategies) > FEW:
+        if not is_short:
             first = next(iter(supported.values()))
             example = next(iter(first.values()))[-1]
             caption = (
-                "How one is done: framebench list --strategies "
-                f"'*/{framework}/*/{example}'. Words: docs/strategies.md."
+                f"How one is done: framebench list --strategies '*/{framework}/*/{example}'. "
+                "Words: docs/strategies.md."
             )
-        rows = []
-        for how, scenarios in supported.items():
-            names = "; ".join(
-                f"{scenario}: {', '.join(found)}" for scenario, found in scenarios.items()
-            )
-            rows.append((names, how))
         yield Comparison.of_text(f"{TITLES[framework]} has", caption, ("strategies", "how"), rows)
     if lacking:
-        rows = [(", ".join(found), why) for why, found in lacking.items()]
-        yield Comparison.of_text(
-            f"{TITLES[framework]} does not have", "", ("strategies", "why"), rows
-        )
+        rows = [(", ".join(names), why) for why, names in lacking.items()]
+        title = f"{TITLES[framework]} does not have"
+        yield Comparison.of_text(title, "", ("strategies", "why"), rows)
 
 
 def find_cell(cases: Sequence[Case]) -> Cell:

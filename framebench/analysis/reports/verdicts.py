@@ -1,6 +1,4 @@
-"""What a comparison says: verdicts on a candidate against its base from the blocks that both were
-in, and cautions.
-"""
+"""Verdicts on a candidate against its base, from the blocks that both were in, and cautions."""
 
 from __future__ import annotations
 
@@ -63,12 +61,13 @@ class Verdict(NamedTuple):
 def compare(
     base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks | None = None
 ) -> list[Verdict]:
-    """Return one verdict for each quantity that both sides have: times need shared blocks, and
-    peaks one instrument.
+    """Return one verdict for each quantity that both sides have.
 
-    From `machine_blocks`, the machine's, is learnt how much blocks differ.
+    Times need shared blocks, and peaks one instrument. How much blocks differ is learnt from
+    `machine_blocks`, those of the machine.
     """
-    machine_blocks = machine_blocks or Blocks([*base, *change])
+    if machine_blocks is None:
+        machine_blocks = Blocks([*base, *change])
     verdicts = [
         compare_times(base, change, machine_blocks),
         compare_memory(base, change),
@@ -84,10 +83,11 @@ def compare_times(
     quantity: Quantity = TIME,
 ) -> Verdict | None:
     """Return the verdict on step times; None if the two share no block."""
-    ratio = machine_blocks.ratio(base, change)
+    ratio = machine_blocks.compare(base, change)
     if ratio is None:
         return None
-    base_times, change_times = [], []
+    base_times = []
+    change_times = []
     for one, other in match_blocks(base, change):
         if one.step_time_s and other.step_time_s:
             base_times.append(one.step_time_s)
@@ -108,12 +108,14 @@ def compare_memory(
     quantity: Quantity = PEAK,
 ) -> Verdict | None:
     """Return the verdict on peaks; None where two instruments read them, or nothing did."""
-    base, change = select_with_peaks(base), select_with_peaks(change)
+    base = select_with_peaks(base)
+    change = select_with_peaks(change)
     shared_sessions = list_sessions(base) & list_sessions(change)
     if shared_sessions:  # peaks of one session are the fairest comparison
         base = select_sessions(base, shared_sessions)
         change = select_sessions(change, shared_sessions)
-    base_peaks, change_peaks = find_newest_peaks(base), find_newest_peaks(change)
+    base_peaks = find_newest_peaks(base)
+    change_peaks = find_newest_peaks(change)
     if not base_peaks.bytes or not change_peaks.bytes:
         return None
     if base_peaks.instrument != change_peaks.instrument:
@@ -133,9 +135,9 @@ def list_sessions(records: Sequence[Record]) -> set[str]:
     return {record.provenance.session for record in records}
 
 
-def select_sessions(records: Sequence[Record], named: set[str]) -> list[Record]:
+def select_sessions(records: Sequence[Record], sessions: set[str]) -> list[Record]:
     """Return the records of these sessions."""
-    return [record for record in records if record.provenance.session in named]
+    return [record for record in records if record.provenance.session in sessions]
 
 
 def find_newest_peaks(records: Sequence[Record]) -> Peaks:
@@ -144,11 +146,11 @@ def find_newest_peaks(records: Sequence[Record]) -> Peaks:
         return Peaks("", [])
     newest = max(records, key=get_measurement_time)
     instrument = newest.peak_instrument or ""
-    of_session = select_sessions(records, {newest.provenance.session})
-    return Peaks(
-        instrument,
-        [record.peaks[instrument] for record in of_session if instrument in record.peaks],
-    )
+    peaks = []
+    for record in select_sessions(records, {newest.provenance.session}):
+        if instrument in record.peaks:
+            peaks.append(record.peaks[instrument])
+    return Peaks(instrument, peaks)
 
 
 def compare_instructions(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
@@ -156,24 +158,26 @@ def compare_instructions(base: Sequence[Record], change: Sequence[Record]) -> Ve
 
     Two processes are enough.
     """
-    base_counts, change_counts = list_median_instructions(base), list_median_instructions(change)
+    base_counts = list_median_instructions(base)
+    change_counts = list_median_instructions(change)
     if not base_counts or not change_counts:
         return None
-    one, other = median(base_counts), median(change_counts)
-    ratio = Ratio(other / one, blocks=min(len(base_counts), len(change_counts)))
+    base_count = median(base_counts)
+    change_count = median(change_counts)
+    processes = min(len(base_counts), len(change_counts))
+    ratio = Ratio(change_count / base_count, blocks=processes)
     is_same = abs(ratio.value - 1) <= WORK
-    return make_verdict(INSTRUCTIONS, ratio, one, other)._replace(
-        verdict=SAME_WORK if is_same else INSTRUCTIONS.more
-    )
+    verdict = make_verdict(INSTRUCTIONS, ratio, base_count, change_count)
+    return verdict._replace(verdict=SAME_WORK if is_same else INSTRUCTIONS.more)
 
 
 def list_median_instructions(records: Sequence[Record]) -> list[float]:
     """Return the median number of instructions of a step, of each process that counted them."""
-    return [
-        median(record.instructions)
-        for record in records
-        if record.status == "ok" and record.instructions
-    ]
+    counts = []
+    for record in records:
+        if record.status == "ok" and record.instructions:
+            counts.append(median(record.instructions))
+    return counts
 
 
 def make_verdict(quantity: Quantity, ratio: Ratio, base: float, change: float) -> Verdict:
@@ -217,9 +221,7 @@ def make_report(
     change: Sequence[Record],
     machine_blocks: Blocks | None = None,
 ) -> dict[str, Any]:
-    """Return for programs the verdicts in seconds and bytes, and the conditions under which they
-    were measured.
-    """
+    """Return the verdicts in seconds and bytes with their conditions, for programs."""
     verdicts = compare(base, change, machine_blocks)
     origin = base[0].provenance
     return {

@@ -81,7 +81,7 @@ class StrategyEvidence:
     def find_searches(self, case: Case, searches: Searches) -> CaseSearches:
         """Return the searches under a limit in the version that the rows are of."""
         row = self.rows[-1]
-        return searches.tried(case, row.machine, row.framework_version, row.device)
+        return searches.find_searches(case, row.machine, row.framework_version, row.device)
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ def make_candidate(
     peak = choose_peak(rows, case, searches)
     fits = peak.needs <= budget
     judge: Judge = "record" if peak.kind == "measured" else "prediction"
-    verdict = evidence.find_searches(case, searches).verdict(case.batch, budget)
+    verdict = evidence.find_searches(case, searches).check_fits(case.batch, budget)
     if verdict is not None:
         fits, judge = verdict, "search"
     return Candidate(
@@ -317,8 +317,8 @@ def list_promising_batches(
     promising = {smallest, bisect_right(batches, budget, key=predict_need) * smallest}
     promising.update(row.batch for row in evidence.rows if row.size == case.size)
     tried = evidence.find_searches(case, searches)
-    promising.add(tried.fitting(budget))
-    failing = tried.failing(budget)
+    promising.add(tried.find_largest_fitting(budget))
+    failing = tried.find_smallest_failing(budget)
     if failing is not None:
         promising.add(failing - smallest)
     return promising - {0}
@@ -417,7 +417,7 @@ def compare_step_times(base: Candidate, to: Candidate, blocks: Blocks) -> Ratio 
     to_cases = {(row.batch, row.size): row.case for row in to.timed}
     shared = base_cases.keys() & to_cases.keys()
     for batch, size in sorted(shared, key=lambda at: (abs(at[0] - to.case.batch), at)):
-        ratio = blocks.of_cases(base_cases[batch, size], to_cases[batch, size])
+        ratio = blocks.compare_cases(base_cases[batch, size], to_cases[batch, size])
         if ratio:
             return ratio
     return None

@@ -104,7 +104,7 @@ def make_table_row(candidate: Candidate, budget: int) -> dict[str, object]:
         "judge": candidate.judge,
         "measured_at": f"b{speed.batch} {speed.size}" if speed else None,
         "share": candidate.peak.needs / budget,
-        "kept": candidate.peak.kept or None,
+        "kept": candidate.peak.untracked or None,
         "machine": candidate.evidence.machine,
     }
 
@@ -247,7 +247,7 @@ def list_notes(
             "when they were measured"
         )
 
-    unknown_kept = sorted({c.case.framework for c in advice.fitting if not c.peak.kept})
+    unknown_kept = sorted({c.case.framework for c in advice.fitting if not c.peak.untracked})
     if unknown_kept:
         names = ", ".join(unknown_kept)
         yield (
@@ -358,7 +358,7 @@ def make_candidate_json(candidate: Candidate, budget: int) -> dict[str, Any]:
         "peak_bytes": round(peak.value),
         "low_bytes": None if peak.low is None else round(peak.low),
         "high_bytes": None if peak.high is None else round(peak.high),
-        "kept_bytes": peak.kept,
+        "kept_bytes": peak.untracked,
         "needs_bytes": peak.needs,
         "share_of_budget": peak.needs / budget,
         "fits": candidate.fits,

@@ -267,7 +267,7 @@ def predict_from_records(case: Case, machine: str, folder: Folder) -> PeakPredic
         return PeakPrediction("records", None, None, str(error))
     where = f"{row.step_instrument} on {machine}, {case.framework} {row.framework_version}"
     needs = (
-        f"needs {mib(peak.needs)} MiB with {mib(peak.kept)} MiB kept beside it and "
+        f"needs {mib(peak.needs)} MiB with {mib(peak.untracked)} MiB kept beside it and "
         f"{MARGIN - 1:.0%} more"
     )
     return RecordPrediction(
@@ -277,7 +277,7 @@ def predict_from_records(case: Case, machine: str, folder: Folder) -> PeakPredic
         f"{where}: {peak.kind}, {peak.method}; {needs}",
         low=peak.low,
         high=peak.high,
-        kept_bytes=peak.kept,
+        kept_bytes=peak.untracked,
         needs_bytes=peak.needs,
         kind=peak.kind,
         machine=machine,
@@ -287,9 +287,9 @@ def predict_from_records(case: Case, machine: str, folder: Folder) -> PeakPredic
 def find_searches(case: Case, machine: str, folder: Folder) -> Iterator[PeakPrediction]:
     """Yield what searches under a limit tell about this batch, whatever is predicted."""
     verdicts = {True: "fits", False: "does not fit", None: "was not tried"}
-    for tried in folder.searches.of_case(case, machine):
+    for tried in folder.searches.list_searches(case, machine):
         (fit,) = tried.fits
-        verdict = verdicts[tried.verdict(case.batch, fit.budget_bytes)]
+        verdict = verdicts[tried.check_fits(case.batch, fit.budget_bytes)]
         answer = fit.answer.split(" (")[0]
         note = f"b{case.batch} {verdict} within {mib(fit.budget_bytes)} MiB on {machine}: {answer}"
         yield LimitPrediction("search", None, None, note, fit.budget_bytes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from framebench.analysis import breakdown, tables
-from framebench.analysis.parts import table as parts
+from framebench.analysis.part_tables import make_part_tables
 from framebench.analysis.reports import support
 from framebench.analysis.results import Results
 from framebench.publish.site import asv, casepage, front
@@ -129,7 +129,7 @@ def write_workload(writer: Writer, machine: Machine, workload: str) -> None:
     """Write a page of pictures and one table, and one of what stands behind them."""
     folder = get_machine_folder(machine.name)
     rows = tables.select_in_use(machine.shown[machine.shown["workload"] == workload])
-    behind = [*tables.make_framework_tables(rows), *parts.make_part_tables(rows)]
+    behind = [*tables.make_framework_tables(rows), *make_part_tables(rows)]
     writer.write_page(
         f"{folder}/{workload}.html",
         "workload.html",

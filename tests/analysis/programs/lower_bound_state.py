@@ -1,3 +1,5 @@
+"""Print the bytes that a step of each case holds in PyTorch, by what they are, as JSON."""
+
 import json
 import sys
 import warnings
@@ -8,35 +10,38 @@ from framebench import adapters
 from framebench.adapters.torch.observe import Observed, unique_bytes
 from framebench.suite.selectors import parse
 
-warnings.simplefilter("ignore")
-rows = {}
-for case_id in sys.argv[1:]:
+
+def read_states(case_id: str) -> dict[str, int]:
+    """Return the bytes after two steps of a case, and what the second saved."""
     run = adapters.load(parse(case_id))
     run.build()
     run.step()
-    model, trains = run.model, run.case.stage.trains
-    seen = Observed([], [])
-    with seen:
+    observed = Observed([], [])
+    with observed:
         run.one_step()
-    known = {
-        t.untyped_storage().data_ptr() for t in [*model.parameters(), *model.buffers(), *run.inputs]
-    }
-    states = (
-        [v for s in run.optimizer.state.values() for v in s.values() if isinstance(v, Tensor)]
-        if trains
-        else []
-    )
+    params = list(run.model.parameters())
+    buffers = list(run.model.buffers())
+    states: list[Tensor] = []
+    if run.case.stage.trains:
+        for state in run.optimizer.state.values():
+            states += [value for value in state.values() if isinstance(value, Tensor)]
+    lasting = {t.untyped_storage().data_ptr() for t in [*params, *buffers, *run.inputs]}
     run.release()
-    rows[case_id] = {
-        "parameters": unique_bytes(model.parameters()),
-        "gradients": unique_bytes(p.grad for p in model.parameters() if p.grad is not None),
-        "buffers": unique_bytes(b for b in model.buffers() if b.is_floating_point()),
-        "optimizer": unique_bytes(v for v in states if v.ndim > 0),
+    saved = 0
+    for address, size in observed.saved.items():
+        if address not in lasting:
+            saved += size
+    return {
+        "parameters": unique_bytes(params),
+        "gradients": unique_bytes(param.grad for param in params if param.grad is not None),
+        "buffers": unique_bytes(buffer for buffer in buffers if buffer.is_floating_point()),
+        "optimizer": unique_bytes(state for state in states if state.ndim > 0),
         "inputs": unique_bytes(run.inputs),
         "live": run.live_bytes(),
-        "counters": unique_bytes(
-            [*(v for v in states if v.ndim == 0), *(b for b in model.buffers() if b.ndim == 0)]
-        ),
-        "saved": sum(size for at, size in seen.saved.items() if at not in known),
+        "counters": unique_bytes(value for value in [*states, *buffers] if value.ndim == 0),
+        "saved": saved,
     }
-print(json.dumps(rows))
+
+
+warnings.simplefilter("ignore")
+print(json.dumps({case_id: read_states(case_id) for case_id in sys.argv[1:]}))

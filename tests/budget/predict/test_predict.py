@@ -57,13 +57,13 @@ def made(batch: int, peak: float, framework: str = "torch") -> Record:
 def test_a_line_is_found_exactly(fixed: int, per_sample: int, batches: list[int]) -> None:
     line = fit_line(batches, [fixed + per_sample * b for b in batches])
     expected = fixed + per_sample * 1024
-    assert line.at(1024).value == pytest.approx(expected, rel=1e-6)
+    assert line.predict(1024).value == pytest.approx(expected, rel=1e-6)
     assert line.fixed.value == pytest.approx(fixed, abs=1e-6 * expected)
 
 
 def test_two_batches_have_no_interval_and_one_no_line() -> None:
     line = fit_line([4, 8], [100.0, 180.0])
-    assert (line.fixed, line.per_sample, line.at(16)) == (
+    assert (line.fixed, line.per_sample, line.predict(16)) == (
         (20.0, None, None),
         (20.0, None, None),
         (340.0, None, None),
@@ -77,7 +77,7 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
     seen = 0
     for _ in range(1000):
         *known, new = 100 + 10 * np.array([*BATCHES, 32]) + rng.normal(0, 5, len(BATCHES) + 1)
-        _, low, high = fit_line(BATCHES, known).at(32)
+        _, low, high = fit_line(BATCHES, known).predict(32)
         seen += low <= new <= high
     assert 930 <= seen <= 970
 
@@ -182,7 +182,7 @@ def test_fake_tensors_scale(predicted: Predicted) -> None:
     """Batches that this machine could not run; a line through two of them meets the third."""
     found = predicted(*(f"resnet50/torch/train/fp32/b{b}/full" for b in (64, 128, 256)))
     peaks = [p["predicted"] for p in found.values()]
-    assert fit_line([64, 128], peaks[:2]).at(256).value == pytest.approx(peaks[2], rel=0.001)
+    assert fit_line([64, 128], peaks[:2]).predict(256).value == pytest.approx(peaks[2], rel=0.001)
     assert peaks[2] > 20e9
 
 

@@ -47,7 +47,7 @@ def test_reserved_peaks_agree_with_a_gpu(case: str) -> None:
     """
     (measured,) = {
         r.peaks["allocator.reserved"]
-        for r in Results(ROOT / "results").of_machine("nvidia-h200")
+        for r in Results(ROOT / "results").get_records("nvidia-h200")
         if r.case == case
     }
     assert planned(case) == pytest.approx(measured, rel=0.02)

@@ -237,7 +237,7 @@ def test_a_folder_without_a_site_is_never_overwritten(tmp_path: Path) -> None:
     target, results = tmp_path / "site", Results(tmp_path / "results")
     build(results, target)
     (target / "old.html").touch()
-    build(results, target, results.of_machine("lab"))
+    build(results, target, results.get_records("lab"))
     assert not (target / "old.html").exists()
     assert [p.name for p in (target / "machines").iterdir()] == ["lab"]
     (tmp_path / "precious").mkdir()

@@ -24,11 +24,11 @@ def make_part_tables(table: pd.DataFrame) -> Iterator[Comparison]:
     split = split_peaks(table)
     for key, group in split.groupby(["machine", "workload", "size", "scenario", "batch"]):
         machine, workload, size, scenario, batch = key
+        instruments = list_instruments(group, "step_instrument")
         yield Comparison(
             f"Where the peak goes: {workload} {scenario}, batch {batch}, size {size}",
-            f"MiB, peaks by {list_instruments(group, 'step_instrument')}. The parts sum to the "
-            "lower bound; rest: the "
-            f"measured peak less the lower bound ({EXPLAINED}). {describe_conditions(group)}",
+            f"MiB, peaks by {instruments}. The parts sum to the lower bound; rest: the measured "
+            f"peak less the lower bound ({EXPLAINED}). {describe_conditions(group)}",
             group,
             SHOWN,
             machine=str(machine),

@@ -1,1 +1,0 @@
-"""Where peaks go, as tables: their parts, the lower bound, and the rest."""
