@@ -18,7 +18,7 @@ import typer
 from framebench.cli.shared import Parts, out, say
 from framebench.devices.catalog import Device, find
 from framebench.devices.fit import advised
-from framebench.devices.fit.fitting import ALLOWED, BatchSearch, Offer
+from framebench.devices.fit.fitting import ALLOWED, FitAssessment, PredictedBatchSearch
 from framebench.devices.plans import planning, store
 from framebench.devices.show import plan_with_progress
 from framebench.engine.environments import Environment
@@ -59,8 +59,10 @@ def advise_on_device(
         "an hour. At one "
         f"batch: framebench advise '{make_selector(at_one_batch)}' --device {device_name}"
     )
-    searches = [BatchSearch(case, device, ALLOWED[case.framework], budget) for case in cases]
-    return show_offers(search_largest(searches, results), None, left_out, as_json)
+    searches = [
+        PredictedBatchSearch(case, device, ALLOWED[case.framework], budget) for case in cases
+    ]
+    return show_assessments(search_largest(searches, results), None, left_out, as_json)
 
 
 def make_selector(question: Parts) -> str:
@@ -90,7 +92,7 @@ def choose_candidates(question: Parts, device: Device) -> tuple[list[Case], dict
     ):
         if not question.strategy and case.strategy not in usual_strategies(case.scenario):
             continue
-        obstacle = planning.find_obstacle(case, device)
+        obstacle = planning.explain_unpredictable_on_device(case, device)
         if obstacle:
             left_out[case.id] = obstacle
         else:
@@ -143,50 +145,53 @@ def fit_on_device(
             f"{planning.AT_ONCE} at a time{pace}."
         )
     predictions = plan_with_progress(cases, device, results, environment=environment)
-    offers = []
+    assessments = []
     for case, planned in zip(cases, predictions):
-        offers.append(Offer(case, planned, device, ALLOWED[case.framework], budget))
-    return show_offers(offers, cases[0].batch, left_out, as_json)
+        assessments.append(FitAssessment(case, planned, device, ALLOWED[case.framework], budget))
+    return show_assessments(assessments, cases[0].batch, left_out, as_json)
 
 
-def search_largest(searches: Sequence[BatchSearch], results: Path) -> list[Offer]:
+def search_largest(searches: Sequence[PredictedBatchSearch], results: Path) -> list[FitAssessment]:
     """Return each at the largest batch that fits, or at its smallest.
 
     All searches go on together, so that two plans run at a time.
     """
     while True:
-        waiting: dict[Case, BatchSearch] = {}
+        waiting: dict[Case, PredictedBatchSearch] = {}
         for search in searches:
             case = search.next()
             if case:
                 waiting[case] = search
         if not waiting:
-            return [search.offer for search in searches]
+            return [search.result for search in searches]
         predictions = plan_with_progress(list(waiting), searches[0].device, results)
         for (case, search), planned in zip(waiting.items(), predictions):
             search.planned[case.batch] = planned
 
 
-def show_offers(
-    offers: list[Offer], batch: int | None, left_out: Mapping[str, str], as_json: bool
+def show_assessments(
+    assessments: list[FitAssessment], batch: int | None, left_out: Mapping[str, str], as_json: bool
 ) -> bool:
-    """Print the offers, the best first, and return whether none fits."""
-    offers.sort(
-        key=lambda offer: (
-            not offer.fits,
-            not offer.case.same_mathematics,
-            -offer.batch,
-            offer.bytes or 0,
+    """Print the assessments, the best first, and return whether none fits."""
+    assessments.sort(
+        key=lambda assessment: (
+            not assessment.fits,
+            not assessment.case.same_mathematics,
+            -assessment.batch,
+            assessment.bytes or 0,
         )
     )
     if as_json:
-        typer.echo(json.dumps(advised.as_json(offers, left_out), indent=1))
+        typer.echo(json.dumps(advised.as_json(assessments, left_out), indent=1))
     else:
         out.print(
-            advised.write_sentence(offers, batch), markup=False, highlight=False, soft_wrap=True
+            advised.write_sentence(assessments, batch),
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
         )
-        advised.make_table(offers, batch, left_out).terminal(out)
-    return not any(offer.fits for offer in offers)
+        advised.make_table(assessments, batch, left_out).terminal(out)
+    return not any(assessment.fits for assessment in assessments)
 
 
 def describe_pace(device: Device, results: Path) -> str:

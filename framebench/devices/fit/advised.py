@@ -7,7 +7,7 @@ from typing import Any
 
 from framebench.analysis.comparison import Comparison, format_mib
 from framebench.devices.catalog import GIB
-from framebench.devices.fit.fitting import Offer, context_of
+from framebench.devices.fit.fitting import FitAssessment, context_of
 from framebench.devices.tables.table import NAMES, group_by_reason
 from framebench.models.spec import USER_MODEL
 from framebench.strategies.strategy import TITLES
@@ -22,21 +22,21 @@ INCOMPLETE = (
 )
 
 
-def write_sentence(offers: Sequence[Offer], batch: int | None) -> str:
+def write_sentence(assessments: Sequence[FitAssessment], batch: int | None) -> str:
     """Return the answer in a sentence.
 
     Args:
-        offers: At least one, the best first.
-        batch: The batch that was asked for; None where the offers are at the largest that fits.
+        assessments: At least one, the best first.
+        batch: The requested batch; None where each assessment is at the largest that fits.
     """
-    what = describe_model(offers[0].case)
-    device = offers[0].device.title
-    fitting = [offer for offer in offers if offer.fits]
+    what = describe_model(assessments[0].case)
+    device = assessments[0].device.title
+    fitting = [assessment for assessment in assessments if assessment.fits]
     if not fitting:
-        sentence = f"None of {len(offers)} strategies fits {what} on one {device} for certain."
-        sized = [offer for offer in offers if offer.bytes is not None]
+        sentence = f"None of {len(assessments)} strategies fits {what} on one {device} for certain."
+        sized = [assessment for assessment in assessments if assessment.bytes is not None]
         if sized:
-            least = min(sized, key=lambda offer: offer.bytes or 0)
+            least = min(sized, key=lambda assessment: assessment.bytes or 0)
             sentence += (
                 f" {describe_strategy(least.case)} needs least: {format_mib(least.bytes)} MiB, "
                 f"which {least.answer}."
@@ -44,7 +44,7 @@ def write_sentence(offers: Sequence[Offer], batch: int | None) -> str:
         return sentence
     if batch is not None:
         sentence = (
-            f"{len(fitting)} of {len(offers)} strategies fit {what}, batch {batch}, on one "
+            f"{len(fitting)} of {len(assessments)} strategies fit {what}, batch {batch}, on one "
             f"{device}."
         )
         return f"{sentence} {describe_smallest(fitting)}"
@@ -53,27 +53,28 @@ def write_sentence(offers: Sequence[Offer], batch: int | None) -> str:
         f"{describe_strategy(best.case)} fits the largest batch of {what} on one {device}: "
         f"{describe_batch(best)}."
     )
-    baselines = [offer for offer in fitting[1:] if offer.case.strategy == offer.case.stage.baseline]
-    if baselines:
-        batches = [
-            f"{describe_strategy(offer.case)} {describe_batch(offer)}" for offer in baselines
-        ]
+    batches = []
+    for assessment in fitting[1:]:
+        case = assessment.case
+        if case.strategy == case.stage.baseline:
+            batches.append(f"{describe_strategy(case)} {describe_batch(assessment)}")
+    if batches:
         sentence += f" Baselines: {' and '.join(batches)}."
     return sentence
 
 
-def describe_smallest(fitting: Sequence[Offer]) -> str:
-    """Return the smallest peak of each framework, of what the baseline computes.
+def describe_smallest(fitting: Sequence[FitAssessment]) -> str:
+    """Return the smallest peak per framework, of strategies with the baseline's mathematics.
 
-    A plan and a simulation count different things.
+    Frameworks are not compared, since XLA's plan and a simulation of PyTorch count differently.
     """
-    smallest: dict[str, Offer] = {}
-    for offer in sorted(fitting, key=lambda offer: offer.bytes or 0):
-        if offer.case.same_mathematics:
-            smallest.setdefault(offer.case.framework, offer)
+    smallest: dict[str, FitAssessment] = {}
+    for assessment in sorted(fitting, key=lambda assessment: assessment.bytes or 0):
+        if assessment.case.same_mathematics:
+            smallest.setdefault(assessment.case.framework, assessment)
     return " ".join(
-        f"Least in {TITLES[name]}: {offer.case.strategy}, {format_mib(offer.bytes)} MiB."
-        for name, offer in smallest.items()
+        f"Least in {TITLES[name]}: {assessment.case.strategy}, {format_mib(assessment.bytes)} MiB."
+        for name, assessment in smallest.items()
     )
 
 
@@ -93,13 +94,13 @@ def describe_parameters(case: Case) -> str:
     return f"{parameters}, {length:,} tokens a sequence." if length else f"{parameters}."
 
 
-def describe_batch(offer: Offer) -> str:
-    """Return the batch, and what may fit too."""
-    if offer.complete or not offer.fits:
-        return f"{offer.batch}"
-    return (
-        f"{offer.batch} or more" if offer.below is None else (f"{offer.batch} to {offer.below - 1}")
-    )
+def describe_batch(assessment: FitAssessment) -> str:
+    """Return the largest batch that fits in words, as a range where the search ended early."""
+    if assessment.is_exact or not assessment.fits:
+        return f"{assessment.batch}"
+    if assessment.smallest_not_fitting is None:
+        return f"{assessment.batch} or more"
+    return f"{assessment.batch} to {assessment.smallest_not_fitting - 1}"
 
 
 def describe_strategy(case: Case) -> str:
@@ -108,28 +109,28 @@ def describe_strategy(case: Case) -> str:
 
 
 def make_table(
-    offers: Sequence[Offer], batch: int | None, left_out: Mapping[str, str]
+    assessments: Sequence[FitAssessment], batch: int | None, left_out: Mapping[str, str]
 ) -> Comparison:
-    """Return a table in the order of the offers, with why others were left out below it."""
-    first = offers[0]
+    """Return a table in the order of the assessments, with why others were left out below it."""
+    first = assessments[0]
     title = (
         f"{describe_model(first.case)}, "
         f"{f'batch {batch}' if batch else 'largest batch that fits'}, on one "
     )
-    rows = [make_cells(offer) for offer in offers if offer.bytes is not None]
+    rows = [make_cells(assessment) for assessment in assessments if assessment.bytes is not None]
     return Comparison.of_text(
         title + first.device.title,
-        write_caption(offers),
+        write_caption(assessments),
         HEAD,
         rows,
         left=2,
-        notes=tuple(write_notes(offers, left_out)),
+        notes=tuple(write_notes(assessments, left_out)),
     )
 
 
-def write_caption(offers: Sequence[Offer]) -> str:
+def write_caption(assessments: Sequence[FitAssessment]) -> str:
     """Return what the answers allow for."""
-    first = offers[0]
+    first = assessments[0]
     context = ""
     if first.device.kind == "gpu":
         least, most = (f"{size / 2**20:,.0f}" for size in context_of(first.device))
@@ -138,9 +139,8 @@ def write_caption(offers: Sequence[Offer]) -> str:
             f"with {most}; what `does not "
             f"fit` does not even with {least}."
         )
-    allowed = ", ".join(
-        sorted({f"{offer.error:.1%} in {TITLES[offer.case.framework]}" for offer in offers})
-    )
+    errors = {TITLES[each.case.framework]: each.error for each in assessments}
+    allowed = ", ".join(sorted(f"{error:.1%} in {title}" for title, error in errors.items()))
     return (
         f"Predicted, not measured; nothing is said of speed.{describe_parameters(first.case)} "
         "There are "
@@ -150,73 +150,79 @@ def write_caption(offers: Sequence[Offer]) -> str:
     )
 
 
-def write_notes(offers: Sequence[Offer], left_out: Mapping[str, str]) -> list[str]:
+def write_notes(assessments: Sequence[FitAssessment], left_out: Mapping[str, str]) -> list[str]:
     """Return what to know of the table, each note once."""
     notes = []
-    if any(offer.fits and not offer.complete for offer in offers):
+    if any(assessment.fits and not assessment.is_exact for assessment in assessments):
         notes.append(INCOMPLETE)
-    for offer in offers:
-        notes += [f"{offer.case.framework}: {missing}" for missing in offer.planned.not_held]
-    notes += [ASSUMED for offer in offers if offer.case.framework == "jax"]
-    for offer in offers:
-        notes += [f"{offer.case.id}: {note}" for note in offer.planned.notes]
+    for assessment in assessments:
+        notes += [
+            f"{assessment.case.framework}: {missing}" for missing in assessment.planned.not_held
+        ]
+    notes += [ASSUMED for assessment in assessments if assessment.case.framework == "jax"]
+    for assessment in assessments:
+        notes += [f"{assessment.case.id}: {note}" for note in assessment.planned.notes]
     # micro-batches are what samples are normalized over
-    others = [
-        offer.case
-        for offer in offers
-        if offer.case.plan.same_loss and not offer.case.same_mathematics
-    ]
+    others = []
+    for assessment in assessments:
+        case = assessment.case
+        if case.plan.same_loss and not case.same_mathematics:
+            others.append(case.strategy)
     if others:
-        names = ", ".join(dict.fromkeys(case.strategy for case in others))
+        names = ", ".join(dict.fromkeys(others))  # each once, in their order
         notes.append(
             f"{names}: batch norm sees one micro-batch, for another gradient, so it is not "
             "counted: framebench claims 'B9'"
         )
-    reasons = {f"{o.case.framework} {o.case.strategy}": o.answer for o in offers if o.bytes is None}
+    reasons = {}
+    for assessment in assessments:
+        if assessment.bytes is None:
+            case = assessment.case
+            reasons[f"{case.framework} {case.strategy}"] = assessment.answer
     notes += group_by_reason({**reasons, **left_out})
     return list(dict.fromkeys(notes))
 
 
-def make_cells(offer: Offer) -> tuple[str, ...]:
+def make_cells(assessment: FitAssessment) -> tuple[str, ...]:
     """Return a row of the table."""
-    strategy = offer.case.strategy
-    if not offer.case.same_mathematics:
+    strategy = assessment.case.strategy
+    if not assessment.case.same_mathematics:
         strategy += " (other mathematics)"
-    share = f"{(offer.bytes or 0) / offer.memory:.1%}"
-    answer = f"{offer.answer} ({NAMES[offer.planned.source or '']})"
+    share = f"{(assessment.bytes or 0) / assessment.memory:.1%}"
+    answer = f"{assessment.answer} ({NAMES[assessment.planned.source or '']})"
     return (
-        offer.case.framework,
+        assessment.case.framework,
         strategy,
-        describe_batch(offer),
-        format_mib(offer.bytes),
+        describe_batch(assessment),
+        format_mib(assessment.bytes),
         share,
         answer,
     )
 
 
-def as_json(offers: Sequence[Offer], left_out: Mapping[str, str]) -> dict[str, Any]:
-    """Return the offers for programs; sizes are in bytes."""
-    device = offers[0].device
+def as_json(assessments: Sequence[FitAssessment], left_out: Mapping[str, str]) -> dict[str, Any]:
+    """Return the assessments for programs; sizes are in bytes."""
+    device = assessments[0].device
     least, most = context_of(device)
     rows = []
-    for offer in offers:
+    for assessment in assessments:
         rows.append(
             {
-                "case": offer.case.id,
-                "fits": offer.fits,
-                "answer": offer.answer,
-                "peak_bytes": offer.planned.peak_bytes,
-                "needs_bytes": offer.planned.needs_bytes,
-                "source": offer.planned.source,
-                "allowed_error": offer.error,
-                "next_batch_was_tried": offer.complete,
-                "not_certain_from": offer.below,
+                "case": assessment.case.id,
+                "fits": assessment.fits,
+                "answer": assessment.answer,
+                "peak_bytes": assessment.planned.peak_bytes,
+                "needs_bytes": assessment.planned.needs_bytes,
+                "source": assessment.planned.source,
+                "allowed_error": assessment.error,
+                "next_batch_was_tried": assessment.is_exact,
+                "not_certain_from": assessment.smallest_not_fitting,
             }
         )
     return {
         "device": device.name,
         "memory_bytes": device.memory_bytes,
-        "budget_bytes": offers[0].budget,
+        "budget_bytes": assessments[0].budget,
         "context_bytes": {"least": least, "most": most},
         "offers": rows,
         "left_out": dict(left_out),

@@ -1,13 +1,13 @@
-"""Whether a prediction fits on a device, and the largest batch that does.
+"""Decide whether a prediction fits on a device, and search the largest batch that does.
 
-The rule was fixed before it was applied to anything.
+The rule was fixed before it was applied to any prediction.
 
-Next to what a framework's allocator takes, a GPU holds the context: the driver's part of the
-process and its loaded kernels. GPUs that others measured had 617 MiB to 1,343 MiB of it. A
-prediction is off by some
-share: the error that nine of ten measured rows are within. What fits with the larger context and
-that error fits; what does not fit with the smaller context and that error does not; in between it
-depends, and the answer says on what.
+A GPU holds the CUDA context in addition to the framework's allocator: the driver's part of the
+process and the kernels that it loaded. Contexts of 617 MiB to 1,343 MiB were measured by others.
+A prediction may be off by a share of its size (ALLOWED). It fits if it does with the larger context
+and the prediction too low by that share. It does not fit if it does not even with the smaller
+context and the prediction too high by that share. In between the answer names the error that
+decides.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from framebench.suite.case import Case
 # bytes of a CUDA context, the least and the most that was measured
 CONTEXT = (617 * 2**20, 1343 * 2**20)
 MOST_SAMPLES = 2**16  # in a batch
-FLAT = 0.2  # of the share by which a batch grows: what plans of one size grow by at most
-# how many times the largest that fits the next may be, for another line between the two to be of
-# use
-APART = 1.1
+# Sizes are on a plateau if they grow by less than this part of the batch's growth.
+PLATEAU_GROWTH = 0.2
+# The gap between the largest batch that fits and the smallest that does not is wide if their ratio
+# is above this.
+WIDE_GAP = 1.1
 # The share that a prediction may be off by. PyTorch: the error that nine of ten peaks that others
 # measured are within (studies/published_peaks). JAX: more than a GPU of our own was off by at full
 # size (studies/gpu_session).
@@ -55,7 +56,7 @@ RULES = {
 
 
 def context_of(device: Device) -> tuple[int, int]:
-    """Return the bytes of a context on a device, at the least and at the most."""
+    """Return the least and the most bytes that a CUDA context takes; zeros on a TPU."""
     return CONTEXT if device.kind == "gpu" else (0, 0)
 
 
@@ -68,10 +69,7 @@ class CachedPlan(NamedTuple):
 
 
 def read_cached(results: Path, device: str) -> dict[str, CachedPlan]:
-    """Return the cached predictions of the pinned releases by case id, for other features.
-
-    Nothing is planned.
-    """
+    """Return the cached predictions for the pinned releases, by case id. Nothing is predicted."""
     cached: dict[str, CachedPlan] = {}
     for framework, error in ALLOWED.items():
         file = store.file(results, device, framework, find_pinned_version(framework))
@@ -81,18 +79,18 @@ def read_cached(results: Path, device: str) -> dict[str, CachedPlan]:
 
 
 @dataclass(frozen=True)
-class Offer:
-    """One strategy at one batch on a device, or within a smaller budget of it."""
+class FitAssessment:
+    """Whether one strategy fits at one batch on a device, or within a smaller budget of it."""
 
     case: Case
     planned: Planned
     device: Device
     error: float  # the share that the prediction may be off by
     budget: int | None = None  # bytes
-    # of a search for the largest batch: the next one does not fit for certain
-    complete: bool = True
-    # of a search: the smallest larger batch that was planned and may not fit
-    below: int | None = None
+    # Of a search: whether the next larger batch was predicted, and does not fit for certain.
+    is_exact: bool = True
+    # Of a search: the smallest larger batch that was predicted, which may not fit.
+    smallest_not_fitting: int | None = None
 
     @property
     def batch(self) -> int:
@@ -100,22 +98,21 @@ class Offer:
 
     @property
     def bytes(self) -> int | None:
-        """Return what the framework takes, also of what was refused."""
-        return (
-            self.planned.peak_bytes
-            if self.planned.peak_bytes is not None
-            else self.planned.needs_bytes
-        )
+        """Return the predicted bytes of the framework, also of a case that was refused."""
+        if self.planned.peak_bytes is not None:
+            return self.planned.peak_bytes
+        return self.planned.needs_bytes
 
     @property
     def memory(self) -> int:
-        """Return the bytes that there are."""
+        """Return the bytes of the device, or of the budget if that is less."""
         return min(self.budget or self.device.memory_bytes, self.device.memory_bytes)
 
     @cached_property
     def fits(self) -> bool | None:
-        """Return None where it depends on how far the prediction is off, or nothing was
-        predicted.
+        """Return whether it fits for certain.
+
+        None means that it depends on how far the prediction is off, or that there is none.
         """
         if self.bytes is None:
             return False if self.planned.outcome == "refused" else None
@@ -140,13 +137,13 @@ class Offer:
 
 
 @dataclass
-class BatchSearch:
-    """The search for the largest batch of a strategy that fits for certain."""
+class PredictedBatchSearch:
+    """Search the largest batch of a strategy that fits for certain, by predictions."""
 
-    case: Case  # with the smallest batch that there is
+    case: Case  # at the smallest batch that the strategy can have
     device: Device
-    error: float
-    budget: int | None = None
+    error: float  # the share that predictions may be off by
+    budget: int | None = None  # bytes
     planned: dict[int, Planned] = field(default_factory=dict)  # by batch
 
     @property
@@ -154,14 +151,18 @@ class BatchSearch:
         return RULES[self.case.framework]
 
     @property
-    def offer(self) -> Offer:
-        """Return the offer at the largest batch that fits, or else at the smallest."""
-        offer = self.offer_at(self.largest_fitting or min(self.planned))
-        return replace(offer, complete=self.is_decided, below=self.next_above)
+    def result(self) -> FitAssessment:
+        """Return the assessment of the largest batch that fits, or else of the smallest batch."""
+        assessment = self.assess(self.largest_fitting or min(self.planned))
+        return replace(
+            assessment,
+            is_exact=self.is_decided,
+            smallest_not_fitting=self.smallest_not_fitting,
+        )
 
-    def offer_at(self, batch: int) -> Offer:
-        """Return the offer at a batch that was planned."""
-        return Offer(
+    def assess(self, batch: int) -> FitAssessment:
+        """Return the assessment of a batch that was predicted. Raises KeyError for another."""
+        return FitAssessment(
             replace(self.case, batch=batch),
             self.planned[batch],
             self.device,
@@ -170,8 +171,8 @@ class BatchSearch:
         )
 
     def fits(self, batch: int) -> bool:
-        """Return whether a batch that was planned fits for certain."""
-        return self.offer_at(batch).fits is True
+        """Return whether a batch that was predicted fits for certain."""
+        return self.assess(batch).fits is True
 
     @property
     def largest_fitting(self) -> int:
@@ -179,86 +180,120 @@ class BatchSearch:
         return max(filter(self.fits, self.planned), default=0)
 
     @property
-    def next_above(self) -> int | None:
-        """Return the smallest batch above what fits that was planned."""
-        return min((batch for batch in self.planned if batch > self.largest_fitting), default=None)
+    def smallest_not_fitting(self) -> int | None:
+        """Return the smallest predicted batch above the largest that fits.
+
+        It does not fit, or not for certain.
+        """
+        larger = [batch for batch in self.planned if batch > self.largest_fitting]
+        return min(larger, default=None)
 
     @property
     def is_decided(self) -> bool:
-        return (
-            self.largest_fitting + self.case.batch in self.planned
-            or self.largest_fitting >= MOST_SAMPLES
-        )
+        """Return whether the next larger batch was predicted too, or none may be larger."""
+        next_batch = self.largest_fitting + self.case.batch
+        return next_batch in self.planned or self.largest_fitting >= MOST_SAMPLES
 
     @property
-    def is_apart(self) -> bool:
-        """Return whether what fits and what does not are far apart."""
-        return self.next_above is not None and self.next_above > APART * self.largest_fitting
+    def is_gap_wide(self) -> bool:
+        """Return whether a batch between the largest that fits and the next is worth predicting."""
+        above = self.smallest_not_fitting
+        return above is not None and above > WIDE_GAP * self.largest_fitting
 
     @property
     def has_planned_enough(self) -> bool:
-        """Return whether to end: one more plan where the last guess was too large, and one where
-        the ends are apart.
+        """Return whether the search ends although the next larger batch was not predicted.
+
+        One more prediction is allowed if the largest batch was too large, and one if the gap is
+        wide.
         """
-        allowed = self.rule.most_plans + (not self.fits(max(self.planned))) + self.is_apart
+        allowed = self.rule.most_plans + (not self.fits(max(self.planned))) + self.is_gap_wide
         return len(self.planned) >= allowed
 
     def next(self) -> Case | None:
-        """Return what to plan next; None when the next larger batch does not fit, or enough was
-        planned.
-        """
+        """Return the case to predict next, or None where the search has ended."""
         smallest = self.case.batch
         if smallest in self.planned and not self.fits(smallest):
             return None
-        first = [smallest * times for times in self.rule.first]
+        first_batches = [smallest * times for times in self.rule.first]
         if self.planned and not self.largest_fitting:
-            first.append(smallest)
-        for batch in first:
+            first_batches.append(smallest)
+        for batch in first_batches:
             if batch not in self.planned:
                 return replace(self.case, batch=batch)
         if self.is_decided or self.has_planned_enough:
             return None
-        return replace(self.case, batch=self.guess())
+        return replace(self.case, batch=self.choose_batch())
 
-    def guess(self) -> int:
-        """Return the batch where a line meets the limit.
+    def choose_batch(self) -> int:
+        """Return the next batch to predict, in samples.
 
-        It goes through what fits and what does not, or the two largest batches; with a single batch
-        through the plan's arguments, which no batch changes. Where plans of what fits are of one
-        size, the guess is halfway to what does not fit.
+        It is where a line through predicted sizes meets the limit; on a plateau, where such a line
+        says nothing, the geometric mean of the bracket. The result is a multiple of the smallest
+        batch, larger than the largest that fits and smaller than the smallest that does not.
         """
-        smallest = self.case.batch
-        fitting = self.largest_fitting
-        above = self.next_above
-        sizes = [(0, self.planned[fitting].parts.get("arguments", 0)), *self.sizes_up_to(above)]
-        (first, low), (second, high) = sizes[-2:]
-        slope = (high - low) / (second - first)
-        limit = (self.offer_at(fitting).memory - context_of(self.device)[1]) / (1 + self.error)
-        is_first_guess = len(self.planned) <= len(self.rule.first)
-        most = (self.rule.first_leap if is_first_guess else self.rule.leap) * fitting
-        guess = second + (limit - high) / slope if slope > 0 else most
-        if above and self.is_apart and self.is_flat():
-            guess = (fitting * above) ** 0.5
-        if self.is_apart and len(self.planned) >= self.rule.most_plans:
-            guess = max(guess, fitting * APART**0.5)  # the last ones bring the ends together
-        in_steps = max(int(guess // smallest) * smallest, fitting + smallest)
-        return min(in_steps, (above or MOST_SAMPLES + smallest) - smallest, most)
+        if self.is_gap_wide and self.has_plateau():
+            estimate = self.bisect_geometrically()
+        else:
+            estimate = self.extrapolate_linearly()
+        if self.is_gap_wide and len(self.planned) >= self.rule.most_plans:
+            # The last predictions must narrow a wide gap, so that they may not stay near its foot.
+            estimate = max(estimate, self.largest_fitting * WIDE_GAP**0.5)
+        return self.clamp_to_search_range(estimate)
 
-    def sizes_up_to(self, last: int | None) -> list[tuple[int, int]]:
-        """Return batches with their bytes, in order."""
+    def extrapolate_linearly(self) -> float:
+        """Return the batch at which a line through predicted sizes meets the limit.
+
+        The line goes through the two largest batches up to `smallest_not_fitting`. Batch 0 counts
+        with XLA's argument buffers (weights and states), which no batch changes.
+        """
+        sizes = [(0, self.planned[self.largest_fitting].parts.get("arguments", 0))]
+        sizes += self.list_sizes(self.smallest_not_fitting)
+        (lower_batch, lower_bytes), (upper_batch, upper_bytes) = sizes[-2:]
+        slope = (upper_bytes - lower_bytes) / (upper_batch - lower_batch)
+        if slope <= 0:
+            return self.upper_bound
+        largest_context = context_of(self.device)[1]
+        memory = self.assess(self.largest_fitting).memory
+        limit = (memory - largest_context) / (1 + self.error)
+        return upper_batch + (limit - upper_bytes) / slope
+
+    def bisect_geometrically(self) -> float:
+        """Return the geometric mean of the bracket, which must have an upper end."""
+        assert self.smallest_not_fitting is not None
+        return float((self.largest_fitting * self.smallest_not_fitting) ** 0.5)
+
+    @property
+    def upper_bound(self) -> int:
+        """Return the largest batch that the rule allows next: so many times the largest fitting."""
+        is_first_guess = len(self.planned) <= len(self.rule.first)
+        leap = self.rule.first_leap if is_first_guess else self.rule.leap
+        return leap * self.largest_fitting
+
+    def clamp_to_search_range(self, estimate: float) -> int:
+        """Return the multiple of the smallest batch at or below an estimate, within the bracket."""
+        step = self.case.batch
+        batch = max(int(estimate // step) * step, self.largest_fitting + step)
+        above = self.smallest_not_fitting or MOST_SAMPLES + step
+        return min(batch, above - step, self.upper_bound)
+
+    def list_sizes(self, largest: int | None) -> list[tuple[int, int]]:
+        """Return (batch, predicted bytes) up to a batch, or all for None, smallest batch first."""
         sizes = []
         for batch in sorted(self.planned):
-            size = self.offer_at(batch).bytes
-            if size is not None and (last is None or batch <= last):
+            size = self.assess(batch).bytes
+            if size is not None and (largest is None or batch <= largest):
                 sizes.append((batch, size))
         return sizes
 
-    def is_flat(self) -> bool:
-        """Return whether of the two largest batches that fit the larger one needs hardly more."""
-        fitting = [
-            (batch, size) for batch, size in self.sizes_up_to(None) if size and self.fits(batch)
-        ]
+    def has_plateau(self) -> bool:
+        """Return whether of the two largest batches that fit the larger needs hardly more."""
+        fitting = []
+        for batch, size in self.list_sizes(None):
+            if size and self.fits(batch):
+                fitting.append((batch, size))
         if len(fitting) < 2:
             return False
-        (first, low), (second, high) = fitting[-2:]
-        return high / low - 1 < FLAT * (second / first - 1)
+        (lower_batch, lower_bytes), (upper_batch, upper_bytes) = fitting[-2:]
+        growth = upper_bytes / lower_bytes - 1
+        return growth < PLATEAU_GROWTH * (upper_batch / lower_batch - 1)

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from framebench.analysis.comparison import Comparison, format_mib
 from framebench.devices.catalog import Device, find
-from framebench.devices.fit.fitting import Offer, context_of
+from framebench.devices.fit.fitting import FitAssessment, context_of
 from framebench.devices.plans.planned import Planned, code_of, workspaces_of
 from framebench.devices.tables.table import group_pinned
 from framebench.strategies.registry import list_strategies
@@ -32,16 +33,17 @@ def tables(
         errors: By framework, the share that predictions may be off by.
     """
     for (workload, scenario, size), group in group_pinned(predictions, device).items():
-        offers: defaultdict[tuple[str, str], dict[int, Offer]] = defaultdict(dict)  # by batch
+        # by framework and strategy, then by batch
+        assessments: defaultdict[tuple[str, str], dict[int, FitAssessment]] = defaultdict(dict)
         for case, planned in group:
             if planned.has_answer:
-                offer = Offer(case, planned, device, errors[case.framework])
-                offers[case.framework, case.strategy][case.batch] = offer
+                assessment = FitAssessment(case, planned, device, errors[case.framework])
+                assessments[case.framework, case.strategy][case.batch] = assessment
         rows = []
         shown = []
         for framework in FRAMEWORKS:
             for strategy in list_strategies(scenario):
-                by_batch = offers.get((framework, strategy), {})
+                by_batch = assessments.get((framework, strategy), {})
                 if len(by_batch) >= FEWEST:
                     batches = ", ".join(map(str, sorted(by_batch)))
                     rows.append(
@@ -52,7 +54,7 @@ def tables(
                             *(find_largest(by_batch, name) for name in GPUS.values()),
                         )
                     )
-                    shown += [offer.planned for offer in by_batch.values()]
+                    shown += [assessment.planned for assessment in by_batch.values()]
         if rows:
             title = (
                 f"Largest batch that fits: {workload} {scenario}, size {size}, as on one "
@@ -84,12 +86,12 @@ def write_caption(
     )
 
 
-def find_largest(offers: Mapping[int, Offer], gpu: str) -> str:
+def find_largest(assessments: Mapping[int, FitAssessment], gpu: str) -> str:
     """Return the largest of these batches that fits for certain in a GPU's memory."""
     fitting = []
-    for batch, offer in offers.items():
-        if Offer(offer.case, offer.planned, offer.device, offer.error, find(gpu).memory_bytes).fits:
+    for batch, assessment in assessments.items():
+        if replace(assessment, budget=find(gpu).memory_bytes).fits:
             fitting.append(batch)
     if not fitting:
-        return f"below {min(offers)}"
-    return f"{max(fitting)}" if max(fitting) < max(offers) else f"{max(fitting)} or more"
+        return f"below {min(assessments)}"
+    return f"{max(fitting)}" if max(fitting) < max(assessments) else f"{max(fitting)} or more"
