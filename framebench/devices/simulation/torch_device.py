@@ -127,38 +127,44 @@ def register_backend() -> Backend:
     return backend
 
 
-# what the outermost `_apply` that runs has moved, and to what
-MOVED: list[dict[Tensor, Tensor]] = []
+# The replacement of each tensor: a single dict while the outermost `_apply` runs, else empty.
+REPLACED_TENSORS: list[dict[Tensor, Tensor]] = []
 
 
 def apply_to_module(
     module: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True
 ) -> nn.Module:
-    """Do what `nn.Module._apply` does, for tensors that cannot change their kind in place.
+    """Replace nn.Module._apply for tensors that cannot change device or type in place.
 
-    Weights are replaced, in the same order, children first. What is shared stays shared.
+    Parameters and buffers are replaced in the order of the original, children first. Those that
+    modules share stay shared, since REPLACED_TENSORS keeps the replacements. When the outermost
+    call ends, optimizers are given the new parameters.
     """
-    is_outermost = not MOVED
+    is_outermost = not REPLACED_TENSORS
     if is_outermost:
-        MOVED.append({})
+        REPLACED_TENSORS.append({})
     try:
         for child in module.children() if recurse else ():
             child._apply(function)
         for tensors in (module._parameters, module._buffers):
             for name, tensor in tensors.items():
                 if tensor is not None:
-                    tensors[name] = move(tensor, function, MOVED[0])  # type: ignore[assignment]
+                    tensors[name] = move(tensor, function, REPLACED_TENSORS[0])  # type: ignore[assignment]
     finally:
         if is_outermost:
-            move_weights_of_optimizers(MOVED.pop())
+            move_weights_of_optimizers(REPLACED_TENSORS.pop())
     return module
 
 
 def move_weights_of_optimizers(moved: dict[Tensor, Tensor]) -> None:
-    """Give optimizers the moved weights: on a GPU a weight that moves is the same object."""
-    for optimizer in [
-        obj for obj in gc.get_objects() if issubclass(type(obj), torch.optim.Optimizer)
-    ]:
+    """Replace the parameters of every optimizer by those that they became.
+
+    On a real GPU this is not needed, since a parameter that moves stays the same object.
+    """
+    objects = gc.get_objects()
+    # by the type, since `isinstance` would run the `__class__` property of lazy objects
+    optimizers_alive = [obj for obj in objects if issubclass(type(obj), torch.optim.Optimizer)]
+    for optimizer in optimizers_alive:
         for group in optimizer.param_groups:
             group["params"] = [moved.get(weight, weight) for weight in group["params"]]
 
@@ -166,7 +172,7 @@ def move_weights_of_optimizers(moved: dict[Tensor, Tensor]) -> None:
 def move(
     tensor: Tensor, function: Callable[[Tensor], Tensor], moved: dict[Tensor, Tensor]
 ) -> Tensor:
-    """Return what the function makes of a tensor, once for each."""
+    """Return the replacement of a tensor by the function, which is called once for each tensor."""
     if tensor not in moved:
         with torch.no_grad():
             new = function(tensor)

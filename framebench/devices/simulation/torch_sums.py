@@ -19,7 +19,8 @@ LONG = 8
 WARP = 32  # threads
 MOST_THREADS = 512  # of a block
 VECTOR = 4  # values that a thread reads at once
-# that a thread adds up before another block of threads is asked to help
+# Values per thread: another block shares a column only if each thread has more than the most, and
+# none gets less than the fewest.
 FEWEST_VALUES, MOST_VALUES = 16, 256
 UNSORTED_INDICES = 3072  # up to which an embedding's gradient needs no sorted copy
 ROWS_OF_PARTIAL_SUM = 10  # in an embedding's gradient
@@ -28,9 +29,8 @@ ROWS_OF_PARTIAL_SUM = 10  # in an embedding's gradient
 def sum_columns(args: tuple[Any, ...], gpu: Gpu) -> list[int]:
     """Return the requests of a sum over leading dimensions.
 
-    Where blocks of threads share a column, each thread's sum goes through memory (`setReduceConfig`
-    and
-    `global_memory_size` in ATen/native/cuda/Reduce.cuh). Other sums make no requests.
+    Where several blocks of threads share a column, their partial sums go through global memory
+    (`count_partial_sums`). Other sums make no requests.
     """
     values: Tensor = args[0]
     summed = (args[1] if len(args) > 1 else None) or ()  # without dimensions all are summed
@@ -46,36 +46,42 @@ def sum_columns(args: tuple[Any, ...], gpu: Gpu) -> list[int]:
 
 
 def partial_sum_bytes(values: Tensor) -> int:
-    """Return the bytes of one partial sum: at least float32; int64 for integers and truth
-    values.
-    """
+    """Return the bytes of one partial sum: at least float32; int64 for integers and booleans."""
     if values.is_floating_point() or values.is_complex():
         return max(FLOAT, values.element_size())
     return LONG
 
 
 def count_partial_sums(rows: int, columns: int, gpu: Gpu) -> int:
-    """Return how many partial sums go through memory, for columns that are contiguous along a row.
+    """Return how many partial sums a sum over the rows of (rows, columns) writes to global memory.
 
-    0 where no block needs another's.
+    It is 0 if one block of threads sums up each column alone. Columns are contiguous along a row.
+    A port of `setReduceConfig` and `global_memory_size` in ATen/native/cuda/Reduce.cuh, with
+    their names. A block has (block_x, block_y) threads: columns are along x, rows along y.
     """
-    vector = next(width for width in (VECTOR, 2, 1) if columns % width == 0)
-    most = MOST_THREADS // vector
-    wide = min(last_power_of_two(columns // vector), most)
-    high = min(last_power_of_two(rows), most)
-    width = min(wide, WARP)
-    height = min(high, most // width)
-    width = min(wide, most // height)
-    if rows < min(height * FEWEST_VALUES, MOST_VALUES):
+    output_vec_size = next(size for size in (VECTOR, 2, 1) if columns % size == 0)
+    max_threads = MOST_THREADS // output_vec_size
+    dim0_pow2 = min(last_power_of_two(columns // output_vec_size), max_threads)
+    dim1_pow2 = min(last_power_of_two(rows), max_threads)
+    block_x = min(dim0_pow2, WARP)
+    block_y = min(dim1_pow2, max_threads // block_x)
+    block_x = min(dim0_pow2, max_threads // block_y)
+    if rows < min(block_y * FEWEST_VALUES, MOST_VALUES):
+        return 0  # the threads of a block do not share a column
+    values_per_thread = ceil(rows / block_y)
+    grid_x = ceil(columns // output_vec_size / block_x)
+    target_grid = gpu.cores * (gpu.threads_per_core // (block_x * block_y))
+    if values_per_thread < MOST_VALUES or grid_x > target_grid:
         return 0
-    values_per_thread = ceil(rows / height)
-    grid = ceil(columns // vector / width)
-    target = gpu.cores * (gpu.threads_per_core // (width * height))
-    if values_per_thread < MOST_VALUES or grid > target:
+    # enough blocks to fill the GPU, as long as each thread has enough values to add up
+    fill_gpu = ceil(target_grid / grid_x)
+    max_ctas = ceil(values_per_thread / FEWEST_VALUES)
+    min_ctas = ceil(values_per_thread / MOST_VALUES)
+    ctas_per_output = max(min(fill_gpu, max_ctas), min_ctas)
+    if ctas_per_output <= 1:
         return 0
-    most_useful = ceil(values_per_thread / FEWEST_VALUES)
-    blocks = max(min(ceil(target / grid), most_useful), ceil(values_per_thread / MOST_VALUES))
-    return columns * blocks * width * vector if blocks > 1 else 0
+    # for each column: one partial sum of every block that shares it, times threads along x
+    return columns * ctas_per_output * block_x * output_vec_size
 
 
 def last_power_of_two(number: int) -> int:
