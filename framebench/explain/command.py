@@ -135,7 +135,7 @@ def check_explainable(case: Case, version: str | None) -> None:
     """Raise Unexplained or SetupError for a case or a version without an account, before an
     environment is built.
     """
-    obstacle = measure.find_obstacle(case)
+    obstacle = measure.explain_unsupported_breakdown(case)
     if obstacle:
         raise Unexplained(f"{case.id}: {obstacle}")
     releases.find_environment(case.framework, version)

@@ -15,8 +15,8 @@ class Unexplained(Exception):
     """A case cannot be explained; the message says why."""
 
 
-def find_obstacle(case: Case) -> str | None:
-    """Return why this case cannot be explained; None if it can."""
+def explain_unsupported_breakdown(case: Case) -> str | None:
+    """Return why the peak of this case cannot be explained, or None if it can."""
     why = runner.unsupported(case)
     if why:
         return why
@@ -44,7 +44,7 @@ def explain(case: Case, environment: Environment) -> Explanation:
 
     Raises Unexplained.
     """
-    obstacle = find_obstacle(case)
+    obstacle = explain_unsupported_breakdown(case)
     if obstacle:
         raise Unexplained(f"{case.id}: {obstacle}")
     variables = runner.worker_variables(environment, case, "memory", Options())

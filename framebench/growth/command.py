@@ -89,7 +89,7 @@ def follow_case(
 ) -> Growth:
     """Read the steps of a case. Raises UnknownCase and NoReadings."""
     case = hypothetical.parse_any_batch(case_id)
-    obstacle = measure.find_obstacle(case)
+    obstacle = measure.explain_unsupported_growth(case)
     if obstacle:  # before an environment is built for nothing
         raise NoReadings(f"{case.id}: {obstacle}")
     with measuring(results), err.status(case.id):

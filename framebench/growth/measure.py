@@ -25,8 +25,8 @@ class NoReadings(Exception):
     """Nothing was read; the message says why."""
 
 
-def find_obstacle(case: Case) -> str | None:
-    """Return why this case cannot be followed; None if it can."""
+def explain_unsupported_growth(case: Case) -> str | None:
+    """Return why the growth of this case's memory cannot be read, or None if it can."""
     why = runner.unsupported(case)
     if why:
         return why
@@ -46,7 +46,7 @@ def read_case(case: Case, environment: Environment, steps: int, file: Path | Non
         steps: How many are read.
         file: The user's file whose `step` is called in place of the case's own.
     """
-    obstacle = find_obstacle(case)
+    obstacle = explain_unsupported_growth(case)
     if obstacle:
         raise NoReadings(f"{case.id}: {obstacle}")
     variables = runner.worker_variables(environment, case, "memory", Options())

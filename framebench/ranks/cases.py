@@ -94,8 +94,8 @@ def find_rank_strategy(scenario: str, name: str) -> Strategy:
     return strategy
 
 
-def find_obstacle(case: Case) -> str | None:
-    """Return why one rank of this case cannot be predicted; None if it can."""
+def explain_unpredictable_rank(case: Case) -> str | None:
+    """Return why one rank of this case cannot be predicted, or None if it can."""
     if case.support.supported and not case.support.gpu:
         if case.plan.micro_batches > 1 and any(part.how == "fsdp" for part in case.parts):
             return (
@@ -107,4 +107,4 @@ def find_obstacle(case: Case) -> str | None:
                 f"{case.support.package} is not followed on fake tensors: what its ranks hold "
                 "is counted in docs/sharding.md"
             )
-    return hypothetical.find_obstacle(case)
+    return hypothetical.explain_unpredictable(case)

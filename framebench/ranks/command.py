@@ -10,7 +10,7 @@ from framebench.cli.shared import err, fail, out, say
 from framebench.engine import environments
 from framebench.models import spec
 from framebench.ranks import predicted
-from framebench.ranks.cases import find_obstacle, over_ranks
+from framebench.ranks.cases import explain_unpredictable_rank, over_ranks
 from framebench.ranks.predicted import Unpredicted
 from framebench.ranks.prediction import Prediction
 from framebench.strategies.registry import OVER_RANKS
@@ -37,11 +37,11 @@ def predict_rank(selector: str, ranks: int | None, as_json: bool) -> None:
 
 def predict(case: Case) -> Prediction:
     """Predict the peak of the fullest rank in its framework's environment. Raises Unpredicted."""
-    obstacle = find_obstacle(case)
+    obstacle = explain_unpredictable_rank(case)
     if obstacle:  # before an environment is built for nothing
         raise Unpredicted(f"{case.id}: {obstacle}")
     with err.status(case.id):
-        return predicted.predict(case, environments.ensure(case.framework, say=say))
+        return predicted.predict_rank_peak(case, environments.ensure(case.framework, say=say))
 
 
 def print_size(name: str, size: int) -> None:
@@ -75,7 +75,7 @@ def advise(
     offers = []
     unpredicted = []
     for case in cases:
-        obstacle = find_obstacle(case)
+        obstacle = explain_unpredictable_rank(case)
         if obstacle:
             unpredicted.append(advice.UnpredictedCase(case, obstacle))
             continue

@@ -97,6 +97,6 @@ def predict(arm: Arm) -> int | None:
     without a prediction.
     """
     try:
-        return predicted.predict(arm.case, arm.environment).peak_bytes
+        return predicted.predict_rank_peak(arm.case, arm.environment).peak_bytes
     except predicted.Unpredicted:
         return None

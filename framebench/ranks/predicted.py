@@ -1,6 +1,4 @@
-"""Predict the peak of one rank in a process of its own: the parent's side of
-`predicted_worker.py`.
-"""
+"""Predict the peak of one rank in a worker; `predicted_worker.py` is the worker's side."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ import json
 from pydantic import ValidationError
 
 from framebench.engine.environments import Environment, SetupError, run_module
-from framebench.ranks.cases import find_obstacle
+from framebench.ranks.cases import explain_unpredictable_rank
 from framebench.ranks.prediction import Prediction
 from framebench.suite.case import Case
 
@@ -21,9 +19,12 @@ class Unpredicted(Exception):
     """A case cannot be predicted; the message says why."""
 
 
-def predict(case: Case, environment: Environment) -> Prediction:
-    """Predict the peak of the fullest rank, in a fresh process on one core. Raises Unpredicted."""
-    obstacle = find_obstacle(case)
+def predict_rank_peak(case: Case, environment: Environment) -> Prediction:
+    """Return the predicted peak of the rank that needs most memory, in bytes.
+
+    It is computed in a fresh process on one core. Raises Unpredicted.
+    """
+    obstacle = explain_unpredictable_rank(case)
     if obstacle:
         raise Unpredicted(f"{case.id}: {obstacle}")
     try:
@@ -38,5 +39,5 @@ def predict(case: Case, environment: Environment) -> Prediction:
         ) from error
     except (ValidationError, IndexError, ValueError) as error:
         raise Unpredicted(
-            f"{case.id} in {environment.name}: the prediction does not hold: {error}"
+            f"{case.id} in {environment.name}: the worker returned no valid prediction: {error}"
         ) from error

@@ -218,7 +218,7 @@ class Case:
         if isinstance(cell, AlwaysOn) and self.strategy != self.stage.baseline:
             return Unsupported(f"always so, with or without it: {cell.why}")
         if cell.supported:
-            obstacle = self._find_obstacle(cell)
+            obstacle = self._explain_unsupported(cell)
             if obstacle:
                 return Unsupported(obstacle)
             if any(part.name == "rewrite" for part in self.plan.parts):
@@ -231,7 +231,7 @@ class Case:
             )
         return cell
 
-    def _find_obstacle(self, cell: Cell) -> str | None:
+    def _explain_unsupported(self, cell: Cell) -> str | None:
         """Return why the workload does not allow a strategy that the framework has, if so."""
         names = {part.name for part in self.plan.parts}
         for part in self.plan.parts:

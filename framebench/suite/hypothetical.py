@@ -1,4 +1,4 @@
-"""Name cases that are predicted, not measured: of any batch, and of models that no size declares.
+"""Name cases that are only predicted: of any batch, and of models that no size declares.
 
 Standard library only, since workers read it.
 """
@@ -52,10 +52,11 @@ def add_default_size(case_id: str) -> str:
     return case_id if has_size else f"{case_id.rstrip('/')}/{DEFAULT_SIZE}"
 
 
-def find_obstacle(case: Case) -> str | None:
-    """Return why fake tensors cannot predict this case, or None where they can."""
+def explain_unpredictable(case: Case) -> str | None:
+    """Return why no prediction exists for this case, or None if one does."""
     names = {part.axis: part.name for part in case.parts}
     switches = {part.how for part in case.parts}
+    # JAX over ranks is predicted from the compiled step, without fake tensors
     if case.framework != "torch" and case.ranks == 1:
         return "only PyTorch has fake tensors"
     support = case.support

@@ -159,7 +159,7 @@ def test_an_unknown_machine_lists_the_known_ones(
 ) -> None:
     """One way to say whose records are meant, wherever there is a choice."""
     monkeypatch.setattr(
-        command_of_predict.hypothetical, "find_obstacle", lambda _: "not asked here"
+        command_of_predict.hypothetical, "explain_unpredictable", lambda _: "not asked here"
     )
     done = CliRunner().invoke(app, [*command, "--machine", "nowhere", "--results", str(real)])
     (there,) = (real / "records").iterdir()

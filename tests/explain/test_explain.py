@@ -17,7 +17,7 @@ from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.explain import measure
 from framebench.explain.account import Account
-from framebench.explain.measure import Unexplained, explain, find_obstacle
+from framebench.explain.measure import Unexplained, explain, explain_unsupported_breakdown
 from framebench.explain.record import Explanation
 from framebench.instruments.host import HostPeak
 from framebench.instruments.memory_timeline import Value
@@ -87,7 +87,7 @@ def test_an_account_that_does_not_add_up_is_refused() -> None:
     ],
 )
 def test_unsupported_cases_have_a_reason(case: str, message: str) -> None:
-    assert message in (find_obstacle(parse(case)) or "")
+    assert message in (explain_unsupported_breakdown(parse(case)) or "")
     with pytest.raises(Unexplained, match=message):
         explain(parse(case), environments.describe("torch"))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from framebench.engine.environments import Environment
-from framebench.growth.measure import NoReadings, find_obstacle, read_case
+from framebench.growth.measure import NoReadings, explain_unsupported_growth, read_case
 from framebench.suite.selectors import parse
 from tests.processes import framebench
 
@@ -238,6 +238,6 @@ def test_invalid_arguments_end_with_a_hint(
 
 
 def test_a_dead_worker_is_reported() -> None:
-    assert find_obstacle(parse(TORCH)) is None
+    assert explain_unsupported_growth(parse(TORCH)) is None
     with pytest.raises(NoReadings, match=r"tiny in torch-0: .*growth.worker failed"):
         read_case(parse(TORCH), Environment("torch", "0", Path("/bin/false")), 65)

@@ -53,7 +53,7 @@ def offers() -> list[RankOffer]:
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the command take the predictions of this file."""
-    monkeypatch.setattr(predicted, "predict", make_prediction)
+    monkeypatch.setattr(predicted, "predict_rank_peak", make_prediction)
     monkeypatch.setattr(environments, "ensure", lambda framework, say: None)
 
 

@@ -16,7 +16,7 @@ from framebench.engine import environments
 from framebench.models import spec
 from framebench.ranks import predicted
 from framebench.ranks.cases import over_ranks
-from framebench.ranks.predicted import Unpredicted, predict
+from framebench.ranks.predicted import Unpredicted, predict_rank_peak
 from framebench.ranks.prediction import Prediction
 from framebench.ranks.sharding import (
     WIDE,
@@ -39,7 +39,7 @@ COUNTS = WIDE * len(SHAPES)  # PyTorch's optimizer counts the steps of each tens
 def predict_case(framework: str, strategy: str, batch: str, scenario: str = "train") -> Prediction:
     """Predict a case once for all tests of this process."""
     case = over_ranks(f"transformer/{framework}/{scenario}/{strategy}/{batch}/tiny")
-    return predict(case, environments.ensure(framework))
+    return predict_rank_peak(case, environments.ensure(framework))
 
 
 def chunk_bytes(ranks: int) -> int:
@@ -162,7 +162,7 @@ def test_a_missing_memory_tracker_is_reported() -> None:
 )
 def test_unpredictable_rank_cases_have_a_reason(case: str, why: str) -> None:
     with pytest.raises(Unpredicted, match=why):
-        predict(over_ranks(case), environments.describe("torch"))
+        predict_rank_peak(over_ranks(case), environments.describe("torch"))
 
 
 def test_parts_that_do_not_add_up_are_refused() -> None:
@@ -178,7 +178,7 @@ def test_predict_prints_ranks_as_json_and_text(monkeypatch: pytest.MonkeyPatch) 
     def predict_again(case: Case, environment: object) -> Prediction:
         return predict_case("torch", "fsdp", f"b{case.batch}x{case.ranks}")
 
-    monkeypatch.setattr(predicted, "predict", predict_again)
+    monkeypatch.setattr(predicted, "predict_rank_peak", predict_again)
     case = "transformer/torch/train/fsdp/b4/tiny"
     printed = json.loads(framebench("predict", case, "--ranks", "64", "--json").stdout)
     assert printed["case"] == "transformer/torch/train/fsdp/b64x64/tiny"

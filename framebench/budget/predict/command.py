@@ -230,7 +230,7 @@ def count_lower_bound(case: Case) -> PeakPrediction:
 
 def predict_by_fake_tensors(case: Case, environment: Environment | None = None) -> PeakPrediction:
     """Return the peak of a run on fake tensors, in PyTorch's environment. Raises Fault."""
-    obstacle = hypothetical.find_obstacle(case)
+    obstacle = hypothetical.explain_unpredictable(case)
     if obstacle:
         return PeakPrediction("fake tensors", "predicted", None, obstacle)
     environment = environment or environments.ensure("torch", say=say)

@@ -42,8 +42,8 @@ JITTOR = (
 Listener = Callable[[Planned, bool], None]  # called with a prediction, and whether it was cached
 
 
-def find_obstacle(case: Case, device: Device) -> str | None:
-    """Return why nothing can predict what the case needs there; None if something can."""
+def explain_unpredictable_on_device(case: Case, device: Device) -> str | None:
+    """Return why the needs of this case on a device cannot be predicted, or None if they can."""
     if case.framework not in SOURCES:
         return JITTOR
     if not case.support.supported:
@@ -184,7 +184,7 @@ def plan_now(
     """Plan these cases, and yield each prediction as soon as it is cached."""
     ready: dict[str, Environment | SetupError] = {}  # by framework
     for case in cases:
-        if case.framework not in ready and not find_obstacle(case, device):
+        if case.framework not in ready and not explain_unpredictable_on_device(case, device):
             release = version or find_pinned_version(case.framework)
             try:
                 ready[case.framework] = environment or ensure_environment(
@@ -230,7 +230,7 @@ def plan_case(
 ) -> Planned:
     """Return what became of a case; a planner's fault is an outcome, not an exception."""
     start = time.monotonic()
-    obstacle = find_obstacle(case, device)
+    obstacle = explain_unpredictable_on_device(case, device)
     if obstacle:
         answer = Answer("not planned", obstacle)
     elif not isinstance(environment, Environment):

@@ -39,10 +39,10 @@ MOST_BUFFERS = 12  # that are named of what holds memory at the peak
 OUTSIDE = {  # by the switch
     "pool_off": "without its pool PyTorch asks the driver for each tensor, and the driver's "
     "rounding is its own",
-    "malloc_async": "the driver's own pool decides, and it runs on the card alone",
-    "autotune": "which algorithm is fastest, and so its workspace, is measured on the card",
+    "malloc_async": "the driver's own pool decides, and it runs on the GPU alone",
+    "autotune": "which algorithm is fastest, and so its workspace, is measured on the GPU",
     "offload_streamed": "when a copy on another stream is done, and its memory free, is decided "
-    "on the card",
+    "on the GPU",
 }
 OTHER_RELEASE = (
     "Steps are each release's own. The allocator and the kernels' memory are those of PyTorch "
@@ -51,8 +51,8 @@ OTHER_RELEASE = (
 )
 
 
-def find_obstacle(case: Case) -> str | None:
-    """Return why the case cannot be simulated; None if it can."""
+def explain_missing_simulation(case: Case) -> str | None:
+    """Return why this case cannot be simulated, or None if it can."""
     axes = {part.axis: part.name for part in case.parts}
     if case.ranks > 1:
         return "of a case over ranks each is predicted without a device: framebench predict --ranks"
@@ -145,7 +145,7 @@ def simulate_case(
     case: Case, device: Device, release: tuple[int, int], timeline: Path | None
 ) -> Answer:
     """Return outcome, reason and sizes. What is no fault of a user's file is raised."""
-    obstacle = find_obstacle(case)
+    obstacle = explain_missing_simulation(case)
     if obstacle:
         return Answer("not planned", obstacle)
     settings = settings_of(case, device)

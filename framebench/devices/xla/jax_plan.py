@@ -67,8 +67,8 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", *COMPILERS["gpu"], *COMPI
 POOL = 0.75  # of a GPU's memory is what JAX takes for its pool by default
 
 
-def find_obstacle(case: Case) -> str | None:
-    """Return why there is no plan of this case; None if there is one."""
+def explain_missing_plan(case: Case) -> str | None:
+    """Return why XLA gives no usable plan of this case, or None if it does."""
     if case.scenario not in SCENARIOS:
         return f"plans are made of {', '.join(SCENARIOS)}, not of {case.scenario}"
     for part in case.parts:
@@ -82,7 +82,7 @@ def find_obstacle(case: Case) -> str | None:
 
 def plan(case: Case, device: Device) -> Answer:
     """Return what a case needs. What XLA says of memory is an answer, not an exception."""
-    obstacle = find_obstacle(case)
+    obstacle = explain_missing_plan(case)
     if obstacle:
         return Answer("not planned", obstacle)
     try:
@@ -177,7 +177,7 @@ def write_notes(device: Device, peak: int, errors: str, program: str) -> list[st
         )
     if device.kind == "gpu" and POOL < peak / device.memory_bytes <= 1:
         notes.append(
-            f"More than JAX's pool, {POOL:.0%} of the card by default: set "
+            f"More than JAX's pool, {POOL:.0%} of the GPU's memory by default: set "
             "XLA_PYTHON_CLIENT_MEM_FRACTION."
         )
     return notes

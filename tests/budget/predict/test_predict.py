@@ -22,7 +22,7 @@ from framebench.engine.environments import Environment
 from framebench.instruments.host import HostPeak
 from framebench.records.record import Record
 from framebench.suite.case import Case, UnknownCase
-from framebench.suite.hypothetical import find_obstacle, parse_any_batch
+from framebench.suite.hypothetical import explain_unpredictable, parse_any_batch
 from tests.budget.conftest import Predicted
 from tests.conftest import Steady
 from tests.fake_records import RIGHT, provenance, record
@@ -151,7 +151,9 @@ def one_of_each(framework: str) -> list[Case]:
     """Of each scenario, its first case without an obstacle."""
     return [
         *{
-            c.scenario: c for c in reversed(choose_fewest(framework)) if not find_obstacle(c)
+            c.scenario: c
+            for c in reversed(choose_fewest(framework))
+            if not explain_unpredictable(c)
         }.values()
     ]
 
@@ -163,7 +165,7 @@ def one_of_each(framework: str) -> list[Case]:
 def test_fake_tensors_take_every_case_that_has_no_obstacle(
     choose: Callable[[str], list[Case]], predicted: Predicted
 ) -> None:
-    cases = [c for c in choose("torch") if not find_obstacle(c)]
+    cases = [c for c in choose("torch") if not explain_unpredictable(c)]
     assert {c.scenario for c in cases} >= {
         "train",
         "eval",

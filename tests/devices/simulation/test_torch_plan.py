@@ -145,7 +145,7 @@ def test_unpredicted_cases_have_a_reason(plans: dict[str, Planned]) -> None:
     assert compiled.reason == (
         "only eager execution is simulated: a compiler decides anew what is kept"
     )
-    assert "measured on the card" in str(tried.reason)
+    assert "measured on the GPU" in str(tried.reason)
 
 
 @pytest.mark.slow
