@@ -1,7 +1,4 @@
-"""What this machine lacks for measuring on an NVIDIA GPU, framework by framework.
-
-No framework is imported to find out.
-"""
+"""Check what measuring on an NVIDIA GPU needs, for each framework. No framework is imported."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ from framebench.instruments import nvml
 from framebench.strategies.strategy import FRAMEWORKS
 
 LOOK_S = 60.0
-# Prints what an interpreter has, by its packages' files: torch's build says its CUDA, jax gets it
-# from a plug-in.
+# Prints the versions of an interpreter's packages, from their files: torch's version file names the
+# CUDA of the build, jax gets CUDA from a plug-in.
 LOOK = """
 import importlib.metadata, importlib.util, json, pathlib, re
 
@@ -43,12 +40,12 @@ print(json.dumps({
 """
 
 
-class Need(NamedTuple):
-    """One thing that is needed, whether it is there, and what it is or how to get it."""
+class Requirement(NamedTuple):
+    """One thing that measuring on a GPU needs."""
 
     what: str
-    there: bool
-    detail: str
+    is_met: bool
+    detail: str  # which version there is, or how to get one
 
 
 class Packages(TypedDict, total=False):
@@ -62,18 +59,22 @@ class Packages(TypedDict, total=False):
     jax_plugins: list[str]
 
 
-def list_needs(pythons: dict[str, Path]) -> list[Need]:
-    """Return driver and device first; then what each framework's interpreter must have."""
-    needs = [check_driver(), check_device()]
+def list_requirements(pythons: dict[str, Path]) -> list[Requirement]:
+    """Return the requirements: driver and device first, then those of each framework.
+
+    Args:
+        pythons: By framework, the interpreter that is checked.
+    """
+    requirements = [check_driver(), check_device()]
     checks = {"torch": check_torch, "jax": check_jax, "jittor": check_jittor}
     for framework in FRAMEWORKS:
         if framework in pythons:
-            needs += checks[framework](look(pythons[framework]))
-    return needs
+            requirements += checks[framework](look(pythons[framework]))
+    return requirements
 
 
 def look(python: Path) -> Packages:
-    """Return what LOOK prints there; nothing where there is no such interpreter."""
+    """Return the packages of an interpreter; empty if it cannot be run."""
     try:
         done = subprocess.run(
             [str(python), "-c", LOOK], capture_output=True, text=True, timeout=LOOK_S, check=True
@@ -83,84 +84,89 @@ def look(python: Path) -> Packages:
         return {}
 
 
-def check_driver() -> Need:
-    """Check by the error that NVML gives: no library, no driver loaded, or no permission."""
+def check_driver() -> Requirement:
+    """Check whether NVML can be used; if not, its error tells a missing library from a driver."""
     what = "CUDA: driver and NVML"
     try:
         import pynvml
 
         pynvml.nvmlInit()
         version, cuda = pynvml.nvmlSystemGetDriverVersion(), nvml.read_cuda_version()
-        return Need(what, True, f"driver {version}, serves CUDA up to {cuda}")
+        return Requirement(what, True, f"driver {version}, serves CUDA up to {cuda}")
     except ImportError:
-        return Need(
+        return Requirement(
             what,
             False,
-            "the package nvidia-ml-py is not installed here, so no card can be asked anything",
+            "the package nvidia-ml-py is not installed here, so no GPU can be queried",
         )
     except pynvml.NVMLError as error:
-        return Need(
+        return Requirement(
             what,
             False,
-            f"NVML says: {error}; install NVIDIA's driver, or give the container the card",
+            f"NVML says: {error}; install NVIDIA's driver, or give the container access to the GPU",
         )
 
 
-def check_device() -> Need:
+def check_device() -> Requirement:
     """Check whether there is a GPU that may be used."""
     what = "CUDA: device"
     names = nvml.list_gpus()
     if not names:
-        return Need(
+        return Requirement(
             what,
             False,
-            "no card: everything runs on the CPU, and cells that need a GPU become `unsupported`",
+            "no GPU: everything runs on the CPU, and strategies that need a GPU are recorded as "
+            "`unsupported`",
         )
     if nvml.find_gpu() is None:
-        return Need(what, False, f"{', '.join(names)}, but CUDA_VISIBLE_DEVICES names none of them")
-    return Need(what, True, ", ".join(names))
+        return Requirement(
+            what, False, f"{', '.join(names)}, but CUDA_VISIBLE_DEVICES names none of them"
+        )
+    return Requirement(what, True, ", ".join(names))
 
 
-def check_torch(packages: Packages) -> list[Need]:
+def check_torch(packages: Packages) -> list[Requirement]:
     """Check whether PyTorch is a build for CUDA."""
     what = "CUDA: torch"
     version = packages.get("torch")
     if not version:
-        return [Need(what, False, "torch is not installed in this environment")]
+        return [Requirement(what, False, "torch is not installed in this environment")]
     cuda = packages.get("torch_cuda")
     if not cuda:
         return [
-            Need(what, False, f"torch {version} is a build for the CPU; one for CUDA is needed")
+            Requirement(
+                what, False, f"torch {version} is a build for the CPU; one for CUDA is needed"
+            )
         ]
-    return [Need(what, True, f"torch {version}, built for CUDA {cuda}")]
+    return [Requirement(what, True, f"torch {version}, built for CUDA {cuda}")]
 
 
-def check_jax(packages: Packages) -> list[Need]:
+def check_jax(packages: Packages) -> list[Requirement]:
     """Check whether JAX has a plug-in for CUDA."""
     what = "CUDA: jax"
     version = packages.get("jax")
     if not version:
-        return [Need(what, False, "jax is not installed in this environment")]
+        return [Requirement(what, False, "jax is not installed in this environment")]
     plugins = packages.get("jax_plugins")
     if not plugins:
         return [
-            Need(
+            Requirement(
                 what,
                 False,
                 f"jax {version} has no plug-in for CUDA (jax-cuda12-plugin or jax-cuda13-plugin)",
             )
         ]
-    return [Need(what, True, f"jax {version} with {plugins[0]}")]
+    return [Requirement(what, True, f"jax {version} with {plugins[0]}")]
 
 
-def check_jittor(packages: Packages) -> list[Need]:
+def check_jittor(packages: Packages) -> list[Requirement]:
     """Check what Jittor needs: it compiles, and so needs a compiler."""
     if not packages.get("jittor"):
-        return [Need("CUDA: jittor", False, "jittor is not installed in this environment")]
+        return [Requirement("CUDA: jittor", False, "jittor is not installed in this environment")]
     return [check_compiler(), check_cudnn()]
 
 
-def check_compiler() -> Need:
+def check_compiler() -> Requirement:
     """Check the release of nvcc.
 
     Jittor 1.3.11.0 is C++14; CUDA 13's headers need C++17, and it reads a device field that CUDA 13
@@ -169,7 +175,7 @@ def check_compiler() -> Need:
     what = "CUDA: nvcc for jittor"
     path = environments.nvcc() or shutil.which("nvcc")
     if not path:
-        return Need(
+        return Requirement(
             what,
             False,
             "no nvcc on the path or in /usr/local/cuda: Jittor compiles its "
@@ -178,19 +184,21 @@ def check_compiler() -> Need:
     version_text = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
     release = re.search(r"release (\d+)\.(\d+)", version_text)
     if release is None:
-        return Need(what, False, f"{path} does not say its release")
+        return Requirement(what, False, f"{path} does not say its release")
     detail = f"{path}, CUDA {release[1]}.{release[2]}"
     if int(release[1]) >= 13:
-        return Need(what, False, f"{detail}; Jittor 1.3.11.0 should not build with 13")
-    return Need(what, True, detail)
+        return Requirement(what, False, f"{detail}; Jittor 1.3.11.0 should not build with 13")
+    return Requirement(what, True, detail)
 
 
-def check_cudnn() -> Need:
+def check_cudnn() -> Requirement:
     """Check whether cuDNN 8 is among the system's libraries."""
     what = "CUDA: cuDNN 8 for jittor"
     library = ctypes.util.find_library("cudnn")
     if library is None:
-        return Need(what, False, "no libcudnn among the system's libraries; Jittor links cuDNN 8")
+        return Requirement(
+            what, False, "no libcudnn among the system's libraries; Jittor links cuDNN 8"
+        )
     if library.endswith(".so.8"):
-        return Need(what, True, library)
-    return Need(what, False, f"{library}: Jittor names cuDNN 8's files")
+        return Requirement(what, True, library)
+    return Requirement(what, False, f"{library}: Jittor names cuDNN 8's files")

@@ -45,8 +45,10 @@ def check_machine(env: str | None = None) -> list[Finding]:
         pythons = {framework: environments.describe(framework).python for framework in FRAMEWORKS}
     else:
         pythons = dict.fromkeys(FRAMEWORKS, installed.interpreter(env))
-    for need in cuda_check.list_needs(pythons):
-        findings.append(Finding(need.what, need.there, need.detail, optional=True))
+    for requirement in cuda_check.list_requirements(pythons):
+        findings.append(
+            Finding(requirement.what, requirement.is_met, requirement.detail, optional=True)
+        )
     return findings
 
 

@@ -226,7 +226,7 @@ class ProcessPeak:
         if self.peak is not None or not list_gpus():
             return None
         instead = (
-            "; device.card is by how much the whole card's use rose"
+            "; device.card is by how much the whole GPU's use rose"
             if self.growth is not None
             else ""
         )
@@ -237,5 +237,5 @@ class ProcessPeak:
             return f"{others}: a container with process numbers of its own?{instead}"
         return (
             "NVML lists no processes here: a container that hides them, "
-            f"or nothing ran on the card{instead}"
+            f"or nothing ran on the GPU{instead}"
         )

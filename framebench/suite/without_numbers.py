@@ -27,8 +27,8 @@ def describe_error(error: BaseException, frame: FrameType | None) -> str:
     message = str(error)
     if name in NUMBERLESS or NUMPY.search(message):
         return (
-            "the numbers in a tensor are asked for here: for a device that is not here tensors "
-            "have shapes and no numbers"
+            "the values of a tensor are read here: for a target device tensors are fake, "
+            "with shapes and no values"
         )
     if MIXED.search(message):
         return describe_mixed_devices(frame)
@@ -36,17 +36,17 @@ def describe_error(error: BaseException, frame: FrameType | None) -> str:
 
 
 def describe_mixed_devices(frame: FrameType | None) -> str:
-    """Return which local tensors lie on the CPU, which on the card, and how to make them."""
+    """Return which local tensors lie on the CPU, which on the GPU, and how to make them."""
     devices = find_devices(frame)
-    on_card = [name for name, device in devices.items() if device != PRESENT]
+    on_gpu = [name for name, device in devices.items() if device != PRESENT]
     on_cpu = [name for name, device in devices.items() if device == PRESENT]
-    if on_card and on_cpu:
-        which = f"{quote_names(on_cpu)} on the CPU and {quote_names(on_card)} on the card"
+    if on_gpu and on_cpu:
+        which = f"{quote_names(on_cpu)} on the CPU and {quote_names(on_gpu)} on the GPU"
     else:
         which = "some on the CPU"
-    device = f"device={on_card[0]}.device" if on_card else "the device of the inputs"
+    device = f"device={on_gpu[0]}.device" if on_gpu else "the device of the inputs"
     return (
-        f"tensors lie on two devices, {which}: on a card this step fails, too. "
+        f"tensors lie on two devices, {which}: on a GPU this step fails, too. "
         f"Make them with {device}"
     )
 

@@ -43,11 +43,11 @@ def raised(error: Exception, **local: Any) -> Exception:
     [
         (
             DataDependentOutputException("aten._local_scalar_dense.default"),
-            "the numbers in a tensor are asked for here",
+            "the values of a tensor are read here",
         ),
         (
             RuntimeError(".numpy() is not supported for tensor subclasses."),
-            "the numbers in a tensor are asked for here",
+            "the values of a tensor are read here",
         ),
         (
             TypeError("unsupported operand: 'FakeTensor' and 'str'"),
@@ -70,7 +70,7 @@ def test_tensors_on_two_devices_are_named_with_the_way_out() -> None:
     )
     caught = raised(error, table=Array(Device("cpu")), x=Array(Device("gpu")), width=4)
     message = describe_fault(caught, "<string>")
-    assert "`table` on the CPU and `x` on the card" in message
+    assert "`table` on the CPU and `x` on the GPU" in message
     assert message.endswith("Make them with device=x.device")
     assert "device of the inputs" in describe_error(error, None), (
         "where no line of the file is known"

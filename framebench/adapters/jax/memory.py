@@ -130,10 +130,10 @@ def memory_fraction(run: JaxAdapter) -> Proof:
         answer = subprocess.run(query, capture_output=True, text=True, check=True).stdout
         return {
             "limit": run.read_allocator().get("bytes_limit", 0),
-            "card": int(answer.split()[0]) * 2**20,
+            "gpu_memory": int(answer.split()[0]) * 2**20,
         }
 
-    proof = expect(limit=(above("card", times=0.76), at_most("card", times=0.81)))
+    proof = expect(limit=(above("gpu_memory", times=0.76), at_most("gpu_memory", times=0.81)))
     return proof.counting(read_limit)
 
 

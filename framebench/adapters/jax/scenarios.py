@@ -132,7 +132,7 @@ def compute_divergence(teacher: Array, student: Array) -> Array:
 @switch
 def frozen(run: JaxAdapter, part: str = "half") -> Proof:
     """Make what the workload does not train a constant of the step: it has no derivative."""
-    assert run.workload.trained  # else the cell is unsupported
+    assert run.workload.trained  # else the case is unsupported
     prefixes = run.workload.trained(run.config, part)
     run.recipe.is_trained = lambda name: name.startswith(prefixes)
 

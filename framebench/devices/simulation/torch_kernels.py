@@ -24,10 +24,10 @@ from framebench.devices.simulation.torch_gpu import Gpu
 
 WITHOUT_CUDNN = (
     "workspaces of convolutions, and of cuDNN's attention beyond its sums, are chosen by cuDNN's "
-    "heuristics on the card"
+    "heuristics on the GPU"
 )
 NOT_HELD = (
-    "where a card chooses otherwise: workspaces of convolutions are what cuDNN {} answers without "
+    "where a GPU chooses otherwise: workspaces of convolutions are what cuDNN {} answers without "
     "one, and an H200 chose "
     "others for some of ResNet-50's (docs/devices.md); those of depthwise convolutions, and of "
     "cuDNN's attention beyond "
@@ -35,7 +35,7 @@ NOT_HELD = (
     # what was in use less what was reserved: BERT in optimum-benchmark's CUDA runs; a process with
     # one number on a V100, in the documentation of Transformers 4.21
     "the context, kernels and handles of libraries lie outside the allocator: 617 and 1,343 MiB "
-    "on two measured cards",
+    "on two measured GPUs",
 )
 MATMULS = {  # which take a handle of cuBLAS, and with the first one per thread a workspace
     *("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "vdot"),

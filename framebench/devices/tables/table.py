@@ -35,7 +35,7 @@ def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Comparison:
         )
     return Comparison.of_text(
         "Devices that cases are planned for",
-        "Memory is what a program can have. No card needs to be here: `framebench predict CASE "
+        "Memory is what a program can have. No GPU is needed here: `framebench predict CASE "
         "--device NAME`.",
         ("name", "device", "GiB", "capability", "cores", "figures from"),
         rows,
