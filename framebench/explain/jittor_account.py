@@ -121,29 +121,38 @@ class Origins:
 
         return run_update
 
-    def make_value(self, node: int, source: int) -> Value:
-        """Return the value of a variable that takes memory.
+    def classify_variable(self, node: int, source: int) -> Value:
+        """Return a value with the kind, layer and phase of a variable that takes memory.
 
         Args:
-            node: The number of the variable; 0 if what takes memory is none.
-            source: The latest node before the backward pass that it is computed from.
+            node: Number of the graph node; 0 for memory that no variable owns.
+            source: The latest node before the backward pass that the variable is computed from.
         """
         if not node:
-            return Value("other", "", "forward")
+            return Value(kind="other", layer="", phase="forward")
         phase = find_note(self.phases, node)
         if phase == "before":  # made before the step, and only now computed
-            return Value("other", "", "before")
+            return Value(kind="other", layer="", phase="before")
         if phase == "optimizer":
-            return Value("temporary", "(optimizer)", phase)
-        layer = find_note(self.layers, node)
+            return Value(kind="temporary", layer="(optimizer)", phase=phase)
         if phase == "forward":
-            return Value("temporary", layer or "(loss)", phase)
+            layer = find_note(self.layers, node)
+            return Value(kind="temporary", layer=layer or "(loss)", phase=phase)
+        return self.classify_backward(node, source)
+
+    def classify_backward(self, node: int, source: int) -> Value:
+        """Return a value with the kind and layer of a variable that the backward pass made.
+
+        See `classify_variable` for the arguments.
+        """
         if node in self.gradients:
-            return Value("gradient", self.gradients[node], phase)
+            return Value(kind="gradient", layer=self.gradients[node], phase="backward")
+        layer = find_note(self.layers, node)
         if layer:  # a module that runs in the backward pass is recomputed
-            return Value("recomputed", layer, phase)
-        label = self.labels.get(source, Label("", find_note(self.layers, source)))
-        return Value("temporary", label.layer or "(loss)", phase)
+            return Value(kind="recomputed", layer=layer, phase="backward")
+        label = self.labels.get(source)
+        layer = label.layer if label else find_note(self.layers, source)
+        return Value(kind="temporary", layer=layer or "(loss)", phase="backward")
 
 
 def node_number(variable: Var) -> int:
@@ -239,7 +248,7 @@ def replay_blocks(account: Account, alive: dict[int, Value], origins: Origins) -
     for block, size, node, source in split_rows(load_probe().end(), 4):
         account.events += 1
         if size >= 0:  # taken
-            value = origins.make_value(node, source)
+            value = origins.classify_variable(node, source)
             value.size = size
             value.born = account.events
             value.by = next(makers)

@@ -9,15 +9,15 @@ _PYTORCH_ONLY = Unsupported(
     "fully_sharded_processes"
 )
 _JAX_ONLY = Unsupported("a way of JAX's; PyTorch's are ddp, zero_optimizer, fsdp_keep and fsdp")
-_JITTOR_AVERAGES = Unsupported(
+_JITTOR_MPI_NOT_PINNED = Unsupported(
     "Jittor only averages gradients, by MPI operators that it compiles with the "
     "machine's mpicc: no package can be pinned for it"
 )
-_JITTOR_KEEPS = Unsupported(
+_JITTOR_CANNOT_SHARD = Unsupported(
     "Jittor's MPI operators average gradients and copy weights; every process keeps all states"
 )
 _WORKLOADS = ("resnet50", "transformer")
-_ALL = ("params", "state")  # of JAX's step
+_ALL = ("params", "state")  # what JAX can shard
 _CLASHES = {
     "optimizer_in_backward": (
         "a weight must not be updated before the ranks have averaged its gradient"
@@ -45,8 +45,8 @@ _ENGINE = {
 _ON_THE_CPU = {"DS_ACCELERATOR": "cpu", "DS_BUILD_OPS": "0"}
 
 
-def make_deepspeed(stage: int, summary: str) -> Strategy:
-    """Return the row of one of DeepSpeed's stages. At stage 0 nothing but the batch is divided."""
+def declare_deepspeed(stage: int, summary: str) -> Strategy:
+    """Return the strategy of one ZeRO stage of DeepSpeed. At stage 0 only the batch is divided."""
     return Strategy(
         name=f"deepspeed_zero{stage}",
         scenarios=("train",),
@@ -63,7 +63,7 @@ def make_deepspeed(stage: int, summary: str) -> Strategy:
                 package="deepspeed",
             ),
             jax=_PYTORCH_ONLY,
-            jittor=_JITTOR_KEEPS if stage > 0 else _JITTOR_AVERAGES,
+            jittor=_JITTOR_CANNOT_SHARD if stage > 0 else _JITTOR_MPI_NOT_PINNED,
         ),
         how="deepspeed",
         options={"stage": stage},
@@ -73,16 +73,16 @@ def make_deepspeed(stage: int, summary: str) -> Strategy:
     )
 
 
-def make_sharded(
+def declare_jax_sharding(
     name: str,
     scenarios: tuple[str, ...],
     summary: str,
     native: str,
     options: dict[str, object],
 ) -> Strategy:
-    """Return the row of a way to divide arrays in JAX.
+    """Return a strategy that shards arrays over devices in JAX.
 
-    `split` of its options names what is divided.
+    `options["split"]` names what is sharded ("params", "state"); if empty, arrays are replicated.
     """
     return Strategy(
         name=name,
@@ -93,7 +93,7 @@ def make_sharded(
         cells=dict(
             torch=_JAX_ONLY,
             jax=Native(native),
-            jittor=_JITTOR_KEEPS if options["split"] else _JITTOR_AVERAGES,
+            jittor=_JITTOR_CANNOT_SHARD if options["split"] else _JITTOR_MPI_NOT_PINNED,
         ),
         how="sharded",
         options=options,
@@ -111,7 +111,9 @@ ROWS = (
         summary="each rank keeps everything; gradients are averaged, bucket by bucket",
         effect="bytes that each rank holds, counted from storages; collectives",
         cells=dict(
-            torch=Native("DistributedDataParallel"), jax=_PYTORCH_ONLY, jittor=_JITTOR_AVERAGES
+            torch=Native("DistributedDataParallel"),
+            jax=_PYTORCH_ONLY,
+            jittor=_JITTOR_MPI_NOT_PINNED,
         ),
         over_ranks=True,
         workloads=_WORKLOADS,
@@ -126,7 +128,7 @@ ROWS = (
         cells=dict(
             torch=Native("DistributedDataParallel(gradient_as_bucket_view=True)"),
             jax=_PYTORCH_ONLY,
-            jittor=_JITTOR_AVERAGES,
+            jittor=_JITTOR_MPI_NOT_PINNED,
         ),
         how="ddp",
         options={"view": True},
@@ -145,7 +147,7 @@ ROWS = (
         cells=dict(
             torch=Native("ZeroRedundancyOptimizer, which hands out whole tensors"),
             jax=_PYTORCH_ONLY,
-            jittor=_JITTOR_KEEPS,
+            jittor=_JITTOR_CANNOT_SHARD,
         ),
         over_ranks=True,
         workloads=_WORKLOADS,
@@ -163,7 +165,7 @@ ROWS = (
         cells=dict(
             torch=Native("fully_shard of each block and of the model"),
             jax=_PYTORCH_ONLY,
-            jittor=_JITTOR_KEEPS,
+            jittor=_JITTOR_CANNOT_SHARD,
         ),
         options={"reshard": True},
         over_ranks=True,
@@ -181,7 +183,7 @@ ROWS = (
         cells=dict(
             torch=Native("fully_shard(reshard_after_forward=False)"),
             jax=_PYTORCH_ONLY,
-            jittor=_JITTOR_KEEPS,
+            jittor=_JITTOR_CANNOT_SHARD,
         ),
         how="fsdp",
         options={"reshard": False},
@@ -203,7 +205,7 @@ ROWS = (
         cells=dict(
             torch=Native("set_requires_gradient_sync(False) but for the last micro-batch"),
             jax=_PYTORCH_ONLY,
-            jittor=_JITTOR_KEEPS,
+            jittor=_JITTOR_CANNOT_SHARD,
         ),
         how="fsdp",
         options={"reshard": True, "sync": False},
@@ -212,39 +214,41 @@ ROWS = (
         clashes=_CLASHES | _DTENSOR,
         needs=("accumulate", "accumulate_2", "accumulate_8"),
     ),
-    make_deepspeed(
+    declare_deepspeed(
         0, ("as ddp, by DeepSpeed's engine: gradients are averaged after the backward pass")
     ),
-    make_deepspeed(
+    declare_deepspeed(
         1,
         (
             "DeepSpeed's ZeRO-1: each rank keeps the states of its part, and a copy of that "
             "part of the weights"
         ),
     ),
-    make_deepspeed(
+    declare_deepspeed(
         2,
         (
             "DeepSpeed's ZeRO-2: as ZeRO-1, and other parts' gradients are dropped during "
             "the backward pass"
         ),
     ),
-    make_deepspeed(3, "DeepSpeed's ZeRO-3: as ZeRO-2, and of the weights each rank keeps its part"),
-    make_sharded(
+    declare_deepspeed(
+        3, "DeepSpeed's ZeRO-3: as ZeRO-2, and of the weights each rank keeps its part"
+    ),
+    declare_jax_sharding(
         "replicated",
         ("train", "eval"),
         "each device keeps everything; the batch is divided",
         "NamedSharding: weights and states on every device, the batch over a mesh of them",
         {"split": ()},
     ),
-    make_sharded(
+    declare_jax_sharding(
         "sharded_states",
         ("train",),
         "each device keeps all weights and a part of the optimizer's states",
         "NamedSharding of the states by the longest axis that divides",
         {"split": ("state",)},
     ),
-    make_sharded(
+    declare_jax_sharding(
         "fully_sharded",
         ("train", "eval"),
         "each device keeps a part of weights and states",
@@ -254,7 +258,7 @@ ROWS = (
         ),
         {"split": _ALL},
     ),
-    make_sharded(
+    declare_jax_sharding(
         "fully_sharded_processes",
         ("train", "eval"),
         "as fully_sharded; each device in a process of its own",

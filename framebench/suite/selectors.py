@@ -27,7 +27,7 @@ def refuse_file(text: str) -> str:
         raise UnknownCase(
             f"{text} is a file, and this takes the suite's cases alone; a file of your own goes to "
             f"`framebench try {text}`, or to explain, predict, max-batch, grow, versions compare "
-            f"and versions bisect. `try` has --device for a card that is not here"
+            f"and versions bisect. `try` has --device for a GPU that is not here"
         )
     return text
 
@@ -35,15 +35,21 @@ def refuse_file(text: str) -> str:
 def select(
     selector: str,
     size: str = DEFAULT_SIZE,
-    among: list[Case] | None = None,
+    candidates: list[Case] | None = None,
     ranks: bool = False,
 ) -> list[Case]:
     """Return the cases that match `workload/framework/scenario/strategy/bN/size`.
 
-    Parts may be globs or `{a,b}`, missing ones mean all, but a missing size means `size`. A
-    combination `a+b` that is in no profile may be asked for by name. `among`: the cases to look
-    at, by default all declared ones. With `ranks`, cases over ranks are meant where a strategy over
-    ranks is named, or ranks as in `b4x2`.
+    Parts may be globs or `{a,b}`, and missing ones mean all. A combination `a+b` that is in no
+    profile may be named in full.
+
+    Args:
+        selector: The pattern, part by part.
+        size: The size that a selector without one means.
+        candidates: The cases to choose from, of which all sizes match a selector without one. By
+            default all declared cases.
+        ranks: Whether to accept cases over several processes or devices (a strategy such as fsdp,
+            or a batch such as b4x2). Otherwise such a selector raises UnknownCase.
 
     Raises UnknownCase naming the first part that nothing matches, with the valid values.
     """
@@ -52,15 +58,20 @@ def select(
     if braces:
         cases = []
         for choice in braces[1].split(","):
-            cases += select(selector.replace(braces[0], choice, 1), size, among, ranks)
+            cases += select(selector.replace(braces[0], choice, 1), size, candidates, ranks)
         return list(dict.fromkeys(cases))
-    patterns = split_selector(selector, "*" if among else size)
+    patterns = split_selector(selector, "*" if candidates else size)
     is_over_ranks = asks_for_ranks(selector)
     if is_over_ranks and not ranks:
         raise UnknownCase(
             f"{selector!r} is over ranks, which only run, plan, list, show, report and predict take"
         )
-    cases = list(among or (list_rank_cases() if is_over_ranks else list_cases()))
+    if candidates:
+        cases = list(candidates)
+    elif is_over_ranks:
+        cases = list(list_rank_cases())
+    else:
+        cases = list(list_cases())
     if "+" in patterns["strategy"]:
         name, combined = find_combination(patterns["scenario"], patterns["strategy"])
         patterns["strategy"] = name

@@ -75,28 +75,41 @@ def collect_remarks(records: list[Record]) -> Remarks:
 
 
 def make_table(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> Comparison:
-    """Return the table of one model's cases.
+    """Return the table of one user model, one row per strategy.
 
-    Those without numbers have their reason in the notes, with what does not apply.
+    Notes list the strategies that failed, with their status, and those that do not apply, with the
+    reason.
+
+    Args:
+        df: The rows of one model, framework, scenario and batch.
+        left_out: The reason by strategy, of those that do not apply.
+        remarks: From the records of the same rows.
     """
     first = df.iloc[0]
-    meaning = MEANING if df["activation_bytes"].any() else ""
-    graph = GRAPH if first["framework"] == "jittor" else ""
+    model_name = first["size"]  # a user model's name takes the place of the size
     return Comparison(
-        f"{first['size']} in {first['framework']}, {first['scenario']}, batch {first['batch']}",
-        f"base = {BASELINES[first['scenario']]}; MiB = 2^20 bytes; peak = the most that a steady "
-        "step "
-        f"has in use, cold = that of the first step, with compilation{graph}{meaning}. verified = "
-        "largest relative error of the losses and the gradient's norm against your float32 "
-        "baseline; "
-        "every tensor was compared too. effect = whether the strategy was seen to be on. "
-        f"{describe_timing(df)} {describe_conditions(df)}",
+        f"{model_name} in {first['framework']}, {first['scenario']}, batch {first['batch']}",
+        make_caption(df),
         make_cells_with_status(df),
         choose_columns(df, remarks),
         left=1,
         notes=tuple(list_notes(df, left_out, remarks)),
         machine=first["machine"],
         cases=tuple(df["case"]),
+    )
+
+
+def make_caption(df: pd.DataFrame) -> str:
+    """Return what the columns of the table mean, and how its rows were measured."""
+    first = df.iloc[0]
+    meaning = MEANING if df["activation_bytes"].any() else ""
+    graph = GRAPH if first["framework"] == "jittor" else ""
+    return (
+        f"base = {BASELINES[first['scenario']]}; MiB = 2^20 bytes; peak = the most that a steady "
+        f"step has in use, cold = that of the first step, with compilation{graph}{meaning}. "
+        "verified = largest relative error of the losses and the gradient's norm against your "
+        "float32 baseline; every tensor was compared too. effect = whether the strategy was seen "
+        f"to be on. {describe_timing(df)} {describe_conditions(df)}"
     )
 
 

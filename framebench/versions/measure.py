@@ -70,7 +70,7 @@ def select_cases(
     of_profile = profiles.list_profile_cases(profile) if profile else None
     if selectors:
         for selector in selectors:
-            cases += select(selector, among=of_profile)
+            cases += select(selector, candidates=of_profile)
     elif of_profile is not None:
         cases += of_profile
     else:

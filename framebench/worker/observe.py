@@ -72,7 +72,7 @@ def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float]
     optimizer_check = OptimizerCheck(adapter, before)
     for _ in range(LOSS_STEPS):
         seconds.append(timed_step(adapter))
-        optimizer_check.follow(adapter)
+        optimizer_check.record_update(adapter)
     observed.values[f"loss_{LOSS_STEPS}"] = adapter.loss()
     observed.tensors.update(changes(adapter, before, len(seconds)))
     observed.updates = optimizer_check.errors(adapter)
@@ -141,7 +141,9 @@ def changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summ
     undetermined = adapter.workload.undetermined(adapter.config)
     buffers = buffer_names(adapter)
     by_kind: Summaries = {"weight": {}, "buffer": {}}
-    for name, array in corrected(adapter, adapter.weights(), before, steps * adapter.micro_batches):
+    for name, array in unbias_running_variances(
+        adapter, adapter.weights(), before, steps * adapter.micro_batches
+    ):
         if name not in before:
             continue
         wide = array.astype(np.promote_types(array.dtype, np.float64))
@@ -153,17 +155,22 @@ def changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summ
     return {kind: tensors for kind, tensors in by_kind.items() if tensors}
 
 
-def corrected(
+def unbias_running_variances(
     adapter: Adapter,
     tensors: Iterable[tuple[str, np.ndarray]],
     before: dict[str, np.ndarray],
     passes: int,
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the tensors with running variances as PyTorch has them, unbiased, where the framework
-    keeps biased ones.
+    """Yield the tensors by name, with biased running variances converted to unbiased ones.
 
-    Of the n values per channel that each forward pass sees, the unbiased variance's share is larger
-    by n / (n - 1).
+    The unbiased variance of n values per channel is n / (n - 1) times the biased one. A framework
+    that keeps unbiased ones is left as it is.
+
+    Args:
+        adapter: Tells whether its framework's running variances are biased.
+        tensors: Weights and buffers after the forward passes.
+        before: By name, the same before them.
+        passes: The number of forward passes.
     """
     counts: Mapping[str, int] = {}
     if adapter.biased_variance:

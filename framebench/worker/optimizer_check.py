@@ -1,7 +1,7 @@
-"""Compare how weights moved with what the optimizer should have made of its own states.
+"""Compare how weights moved with the update that follows from the optimizer's states.
 
 The tolerances of gradients in bfloat16 would hide half a learning rate, or a missing weight decay.
-So each update is computed again from the optimizer's own states, as the textbook has it, and
+So each update is computed again from the optimizer's states, by the textbook's formula, and
 compared with how the weight moved.
 """
 
@@ -14,18 +14,21 @@ import numpy as np
 from framebench.adapters.base import Adapter
 from framebench.models.spec import USER_MODEL, Optimizer
 
-ROUNDINGS = 2  # of a weight in an update: by the decay, by the change
+ROUNDINGS = 2  # of a weight in one update: after the decay, and after the change
 FLOAT32_ROUNDOFF = 2.0**-24
-CHUNK = 1 << 16  # numbers at once: what is made of them in between stays in the processor's cache
+CHUNK = 1 << 16  # numbers at once, so that intermediate results stay in the processor's cache
 
 
-def update(
+def compute_update(
     optimizer: Optimizer, step: int, weight: np.ndarray, states: dict[str, np.ndarray]
 ) -> np.ndarray:
-    """Return the weight after update number `step`, counted from 1, in float64, from the states
-    after it.
+    """Return the weight after an update, in float64. Raises KeyError where a state is missing.
 
-    Raises KeyError where one of the states is missing.
+    Args:
+        optimizer: SGD with momentum, Adam or AdamW, with its settings.
+        step: The number of the update, counted from 1.
+        weight: The weight before the update.
+        states: By kind, the optimizer's states after the update, of the weight's shape.
     """
     wide = {kind: array.astype(np.float64) for kind, array in states.items()}
     if optimizer.name == "sgd":
@@ -37,64 +40,75 @@ def update(
 
 
 class OptimizerCheck:
-    """Follows an adapter from its first update on.
+    """Recompute the expected change of every float32 weight from the optimizer's states.
 
-    `before` are the weights before that. Only float32 weights are compared: narrower ones round a
-    change away.
+    Create it right after the first update, and call `record_update` after each later one. Weights
+    in a narrower type are not compared, since it rounds small changes away.
+
+    Args:
+        adapter: Has made its first update.
+        initial_weights: By name, the weights before that update.
     """
 
-    def __init__(self, adapter: Adapter, before: dict[str, np.ndarray]) -> None:
+    def __init__(self, adapter: Adapter, initial_weights: dict[str, np.ndarray]) -> None:
         self.steps = 0
-        self.before = before
-        # float32, of each weight that has states: what it should be by now
-        self.change: dict[str, np.ndarray] = {}
-        self.follow(adapter)
+        self.initial_weights = initial_weights
+        # by weight name, in float32: the expected weight after all updates, minus the initial one
+        self.expected_change: dict[str, np.ndarray] = {}
+        self.record_update(adapter)
 
-    def follow(self, adapter: Adapter) -> None:
-        """Take in the states after an update. Call it after every update."""
+    def record_update(self, adapter: Adapter) -> None:
+        """Add the update that the adapter has just made to the expected changes."""
         self.steps += 1
         optimizer = adapter.case.optimizer
-        # a user's is not known, and Adafactor's update needs the gradient
+        # a user's optimizer is unknown, and Adafactor's update needs the gradient
         if optimizer.name in (USER_MODEL, "adafactor"):
             return
         states_by_weight: dict[str, dict[str, np.ndarray]] = {}
         for state in adapter.states():
-            # in 8 bits: the update was made of what was rounded only after it
+            # A state in 8 bits was rounded after the update, so it does not give the update.
             if state.nbytes < 2 * state.array.size:
                 return
             states_by_weight.setdefault(state.name, {})[state.kind] = state.array
         for name, states in states_by_weight.items():
-            # else verification reports the state that is missing
-            is_whole = set(optimizer.states) <= set(states)
-            if name in self.before and is_whole:
-                self.follow_weight(optimizer, name, states)
+            # a missing state is reported by the comparison of tensors
+            has_all_states = set(optimizer.states) <= set(states)
+            if name in self.initial_weights and has_all_states:
+                self.record_weight_update(optimizer, name, states)
 
-    def follow_weight(self, optimizer: Optimizer, name: str, states: dict[str, np.ndarray]) -> None:
-        """Bring the expected change of one weight up to date, chunk by chunk."""
-        if name not in self.change:
-            self.change[name] = np.zeros(self.before[name].shape, np.float32)
-        start = self.before[name].reshape(-1)
-        change = self.change[name].reshape(-1)
+    def record_weight_update(
+        self, optimizer: Optimizer, name: str, states: dict[str, np.ndarray]
+    ) -> None:
+        """Add one update to the expected change of one weight, chunk by chunk."""
+        initial = self.initial_weights[name]
+        if name not in self.expected_change:
+            self.expected_change[name] = np.zeros(initial.shape, np.float32)
+        start = initial.reshape(-1)
+        change = self.expected_change[name].reshape(-1)  # a view, which is written below
         flat = {kind: array.reshape(-1) for kind, array in states.items()}
         for first in range(0, start.size, CHUNK):
             part = slice(first, first + CHUNK)
             weight = start[part] + change[part].astype(np.float64)
             states_of_part = {kind: array[part] for kind, array in flat.items()}
-            change[part] = update(optimizer, self.steps, weight, states_of_part) - start[part]
+            new_weight = compute_update(optimizer, self.steps, weight, states_of_part)
+            change[part] = new_weight - start[part]
 
     def errors(self, adapter: Adapter) -> dict[str, float]:
-        """Return by weight how far its change is from the textbook's beyond rounding, relative to
-        the textbook's.
+        """Return the relative error of each weight's change, by name.
+
+        It is the norm of the difference to the expected change, less what rounding may add, divided
+        by the norm of the expected change.
         """
         errors_by_weight = {}
         for name, array in adapter.weights():
-            if name not in self.change or array.dtype != np.float32:
+            if name not in self.expected_change or array.dtype != np.float32:
                 continue
-            before = self.before[name]
-            change = self.change[name]
-            off = norm(array.astype(np.float64) - before - change)
-            rounding = self.steps * ROUNDINGS * FLOAT32_ROUNDOFF * norm(before)
-            errors_by_weight[name] = relative(float(np.maximum(off - rounding, 0)), norm(change))
+            initial = self.initial_weights[name]
+            expected = self.expected_change[name]
+            difference = norm(array.astype(np.float64) - initial - expected)
+            rounding = self.steps * ROUNDINGS * FLOAT32_ROUNDOFF * norm(initial)
+            beyond_rounding = float(np.maximum(difference - rounding, 0))
+            errors_by_weight[name] = relative(beyond_rounding, norm(expected))
         return errors_by_weight
 
 
@@ -103,11 +117,11 @@ def norm(array: np.ndarray) -> float:
     return float(np.linalg.norm(array.astype(np.float64)))
 
 
-def relative(off: float, size: float) -> float:
+def relative(error: float, size: float) -> float:
     """Return an error relative to a size.
 
-    What should not move at all, as a weight without a gradient, must not.
+    Any error is infinite where the size is 0: a weight without a gradient must not move.
     """
     if size:
-        return off / size
-    return math.inf if off else 0.0
+        return error / size
+    return math.inf if error else 0.0

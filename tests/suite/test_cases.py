@@ -125,9 +125,9 @@ def test_micro_batches_of_batch_norm_exist_at_every_batch_that_they_divide() -> 
 
 
 def test_a_selector_within_a_profile() -> None:
-    among = profiles.list_profile_cases("standard")
-    found = selectors.select("transformer/*/train/*", among=among)
-    assert set(found) < set(among)
+    candidates = profiles.list_profile_cases("standard")
+    found = selectors.select("transformer/*/train/*", candidates=candidates)
+    assert set(found) < set(candidates)
     assert {c.framework for c in found} == set(FRAMEWORKS)
 
 

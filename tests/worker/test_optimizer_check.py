@@ -68,7 +68,7 @@ def followed(case: Any, **changed: float) -> dict[str, float]:
     run.step()
     check = OptimizerCheck(run, case.weights)
     run.step()
-    check.follow(run)
+    check.record_update(run)
     return check.errors(run)
 
 

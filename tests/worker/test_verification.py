@@ -21,7 +21,7 @@ from framebench.suite.result import Verification
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import measure_errors
 from framebench.worker import verification
-from framebench.worker.observe import Observed, corrected
+from framebench.worker.observe import KEPT, Observed, unbias_running_variances
 from framebench.worker.stepping import timed_step
 from framebench.worker.tolerances import ObservedSteps, Tolerances, tolerances_from
 from framebench.worker.verification import (
@@ -254,26 +254,31 @@ def test_change_that_float32_rounds_away_is_not_an_error() -> None:
 
 
 def test_biased_variances_are_compared_as_unbiased_ones() -> None:
-    """Two forward passes over n values each, in both ways of counting."""
-    n, kept = 16, 0.9
+    """JAX keeps biased running variances of n values per channel, PyTorch unbiased ones."""
+    passes, n, channels = 2, 16, 5
+    momentum = KEPT
     rng = np.random.default_rng(0)
-    samples = rng.standard_normal((2, n, 5))
+    samples = rng.standard_normal((passes, n, channels))
     name = "bn1.running_var"
-    start = np.ones(5, np.float32)
+    start = np.ones(channels, np.float32)
     unbiased, biased = start.astype(float), start.astype(float)
     for x in samples:
-        unbiased = kept * unbiased + (1 - kept) * x.var(0, ddof=1)
-        biased = kept * biased + (1 - kept) * x.var(0)
-    jax = adapter(
+        unbiased = momentum * unbiased + (1 - momentum) * x.var(0, ddof=1)
+        biased = momentum * biased + (1 - momentum) * x.var(0)
+    jax_adapter = adapter(
         parse("resnet50/jax/train/fp32/b4/tiny"),
         biased_variance=True,
         micro_batches=1,
         config=None,
     )
-    jax.workload = SimpleNamespace(normalised=lambda config, batch: {name: n})
-    ((_, found),) = corrected(jax, [(name, biased)], {name: start}, 2)
+    jax_adapter.workload = SimpleNamespace(normalised=lambda config, batch: {name: n})
+
+    ((_, converted),) = unbias_running_variances(
+        jax_adapter, [(name, biased)], {name: start}, passes=passes
+    )
+
     assert not np.allclose(biased, unbiased, rtol=1e-3)
-    assert np.allclose(found, unbiased, rtol=1e-12)
+    assert np.allclose(converted, unbiased, rtol=1e-12)
 
 
 def test_relative_errors_are_of_the_norm_that_is_wanted() -> None:

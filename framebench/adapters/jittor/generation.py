@@ -40,8 +40,12 @@ class JittorGenerator(TokenGenerator):
         scores = nn.bmm_transpose(q, keys) * q.shape[-1] ** -0.5
         return nn.bmm(nn.softmax(scores, dim=-1), values)
 
-    def compute(self, tokens: Var, start: int) -> Var:
-        """Return the logits of these tokens."""
+    def compute_logits(self, tokens: Var, start: int) -> Var:
+        """Return logits (batch, tokens, vocabulary) of `tokens` (batch, tokens).
+
+        `start` is the position of the first token. Adds to the count of computed tokens, which
+        proves that the cache is used.
+        """
         self.start = start
         self.computed += tokens.shape[1]
         logits: Var = self.run.model(tokens, start)
@@ -56,7 +60,7 @@ class JittorGenerator(TokenGenerator):
         """Fill the cache with the prompt, keep its loss, and return its logits."""
         x, y = self.run.inputs
         with jt.no_grad():
-            logits = self.compute(x[:, : self.prompt], 0)
+            logits = self.compute_logits(x[:, : self.prompt], 0)
             self.prompt_loss = self.run.model_module.loss_sum(logits, y[:, : self.prompt])
             self.wait_for(self.prompt_loss)
         return logits
@@ -64,8 +68,8 @@ class JittorGenerator(TokenGenerator):
     def decode(self, x: Var, position: int) -> Var:
         """Return the logits of one token, computed alone or with all those before it."""
         if self.cache:
-            return self.compute(x[:, position : position + 1], position)
-        return self.compute(x[:, : position + 1], 0)[:, position:]
+            return self.compute_logits(x[:, position : position + 1], position)
+        return self.compute_logits(x[:, : position + 1], 0)[:, position:]
 
     def step(self) -> None:
         """Compute every token after the prompt, in one forward pass each."""

@@ -131,9 +131,10 @@ def keep_grads(run: TorchAdapter) -> Proof:
 
 
 def _list_default_operators(run: TorchAdapter) -> set[str]:
-    """Return the operators of the workload's optimizer without options, on this device.
+    """Return the ATen operators of one update by the case's optimizer with default options.
 
-    Small weights stand for the model's, with as many axes, by which an optimizer may choose.
+    They are PyTorch's defaults on this device. Tiny weights with the same number of dimensions
+    replace the model's, since some optimizers choose operators by that number.
     """
     weights = []
     for p in run.model.parameters():
@@ -141,8 +142,8 @@ def _list_default_operators(run: TorchAdapter) -> set[str]:
             weight = nn.Parameter(torch.ones((2,) * p.ndim, device=run.torch_device))
             weight.grad = torch.ones_like(weight)
             weights.append(weight)
-    with Observed([], []) as observed:
-        # kept by a name, since a schedule's hook refers to it weakly
+    with Observed(models=[], blocks=[]) as observed:
+        # the name keeps it alive, since a schedule's hook has only a weak reference
         optimizer = make_optimizer(run.case.optimizer, weights)
         optimizer.step()
     return set(observed.operators)

@@ -299,7 +299,7 @@ def describe_change(change: Change, budget: int) -> str:
 def make_json(
     advice: BudgetAdvice, changes: Sequence[Change], largest: Candidate | None
 ) -> dict[str, Any]:
-    """Return the advice for programs. Sizes are bytes, times are seconds."""
+    """Return the advice as JSON fields. Sizes are in bytes, times in seconds."""
     question = advice.question
     budget = question.budget
     closest_budget = None
@@ -324,7 +324,7 @@ def make_json(
 
 
 def make_change_json(change: Change) -> dict[str, Any]:
-    """Return a change for programs."""
+    """Return the change of a strategy as JSON fields; ratios are those of `to` over `from`."""
     time = change.time
     return {
         "from": change.base.case.id,
@@ -338,13 +338,16 @@ def make_change_json(change: Change) -> dict[str, Any]:
 
 
 def make_candidate_json(candidate: Candidate, budget: int) -> dict[str, Any]:
-    """Return a candidate for programs."""
-    case, peak, speed, evidence = (
-        candidate.case,
-        candidate.peak,
-        candidate.speed,
-        candidate.evidence,
-    )
+    """Return a candidate as JSON fields, in bytes and seconds.
+
+    `low_bytes` and `high_bytes` are the interval of a prediction. `kept_bytes` is what the process
+    holds in addition to the peak. `judged_by` is what decides whether the candidate fits: a search,
+    a record or a prediction.
+    """
+    case = candidate.case
+    peak = candidate.peak
+    speed = candidate.speed
+    evidence = candidate.evidence
     return {
         "case": case.id,
         "framework": case.framework,
