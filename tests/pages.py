@@ -19,7 +19,12 @@ from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect, Verification
 from tests.fake_records import provenance, record
 
-EVIL = """"'><script>window.harmed = 1</script><img src=x onerror="window.harmed = 1">{{ 7 * 7 }}"""
+PHONE_WIDTH, PHONE_HEIGHT = 390, 844  # CSS pixels
+INJECTED = "script_injected"  # the global variable that a hostile record's script would set
+EVIL = (
+    f"\"'><script>window.{INJECTED} = 1</script>"
+    f'<img src=x onerror="window.{INJECTED} = 1">{{{{ 7 * 7 }}}}'
+)
 EVIL_MACHINE = "evil-machine_1.x"  # no more than a name can be: the record refuses others
 RIGHT = Verification(
     passed=True, observed={"loss_0": 1.0}, golden={"loss_0": 1.0}, relative_error={"loss_0": 1e-8}
@@ -145,16 +150,16 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def tab(browser: Any) -> Iterator[Any]:
-    """A page of a phone's width; what it complains about and asks for is in `tab.trouble`."""
-    page = browser.new_page(viewport={"width": 390, "height": 844})
-    page.trouble = []
-    page.on("console", lambda message: page.trouble.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: page.trouble.append(f"error: {error}"))
+    """Return a page as wide as a phone; `tab.errors` has messages, errors and refused requests."""
+    page = browser.new_page(viewport={"width": PHONE_WIDTH, "height": PHONE_HEIGHT})
+    page.errors = []
+    page.on("console", lambda message: page.errors.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: page.errors.append(f"error: {error}"))
 
     def inside(route: Any) -> None:
         if urlsplit(route.request.url).scheme in ("file", "data"):
             return route.continue_()
-        page.trouble.append(f"request: {route.request.url}")
+        page.errors.append(f"request: {route.request.url}")
         return route.abort()
 
     page.route("**/*", inside)

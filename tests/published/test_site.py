@@ -12,7 +12,7 @@ import pytest
 from framebench.analysis.results import Results
 from framebench.publish.site.build import build
 from tests.accessibility import audited, dead_links, one_of_each_kind, violations
-from tests.pages import browser, in_a_browser, tab
+from tests.pages import PHONE_WIDTH, browser, in_a_browser, tab
 from tests.processes import ROOT
 
 __all__ = ["audited", "browser", "tab"]  # fixtures
@@ -53,8 +53,8 @@ def test_the_site_of_committed_results_opens(
     }
     for path in kinds.values():
         tab.goto(path.as_uri())
-        assert not tab.trouble, path
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, path
+        assert not tab.errors, path
+        assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE_WIDTH, path
     for path in one_of_each_kind(tmp_path / "site") if records == "*/*" else ():
         audited.goto(path.as_uri())
         assert not violations(audited), path

@@ -1,8 +1,8 @@
-"""Every pair of strategies that the registry takes is refused with a reason, or is right and proves
-both effects.
+"""Test that every pair of strategies that the registry allows is refused with a reason, or is right
+and confirms both effects.
 
-What runs over ranks is left out, and what needs a GPU is skipped without one. Strategies that need
-variables of their own before the framework's import get a process of their own.
+Strategies over ranks are left out, and those that need a GPU are skipped without one. Strategies
+that need environment variables before the framework is imported get a process each.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def explain_fault(case: Case, found: dict[str, Any] | None) -> str | None:
     return None
 
 
-def check(environment: Environment, cases: list[Case]) -> None:
+def assert_refused_or_right(environment: Environment, cases: list[Case]) -> None:
     """Assert that each case is refused with a reason, or right and proven."""
     found = build(environment, cases) if cases else {}
     faults = {}
@@ -173,7 +173,9 @@ def test_some_pairs_are_refused_or_right_and_proven(
         case for case in list_sharing(framework) if case.size == "tiny" and not is_compiled(case)
     ]
     always = [case for case in small if was_broken(case)]
-    check(environment[framework], list(dict.fromkeys(always + sample(small, SAMPLE[framework]))))
+    assert_refused_or_right(
+        environment[framework], list(dict.fromkeys(always + sample(small, SAMPLE[framework])))
+    )
 
 
 @pytest.mark.all_cells
@@ -181,7 +183,9 @@ def test_some_pairs_are_refused_or_right_and_proven(
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_pairs_that_were_broken_once(framework: str, environment: dict[str, Environment]) -> None:
     """Those that are compiled, or of the next size, too."""
-    check(environment[framework], [case for case in list_pairs(framework) if was_broken(case)])
+    assert_refused_or_right(
+        environment[framework], [case for case in list_pairs(framework) if was_broken(case)]
+    )
 
 
 @pytest.mark.all_cells
@@ -191,11 +195,11 @@ def test_pairs_that_were_broken_once(framework: str, environment: dict[str, Envi
 def test_every_pair_is_refused_or_right_and_proven(
     framework: str, part: int, environment: dict[str, Environment]
 ) -> None:
-    check(environment[framework], list_sharing(framework)[part::PARTS])
+    assert_refused_or_right(environment[framework], list_sharing(framework)[part::PARTS])
 
 
-def group_by_variables(cases: Iterable[Case]) -> list[list[Case]]:
-    """Return the cases with the same variables together."""
+def group_by_environment_variables(cases: Iterable[Case]) -> list[list[Case]]:
+    """Return the cases in groups that need the same environment variables."""
     groups: dict[str, list[Case]] = {}
     for case in cases:
         groups.setdefault(str(sorted(case.support.env.items())), []).append(case)
@@ -205,13 +209,12 @@ def group_by_variables(cases: Iterable[Case]) -> list[list[Case]]:
 @pytest.mark.all_cells
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_pairs_with_variables_of_their_own(
+def test_pairs_that_need_environment_variables(
     framework: str, environment: dict[str, Environment]
 ) -> None:
-    for cases in group_by_variables(
-        c for c in list_pairs(framework) if c.support.env and not c.support.gpu
-    ):
-        check(environment[framework], cases)
+    pairs = [case for case in list_pairs(framework) if case.support.env and not case.support.gpu]
+    for cases in group_by_environment_variables(pairs):
+        assert_refused_or_right(environment[framework], cases)
 
 
 @pytest.mark.gpu
@@ -220,5 +223,6 @@ def test_pairs_with_variables_of_their_own(
 @pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU")
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_pairs_that_need_a_gpu(framework: str, environment: dict[str, Environment]) -> None:
-    for cases in group_by_variables(c for c in list_pairs(framework) if c.support.gpu):
-        check(environment[framework], cases)
+    pairs = [case for case in list_pairs(framework) if case.support.gpu]
+    for cases in group_by_environment_variables(pairs):
+        assert_refused_or_right(environment[framework], cases)

@@ -61,23 +61,25 @@ def measure(environment: Environment, cases: list[Case], **variables: str) -> di
     return rows
 
 
-def check(rows: dict[str, Any], cases: list[Case]) -> None:
+def assert_right_and_confirmed(results: dict[str, Any], cases: list[Case]) -> None:
     """Assert that every case was right, in its precision and in float64, and proved its effect."""
-    assert set(rows) == {case.id for case in cases}
-    assert {case: row["error"] for case, row in rows.items() if "error" in row} == {}
+    assert set(results) == {case.id for case in cases}
+    errors = {case: result["error"] for case, result in results.items() if "error" in result}
+    assert errors == {}
     for name in ("verification", "mathematics"):
-        assert {case: row[name] for case, row in rows.items() if not row[name]["passed"]} == {}
+        checks = {case: result[name] for case, result in results.items()}
+        assert {case: check for case, check in checks.items() if not check["passed"]} == {}
     not_computed = {}
     wrong_proofs = {}
     for case in cases:
-        row = rows[case.id]
-        if not row["mathematics"]["computed"] and not is_quantized(case):
-            not_computed[case.id] = row["mathematics"]["reason"]
+        result = results[case.id]
+        if not result["mathematics"]["computed"] and not is_quantized(case):
+            not_computed[case.id] = result["mathematics"]["reason"]
         # where the catalog says that a CPU undoes it, a proof that says yes is as wrong as one that
         # says no elsewhere
-        is_undone = bool(case.support.undone_on_cpu) and row["on_cpu"]
-        if row["proven"] == is_undone:
-            wrong_proofs[case.id] = row["evidence"]
+        is_undone = bool(case.support.undone_on_cpu) and result["on_cpu"]
+        if result["proven"] == is_undone:
+            wrong_proofs[case.id] = result["evidence"]
     assert not_computed == {}
     assert wrong_proofs == {}
 
@@ -138,8 +140,8 @@ def test_every_strategy_has_a_case_somewhere_and_every_variant_is_declared() -> 
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_every_supported_cell_is_measured_below_or_needs_a_gpu(framework: str) -> None:
-    """No silent gap: a cell without a small case would be tested nowhere."""
+def test_every_supported_case_is_measured_below_or_needs_a_gpu(framework: str) -> None:
+    """No silent gap: a strategy without a small case would be tested nowhere."""
     covered = {(case.scenario, case.strategy) for case in list_supported(framework)}
     for case in list_cases():
         if case.framework == framework and case.support.gpu:
@@ -170,7 +172,7 @@ def list_coverage(cases: list[Case], framework: str) -> dict[str, set[object]]:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_fewest_cells_leave_no_strategy_out(framework: str) -> None:
+def test_the_fewest_cases_leave_no_strategy_out(framework: str) -> None:
     few = choose_fewest(framework)
     assert list_coverage(few, framework) == list_coverage(list_usual(framework), framework)
     assert len(few) < 0.6 * len(list_supported(framework))
@@ -203,17 +205,18 @@ def test_a_batch_that_does_not_divide_is_unsupported() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "framework"), WRITTEN)
-def test_every_strategy_is_right_and_proven(
+def test_every_strategy_is_right_and_confirmed(
     name: str, framework: str, environment: dict[str, Environment]
 ) -> None:
     cases = [c for c in choose_often(framework) if c.workload == name]
-    check(measure(environment[framework], cases), cases)
+    results = measure(environment[framework], cases)
+    assert_right_and_confirmed(results, cases)
 
 
 @pytest.mark.all_cells
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "framework"), WRITTEN)
-def test_the_other_cells_are_right_and_proven(
+def test_the_other_strategies_are_right_and_confirmed(
     name: str, framework: str, environment: dict[str, Environment]
 ) -> None:
     above = choose_often(framework)
@@ -222,7 +225,8 @@ def test_the_other_cells_are_right_and_proven(
         for c in list_supported(framework)
         if c.workload == name and shares_a_process(c) and c not in above
     ]
-    check(measure(environment[framework], cases), cases)
+    results = measure(environment[framework], cases)
+    assert_right_and_confirmed(results, cases)
 
 
 def make_param(case: Case) -> ParameterSet:
@@ -238,7 +242,7 @@ def make_param(case: Case) -> ParameterSet:
     return pytest.param(case, id=case.id, marks=() if is_quick else pytest.mark.all_cells)
 
 
-WITH_VARIABLES = [
+WITH_ENVIRONMENT_VARIABLES = [
     make_param(case)
     for framework in FRAMEWORKS
     for case in list_supported(framework)
@@ -247,11 +251,12 @@ WITH_VARIABLES = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", WITH_VARIABLES)
-def test_cells_that_need_a_process_of_their_own(
+@pytest.mark.parametrize("case", WITH_ENVIRONMENT_VARIABLES)
+def test_strategies_that_need_environment_variables_are_right_and_confirmed(
     case: Case, environment: dict[str, Environment]
 ) -> None:
-    check(measure(environment[case.framework], [case], **case.support.env), [case])
+    results = measure(environment[case.framework], [case], **case.support.env)
+    assert_right_and_confirmed(results, [case])
 
 
 @pytest.mark.gpu
@@ -260,5 +265,8 @@ def test_cells_that_need_a_process_of_their_own(
 @pytest.mark.parametrize(
     "case", [c for f in FRAMEWORKS for c in list_supported(f) if c.support.gpu], ids=lambda c: c.id
 )
-def test_cells_that_need_a_gpu(case: Case, environment: dict[str, Environment]) -> None:
-    check(measure(environment[case.framework], [case], **case.support.env), [case])
+def test_strategies_that_need_a_gpu_are_right_and_confirmed(
+    case: Case, environment: dict[str, Environment]
+) -> None:
+    results = measure(environment[case.framework], [case], **case.support.env)
+    assert_right_and_confirmed(results, [case])

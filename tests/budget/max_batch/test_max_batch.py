@@ -282,10 +282,10 @@ def test_no_sample_is_lost(framework: str, environment: dict[str, Environment]) 
     assert list(tight.losses.values()) == pytest.approx(list(free.losses.values()), rel=1e-4)
 
 
-def test_the_mean_of_the_samples_is_the_batchs(environment: dict[str, Environment]) -> None:
-    losses, whole = run_inside(environment["torch"], PROGRAMS / "max_batch_samples.py")  # type: ignore[misc]
+def test_mean_of_per_sample_losses_equals_batch_loss(environment: dict[str, Environment]) -> None:
+    losses, batch_loss = run_inside(environment["torch"], PROGRAMS / "max_batch_samples.py")  # type: ignore[misc]
     assert len(losses) == 5
-    assert sum(losses) / 5 == pytest.approx(whole, rel=1e-6)
+    assert sum(losses) / 5 == pytest.approx(batch_loss, rel=1e-6)
 
 
 def test_the_command_for_people_and_programs(

@@ -81,30 +81,51 @@ def test_jax_cases_that_cannot_be_planned_have_a_reason(compiler: Environment) -
         assert len(result["reason"]) > 20
 
 
-def test_xla_out_of_memory_is_a_refusal_and_other_errors_are_failures() -> None:
-    hbm = (
-        "Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm. Exceeded hbm "
-        "capacity by 4.75G."
-    )
-    single = (
-        "RESOURCE_EXHAUSTED: Allocation (size=85899345920) would exceed memory "
-        "(size=17179869184) :: %s2"
-    )
-    other = "UNIMPLEMENTED: Unsupported algorithm on the current device(s): ALG_DOT_BF16_BF16_F32"
-    program = PROGRAMS / "refusals.py"
-    result = run_inside(
-        environments.ensure("jax"),
-        program,
-        hbm,
-        single,
-        "RESOURCE_EXHAUSTED: x",
-        other,
-        "INTERNAL: y",
-    )
-    assert isinstance(result, list)
-    assert [one["outcome"] for one in result] == ["refused"] * 3 + ["not planned", "failed"]
-    assert result[0]["reason"] == "needs 20.50 GiB at compile time, of 15.75 GiB"
-    assert (result[0]["needs_bytes"], result[1]["needs_bytes"]) == (int(20.5 * 2**30), 80 * 2**30)
+OUT_OF_MEMORY = (
+    "Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm. Exceeded hbm capacity by "
+    "4.75G."
+)
+TOO_LARGE_BUFFER = (
+    "RESOURCE_EXHAUSTED: Allocation (size=85899345920) would exceed memory (size=17179869184) "
+    ":: %s2"
+)
+UNSUPPORTED = "UNIMPLEMENTED: Unsupported algorithm on the current device(s): ALG_DOT_BF16_BF16_F32"
+NO_SIZE = "RESOURCE_EXHAUSTED: x"
+INTERNAL = "INTERNAL: y"
+XLA_ERRORS = (OUT_OF_MEMORY, TOO_LARGE_BUFFER, NO_SIZE, UNSUPPORTED, INTERNAL)
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, dict[str, Any]]:
+    """Return the answer to each of XLA_ERRORS, by the error's message."""
+    printed = run_inside(environments.ensure("jax"), PROGRAMS / "refusals.py", *XLA_ERRORS)
+    assert isinstance(printed, list)
+    return dict(zip(XLA_ERRORS, printed, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("message", "outcome", "needs_bytes"),
+    [
+        pytest.param(OUT_OF_MEMORY, "refused", int(20.5 * 2**30), id="out of memory"),
+        pytest.param(TOO_LARGE_BUFFER, "refused", 80 * 2**30, id="one buffer is too large"),
+        pytest.param(NO_SIZE, "refused", None, id="out of memory without a size"),
+        pytest.param(UNSUPPORTED, "not planned", None, id="unsupported by the device"),
+        pytest.param(INTERNAL, "failed", None, id="any other error"),
+    ],
+)
+def test_xla_errors_are_classified(
+    message: str, outcome: str, needs_bytes: int | None, answers: dict[str, dict[str, Any]]
+) -> None:
+    assert answers[message]["outcome"] == outcome
+    assert answers[message]["needs_bytes"] == needs_bytes
+
+
+def test_a_refusal_states_what_is_needed_and_what_there_is(
+    answers: dict[str, dict[str, Any]],
+) -> None:
+    reason = answers[OUT_OF_MEMORY]["reason"]
+
+    assert reason == "needs 20.50 GiB at compile time, of 15.75 GiB"
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.accessibility import audited, one_of_each_kind, violations
-from tests.pages import in_a_browser
+from tests.pages import PHONE_WIDTH, in_a_browser
 
 __all__ = ["audited"]  # a fixture
 NAMED = {
@@ -27,10 +27,10 @@ PLANTED = {
     "label": "<details><summary>more</summary><input></details>",
 }
 VIEWS = [
-    (390, "dark"),
+    (PHONE_WIDTH, "dark"),
     *(
         pytest.param(*view, marks=pytest.mark.all_cells)
-        for view in ((1280, "light"), (1280, "dark"), (390, "light"))
+        for view in ((1280, "light"), (1280, "dark"), (PHONE_WIDTH, "light"))
     ),
 ]
 

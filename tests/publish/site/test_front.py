@@ -20,7 +20,7 @@ from framebench.publish.site.machine import Machine, list_machines
 from framebench.publish.site.titles import get_title
 from framebench.records.record import Record
 from tests.fake_records import in_blocks
-from tests.pages import EVIL, browser, in_a_browser, keep, made, tab
+from tests.pages import EVIL, PHONE_WIDTH, browser, in_a_browser, keep, made, tab
 from tests.sample_records import RESULTS
 
 __all__ = ["browser", "tab"]
@@ -74,7 +74,7 @@ def test_the_answer_follows_the_budget(first: Path, tab: Any) -> None:
     assert tab.locator("#chart a.over").count() == 3
     tab.get_by_label("memory budget").fill("7")
     assert message(tab).startswith("Nothing that was measured needs 7 MiB or less.")
-    assert not tab.trouble
+    assert not tab.errors
 
 
 @in_a_browser
@@ -97,7 +97,7 @@ def test_a_question_is_kept_in_the_url(first: Path, tab: Any) -> None:
 
 
 @in_a_browser
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, PHONE_WIDTH])
 def test_a_mark_shows_its_numbers_and_links_to_its_case(first: Path, tab: Any, width: int) -> None:
     tab.set_viewport_size({"width": width, "height": 900})
     tab.goto(first.as_uri())

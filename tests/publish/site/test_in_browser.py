@@ -5,21 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.pages import in_a_browser
+from tests.pages import INJECTED, PHONE_WIDTH, in_a_browser
 
 
 @in_a_browser
 def test_every_page_opens_from_a_file(site: Path, tab: Any) -> None:
-    """Of the claims' pages, which differ in their words alone, one of each machine."""
-    pages = {
-        path.parent if path.parent.name == "claims" else path: path
-        for path in sorted(site.rglob("*.html"))
-    }
+    """Load every page; of the claims' pages one per machine, since only their text differs."""
+    pages = {}
+    for path in sorted(site.rglob("*.html")):
+        is_claim = path.parent.name == "claims"
+        pages[path.parent if is_claim else path] = path
     for path in pages.values():
         tab.goto(path.as_uri())
-        assert not tab.trouble, path
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, path
-        assert tab.evaluate("window.harmed === undefined"), path
+        assert not tab.errors, path
+        assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE_WIDTH, path
+        assert tab.evaluate(f"window.{INJECTED} === undefined"), path
         assert tab.evaluate("getComputedStyle(document.body).margin") == "0px", (
             "the style sheet was applied"
         )
@@ -37,8 +37,8 @@ def test_the_page_check_detects_requests_errors_and_overflow(site: Path, tab: An
     )
     page.write_text(f"{head}<script>console.log(1)</script><p style='width:9999px'>x</p>")
     tab.goto(page.as_uri())
-    assert {t.split(":")[0] for t in tab.trouble} == {"request", "console"}
-    assert tab.evaluate("document.documentElement.scrollWidth") > 390
+    assert {error.split(":")[0] for error in tab.errors} == {"request", "console"}
+    assert tab.evaluate("document.documentElement.scrollWidth") > PHONE_WIDTH
     page.unlink()
 
 
@@ -68,7 +68,7 @@ def test_sorting_by_button_and_keyboard(site: Path, tab: Any) -> None:
     tab.locator("thead th").nth(1).get_by_role("button").click()
     assert column(tab, 2) == ["accumulate", "amp_bf16", "checkpoint", "fp32", "fp32", "keep_grads"]
     assert head.get_attribute("aria-sort") is None
-    assert not tab.trouble
+    assert not tab.errors
 
 
 @in_a_browser

@@ -18,7 +18,7 @@ from framebench.publish.site.casepage import draw_dots, draw_ticks
 from framebench.publish.site.drawing import ScenarioDrawing, draw_scenarios
 from framebench.records.record import Calibration, Record
 from tests.fake_records import in_blocks
-from tests.pages import browser, in_a_browser, keep, made, tab
+from tests.pages import PHONE_HEIGHT, PHONE_WIDTH, browser, in_a_browser, keep, made, tab
 
 __all__ = ["browser", "tab"]
 MIB = 2**20
@@ -135,12 +135,12 @@ def show(tab: Any, site: Path, page: Path | str, width: int = 1280, height: int 
 
 @in_a_browser
 def test_the_answer_is_visible_on_a_phone_without_scrolling(seen: Path, tab: Any) -> None:
-    show(tab, seen, "index.html", 390, 844)
+    show(tab, seen, "index.html", PHONE_WIDTH, PHONE_HEIGHT)
     answer = tab.locator("#said")
     assert "The least memory is 100 MiB: PyTorch with checkpoint" in answer.inner_text()
     box = answer.bounding_box()
     assert box["y"] + box["height"] <= 844
-    assert box["x"] + box["width"] <= 390
+    assert box["x"] + box["width"] <= PHONE_WIDTH
 
 
 @in_a_browser
@@ -154,7 +154,7 @@ def test_a_machine_whose_calibration_failed_comes_last(seen: Path, tab: Any) -> 
 @in_a_browser
 @pytest.mark.parametrize("page", ["index.html", SUMMARY, WORKLOAD, CLAIMS, CASES])
 def test_nothing_is_clipped(seen: Path, tab: Any, page: Path | str) -> None:
-    for width in (1280, 390):
+    for width in (1280, PHONE_WIDTH):
         show(tab, seen, page, width)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
     show(tab, seen, page)
@@ -191,7 +191,7 @@ def test_one_table_is_filtered_by_its_selectors(seen: Path, tab: Any) -> None:
     ]
     assert table.get_by_label("scenario").input_value() == "train"
     assert not table.locator("th", has_text="scenario").is_visible()
-    assert not tab.trouble
+    assert not tab.errors
 
 
 def test_times_come_from_the_newest_timed_block() -> None:

@@ -21,7 +21,8 @@ from framebench.suite.user_file import list_definitions
 from framebench.worker.worker import peaks
 
 
-def warmed_up() -> None:
+def warm_up() -> None:
+    """Make two steps of another model, so that PyTorch's libraries have what they keep."""
     layers = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512))
     optimizer = torch.optim.SGD(layers.parameters(), 0.01, 0.9)
     for _ in range(2):
@@ -30,21 +31,21 @@ def warmed_up() -> None:
         optimizer.step()
 
 
-def plain(file: Path) -> int:
+def measure_plain_peak(file: Path) -> int:
     """Return the bytes by which a third step rises over the process before the file was imported.
 
-    All of it was run and thrown away once, so that the process has what libraries keep.
+    The same is run once before, so that the process has what libraries keep.
     """
     sys.path.insert(0, str(file.parent))
-    risen(file)
+    measure_high_water(file)
     for name in ("plainly_imported", "beside"):
         sys.modules.pop(name, None)
-    before = settled()
-    return risen(file) - before
+    before = measure_idle_bytes()
+    return measure_high_water(file) - before
 
 
-def risen(file: Path) -> int:
-    """Return the most that the process has in a third step."""
+def measure_high_water(file: Path) -> int:
+    """Return the most bytes that the process has in a third step of the file's model."""
     spec = importlib.util.spec_from_file_location("plainly_imported", file)
     assert spec
     assert spec.loader
@@ -56,21 +57,22 @@ def risen(file: Path) -> int:
     optimizer = make_optimizer(model.parameters())
     for step in range(3):
         if step == 2:
-            settled()
+            measure_idle_bytes()
         optimizer.zero_grad()
         mine.loss(model(x), y).backward()
         optimizer.step()
     return host.read_status("VmHWM")
 
 
-def settled() -> int:
+def measure_idle_bytes() -> int:
+    """Free what can be freed, reset the high-water mark, and return the process's bytes."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     return host.read_status("VmRSS")
 
 
-def ours(file: Path) -> dict[str, object]:
+def report(file: Path) -> dict[str, object]:
     os.environ["FRAMEBENCH_OWN"] = str(file.parent)
     facts = {"file": str(file), "framework": "torch", "batch": 64, "defined": []}
     facts["defined"] = [name for name in ("optimizer",) if name in list_definitions(str(file))]
@@ -87,27 +89,28 @@ def ours(file: Path) -> dict[str, object]:
 
 
 def in_a_child(work: object, file: Path) -> object:
-    ours_, theirs = os.pipe()
-    if not (child := os.fork()):
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if not child:
         result = json.dumps(work(file))  # type: ignore[operator]
-        os.write(theirs, result.encode())
+        os.write(write_end, result.encode())
         os._exit(0)
-    os.close(theirs)
-    with os.fdopen(ours_) as pipe:
+    os.close(write_end)
+    with os.fdopen(read_end) as pipe:
         result = json.loads(pipe.read())
     os.waitpid(child, 0)
     return result
 
 
 sys.path.append(sys.argv[2])  # where packages lie
-warmed_up()
+warm_up()
 gc.unfreeze = lambda: None  # which each adapter calls
 # what is imported is no file's: it need not be looked through for tensors after every step
 gc.freeze()
 found = {}
 for folder in sorted(Path(sys.argv[1]).iterdir()):
     found[folder.name] = {
-        "plain": in_a_child(plain, folder / "mine.py"),
-        "ours": in_a_child(ours, folder / "mine.py"),
+        "plain_peak": in_a_child(measure_plain_peak, folder / "mine.py"),
+        "reported": in_a_child(report, folder / "mine.py"),
     }
 print(json.dumps(found))

@@ -1,4 +1,4 @@
-"""What is made of an error of XLA's, given as the first argument."""
+"""Print how each of XLA's error messages, given as arguments, is classified."""
 
 import json
 import sys
