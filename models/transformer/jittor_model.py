@@ -92,7 +92,7 @@ class Block(Module):
         return x + self.fc2(self.gelu(self.fc1(self.ln2(x))))
 
 
-def run_block(block: Block, x: Var) -> Var:
+def run_plainly(block: Block, x: Var) -> Var:
     """Run a block as it is: nothing is recomputed in the backward pass."""
     return block(x)
 
@@ -106,7 +106,8 @@ class Transformer(Module):
         self.blocks = nn.ModuleList([Block(c, attend, gelu) for _ in range(c.layers)])
         self.ln_f = nn.LayerNorm(c.width)
         self.head = head
-        self.remat = run_block  # checkpointing sets another function, which recomputes the block
+        # the checkpoint strategy replaces it by a function that recomputes the block
+        self.block_runner = run_plainly
 
     def execute(self, tokens: Var, start: int = 0) -> Var:
         """Map tokens (batch, time) to logits (batch, time, vocabulary).
@@ -115,7 +116,7 @@ class Transformer(Module):
         """
         x = self.wte(tokens) + self.wpe.weight[start : start + tokens.shape[1]]
         for block in self.blocks:
-            x = self.remat(block, x)
+            x = self.block_runner(block, x)
         return self.head(self.ln_f(x), self.wte.weight)
 
 

@@ -95,7 +95,7 @@ class Block(nn.Module):
         return x + self.fc2(self.gelu(self.fc1(self.ln2(x))))
 
 
-def run_block(block: nn.Module, x: Tensor) -> Tensor:
+def run_plainly(block: nn.Module, x: Tensor) -> Tensor:
     """Run a block as it is: nothing is recomputed in the backward pass."""
     return block(x)
 
@@ -110,7 +110,8 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList(Block(c, attend, gelu) for _ in range(c.layers))
         self.ln_f = nn.LayerNorm(c.width)
         self.head = head
-        self.remat = run_block  # checkpointing sets another function, which recomputes the block
+        # the checkpoint strategy replaces it by a function that recomputes the block
+        self.block_runner = run_plainly
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """Map tokens (batch, time) to logits (batch, time, vocabulary).
@@ -119,7 +120,7 @@ class Transformer(nn.Module):
         """
         x = self.wte(tokens) + self.wpe.weight[start : start + tokens.shape[1]]
         for block in self.blocks:
-            x = self.remat(block, x)
+            x = self.block_runner(block, x)
         return self.head(self.ln_f(x), self.wte.weight)
 
 

@@ -84,10 +84,10 @@ class Unit(nnx.Module):
     """Convolution, instance norm, ReLU."""
 
     def __init__(
-        self, kinds: Convolutions, cin: int, cout: int, stride: int = 1, **types: Any
+        self, convolutions: Convolutions, cin: int, cout: int, stride: int = 1, **types: Any
     ) -> None:
         kernel = (3, 3, 3)
-        self.conv = kinds.conv(cin, cout, kernel, stride, padding=1, use_bias=False, **types)
+        self.conv = convolutions.conv(cin, cout, kernel, stride, padding=1, use_bias=False, **types)
         self.norm = nnx.InstanceNorm(cout, epsilon=1e-5, **types)
 
     def __call__(self, x: Array) -> Array:
@@ -98,9 +98,11 @@ class Unit(nnx.Module):
 class Down(nnx.Module):
     """A level on the way down, whose first convolution may be strided."""
 
-    def __init__(self, kinds: Convolutions, cin: int, cout: int, stride: int, **types: Any) -> None:
-        self.unit1 = Unit(kinds, cin, cout, stride, **types)
-        self.unit2 = Unit(kinds, cout, cout, **types)
+    def __init__(
+        self, convolutions: Convolutions, cin: int, cout: int, stride: int, **types: Any
+    ) -> None:
+        self.unit1 = Unit(convolutions, cin, cout, stride, **types)
+        self.unit2 = Unit(convolutions, cout, cout, **types)
 
     def __call__(self, x: Array) -> Array:
         """Map (batch, d, h, w, cin) to (batch, d / stride, h / stride, w / stride, cout)."""
@@ -110,10 +112,10 @@ class Down(nnx.Module):
 class Up(nnx.Module):
     """A level on the way up: the volume is upsampled and joined to the skip connection."""
 
-    def __init__(self, kinds: Convolutions, cin: int, cout: int, **types: Any) -> None:
-        self.upsample = kinds.upsample(cin, cout, (2, 2, 2), 2, padding="VALID", **types)
-        self.unit1 = Unit(kinds, 2 * cout, cout, **types)
-        self.unit2 = Unit(kinds, cout, cout, **types)
+    def __init__(self, convolutions: Convolutions, cin: int, cout: int, **types: Any) -> None:
+        self.upsample = convolutions.upsample(cin, cout, (2, 2, 2), 2, padding="VALID", **types)
+        self.unit1 = Unit(convolutions, 2 * cout, cout, **types)
+        self.unit2 = Unit(convolutions, cout, cout, **types)
 
     def __call__(self, x: Array, skip: Array) -> Array:
         """Map (batch, d, h, w, cin) to (batch, 2 d, 2 h, 2 w, cout), the shape of `skip`."""
@@ -128,14 +130,16 @@ def run_block(block: Down | Up, *inputs: Array) -> Array:
 class UNet3D(nnx.Module):
     """The whole network: levels down, levels up with skip connections, 1x1x1 convolution."""
 
-    def __init__(self, config: UNetConfig, kinds: Convolutions, remat: Remat, **types: Any) -> None:
-        self.down = nnx.List(Down(kinds, *level, **types) for level in config.levels_down)
-        self.up = nnx.List(Up(kinds, *level, **types) for level in config.levels_up)
+    def __init__(
+        self, config: UNetConfig, convolutions: Convolutions, remat: Remat, **types: Any
+    ) -> None:
+        self.down = nnx.List(Down(convolutions, *level, **types) for level in config.levels_down)
+        self.up = nnx.List(Up(convolutions, *level, **types) for level in config.levels_up)
         # The head computes in the type of the weights, if that is wider: in bfloat16 XLA:CPU would
         # sum the gradient of the bias over all voxels, and lose most of it.
         types["dtype"] = jnp.promote_types(types["dtype"], types["param_dtype"])
         channels = config.filters[0]
-        self.head = kinds.conv(channels, config.classes, (1, 1, 1), 1, padding=0, **types)
+        self.head = convolutions.conv(channels, config.classes, (1, 1, 1), 1, padding=0, **types)
         self.remat = remat
 
     def __call__(self, x: Array) -> Array:
@@ -162,9 +166,9 @@ def build(
 
     Within `nnx.eval_shape` that costs nothing, where other weights follow.
     """
-    kinds = IN_2D if rewrite else IN_3D
+    convolutions = IN_2D if rewrite else IN_3D
     rngs = nnx.Rngs(0)
-    return UNet3D(config, kinds, remat, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+    return UNet3D(config, convolutions, remat, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
 
 
 def loss(logits: Array, labels: Array) -> Array:

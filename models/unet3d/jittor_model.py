@@ -82,8 +82,8 @@ IN_2D = Convolutions(PlanarConv, PointConv, PlanarUpsample)
 class Unit(Module):
     """Convolution, instance norm, ReLU."""
 
-    def __init__(self, kinds: Convolutions, cin: int, cout: int, stride: int = 1) -> None:
-        self.conv = kinds.unit(cin, cout, 3, stride, padding=1, bias=False)
+    def __init__(self, convolutions: Convolutions, cin: int, cout: int, stride: int = 1) -> None:
+        self.conv = convolutions.unit(cin, cout, 3, stride, padding=1, bias=False)
         self.norm = nn.InstanceNorm3d(cout, affine=True)
 
     def execute(self, x: Var) -> Var:
@@ -94,9 +94,9 @@ class Unit(Module):
 class Down(Module):
     """A level on the way down, whose first convolution may be strided."""
 
-    def __init__(self, kinds: Convolutions, cin: int, cout: int, stride: int) -> None:
-        self.unit1 = Unit(kinds, cin, cout, stride)
-        self.unit2 = Unit(kinds, cout, cout)
+    def __init__(self, convolutions: Convolutions, cin: int, cout: int, stride: int) -> None:
+        self.unit1 = Unit(convolutions, cin, cout, stride)
+        self.unit2 = Unit(convolutions, cout, cout)
 
     def execute(self, x: Var) -> Var:
         """Map (batch, cin, d, h, w) to (batch, cout, d / stride, h / stride, w / stride)."""
@@ -106,17 +106,17 @@ class Down(Module):
 class Up(Module):
     """A level on the way up: the volume is upsampled and joined to the skip connection."""
 
-    def __init__(self, kinds: Convolutions, cin: int, cout: int) -> None:
-        self.upsample = kinds.upsample(cin, cout, 2, 2)
-        self.unit1 = Unit(kinds, 2 * cout, cout)
-        self.unit2 = Unit(kinds, cout, cout)
+    def __init__(self, convolutions: Convolutions, cin: int, cout: int) -> None:
+        self.upsample = convolutions.upsample(cin, cout, 2, 2)
+        self.unit1 = Unit(convolutions, 2 * cout, cout)
+        self.unit2 = Unit(convolutions, cout, cout)
 
     def execute(self, x: Var, skip: Var) -> Var:
         """Map (batch, cin, d, h, w) to (batch, cout, 2 d, 2 h, 2 w), the shape of `skip`."""
         return self.unit2(self.unit1(jt.concat((self.upsample(x), skip), 1)))
 
 
-def run_block(block: Module, *inputs: Var) -> Var:
+def run_plainly(block: Module, *inputs: Var) -> Var:
     """Run a block as it is: nothing is recomputed in the backward pass."""
     return block(*inputs)
 
@@ -124,21 +124,22 @@ def run_block(block: Module, *inputs: Var) -> Var:
 class UNet3D(Module):
     """The whole network: levels down, levels up with skip connections, 1x1x1 convolution."""
 
-    def __init__(self, config: UNetConfig, kinds: Convolutions) -> None:
-        self.down = nn.ModuleList([Down(kinds, *level) for level in config.levels_down])
-        self.up = nn.ModuleList([Up(kinds, *level) for level in config.levels_up])
-        self.head = kinds.head(config.filters[0], config.classes, 1)
-        self.remat = run_block  # checkpointing sets another function, which recomputes the block
+    def __init__(self, config: UNetConfig, convolutions: Convolutions) -> None:
+        self.down = nn.ModuleList([Down(convolutions, *level) for level in config.levels_down])
+        self.up = nn.ModuleList([Up(convolutions, *level) for level in config.levels_up])
+        self.head = convolutions.head(config.filters[0], config.classes, 1)
+        # the checkpoint strategy replaces it by a function that recomputes the block
+        self.block_runner = run_plainly
 
     def execute(self, x: Var) -> Var:
         """Map volumes (batch, channels, d, h, w) to logits (batch, classes, d, h, w)."""
         skips = []
         for block in self.down:
-            x = self.remat(block, x)
+            x = self.block_runner(block, x)
             skips.append(x)
         # the bottleneck's output, the last, is no skip connection
         for block, skip in zip(self.up, reversed(skips[:-1])):
-            x = self.remat(block, x, skip)
+            x = self.block_runner(block, x, skip)
         return self.head(x)
 
 

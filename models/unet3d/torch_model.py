@@ -50,7 +50,7 @@ class Up(nn.Module):
         return self.unit2(self.unit1(torch.cat((self.upsample(x), skip), 1)))
 
 
-def run_block(block: nn.Module, *inputs: Tensor) -> Tensor:
+def run_plainly(block: nn.Module, *inputs: Tensor) -> Tensor:
     """Run a block as it is: nothing is recomputed in the backward pass."""
     return block(*inputs)
 
@@ -63,17 +63,18 @@ class UNet3D(nn.Module):
         self.down = nn.ModuleList(Down(*level) for level in config.levels_down)
         self.up = nn.ModuleList(Up(*level) for level in config.levels_up)
         self.head = nn.Conv3d(config.filters[0], config.classes, 1)
-        self.remat = run_block  # checkpointing sets another function, which recomputes the block
+        # the checkpoint strategy replaces it by a function that recomputes the block
+        self.block_runner = run_plainly
 
     def forward(self, x: Tensor) -> Tensor:
         """Map volumes (batch, channels, d, h, w) to logits (batch, classes, d, h, w)."""
         skips = []
         for block in self.down:
-            x = self.remat(block, x)
+            x = self.block_runner(block, x)
             skips.append(x)
         # the bottleneck's output, the last, is no skip connection
         for block, skip in zip(self.up, reversed(skips[:-1])):
-            x = self.remat(block, x, skip)
+            x = self.block_runner(block, x, skip)
         return self.head(x)
 
 

@@ -67,7 +67,7 @@ adapter.optimizer.state[norm] = {"exp_avg": torch.zeros_like(norm)}
 SAVE_ATTENTION = """
 from framebench.adapters.torch.checkpoint import checkpoint_dots
 checkpoint_dots(adapter)
-adapter.model.remat = adapter.recipe.block_runner
+adapter.model.block_runner = adapter.recipe.block_runner
 """
 GROW_CACHE = """
 from framebench.adapters.torch.generation import make_growing_cache
@@ -268,7 +268,7 @@ COMPILED_SABOTAGES = [
     Sabotage(
         "nothing recomputed",
         COMPILED,
-        "adapter.model.remat = lambda block, *xs: block(*xs)",
+        "adapter.model.block_runner = lambda block, *xs: block(*xs)",
     ),
     Sabotage("in pieces", f"{EVAL}/compile/b4/tiny", BREAK_THE_GRAPH),
     Sabotage("one block alone", f"{EVAL}/compile/b4/tiny", COMPILE_ONE_BLOCK),

@@ -37,7 +37,7 @@ SWITCHES = "framebench/adapters/jittor/checkpoint.py"
 MODEL = "models/transformer/torch_model.py"
 SPEC = "models/transformer/spec.py"
 ATTENTION = "x + self.attention(self.ln1(x))"
-ATTACH = "model.remat = remat"
+ATTACH = "model.block_runner = recompute_block"
 PLANTED = {  # file, right text, wrong text, case, expected status
     "wrong gradient": (MODEL, ATTENTION, ATTENTION + ".detach()", "torch/train/fp32", "wrong"),
     "NaN loss": (SPEC, "lr=3e-4", "lr=1e30", "torch/train/fp32", "wrong"),

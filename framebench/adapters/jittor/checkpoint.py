@@ -94,13 +94,13 @@ def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
         chosen[:] = run.model_module.blocks_of(model)[::every]
         chosen_ids = {id(block) for block in chosen}
 
-        def remat(block: Module, *xs: Any, **named: Any) -> Any:
+        def recompute_block(block: Module, *xs: Any, **named: Any) -> Any:
             # no Function takes arguments by keyword
             if id(block) in chosen_ids and not named:
                 return run_checkpointed(block, *xs)
             return Module.__call__(block, *xs, **named)
 
-        model.remat = remat
+        model.block_runner = recompute_block
 
     def count_recomputed(_: Evidence) -> Evidence:
         # a block below every trained weight has nothing to recompute for

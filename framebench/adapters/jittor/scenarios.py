@@ -79,7 +79,7 @@ def batch_stats(run: JittorAdapter) -> Proof:
 @switch
 def frozen(run: JittorAdapter, part: str = "half") -> Proof:
     """Stop the gradient of what the workload does not train."""
-    assert run.workload.trained  # else the cell is unsupported
+    assert run.workload.trained  # else the case is unsupported
     prefixes = run.workload.trained(run.config, part)
 
     def freeze(model: Module) -> None:

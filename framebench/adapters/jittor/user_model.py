@@ -49,7 +49,7 @@ def user() -> UserFile:
 class BlockBody(Module):
     """A block as it computes.
 
-    The block itself, where the model calls it, asks `remat` how to run this.
+    The block itself, where the model calls it, asks `block_runner` how to run this.
     """
 
     def __init__(self, block: Module) -> None:
@@ -63,24 +63,24 @@ class BlockBody(Module):
 
 
 def build(config: Any) -> Module:
-    """Return the file's model, whose blocks are run by way of `remat`. Raises Fault."""
+    """Return the file's model, whose blocks are run by way of `block_runner`. Raises Fault."""
 
     def run_block(block: Module, *args: Any, **named: Any) -> Any:
         return block(*args, **named)
 
     model = make_plain_model()
-    model.remat = run_block
+    model.block_runner = run_block
     # in a tuple, since a module takes those in a list for its own
     model.bodies = tuple(route_block(model, block) for block in find_blocks(model))
     return model
 
 
 def route_block(model: Module, block: Module) -> BlockBody:
-    """Have a block run by the model's `remat`, and return what that is to run."""
+    """Have a block run by the model's `block_runner`, and return what that is to run."""
     body = BlockBody(block)
 
     def execute(*args: Any, **named: Any) -> Any:
-        return model.remat(body, *args, **named)
+        return model.block_runner(body, *args, **named)
 
     block.execute = execute
     return body

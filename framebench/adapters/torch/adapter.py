@@ -189,7 +189,7 @@ class TorchAdapter(Adapter):
         self.model = self.load(self.config, weights)
         self.models_in_memory = [self.model]
         if self.recipe.block_runner:
-            self.model.remat = self.recipe.block_runner  # type: ignore[assignment]
+            self.model.block_runner = self.recipe.block_runner  # type: ignore[assignment]
         self.recipe.on_model(self.model)
 
     def make_inputs(self) -> None:
@@ -242,15 +242,15 @@ class TorchAdapter(Adapter):
         return stack
 
     def one_step(self) -> None:
-        with self.default_dtype():
+        with self.use_float64_by_default():
             self.recipe.step()
 
     @contextlib.contextmanager
-    def default_dtype(self) -> Iterator[None]:
-        """Make float64 the default type while a step in float64 runs.
+    def use_float64_by_default(self) -> Iterator[None]:
+        """Make float64 the default type while a step in float64 runs; otherwise do nothing.
 
-        Tensors that are made without a type then have it: those of a user's file, such as
-        `torch.zeros(n)`, and the count of steps that optimizers correct their biases by.
+        Tensors that are created without a type then have it: those of a user's file, such as
+        `torch.zeros(n)`, and the count of steps by which optimizers correct their biases.
         """
         if not self.float64:
             yield
@@ -259,6 +259,7 @@ class TorchAdapter(Adapter):
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         try:
+            # a user's loss may call logits.float(), which would narrow float64
             with WidenedCasts() if is_user_model else contextlib.nullcontext():
                 yield
         finally:

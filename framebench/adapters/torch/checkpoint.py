@@ -53,14 +53,14 @@ def _observe_without(run: TorchAdapter) -> Evidence:
     Proofs need it since a user's blocks may run several times in a pass, or for a gradient in it.
     """
 
-    def run_block(block: nn.Module, *xs: Any, **named: Any) -> Any:
+    def run_plainly(block: nn.Module, *xs: Any, **named: Any) -> Any:
         return block(*xs, **named)
 
     model: Any = run.model
-    remat = model.remat
-    model.remat = run_block
+    block_runner = model.block_runner
+    model.block_runner = run_plainly
     evidence = run.observe()
-    model.remat = remat
+    model.block_runner = block_runner
     return evidence
 
 

@@ -87,7 +87,7 @@ def batch_stats(run: TorchAdapter) -> Proof:
 @switch
 def frozen(run: TorchAdapter, part: str = "half") -> Proof:
     """Ask for no gradient of weights that the workload does not train."""
-    assert run.workload.trained  # without it the cell is unsupported
+    assert run.workload.trained  # without it the case is unsupported
     prefixes = run.workload.trained(run.config, part)
 
     def freeze(model: nn.Module) -> None:
@@ -209,7 +209,7 @@ def together(run: TorchAdapter, shared: bool = False) -> Proof:
 def scripted(run: TorchAdapter, shared: bool = False) -> Proof:
     """Keep two traced models in memory; with `shared` they have one traced trunk and a head each.
 
-    They are traced and not scripted since `remat` is a Python function.
+    They are traced and not scripted since `block_runner` is a Python function.
     """
 
     @torch.no_grad()

@@ -16,7 +16,7 @@ from framebench.adapters.holders import Root, StorageBytes, find_array_storage
 from framebench.adapters.torch.observe import iterate_graph, plain_tensors
 
 # attributes of a module that registers what it has, or that the harness has set
-KNOWN = {"_parameters", "_buffers", "_modules", "forward", "remat", "bodies"}
+KNOWN = {"_parameters", "_buffers", "_modules", "forward", "block_runner", "bodies"}
 
 
 def list_addresses(tensors: Iterable[Tensor]) -> set[int]:

@@ -51,7 +51,7 @@ def user() -> UserFile:
 
 
 class Body(nn.Module):
-    """What a block computes. The block itself, where the model calls it, runs this by `remat`."""
+    """Compute what a block does. The block itself, called by the model, goes by `block_runner`."""
 
     def __init__(self, block: nn.Module) -> None:
         super().__init__()
@@ -63,9 +63,9 @@ class Body(nn.Module):
 
 
 def build(config: Any) -> nn.Module:
-    """Return the file's model, whose blocks are run by way of `remat`. Raises Fault."""
+    """Return the file's model, whose blocks are run by way of `block_runner`. Raises Fault."""
     model: Any = make_plain_model()
-    model.remat = call_block
+    model.block_runner = call_block
     # a tuple, which a module does not take for modules of its own
     model.bodies = tuple(route_block(model, block) for block in find_blocks(model))
     return model
@@ -77,9 +77,9 @@ def call_block(block: nn.Module, *args: Any, **named: Any) -> Any:
 
 
 def route_block(model: Any, block: nn.Module) -> Body:
-    """Have a block run by the model's `remat`, and return what it computes."""
+    """Have a block run by the model's `block_runner`, and return what it computes."""
     body = Body(block)
-    block.forward = lambda *args, **named: model.remat(body, *args, **named)
+    block.forward = lambda *args, **named: model.block_runner(body, *args, **named)
     return body
 
 

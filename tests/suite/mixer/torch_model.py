@@ -37,13 +37,15 @@ class Mixer(nn.Module):
         self.blocks = nn.ModuleList(Block(c) for _ in range(c.blocks))
         self.norm = nn.LayerNorm(c.width)
         self.head = nn.Linear(c.width, c.classes)
-        self.remat = lambda block, x: block(x)  # how a block is run: checkpointing replaces this
+        self.block_runner = lambda block, x: block(
+            x
+        )  # how a block is run: checkpointing replaces this
 
     # (batch, patches, 3 x patch x patch) -> (batch, classes)
     def forward(self, x: Tensor) -> Tensor:
         x = self.embed(x)
         for block in self.blocks:
-            x = self.remat(block, x)
+            x = self.block_runner(block, x)
         return self.head(self.norm(x).mean(1))
 
 
