@@ -120,37 +120,37 @@ def test_what_is_missing_for_cuda_is_named(
     monkeypatch.setattr(nvml, "list_gpus", lambda: ())
     monkeypatch.setattr(cuda_check.shutil, "which", lambda name: None)
     interpreters = {framework: each.python for framework, each in environment.items()}
-    needs = {need.what: need for need in cuda_check.list_needs(interpreters)}
+    requirements = {each.what: each for each in cuda_check.list_requirements(interpreters)}
     expected = {
         "CUDA: driver and NVML": "install NVIDIA's driver",
-        "CUDA: device": "no card",
+        "CUDA: device": "no GPU",
         "CUDA: nvcc for jittor": "no nvcc on the path",
     }
     for what, hint in expected.items():
-        assert not needs[what].there
-        assert hint in needs[what].detail
+        assert not requirements[what].is_met
+        assert hint in requirements[what].detail
 
 
 @pytest.mark.parametrize(
-    ("installed", "there", "detail"),
+    ("installed", "is_met", "detail"),
     [
         ({"torch": "2.13.0+cpu", "torch_cuda": None}, False, "build for the CPU"),
         ({"torch": "2.11.0+cu130", "torch_cuda": "13.0"}, True, "built for CUDA 13.0"),
         ({}, False, "not installed"),
     ],
 )
-def test_the_build_of_torch_is_named(installed: dict[str, Any], there: bool, detail: str) -> None:
-    (need,) = cuda_check.check_torch(installed)
-    assert need.there == there
-    assert detail in need.detail
+def test_the_build_of_torch_is_named(installed: dict[str, Any], is_met: bool, detail: str) -> None:
+    (requirement,) = cuda_check.check_torch(installed)
+    assert requirement.is_met == is_met
+    assert detail in requirement.detail
 
 
-@pytest.mark.parametrize(("release", "there"), [("12.2", True), ("13.0", False)])
+@pytest.mark.parametrize(("release", "is_met"), [("12.2", True), ("13.0", False)])
 def test_jittor_builds_with_cuda_12_alone(
-    release: str, there: bool, monkeypatch: pytest.MonkeyPatch
+    release: str, is_met: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cuda_check.shutil, "which", lambda name: "/opt/nvcc")
     version = f"Cuda compilation tools, release {release}, V{release}.9"
     printed = SimpleNamespace(stdout=f"nvcc: NVIDIA (R) Cuda compiler driver\n{version}\n")
     monkeypatch.setattr(cuda_check.subprocess, "run", lambda *_, **__: printed)
-    assert cuda_check.check_compiler().there == there
+    assert cuda_check.check_compiler().is_met == is_met
