@@ -95,9 +95,8 @@ class Adapter(ABC):
         self.config = case.config
         self.model_module = case.spec.import_model(case.framework)
         self.micro_batches = case.plan.micro_batches
-        self.deterministic = (
-            case.is_deterministic
-        )  # whether steps are verified with randomness disabled
+        # whether steps are verified with randomness disabled
+        self.deterministic = case.is_deterministic
         self.ledger = Ledger()
         self.after_step: list[Callable[[], None]] = []  # called between two steps
         self.before_first_step: Hooks[[]] = Hooks(self.ledger)  # run once everything is built

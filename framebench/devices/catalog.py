@@ -17,10 +17,17 @@ from typing import Literal
 from framebench.models.spec import UnknownName
 
 GIB = 2**30
+# bytes of a CUDA context (the driver's part of a process and its loaded kernels), the least and the
+# most that was measured on GPUs of others
+CONTEXT = (617 * 2**20, 1343 * 2**20)
 
 
 class UnknownDevice(UnknownName):
     """A device that is not in the catalog; the message has the nearest, and all."""
+
+
+class DoesNotFit(Exception):
+    """A step for which the device has no memory."""
 
 
 @dataclass(frozen=True)

@@ -90,9 +90,8 @@ class Verification:
     still: bool = False  # without random numbers, since the strategy draws others than the baseline
     again: Again | None = None
     mathematics: Mathematics | None = None  # older records have none
-    summaries: dict[str, dict[str, Summary]] = field(
-        default_factory=dict
-    )  # where they are a reference for other cases
+    # where they are a reference for other cases
+    summaries: dict[str, dict[str, Summary]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -143,9 +142,8 @@ class MemoryResult:
     peak_samples: list[dict[str, int]] = field(default_factory=list)
     cold_peaks: dict[str, int] = field(default_factory=dict)  # of the first step
     live_bytes: int | None = None
-    elsewhere: dict[str, int] = field(
-        default_factory=dict
-    )  # by holder, next to `live_bytes`; part of every peak on the host
+    # by holder, next to `live_bytes`; part of every peak on the host
+    elsewhere: dict[str, int] = field(default_factory=dict)
     # what a user's steps leave there and no object shows: in no steady peak
     library_bytes: int | None = None
     allocator: dict[str, int] = field(default_factory=dict)

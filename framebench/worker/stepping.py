@@ -78,9 +78,8 @@ class Timing:
         self.losses: list[float] = []
         self.steps = 0
         self.total = Reading(0.0, 0.0, 0, 0.0)
-        self.seconds_spent: dict[str, float] = defaultdict(
-            float
-        )  # seconds of these steps by purpose, without those between turns
+        # seconds of these steps by purpose, without those between turns
+        self.seconds_spent: dict[str, float] = defaultdict(float)
 
     def turn(self, steps: int) -> Turn:
         """Make so many steps, and return what one of them takes.

@@ -32,14 +32,21 @@ def test_steps_are_timed_by_both_clocks() -> None:
 
 
 def test_steps_of_a_turn_are_waited_for_once_and_synced_steps_one_by_one() -> None:
-    """A step takes 5 ms, and to wait for the device takes 20 ms."""
     adapter = FakeGpuAdapter()
-    adapter.synchronize = lambda: time.sleep(0.02)  # type: ignore[method-assign]
+    calls: list[str] = []
+    adapter.synchronize = lambda: calls.append("wait")  # type: ignore[method-assign]
     adapter.make_stopwatch = lambda: None  # type: ignore[method-assign]
-    adapter.one_step = lambda: time.sleep(0.005)  # type: ignore[method-assign]
+    adapter.one_step = lambda: calls.append("step")  # type: ignore[method-assign]
     timing = Timing(adapter)
-    assert 0.010 <= timing.turn(4)["wall_s"] < 0.02 < 0.025 <= timing.synced(4)
-    assert timing.summarize(TimeResult()).timed_steps == 4
+
+    timing.turn(3)
+    assert calls == ["step", "step", "step", "wait"]
+
+    calls.clear()
+    timing.synced(3)
+    assert calls == ["step", "wait"] * 3
+
+    assert timing.summarize(TimeResult()).timed_steps == 3
 
 
 def test_shares_leave_out_steps_between_turns() -> None:

@@ -17,14 +17,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from framebench.devices.catalog import Device
+from framebench.devices.catalog import CONTEXT, Device
 from framebench.devices.plans import store
 from framebench.devices.plans.planned import Planned
 from framebench.records.pins import find_pinned_version
 from framebench.suite.case import Case
 
-# bytes of a CUDA context, the least and the most that was measured
-CONTEXT = (617 * 2**20, 1343 * 2**20)
 MOST_SAMPLES = 2**16  # in a batch
 # Sizes are on a plateau if they grow by less than this part of the batch's growth.
 PLATEAU_GROWTH = 0.2

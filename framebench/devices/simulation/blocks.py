@@ -11,6 +11,8 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from framebench.devices.catalog import DoesNotFit
+
 MIN_BLOCK = 512  # bytes: every request is rounded up to a multiple (kMinBlockSize)
 SMALL = 1 << 20  # the largest request of the small pool (kSmallSize)
 SMALL_SEGMENT = 2 << 20  # what the small pool takes from the GPU at once (kSmallBuffer)
@@ -20,7 +22,7 @@ MIN_LARGE = 10 << 20  # from here on a request gets a segment of its own size (k
 LARGE_ROUND = 2 << 20  # rounded up to a multiple of this (kRoundLarge)
 
 
-class OutOfMemory(Exception):
+class OutOfMemory(DoesNotFit):
     """The GPU has no memory for the request, even after every free segment was given back."""
 
     def __init__(self, requested: int, stats: Stats) -> None:

@@ -28,6 +28,7 @@ from framebench.devices.simulation.torch_convolutions import describe_gpu
 from framebench.devices.simulation.torch_device import replaced
 from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE
 from framebench.devices.simulation.torch_kernels import NOT_HELD, WITHOUT_CUDNN
+from framebench.devices.simulation.torch_release import read_release
 from framebench.devices.simulation.torch_simulate import Simulation, simulate
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
@@ -111,12 +112,6 @@ def skip_compiled_updates() -> AbstractContextManager[None]:
     def skip(*_: Any, **__: Any) -> None: ...
 
     return replaced(torch, "compile", lambda *_, **__: skip)
-
-
-def read_release() -> tuple[int, int]:
-    """Return the release of the PyTorch that runs, such as (2, 13)."""
-    major, minor = torch.__version__.split(".")[:2]
-    return int(major), int(minor)
 
 
 def plan(case: Case, device: Device, timeline: Path | None = None) -> Answer:

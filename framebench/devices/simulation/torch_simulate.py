@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
-from framebench.devices.catalog import Device
+from framebench.devices.catalog import CONTEXT, Device
 from framebench.devices.simulation import torch_attention, torch_autocast
 from framebench.devices.simulation.allocator import Allocator
 from framebench.devices.simulation.blocks import Settings
@@ -70,7 +70,7 @@ class Holder(NamedTuple):
 
 @dataclass
 class Simulation:
-    """The result. Sizes are in bytes."""
+    """What the steps needed on the simulated GPU. Sizes are in bytes."""
 
     # the most in use at once in the last step: torch.cuda.max_memory_allocated after a reset
     allocated: int
@@ -83,6 +83,29 @@ class Simulation:
     holders: list[Holder]  # at that peak, most bytes first
     allocator: Allocator
     labels: dict[int, str] = field(repr=False, default_factory=dict)  # the operator of an event
+
+    @property
+    def needs(self) -> int:
+        """Return what the process needs of the GPU: `reserved`, and the largest CUDA context that
+        was measured.
+        """
+        return self.reserved + CONTEXT[1]
+
+    @property
+    def timeline(self) -> list[int]:
+        """Return the bytes in use after each event of the allocator, from the model's building on.
+
+        They are those that tensors asked for: the allocator rounds each up to 512 bytes.
+        """
+        in_use = 0
+        sizes = []
+        for event in self.allocator.trace:
+            if event.action == "alloc":
+                in_use += event.size
+            elif event.action == "free_completed":
+                in_use -= event.size
+            sizes.append(in_use)
+        return sizes
 
     def snapshot(self, path: Path) -> None:
         """Write a file for https://pytorch.org/memory_viz."""

@@ -27,6 +27,9 @@ from framebench.devices.simulation.torch_device import is_on_gpu
 from framebench.devices.simulation.torch_gpu import Gpu
 
 aten = torch.ops.aten
+# Truth values that a line of the program reads before it gets False: it may be a loop that draws
+# numbers until all are within bounds.
+PATIENCE = 2000
 # files that are no line of a program: PyTorch's, Python's, the simulation's and generated ones
 OTHERS = (
     str(Path(torch.__path__[0])),
@@ -75,6 +78,7 @@ class Watch(TorchDispatchMode):
         self.phase = "build"
         self.kernels: Counter[str] = Counter()
         self.labels: dict[int, str] = {}
+        self.truths_read: Counter[str] = Counter()  # by line of the program
         self.refused: OutOfMemory | None = None  # the first request for which the GPU had no memory
         # a sum of two gradients that has no block yet, and the first one's storage
         self.pending_sum: tuple[torch.UntypedStorage, Life] | None = None
@@ -86,7 +90,7 @@ class Watch(TorchDispatchMode):
             return func(*args, **kwargs)
         has_number = bool(args) and getattr(args[0], "constant", None) is not None
         if func is aten._local_scalar_dense.default and not has_number:
-            return invent_number(args[0])
+            return self.invent_number(args[0])
         if func._schema.name.startswith("aten::_fused_") and not func._schema.returns:
             return None  # updates in place, and some have no shapes of their own
         if not torch.is_grad_enabled():
@@ -244,6 +248,20 @@ class Watch(TorchDispatchMode):
         life.died = len(self.allocator.trace)
         self.allocator.free(life.block)
 
+    def invent_number(self, tensor: Tensor) -> bool | int | float:
+        """Return what a program reads of a fake tensor.
+
+        Of a counter on the host 1; of a float on the device 0, so that no gradient is found
+        infinite (GradScaler); of a truth value True, until one line has read very many.
+        """
+        if tensor.dtype == torch.bool:
+            line = find_line(sys._getframe(1))
+            self.truths_read[line] += 1
+            return self.truths_read[line] <= PATIENCE
+        if not tensor.is_floating_point():
+            return 1
+        return 0.0 if is_on_gpu(tensor) else 1.0
+
     def mark(self, tensors: Iterable[Any], kind: str) -> None:
         """Say of what kind the storages of these tensors are, unless they have one."""
         for tensor in filter(is_on_gpu, tensors):
@@ -278,16 +296,3 @@ def plain_parts(tensor: Tensor) -> Iterator[Tensor]:
             yield from plain_parts(getattr(tensor, name))
     else:
         yield tensor
-
-
-def invent_number(tensor: Tensor) -> bool | int | float:
-    """Return what a program reads of a fake tensor.
-
-    Of a counter on the host 1; of a float on the device 0, so that no gradient is found infinite
-    (GradScaler); of a truth value True.
-    """
-    if tensor.dtype == torch.bool:
-        return True
-    if not tensor.is_floating_point():
-        return 1
-    return 0.0 if is_on_gpu(tensor) else 1.0

@@ -7,10 +7,12 @@ screen.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pandas as pd
 
 from framebench.analysis.answers import select_comparable, select_savings
+from framebench.analysis.batch_tables import describe_dependence, select_several
 from framebench.analysis.comparison import Comparison, Shown
 from framebench.analysis.frames import read_ratios
 from framebench.analysis.rows import find_usual_batch
@@ -47,7 +49,10 @@ def make_headlines(df: pd.DataFrame) -> Iterator[Comparison]:
     for scenario in MAIN_SCENARIOS:
         of_scenario = compared[compared["scenario"] == scenario]
         for (machine, size), group in of_scenario.groupby(["machine", "size"]):
-            yield make_headline_table(scenario, str(machine), str(size), group)
+            table = make_headline_table(scenario, str(machine), str(size), group)
+            is_asked = (used["machine"] == machine) & (used["scenario"] == scenario)
+            at_all_batches = used[is_asked & (used["size"] == size)]
+            yield replace(table, notes=tuple(describe_other_batches(at_all_batches, table.data)))
 
 
 def make_headline_table(scenario: str, machine: str, size: str, group: pd.DataFrame) -> Comparison:
@@ -74,6 +79,24 @@ def make_headline_table(scenario: str, machine: str, size: str, group: pd.DataFr
         left=3,
         machine=machine,
     )
+
+
+def describe_other_batches(df: pd.DataFrame, headlines: pd.DataFrame) -> list[str]:
+    """Return a line for each strategy of the headlines whose ratio depends on the batch.
+
+    `df` has the rows of every batch, `headlines` the table's.
+    """
+    lines = []
+    several = select_several(df)
+    for key, group in several.groupby(["workload", "framework"], sort=False):
+        workload, framework = map(str, key)
+        is_same = (headlines["workload"] == get_title(workload)) & (
+            headlines["framework"] == get_title(framework)
+        )
+        shown = headlines[is_same][["lean_strategy", "fast_strategy"]].to_numpy().ravel()
+        for line in describe_dependence(group[group["strategy"].isin(shown)]):
+            lines.append(f"{get_title(workload)}: {line}")
+    return lines
 
 
 def find_faster(group: pd.DataFrame) -> pd.Series:

@@ -1,0 +1,83 @@
+"""Plan what a function of JAX's needs on a device that is not here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.errors import JaxRuntimeError
+from jax.sharding import SingleDeviceSharding
+
+from framebench.adapters.jax.program import count_plan_bytes
+from framebench.devices.catalog import CONTEXT, Device, DoesNotFit
+from framebench.devices.xla import jax_buffers, jax_target
+from framebench.devices.xla.jax_older import help_jax
+
+COMPILERS = {"gpu": 'pip install "jax[cuda13]"', "tpu": 'pip install "jax[tpu]"'}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What XLA plans for one run of a function. Sizes are in bytes."""
+
+    # arguments, results and temporaries, without what results take over from donated arguments
+    peak: int
+    parts: dict[str, int]  # by what they are for
+    context: int  # the most that a CUDA context took where it was measured; 0 on a TPU
+
+    @property
+    def needs(self) -> int:
+        """Return what the process needs of the device: the peak and the context.
+
+        JAX's pool takes three quarters of a GPU by default, whatever the plan says: to have no
+        more, set XLA_PYTHON_CLIENT_PREALLOCATE=false.
+        """
+        return self.peak + self.context
+
+
+def plan(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    device: Device,
+    donate_argnums: int | Sequence[int] = (),
+) -> Plan:
+    """Return XLA's plan for one device.
+
+    Raises ImportError without a compiler for it, and DoesNotFit.
+    """
+    help_jax()
+    try:
+        (target,) = jax_target.devices(device, 1)
+    except (JaxRuntimeError, RuntimeError, ValueError) as error:
+        raise ImportError(
+            f"JAX has no compiler for {device.title} here: {COMPILERS[device.kind]} "
+            f"(it said: {str(error).splitlines()[0][:200]})"
+        ) from error
+    place = SingleDeviceSharding(target)
+
+    def declare(array: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(
+            jax.numpy.shape(array), jax.dtypes.result_type(array), sharding=place
+        )
+
+    shapes = jax.tree.map(declare, tuple(arguments))
+    lowered = jax.jit(function, donate_argnums=donate_argnums).lower(*shapes)
+    try:
+        compiled = lowered.compile()
+    except JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" in str(error) or "would exceed memory" in str(error):
+            raise DoesNotFit(f"XLA cannot fit it into {device.title}: {error}") from error
+        raise
+    peak = count_plan_bytes(compiled)
+    # for TPUs XLA refuses by itself, for GPUs the allocator would
+    if peak > device.memory_bytes:
+        raise DoesNotFit(
+            f"needs {peak / 2**30:,.1f} GiB, and {device.title} has {device.gib:,.1f} GiB"
+        )
+    return Plan(
+        peak=peak,
+        parts=jax_buffers.parts_of(compiled.memory_analysis()),
+        context=CONTEXT[1] if device.kind == "gpu" else 0,
+    )
