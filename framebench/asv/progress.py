@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from framebench.engine.progress import duration
+from framebench.engine.progress import format_duration
 
 VARIABLE = "FRAMEBENCH_PROGRESS"
 
@@ -93,7 +93,7 @@ class Progress:
             return ""
         remaining = self.count_planned() - self.done
         seconds = remaining * (time.monotonic() - self.started) / self.done
-        return f", about {duration(seconds)} left"
+        return f", about {format_duration(seconds)} left"
 
 
 @contextmanager

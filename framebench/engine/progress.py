@@ -23,7 +23,7 @@ BAR_COLUMNS = 49  # of a terminal that the bar, counts and times take next to th
 LEAST_COLUMNS = 20  # for the case
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a time in words, such as `5 min`."""
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
@@ -32,8 +32,8 @@ class CaseProgress(Listener):
     """A bar over the cases of a run.
 
     The time left comes from what the same cases took before on this machine, or else from
-    `guesses`, in seconds. What
-    `session` has already counts as done; `at_once` cases run next to each other.
+    `guesses`, in seconds. What `session` has already measured counts as done; `at_once` cases run
+    next to each other.
     """
 
     def __init__(
@@ -48,10 +48,12 @@ class CaseProgress(Listener):
     ) -> None:
         self.console = console
         self.at_once = at_once
-        self.expected_s = expected_seconds(cases, results, guesses)
-        measured = {case: min(blocks, count_measured(case, results, session)) for case in cases}
-        self.left = {case: blocks - count for case, count in measured.items()}  # blocks
-        done, total = sum(measured.values()), blocks * len(measured)
+        self.expected_s = estimate_seconds(cases, results, guesses)
+        self.left: dict[Case, int] = {}  # blocks
+        for case in cases:
+            self.left[case] = max(0, blocks - count_measured(case, results, session))
+        total = blocks * len(self.left)
+        done = total - sum(self.left.values())
         self.bar = Progress(
             BarColumn(10),
             MofNCompleteColumn(),
@@ -61,7 +63,7 @@ class CaseProgress(Listener):
             console=console,
             transient=True,
         )
-        self.task = self.bar.add_task("", total=total, completed=done, left=self.remaining())
+        self.task = self.bar.add_task("", total=total, completed=done, left=self.format_remaining())
         plural = "s" if len(cases) != 1 else ""
         self.first_line = f"measuring {len(cases)} case{plural}"
         if blocks > 1:
@@ -71,7 +73,7 @@ class CaseProgress(Listener):
 
     def __enter__(self) -> CaseProgress:
         if self.left:
-            first_line = f"{self.first_line}: about {self.remaining()}"
+            first_line = f"{self.first_line}: about {self.format_remaining()}"
             self.console.print(first_line, markup=False, highlight=False, soft_wrap=True)
         self.bar.start()
         return self
@@ -84,40 +86,41 @@ class CaseProgress(Listener):
     ) -> None:
         self.bar.stop()
 
-    def remaining(self) -> str:
+    def format_remaining(self) -> str:
         """Return the time left in words."""
-        seconds = sum(self.expected_s[case] * blocks for case, blocks in self.left.items())
-        return duration(seconds / self.at_once)
+        seconds = 0.0
+        for case, blocks in self.left.items():
+            seconds += self.expected_s[case] * blocks
+        return format_duration(seconds / self.at_once)
 
     def phase(self, case: Case, what: str) -> None:
         """Show what is done for a case now."""
-        description = self.fit(f"{case.id} [{what}]").replace("[", r"\[")
-        self.bar.update(self.task, description=description, left=self.remaining())
+        text = self.shorten(f"{case.id} [{what}]")
+        description = text.replace("[", r"\[")  # rich would take it for markup
+        self.bar.update(self.task, description=description, left=self.format_remaining())
 
-    def fit(self, text: str) -> str:
-        """Cut a text's beginning where a line is too short for it: strategy and phase stand at its
-        end.
-        """
+    def shorten(self, text: str) -> str:
+        """Cut a text's beginning where a line is too short: strategy and phase are at its end."""
         columns = max(LEAST_COLUMNS, self.console.width - BAR_COLUMNS)
-        return text if len(text) <= columns else f"…{text[1 - columns :]}"
+        if len(text) <= columns:
+            return text
+        return f"…{text[1 - columns :]}"
 
     def skipped(self, case: Case) -> None:
         """Count all blocks of the case as done."""
-        self.bar.update(self.task, advance=self.left.pop(case, 0), left=self.remaining())
+        blocks = self.left.pop(case, 0)
+        self.bar.update(self.task, advance=blocks, left=self.format_remaining())
 
     def done(self, record: Record) -> None:
-        """Print a record, also one of a case that was not asked for but measured for comparison."""
-        if self.left.get(record.parsed, 0) > 0:
-            self.left[record.parsed] -= 1
-            self.bar.update(self.task, advance=1, left=self.remaining())
-        version = (
-            f"  {record.parsed.framework} {record.framework_version}"
-            if record.framework_version
-            else ""
-        )
-        self.bar.console.print(
-            f"{format_record(record)}{version}", markup=False, highlight=False, soft_wrap=True
-        )
+        """Print a record, also one that was only measured to compare others with it."""
+        case = record.parsed
+        if self.left.get(case, 0) > 0:
+            self.left[case] -= 1
+            self.bar.update(self.task, advance=1, left=self.format_remaining())
+        line = format_record(record)
+        if record.framework_version:
+            line += f"  {case.framework} {record.framework_version}"
+        self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def format_record(record: Record, step_s: float | None = None, width: int = 41) -> str:
@@ -125,37 +128,48 @@ def format_record(record: Record, step_s: float | None = None, width: int = 41) 
 
     `step_s`: the seconds of a step over all of its blocks; by default those of the record.
     """
+    name = f"{record.case:<{width}}"
     if record.status != "ok":
-        return f"{record.case:<{width}} {record.status}: {record.reason}"
-    effect = "" if record.effect and record.effect.proven else "  effect not proven"
-    is_user_model = record.parsed.workload == USER_MODEL
-    # as its table has it
-    instrument = record.peak_instrument if is_user_model else record.step_instrument
-    peak = f"{record.peaks[instrument] / 2**20:7.1f} MiB ({instrument})" if instrument else ""
-    if record.ranks:
-        peak_instrument = record.peak_instrument
-        emptiest = (
-            min(rank.peaks[peak_instrument] for rank in record.ranks) if peak_instrument else 0
-        )
-        ranks = f"the fullest of {len(record.ranks)} ranks, the emptiest {emptiest / 2**20:.1f}"
-        return f"{record.case:<{width}} {peak:<22} {ranks}{effect}"
+        return f"{name} {record.status}: {record.reason}"
+    # the instrument that its table has
+    instrument = record.step_instrument
+    if record.parsed.workload == USER_MODEL:
+        instrument = record.peak_instrument
+    peak = ""
+    if instrument:
+        peak = f"{record.peaks[instrument] / 2**20:7.1f} MiB ({instrument})"
     if step_s is None:
         step_s = record.step_time_s
-    step_time = "" if step_s is None else f"{step_s * 1e3:7.1f} ms/step"
-    return f"{record.case:<{width}} {peak:<22} {step_time}{effect}"
+    numbers = ""
+    if record.ranks:
+        numbers = describe_ranks(record)
+    elif step_s is not None:
+        numbers = f"{step_s * 1e3:7.1f} ms/step"
+    effect = "" if record.effect and record.effect.proven else "  effect not proven"
+    return f"{name} {peak:<22} {numbers}{effect}"
+
+
+def describe_ranks(record: Record) -> str:
+    """Return how many ranks there are, and the peak in MiB of the one that needs least."""
+    emptiest = 0
+    if record.peak_instrument:
+        emptiest = min(rank.peaks[record.peak_instrument] for rank in record.ranks)
+    return f"the fullest of {len(record.ranks)} ranks, the emptiest {emptiest / 2**20:.1f}"
 
 
 def count_measured(case: Case, results: Path, session: str) -> int:
     """Return how often this session has measured a case, in every release of its framework."""
     if not session:
         return 0
-    folders = store.find_folder(
-        results, provenance.read_machine_name(), f"{case.framework}-*", case
-    ).relative_to(results)
-    return sum(len(store.read_session(folder, session)) for folder in results.glob(str(folders)))
+    machine = provenance.read_machine_name()
+    pattern = store.find_folder(results, machine, f"{case.framework}-*", case).relative_to(results)
+    count = 0
+    for folder in results.glob(str(pattern)):
+        count += len(store.read_session(folder, session))
+    return count
 
 
-def expected_seconds(
+def estimate_seconds(
     cases: list[Case], results: Path, guesses: Mapping[Case, float]
 ) -> dict[Case, float]:
     """Return what each case took last time here.
@@ -163,23 +177,34 @@ def expected_seconds(
     For a new one it is a guess: the caller's, the median of its framework's other cases, or
     `GUESS_S`.
     """
-    known: dict[Case, float] = {}
-    for case in cases:
-        where = store.find_folder(
-            results, provenance.read_machine_name(), describe(case.framework).name, case
-        )
-        for path in sorted(where.glob("*.json"))[-1:]:
-            try:
-                known[case] = store.read(path).spent_s.get("total", 0.0)
-            except store.BadRecord:
-                continue
+    measured: dict[Case, float] = {}
     by_framework: dict[str, list[float]] = defaultdict(list)
-    for case, seconds in known.items():
-        by_framework[case.framework].append(seconds)
-    medians = {framework: statistics.median(seconds) for framework, seconds in by_framework.items()}
-    expected = {}
     for case in cases:
-        usual = GUESS_S if case.support.supported else 0.0
-        guess = guesses.get(case) or medians.get(case.framework, usual)
-        expected[case] = known.get(case, guess)
-    return expected
+        seconds = read_last_seconds(case, results)
+        if seconds is not None and case not in measured:
+            measured[case] = seconds
+            by_framework[case.framework].append(seconds)
+    estimates = {}
+    for case in cases:
+        if case in measured:
+            estimates[case] = measured[case]
+        elif guesses.get(case):
+            estimates[case] = guesses[case]
+        elif case.framework in by_framework:
+            estimates[case] = statistics.median(by_framework[case.framework])
+        else:
+            estimates[case] = GUESS_S if case.support.supported else 0.0
+    return estimates
+
+
+def read_last_seconds(case: Case, results: Path) -> float | None:
+    """Return what the newest record of a case says that it took; None without a readable one."""
+    machine = provenance.read_machine_name()
+    folder = store.find_folder(results, machine, describe(case.framework).name, case)
+    records = sorted(folder.glob("*.json"))
+    if not records:
+        return None
+    try:
+        return store.read(records[-1]).spent_s.get("total", 0.0)
+    except store.BadRecord:
+        return None

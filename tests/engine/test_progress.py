@@ -79,6 +79,6 @@ def test_cases_beside_each_other_take_less_and_new_ones_what_is_guessed(tmp_path
     assert (
         CaseProgress(
             CASES, tmp_path, screen(80), guesses=dict.fromkeys(CASES, 8.0), at_once=2
-        ).remaining()
+        ).format_remaining()
         == "8 s"
     )
