@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis import rows
-from framebench.analysis.frames import Row
+from framebench.analysis.frames import Row, read_ratio
 from framebench.analysis.statistics import PEAK, Ratio
 
 
@@ -58,7 +58,7 @@ def rank_savings(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, list[Any]
     """Yield each framework with the strategies that save memory, the one that needs least first."""
     by_framework = comparable_rows.groupby("framework", observed=True, sort=False)
     for framework, framework_rows in by_framework:
-        if len(framework_rows) > 1:
+        if len(framework_rows) > 1:  # more than its baseline
             yield str(framework), list(rows.iterate_rows(select_savings(framework_rows)))
 
 
@@ -95,11 +95,7 @@ def find_timed(tables: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str | None
 
 def get_time_ratio(row: Any) -> Ratio | None:
     """Return the step time over the baseline's, if it was timed."""
-    if pd.isna(row.time_ratio):
-        return None
-    if pd.isna(row.time_ratio_low) or pd.isna(row.time_ratio_high):
-        return Ratio(row.time_ratio)
-    return Ratio(row.time_ratio, float(row.time_ratio_low), float(row.time_ratio_high))
+    return read_ratio(row.time_ratio, row.time_ratio_low, row.time_ratio_high)
 
 
 def describe_cost(row: Any) -> str:

@@ -79,6 +79,7 @@ def match_blocks(
     base_blocks = group_by_block(base)
     candidate_blocks = group_by_block(candidate)
     pairs = []
+    # sorted, so that the order of sets changes no sum
     for block in sorted(base_blocks.keys() & candidate_blocks.keys()):
         pair = find_first_pair(base_blocks[block], candidate_blocks[block])
         if pair:
@@ -113,7 +114,7 @@ class Blocks:
     They give the ratio of two variants that share blocks.
     How much blocks differ is learnt from all pairs together: each variant against the baseline of
     its framework, and baselines, or where a block has none, against the first variant. The pair
-    that is asked for is not among those that moderate it.
+    that is compared is not among those that moderate it.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:

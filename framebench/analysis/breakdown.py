@@ -30,13 +30,13 @@ def split_peaks(table: pd.DataFrame) -> pd.DataFrame:
     has_peak = (table["status"] == "ok") & table["step_bytes"].notna()
     has_bound = table["case"].map(declares_layers).astype(bool)
     measured = table[has_peak & has_bound].reset_index(drop=True)
-    bounds = [find_lower_bound(case) for case in measured["case"]]
-    for part in PARTS:
-        measured[part] = [getattr(bound, part) for bound in bounds]
-    measured["lower_bound"] = [float(bound.total) for bound in bounds]
-    measured["rest"] = measured["step_bytes"] - measured["lower_bound"]
-    measured["peak_over_bound"] = measured["step_bytes"] / measured["lower_bound"]
-    return measured
+    bounds = [vars(find_lower_bound(case)) for case in measured["case"]]
+    parts = pd.DataFrame(bounds, columns=list(PARTS))
+    split = measured.join(parts)
+    split["lower_bound"] = parts.sum(axis=1).astype(float)
+    split["rest"] = split["step_bytes"] - split["lower_bound"]
+    split["peak_over_bound"] = split["step_bytes"] / split["lower_bound"]
+    return split
 
 
 def declares_layers(case_id: str) -> bool:

@@ -111,6 +111,7 @@ class Comparison:
             if name in shown:  # two columns may have the same heading
                 name = f"{name}, {place}"
             shown[name] = column
+        # the columns are named, so that a table without rows has its headings
         data = pd.DataFrame(list(rows), columns=list(shown))
         return cls(title, caption, data, shown, left=left, notes=notes, machine=machine)
 

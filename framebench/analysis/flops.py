@@ -38,6 +38,7 @@ def count_layer_flops(layer: Layer, weight: Param | None) -> int:
 
 def count_forward_flops(case: Case) -> int:
     """Return the operations of a forward pass of the whole batch."""
+    # a layer has the name of its weight
     weights = {}
     for param in case.spec.params(case.config):
         if param.name.endswith(".weight"):
@@ -53,12 +54,11 @@ def count_step_flops(case: Case) -> int | None:
     Returns None where a step is something else, where the workload declares no layers, and for a
     case that this version does not have.
     """
-    if (
-        not case.is_known
-        or case.scenario not in ("train", "eval")
-        or case.plan.mathematics
-        or not case.spec.layers
-    ):
+    if not case.is_known or not case.spec.layers:
         return None
-    passes = 1 + BACKWARD if case.stage.trains else 1
+    if case.scenario not in ("train", "eval") or case.plan.mathematics:
+        return None
+    passes = 1
+    if case.stage.trains:
+        passes += BACKWARD
     return count_forward_flops(case) * passes

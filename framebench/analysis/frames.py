@@ -577,15 +577,17 @@ def parse_release(version: str) -> tuple[Version, str]:
 
 def read_ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[Ratio | None]:
     """Return `time_ratio` or `torch_ratio` of each row with its interval; None without one."""
-    ratios: list[Ratio | None] = []
-    for value, low, high in zip(df[name], df[f"{name}_low"], df[f"{name}_high"]):
-        if pd.isna(value):
-            ratios.append(None)
-        elif pd.isna(low) or pd.isna(high):
-            ratios.append(Ratio(value))
-        else:
-            ratios.append(Ratio(value, low, high))
-    return ratios
+    columns = (df[name], df[f"{name}_low"], df[f"{name}_high"])
+    return [read_ratio(value, low, high) for value, low, high in zip(*columns)]
+
+
+def read_ratio(value: float, low: float, high: float) -> Ratio | None:
+    """Return a ratio from three cells of a table, each of which may be missing."""
+    if pd.isna(value):
+        return None
+    if pd.isna(low) or pd.isna(high):
+        return Ratio(value)
+    return Ratio(value, low, high)
 
 
 def find_decided(df: pd.DataFrame) -> pd.Series:

@@ -282,7 +282,7 @@ def count_backward_bytes(case: Case) -> tuple[int, int]:
     in_place = case.framework == "jax" and "no_donate" not in options
     one_by_one = ("optimizer_in_backward" in options or in_place) and not has_all
     layers = list_backward_layers(case)
-    if not layers:  # nothing is known of activations: the end of the backward pass
+    if not layers:  # of activations nothing is declared: the end of the backward pass
         return max(gradients.values()) if one_by_one else sum(gradients.values()), 0
 
     per_element = get_activation_width(case) * get_micro_batch(case)
@@ -314,8 +314,8 @@ def count_backward_bytes(case: Case) -> tuple[int, int]:
 def count_forward_bytes(case: Case) -> int:
     """Return the bytes of the largest pair of a matmul's input and result.
 
-    Where the graph is kept they are those of all layers. Of generation they are the keys and values
-    of all tokens, and that pair of one.
+    Where the graph is saved they are those of all layers. Of generation they are the keys and
+    values of all tokens, and that pair of one.
     """
     options = get_options(case)
     layers = list_layers(case)

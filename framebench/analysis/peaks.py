@@ -96,7 +96,7 @@ def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:
             usable.append(row)
     if not usable:
         raise NoRecords("; ".join(faults) or explain_absence(case))
-    usable.sort(key=lambda row: row.batch)
+    usable.sort(key=lambda row: row.batch)  # the last is what a single batch is scaled from
     return select_one_origin(usable, case)
 
 
@@ -177,6 +177,7 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     line = fit_line(batches, [get_bytes(row) for row in evidence])
     value, low, high = line.predict(case.batch)
     method = f"line through batches {', '.join(map(str, batches))}"
+    # a line through noisy peaks may fall below what no step can do without
     least = compute_lower_bound(case).total
     if low is None or high is None:
         return Peak("predicted", method, max(value, least))

@@ -90,10 +90,10 @@ class Results:
     def choose_machine(
         self, named: str | None = None, answers: Callable[[str], bool] | None = None
     ) -> str:
-        """Return the machine that is named, or else the first whose records answer what is asked.
+        """Return the machine that is named, or else the first whose records answer.
 
         This machine comes first, then the one with the most records, which is the published one.
-        `answers` says whether a machine's records do; if none does, or without it, the first
+        `answers` says whether a machine's records do; if none do, or without it, the first
         machine is returned. Raises BadMachine, NoRecords, and UnknownMachine with the names there
         are.
         """

@@ -31,6 +31,7 @@ def select_current(all_records: Iterable[Record]) -> list[Record]:
     newest: dict[str, tuple[bool, int]] = {}  # by machine
     for record in unrestricted:
         machine = record.provenance.machine
+        # records with numbers stand above all others, and among them the newest protocol
         standing = (record.status == "ok", record.provenance.protocol)
         newest[machine] = max(newest.get(machine, standing), standing)
     current = []
@@ -83,6 +84,7 @@ def select_cases(all_records: Iterable[Record]) -> list[Measured]:
 def select_case(case_records: list[Record]) -> Measured:
     """Return what counts of one case's records: the newest decides whether there are numbers."""
     ordered = sorted(case_records, key=get_measurement_time)
+    # a case that no longer runs has no numbers, whatever it once had
     newest = ordered[-1]
     if newest.status != "ok":
         return Measured(newest, newest, ())

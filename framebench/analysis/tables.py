@@ -31,7 +31,7 @@ from framebench.strategies.strategy import FRAMEWORKS
 PLACE = ["workload", "size", "batch"]
 READING = "How to read it: docs/reading.md."
 WITHOUT = "without times (`--rounds 0`)"
-MANY_COMMANDS = 3  # of more that measured a table's rows only the number is told
+MANY_COMMANDS = 3  # of more that measured a table's rows only the number is given
 
 
 def format_flag(value: Any) -> str:
@@ -114,7 +114,7 @@ DETAILS = {
     "peak_instrument": Shown("own counter", priority=DETAIL),
 }
 SHOWN = SHORT | DETAILS
-# On a GPU the peak is the whole process's, so what a strategy saves of a step is told by the
+# On a GPU the peak is the whole process's, so what a strategy saves of a step is read by the
 # framework's own counter; and a matmul on the host is no reference.
 ON_GPU = {
     "shared_bytes": Shown(

@@ -201,13 +201,20 @@ def test_numbers_are_of_the_newest_protocol_that_has_any(records: list[Record]) 
             assert case.newest.provenance.protocol == max(protocols)
 
 
+def is_of_case(candidate: Record, case: Measured) -> bool:
+    """Return whether a record is of the version and protocol of a case, and was made freely."""
+    if candidate.provenance.memory_limit is not None:
+        return False
+    newest = case.newest
+    if candidate.provenance.protocol != newest.provenance.protocol:
+        return False
+    return candidate.framework_version == newest.framework_version
+
+
 @given(draw_records())
 def test_a_case_has_the_newest_record_and_all_blocks_of_its_version(records: list[Record]) -> None:
     for case in select_cases(records):
-        protocol = case.newest.provenance.protocol
-        same = [r for r in records if r.framework_version == case.newest.framework_version]
-        same = [r for r in same if r.provenance.protocol == protocol]
-        same = [r for r in same if r.provenance.memory_limit is None]
+        same = [record for record in records if is_of_case(record, case)]
         same.sort(key=get_measurement_time)
         ok = [r for r in same if r.status == "ok"]
 

@@ -30,15 +30,15 @@ def tables() -> list[Comparison]:
     return list({table.head: table for table in make_document_tables(Results(RESULTS))}.values())
 
 
-def printed(table: Comparison, width: int) -> str:
+def print_table(table: Comparison, width: int) -> str:
     console = Console(width=width, file=io.StringIO(), record=True)
     table.terminal(console)
     return console.export_text()
 
 
-def hidden(table: Comparison, width: int) -> str:
+def find_hidden_columns(table: Comparison, width: int) -> str:
     """Return the columns that the terminal has no room for, as it names them."""
-    words = " ".join(printed(table, width).split())
+    words = " ".join(print_table(table, width).split())
     _, found, names = words.partition(f"No room in {width} columns for: ")
     return names if found else ""
 
@@ -47,7 +47,7 @@ def hidden(table: Comparison, width: int) -> str:
 def test_a_table_fits_the_terminal(width: int, tables: list[Comparison]) -> None:
     assert len(tables) > 10
     for table in tables:
-        assert max(map(len, printed(table, width).splitlines())) <= width, table.title
+        assert max(map(len, print_table(table, width).splitlines())) <= width, table.title
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -56,40 +56,40 @@ def test_ids_of_cases_are_not_broken(width: int) -> None:
     rows = ((case, "a reason of some length that needs several lines", "1,024.0", "host.rss"),)
     table = Comparison.of_text("title", "", ("case", "reason", "peak MiB", "instrument"), rows)
 
-    assert case in printed(table, width).split()
+    assert case in print_table(table, width).split()
 
 
 def test_columns_are_left_out_by_their_priority() -> None:
     table = Comparison.of_text("title", "", HEAD, (ROW,))
-    assert hidden(table, 120) == ""
-    assert hidden(table, 64) == "verified"
-    assert hidden(table, 50) == "verified, instrument"
+    assert find_hidden_columns(table, 120) == ""
+    assert find_hidden_columns(table, 64) == "verified"
+    assert find_hidden_columns(table, 50) == "verified, instrument"
 
 
 def test_of_equal_columns_the_rightmost_is_left_out() -> None:
     table = Comparison.of_text("title", "", ("case", "a" * 12, "b" * 12), (("x" * 20, "1", "2"),))
-    assert hidden(table, 45) == "b" * 12
+    assert find_hidden_columns(table, 45) == "b" * 12
 
 
 def test_the_first_column_always_stays() -> None:
     table = Comparison.of_text(
         "title", "", ("case", Shown("verdict", priority=ESSENTIAL)), (("x" * 20, "slower"),)
     )
-    assert hidden(table, 25) == "verdict"
+    assert find_hidden_columns(table, 25) == "verdict"
 
 
 def test_the_value_of_a_column_that_is_the_same_in_every_row_is_named() -> None:
     rows = (("fp32", "5", "8e-08"), ("checkpoint", "5", "7e-08"), ("offload", "-", "-"))
     table = Comparison.of_text("title", "", ("strategy", "blocks", "verified"), rows)
-    assert hidden(table, 20) == "blocks (5 in every row), verified"
+    assert find_hidden_columns(table, 20) == "blocks (5 in every row), verified"
 
 
 def test_the_machine_stands_above_its_table() -> None:
-    assert printed(Comparison.of_text("title", "", ("a",), (("1",),), machine="m"), 80).startswith(
-        "m: title\n"
-    )
+    assert print_table(
+        Comparison.of_text("title", "", ("a",), (("1",),), machine="m"), 80
+    ).startswith("m: title\n")
 
 
 def test_a_word_that_is_wider_than_the_terminal_is_folded() -> None:
-    text = printed(Comparison.of_text("title", "", ("case",), (("x" * 100,),)), 80)
+    text = print_table(Comparison.of_text("title", "", ("case",), (("x" * 100,),)), 80)
     assert text.count("x") == 100

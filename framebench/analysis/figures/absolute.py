@@ -83,6 +83,7 @@ def name_points(axes: Axes, points: pd.DataFrame) -> None:
     comparable = points.dropna(subset="relative_peak")
     for _, framework_points in comparable.groupby("framework", observed=True):
         named.append(find_front(framework_points))
+    # a baseline may be on its framework's front, and is named once
     named.append(points[points["baseline"]])
     texts = []
     for row in rows.iterate_rows(pd.concat(named).drop_duplicates("case")):

@@ -70,9 +70,8 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
     if compared.empty:
         return None
     compared = rows.order_by_catalog(compared)
-    long = compared.melt(
-        ["framework", "strategy", "batch"], list(QUANTITIES), var_name="quantity"
-    ).dropna(subset="value")
+    place = ["framework", "strategy", "batch"]
+    long = compared.melt(place, list(QUANTITIES), var_name="quantity").dropna(subset="value")
     grid = sns.relplot(
         long,
         kind="line",
@@ -161,6 +160,7 @@ def set_octaves(axes: Axes, batches: list[int]) -> None:
     highest = math.ceil(math.log2(high * 1.05))
     axes.set_ylim(2.0**lowest, 2.0**highest)
     axes.set_xticks(batches)
+    # matplotlib would write powers of two as 2^n, and crowd the axis with minor ticks
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(page.PLAIN)
         axis.set_minor_locator(NullLocator())

@@ -62,7 +62,7 @@ def draw_parts(df: pd.DataFrame) -> Figure | None:
         axes.set_xlim(0, end)
     figure.tight_layout()
     handles, labels = panels[0][0].get_legend_handles_labels()
-    by_label = dict(zip(labels, handles))
+    by_label = dict(zip(labels, handles))  # all panels have the same parts
     figure.legend(
         by_label.values(),
         by_label,
@@ -170,9 +170,8 @@ def draw_train_eval(df: pd.DataFrame) -> Figure | None:
         for framework, bars in zip(usable["framework"].cat.categories, axes.containers):
             labels = [f"{bar.get_height() / training[workload, framework]:.2f}" for bar in bars]
             axes.bar_label(bars, labels, size=6.5, padding=1)
-        axes.set_title(
-            f"{workload}, batch {rows.find_usual_batch(usable[usable['workload'] == workload])}"
-        )
+        of_workload = usable[usable["workload"] == workload]
+        axes.set_title(f"{workload}, batch {rows.find_usual_batch(of_workload)}")
     grid.set_axis_labels("", "peak MiB")
     note = f"MiB = 2^20 bytes. Size {df['size'].iloc[0]}. Numbers: ratio to training."
     return page.explain_figure(

@@ -81,6 +81,7 @@ def draw_shares(df: pd.DataFrame) -> Figure | None:
     # 0 where it was not measured: the step did not wait, or ran without the clock on the collector
     group[columns] = group[columns].where(group["usable"]).fillna(0.0)
     is_worth = (group[columns] > WORTH).any(axis=1)
+    # of a strategy that is shown every framework is
     lossy = group[group["place"].isin(group["place"][is_worth])]
     if lossy.empty:
         return None

@@ -198,9 +198,11 @@ def draw_support(df: pd.DataFrame) -> Figure:
     )
     remove_frame(axes)
     axes.tick_params(axis="x", rotation=90)
+    # a scenario stands above the middle of its frameworks
     for i, scenario in enumerate(SCENARIOS):
         axes.text(len(FRAMEWORKS) * (i + 0.5), -3.2, scenario, ha="center")
     figure.tight_layout()
+    # below the map, since it is as wide as the page
     entries = [Patch(color=colour, label=text) for colour, text in KINDS.values()]
     figure.legend(
         handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=4, frameon=False
@@ -228,8 +230,8 @@ def summarize_outcomes(df: pd.DataFrame) -> pd.DataFrame:
 
 def make_support_title(matrix: pd.DataFrame) -> str:
     """Return how many strategies each framework can do, those that it always does among them."""
-    with_answer = matrix.assign(can=matrix["kind"] != "unsupported")
-    can = with_answer.pivot(index=["scenario", "strategy"], columns="framework", values="can")
+    supported = matrix.assign(can=matrix["kind"] != "unsupported")
+    can = supported.pivot(index=["scenario", "strategy"], columns="framework", values="can")
     counts = [f"{rows.NAMES[name]} can do {can[name].sum()}" for name in FRAMEWORKS]
     scenarios = matrix["scenario"].nunique()
     return (

@@ -161,10 +161,11 @@ def describe_cases(cases: Iterable[Case]) -> Iterator[Comparison]:
     groups: dict[tuple[str, str, str], list[Case]] = {}
     for case in cases:
         groups.setdefault((case.framework, case.scenario, case.strategy), []).append(case)
-    strategies = list(groups.values())
-    usual = [same for same in strategies if is_usual(same[0])]
+    shown = [group for group in groups.values() if is_usual(group[0])]
+    if not shown:
+        shown = list(groups.values())
     for framework in FRAMEWORKS:
-        of_framework = [same for same in usual or strategies if same[0].framework == framework]
+        of_framework = [group for group in shown if group[0].framework == framework]
         yield from describe_framework(framework, of_framework)
 
 
@@ -218,6 +219,7 @@ def find_cell(cases: Sequence[Case]) -> Cell:
     Where none of them can have it, it is the reason why not there.
     """
     case = cases[0]
+    # what the catalog says of the strategy; a workload or scenario may still refuse it
     cell = case.plan.cells[case.framework]
     is_refused = not isinstance(cell, AlwaysOn) and not any(one.support.supported for one in cases)
     return case.support if cell.supported and is_refused else cell
