@@ -9,7 +9,6 @@ from framebench.claims.entries import Line, format_effect, span
 from framebench.claims.rule import UNMET
 
 NONE = "None: the arms do not carry one."
-SIGNS = {"less": "a decrease", "more": "an increase", "none": "no difference", "unclear": "either"}
 
 
 def choose_advice(claim: Claim, lines: Sequence[Line]) -> str:
@@ -73,8 +72,5 @@ def describe_advice(advice: Advice, lines: Sequence[Line]) -> str:
         least_arm=least.name,
         most_arm=most.name,
     )
-    named = f"with {advice.measurements!r}" if advice.measurements else ""
-    if len(lines) == 1:
-        return f"{text} (1 arm {named or 'that decides'} shows {SIGNS[sign]}.)"
     agreeing = sum(line.sign == sign for line in lines)
-    return f"{text} ({agreeing} of {len(lines)} arms {named or 'that decide'} show {SIGNS[sign]}.)"
+    return f"{text} ({agreeing} of {len(lines)} {'arm' if len(lines) == 1 else 'arms'}.)"

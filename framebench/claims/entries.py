@@ -44,6 +44,7 @@ class Line:
     ours: bool = False  # the claimed size is this suite's, of no article
     planned: bool = False  # or measured
     device: str = "cpu"  # that it was measured on, or planned for
+    aside: bool = False  # it would decide if a GPU's lines did not
     elsewhere: str = ""  # the machine of its probe, or the GPU, where that is another one
     unlike: str = ""  # how the two cases were compiled differently, apart from what is compared
     cases: tuple[str, ...] = ()

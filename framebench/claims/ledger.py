@@ -8,11 +8,11 @@ from framebench.analysis.results import Results
 from framebench.claims.advice import choose_advice
 from framebench.claims.claim import Claim
 from framebench.claims.entries import Entry, Line, qualify, span, with_numbers
-from framebench.claims.lines import add_gpu_lines, applies, make_line
+from framebench.claims.lines import add_gpu_lines, applies, let_gpus_decide, make_line
 from framebench.claims.needs import Conditions
 from framebench.claims.registry import REGISTRY
 from framebench.claims.remarks import make_informational, make_reasons
-from framebench.claims.rule import NOT_MEASURED, UNMET, Verdict, summarize
+from framebench.claims.rule import DECIDED, NOT_MEASURED, UNMET, Verdict, summarize
 from framebench.claims.store import NAMES, MachineResults
 from framebench.suite.case import DEFAULT_SIZE
 
@@ -47,11 +47,14 @@ def make_entry(
 ) -> Entry:
     """Return a claim as measured on a machine, and on other machines with a GPU."""
     applying = [measurement for measurement in claim.measurements if applies(measurement, size)]
-    lines = add_gpu_lines(claim, [make_line(claim, one, machine, size) for one in applying], gpus)
+    own_lines = [make_line(claim, one, machine, size) for one in applying]
+    lines = let_gpus_decide(claim, add_gpu_lines(claim, own_lines, gpus))
     verdict = judge_claim(claim, machine, lines)
     numbers = with_numbers(lines)
     form = numbers[0].form if numbers else ""
     alike = [line for line in numbers if line.form == form]
+    if verdict in DECIDED:  # the number is of those that say so; the undecided ones are named
+        alike = [line for line in alike if line.verdict in DECIDED]
     value, low, high = span([line for line in alike if line.low is not None] or alike)
     files = [file for line in lines for file in line.records]
     if claim.absent:

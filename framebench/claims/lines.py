@@ -127,6 +127,10 @@ def judge(claim: Claim, measurement: Measurement, machine: MachineResults, size:
     )
     if missing:
         return blank
+    wrong = [case.id for case in measure.planned_cases() if machine.is_wrong_everywhere(case)]
+    if wrong:
+        reason = f"wrong wherever this step ran, so that a plan decides nothing: {', '.join(wrong)}"
+        return replace(blank, tried=True, remark=reason)
     idle = [case.id for case in cases if not measure.is_planned and not machine.is_proven(case)]
     if idle:
         return replace(
@@ -174,18 +178,14 @@ def stands_for_plan(measure: Measure, deciding: Sequence[Measurement], size: str
 def judge_reserved(
     blank: Line, measurement: Measurement, machine: MachineResults, size: str
 ) -> Line | None:
-    """Return a GPU's peak by what is reserved, as in PyTorch's plan: that must fit.
+    """Return a GPU's peak by what is reserved, in every framework: that must fit.
 
-    What is allocated is also shown. None elsewhere, and for JAX: its plan is of what is in use, and
-    its pool grows in ever larger pieces.
+    What is allocated is also shown. None elsewhere.
     """
     measure = measurement.measure
     if not is_ratio(measure) or measure.quantity is not PEAK:
         return None
-    if (
-        find_conditions(measure, machine, size).device == "cpu"
-        or measure.cases(size)[0].framework == "jax"
-    ):
+    if find_conditions(measure, machine, size).device == "cpu":
         return None
     try:
         reserved = replace(measure, quantity=RESERVED).effect(machine, size)
@@ -209,6 +209,21 @@ def with_effect(blank: Line, effect: Effect, measurement: Measurement) -> Line:
         sign=find_sign(effect, target),
         left=list_open_verdicts(effect, target),
     )
+
+
+def let_gpus_decide(claim: Claim, lines: Sequence[Line]) -> list[Line]:
+    """Return the lines with a CPU's set aside where its result does not hold on a GPU.
+
+    That needs a GPU's line with a number that decides, measured or planned, be it undecided.
+    """
+    has_gpu = any(line.counts and line.device == "gpu" and line.value is not None for line in lines)
+    if claim.transfers_to_gpu or not has_gpu:
+        return list(lines)
+    kept = []
+    for line in lines:
+        is_aside = line.decides and line.device == "cpu"
+        kept.append(replace(line, decides=False, aside=True) if is_aside else line)
+    return kept
 
 
 def add_gpu_lines(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from framebench.claims.claim import Claim
 from framebench.claims.entries import Line, join_verdicts
 from framebench.claims.needs import Conditions
-from framebench.claims.rule import DOES_NOT_RUN, UNMET, describe_disagreement
+from framebench.claims.rule import DECIDED, DOES_NOT_RUN, UNMET, describe_disagreement, summarize
 
 
 def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tuple[str, ...]:
@@ -26,6 +26,7 @@ def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tu
         describe_disagreement((line.name, line.verdict) for line in deciding),
         f"By definition: {claim.definition}" if claim.definition else "",
         describe_undecided(counting),
+        describe_decided(counting),
         "; ".join(filter(None, (claim.needs.lacking, describe_unmet(claim, deciding)))),
         describe_missing(counting),
         "; ".join(dict.fromkeys(line.remark for line in counting if line.remark)),
@@ -119,10 +120,19 @@ def describe_undecided(lines: Sequence[Line]) -> str:
     undecided = [line for line in lines if line.value is not None and line.verdict == "undecided"]
     if not undecided or len(undecided) == len(lines):
         return ""
-    texts = [
-        f"{line.name}, {join_verdicts(line.left)}" if line.left else line.name for line in undecided
-    ]
+    texts = []
+    for line in undecided:
+        texts.append(", ".join(filter(None, (line.name, line.number, join_verdicts(line.left)))))
     return f"Undecided: {'; '.join(texts)}"
+
+
+def describe_decided(lines: Sequence[Line]) -> str:
+    """Return what the decided lines of an undecided claim say, with their numbers."""
+    decided = [line for line in lines if line.verdict in DECIDED]
+    if not decided or summarize([line.verdict for line in lines]) != "undecided":
+        return ""
+    texts = [f"{line.name}, {line.number}" for line in decided]
+    return f"{decided[0].verdict.capitalize()}: {'; '.join(texts)}"
 
 
 def describe_options(lines: Sequence[Line]) -> list[str]:

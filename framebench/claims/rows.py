@@ -49,8 +49,8 @@ EXPECTED = {
     "more": Target(1, 1.0, BYTES),
     "faster": Target(-1, 1.0, SECONDS),
     "slower": Target(1, 1.0, SECONDS),
-    "some": Target(1, 0.5),  # a count above zero: between none and one
-    "none": Target(-1, 0.5),
+    "some": Target(1, 0.0, 0.5),  # a count of one or more
+    "none": Target(-1, 0.5),  # a count of zero: one or more is the opposite
 }
 
 

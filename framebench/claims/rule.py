@@ -8,6 +8,8 @@ then, in this order:
 - **contradicted**: the whole interval of the gain lies below minus the smallest that matters: the
   opposite effect.
 - **no effect worth having**: it lies at or below the smallest that matters.
+- **smaller or none**: a size is stated; the interval lies wholly below that size less a fifth, and
+  part of it is no effect worth having or the opposite.
 - **weaker**: a size is stated; the interval lies above the smallest that matters, and wholly below
   that size less a fifth.
 - **stronger**: it lies wholly above the stated size and a fifth, unless the claim says "or more".
@@ -35,6 +37,7 @@ Verdict = Literal[
     "stronger",
     "contradicted",
     "no effect worth having",
+    "smaller or none",
     "not supported",
     "mixed",
     "undecided",
@@ -48,11 +51,12 @@ Verdict = Literal[
 DECIDED: tuple[Verdict, ...] = (
     "contradicted",
     "no effect worth having",
+    "smaller or none",
     "weaker",
     "reproduced",
     "stronger",
 )
-FAILED = DECIDED[:3]  # what was measured and is less than claimed
+FAILED = DECIDED[:4]  # what was measured and is less than claimed
 MEASURED: tuple[Verdict, ...] = (*DECIDED, "not supported", "mixed", "undecided")
 DISAGREE: tuple[Verdict, ...] = ("mixed", "not supported")
 UNMET: Verdict = "precondition not met here"
@@ -109,18 +113,19 @@ def decide(effect: Effect, target: Target) -> Verdict:
         return "contradicted"
     if high <= target.minimum:
         return "no effect worth having"
-    if low <= target.minimum:
-        return "undecided"
+    is_worth_having = low > target.minimum
     if target.claimed is None:
-        return "reproduced"
+        return "reproduced" if is_worth_having else "undecided"
+    if high < (1 - TOLERANCE) * target.claimed:
+        return "weaker" if is_worth_having else "smaller or none"
+    if not is_worth_having:
+        return "undecided"
     return compare_with_size(low, high, target.claimed, target.or_more)
 
 
 def compare_with_size(low: float, high: float, claimed: float, or_more: bool) -> Verdict:
-    """Return the verdict on a gain that is worth having, where the article states its size."""
+    """Return the verdict on a gain that may be as large as the article states."""
     least, most = (1 - TOLERANCE) * claimed, (1 + TOLERANCE) * claimed
-    if high < least:
-        return "weaker"
     if low > most and not or_more:
         return "stronger"
     return "reproduced" if low >= least and (high <= most or or_more) else "undecided"
@@ -136,10 +141,11 @@ def list_open_verdicts(effect: Effect, target: Target) -> tuple[Verdict, ...]:
     least, most = sorted(
         DECIDED.index(decide(Effect(end, end, end), target)) for end in (effect.low, effect.high)
     )
-    possible = DECIDED[least : most + 1]
-    if target.claimed is not None:
-        return possible
-    return tuple(verdict for verdict in possible if verdict not in ("weaker", "stronger"))
+    # of a single number it is known whether it is smaller, or none
+    left_out = {"smaller or none"}
+    if target.claimed is None:
+        left_out |= {"weaker", "stronger"}
+    return tuple(verdict for verdict in DECIDED[least : most + 1] if verdict not in left_out)
 
 
 def find_sign(effect: Effect, target: Target) -> Sign:
@@ -159,13 +165,17 @@ def summarize(verdicts: Collection[Verdict]) -> Verdict:
 
     Measurements whose precondition is not met do not count. What all decided ones say is said of
     the claim. Where two say different things, it is not supported if some show no effect and the
-    others the opposite, and otherwise mixed. Where as many are undecided or missing as are decided,
-    the claim is undecided, or not measured if nothing was.
+    others the opposite, and otherwise mixed. A measurement that is smaller or none agrees with
+    every one that is less than claimed, and the claim is then smaller or none. Where as many are
+    undecided or missing as are decided, the claim is undecided, or not measured if nothing was.
     """
     counted = [verdict for verdict in verdicts if verdict != UNMET]
     if verdicts and not counted:
         return UNMET
     kinds = {verdict for verdict in counted if verdict in DECIDED}
+    if "smaller or none" in kinds and kinds <= set(FAILED):
+        certain = kinds - {"smaller or none"}
+        kinds = certain if len(certain) > 1 else {"smaller or none"}
     if len(kinds) > 1:
         return "not supported" if kinds == {"contradicted", "no effect worth having"} else "mixed"
     if counted and set(counted) == {DOES_NOT_RUN}:

@@ -93,6 +93,22 @@ class MachineResults:
         newest = self.newest.get(case.id)
         return f"{newest.status}: {newest.reason}" if newest and newest.status != "ok" else ""
 
+    @cached_property
+    def wrong_steps(self) -> set[tuple[str, ...]]:
+        """The steps whose newest results are wrong on every machine, in every size and batch."""
+        newest: dict[tuple[str, str], Record] = {}
+        for record in sorted(self.results.records, key=get_measurement_time):
+            newest[record.provenance.machine, record.case] = record
+        statuses: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        for record in newest.values():
+            if record.status in ("ok", "wrong"):
+                statuses[name_step(record.parsed)].add(record.status)
+        return {step for step, several in statuses.items() if several == {"wrong"}}
+
+    def is_wrong_everywhere(self, case: Case) -> bool:
+        """Return whether the step of a case gave wrong results wherever it ran."""
+        return name_step(case) in self.wrong_steps
+
     def is_proven(self, case: Case) -> bool:
         """Return whether the strategy's effect is confirmed in every record of any block."""
         records = self.ok_records.get(case.id, [])
@@ -163,6 +179,11 @@ class MachineResults:
     def relative(self, file: Path) -> str:
         """Return a file's name below the results folder."""
         return file.relative_to(self.results.root).as_posix()
+
+
+def name_step(case: Case) -> tuple[str, ...]:
+    """Return what a case computes, whatever its size and batch."""
+    return case.workload, case.framework, case.scenario, case.strategy
 
 
 def names_in(probed: Probed) -> set[str]:

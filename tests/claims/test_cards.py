@@ -6,14 +6,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from framebench.analysis.results import Results
 from framebench.claims.claim import Measurement
+from framebench.claims.ledger import make_entry
 from framebench.claims.lines import add_gpu_lines, make_line, stands_for_plan
 from framebench.claims.needs import Conditions, Needs
 from framebench.claims.plans import Plan
 from framebench.claims.remarks import make_informational
 from framebench.claims.rows import make_measurements
+from framebench.claims.rule import Verdict
 from framebench.claims.store import MachineResults
 from tests.claims.claim_records import MIB, made_up, one, put
 
@@ -36,8 +41,8 @@ def test_a_measurement_replaces_the_prediction_of_the_same_comparison() -> None:
     assert not stands_for_plan(other.measure, planned, "full"), "another quantity"
 
 
-def test_jax_on_a_gpu_is_judged_by_memory_in_use(results: Path) -> None:
-    """As its plan is: its pool grows in ever larger pieces."""
+def test_jax_on_a_gpu_is_judged_by_reserved_memory(results: Path) -> None:
+    """As PyTorch is: one quantity for all."""
     card = {"hardware": {"cpu": "x", "device": "NVIDIA H200"}}
     for strategy, reserved, used in (("fp32", 100, 80), ("amp_bf16", 70, 20)):
         peaks = {"allocator.in_use": used * MIB, "allocator.reserved": reserved * MIB}
@@ -61,7 +66,7 @@ def test_jax_on_a_gpu_is_judged_by_memory_in_use(results: Path) -> None:
         MachineResults(Results(results), "m"),
         "full",
     )
-    assert (found.measured, found.also) == ("-75.0 %", "")
+    assert (found.measured, found.also) == ("-30.0 %", "reserved; allocated: -75.0 %")
 
 
 def test_torch_on_a_gpu_is_judged_by_reserved_memory(results: Path) -> None:
@@ -130,3 +135,64 @@ def test_a_claim_about_one_gpu_needs_that_gpu() -> None:
     )
     assert needs.describe_unmet(Conditions()) == "needs an RTX 3090: this is no card"
     assert not needs.describe_unmet(Conditions(device="gpu", gpu="NVIDIA GeForce RTX 3090"))
+
+
+def plans_of(results: Path, **peaks: int) -> dict[str, Plan]:
+    """Plans of the Transformer's training at full size, in bytes, with an error of 1 %."""
+    return {
+        f"transformer/torch/train/{strategy}/b8/full": Plan(
+            results, "1", 0.01, in_use=peak, peak=peak
+        )
+        for strategy, peak in peaks.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("transfers", "planned", "verdict"),
+    [
+        (True, 150, "mixed"),  # both count
+        (False, 150, "contradicted"),
+        (False, 50, "reproduced"),
+        (False, 100, "undecided"),  # a GPU that cannot tell has spoken too
+        (False, None, "reproduced"),  # no GPU has
+    ],
+)
+def test_a_gpu_decides_what_a_cpu_cannot_tell_for_it(
+    results: Path, transfers: bool, planned: int | None, verdict: Verdict
+) -> None:
+    (plan,) = checkpointed(kind="planned")
+    (measured,) = checkpointed()
+    claim = replace(made_up(), transfers_to_gpu=transfers, deciding=(plan, measured))
+    for strategy, peak in (("fp32", 100), ("checkpoint", 80)):
+        put(results, f"transformer/torch/train/{strategy}/b4/tiny", peak)
+    here = MachineResults(Results(results), "m")
+    here.plans = plans_of(results, fp32=100, checkpoint=planned) if planned else {}
+    found = make_entry(claim, here, "tiny")
+    assert found.verdict == verdict
+    cpu_line = found.lines[-1]
+    assert cpu_line.value == 0.8, "the CPU's number is shown"
+    assert cpu_line.decides == (transfers or planned is None)
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"), [("wrong", "not measured"), ("ok", "reproduced"), ("oom", "reproduced")]
+)
+def test_a_plan_of_a_step_that_was_wrong_wherever_it_ran_has_no_verdict(
+    results: Path, status: Any, verdict: Verdict
+) -> None:
+    claim = replace(made_up(), deciding=checkpointed(kind="planned"))
+    put(results, "transformer/torch/train/checkpoint/b4/tiny", status=status)
+    here = MachineResults(Results(results), "m")
+    here.plans = plans_of(results, fp32=100, checkpoint=50)
+    found = make_entry(claim, here, "tiny")
+    assert found.verdict == verdict
+    assert ("wrong wherever" in found.remark) == (status == "wrong")
+
+
+def test_one_right_run_lets_a_plan_decide(results: Path) -> None:
+    claim = replace(made_up(), deciding=checkpointed(kind="planned"))
+    put(results, "transformer/torch/train/checkpoint/b4/tiny", status="wrong")
+    put(results, "transformer/torch/train/checkpoint/b8/tiny")
+    here = MachineResults(Results(results), "m")
+    here.plans = plans_of(results, fp32=100, checkpoint=50)
+    assert make_entry(claim, here, "tiny").verdict == "reproduced"

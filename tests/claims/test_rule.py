@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from framebench.claims.rows import EXPECTED
 from framebench.claims.rule import (
     DECIDED,
+    FAILED,
     Effect,
     Sign,
     Target,
@@ -63,6 +65,7 @@ def test_an_interval_with_no_effect_in_it_is_never_reproduced(
     null = target.null
     assert decide(Effect(null, null - below, null + above), target) in (
         "no effect worth having",
+        "smaller or none",
         "undecided",
     )
 
@@ -70,17 +73,18 @@ def test_an_interval_with_no_effect_in_it_is_never_reproduced(
 @given(INTERVALS, TARGETS)
 def test_a_narrower_interval_never_overturns_a_verdict(ends: list[float], target: Target) -> None:
     """What a wide interval has decided, the value in it says alone; only an effect too small for
-    its claim may be none.
+    its claim may be none, or the opposite.
     """
     low, value, high = ends
     wide, alone = (
         decide(Effect(value, low, high), target),
         decide(Effect(value, value, value), target),
     )
-    assert wide in ("undecided", alone) or (wide, alone) == (
-        "no effect worth having",
-        "contradicted",
-    )
+    if wide == "smaller or none":
+        assert alone in FAILED
+    else:
+        is_none = (wide, alone) == ("no effect worth having", "contradicted")
+        assert wide in ("undecided", alone) or is_none
 
 
 @given(number, TARGETS)
@@ -95,12 +99,12 @@ def test_without_an_interval_nothing_is_decided(value: float, target: Target) ->
         ((0.67, 0.66, 0.679), "reproduced"),  # a fifth less than 40 %
         ((0.68, 0.67, 0.69), "undecided"),  # across the limit
         ((0.7, 0.69, 0.71), "weaker"),
-        # weaker is smaller in the same direction: here is perhaps none
-        ((0.97, 0.9, 1.02), "undecided"),
+        # weaker is smaller in the same direction: here is perhaps none, or the opposite
+        ((0.97, 0.9, 1.02), "smaller or none"),
         ((0.8, 0.5, 1.1), "undecided"),
         ((0.5, 0.49, 0.51), "stronger"),
         ((1.0, 0.995, 1.005), "no effect worth having"),
-        ((1.0, 0.98, 1.005), "undecided"),
+        ((1.0, 0.98, 1.005), "smaller or none"),
         ((1.005, 0.995, 1.2), "no effect worth having"),
         ((1.2, 1.1, 1.3), "contradicted"),
     ],
@@ -133,10 +137,17 @@ def test_a_claim_of_a_least_size_cannot_be_exceeded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "verdict"), [(0, "contradicted"), (1, "reproduced"), (9, "reproduced")]
+    ("expected", "count", "verdict"),
+    [
+        ("some", 0, "no effect worth having"),
+        ("some", 1, "reproduced"),
+        ("some", 9, "reproduced"),
+        ("none", 0, "reproduced"),
+        ("none", 1, "contradicted"),
+    ],
 )
-def test_an_existence_claim_needs_one_occurrence(count: float, verdict: Verdict) -> None:
-    assert decide(Effect(count, count, count), Target(1, 0.5)) == verdict
+def test_a_count_is_some_or_none(expected: str, count: float, verdict: Verdict) -> None:
+    assert decide(Effect(count, count, count), EXPECTED[expected]) == verdict
 
 
 @pytest.mark.parametrize("effect", [(1, 2, 1), (3, 1, 2), (math.nan, 0, 1)])
@@ -203,6 +214,12 @@ NOT_MET: Verdict = "precondition not met here"
         (["stronger", NOT_MET, NOT_MET], "stronger"),
         ([NOT_MET], NOT_MET),
         ([NOT_MET, "not measured"], "not measured"),
+        (["smaller or none", "smaller or none"], "smaller or none"),
+        (["smaller or none", "weaker", "weaker"], "smaller or none"),
+        (["smaller or none", "no effect worth having"], "smaller or none"),
+        (["smaller or none", "contradicted", "no effect worth having"], "not supported"),
+        (["smaller or none", "reproduced", "reproduced", "reproduced"], "mixed"),
+        (["smaller or none", "undecided"], "undecided"),
         (["snippet does not run", "snippet does not run"], "snippet does not run"),
         (["snippet does not run", "reproduced", "reproduced"], "reproduced"),
         (["snippet does not run", "not measured"], "not measured"),
@@ -216,7 +233,11 @@ def test_the_verdict_on_several_arms(arms: list[Verdict], verdict: Verdict) -> N
 @given(st.lists(st.sampled_from(DECIDED), min_size=2))
 def test_arms_that_disagree_are_mixed_and_both_sides_are_named(arms: list[Verdict]) -> None:
     named = describe_disagreement((f"arm {i}", verdict) for i, verdict in enumerate(arms))
-    assert (summarize(arms) in ("mixed", "not supported")) == bool(named) == (len(set(arms)) > 1)
+    assert bool(named) == (len(set(arms)) > 1)
+    if summarize(arms) not in ("mixed", "not supported") and named:
+        assert "smaller or none" in arms, "it agrees with all that is less than claimed"
+        assert set(arms) <= set(FAILED)
+        assert summarize(arms) == "smaller or none"
     if named:
         assert all(f"arm {i}" in named for i in range(len(arms)))
         assert all(verdict in named for verdict in arms)
@@ -227,7 +248,7 @@ def test_arms_that_disagree_are_mixed_and_both_sides_are_named(arms: list[Verdic
     [
         ((0.55, 0.5, 0.66), FORTY_LESS, ["reproduced", "stronger"]),
         ((0.9, 0.85, 1.005), FORTY_LESS, ["no effect worth having", "weaker"]),
-        ((0.9, 0.5, 1.2), FORTY_LESS, list(DECIDED)),
+        ((0.9, 0.5, 1.2), FORTY_LESS, [*FAILED[:2], *DECIDED[3:]]),
         ((0.9, 0.8, 1.005), Target(-1, 1.0, 0.01), ["no effect worth having", "reproduced"]),
         ((0.2, 0.1, 0.33), Target(-1, 1.0, 0.01, 0.3, or_more=True), ["reproduced"]),
         ((0.9, -math.inf, math.inf), FORTY_LESS, []),
@@ -247,5 +268,8 @@ def test_a_decided_verdict_is_the_only_one_left_open(ends: list[float], target: 
     assert left
     if found == "no effect worth having":  # at most: the opposite is none either
         assert set(left) <= {"contradicted", "no effect worth having"}
+    elif found == "smaller or none":
+        assert set(left) <= set(FAILED)
+        assert len(left) > 1
     else:
         assert (left == (found,)) == (found != "undecided")
