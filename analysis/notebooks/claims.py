@@ -42,11 +42,12 @@ counts
 # The sources are named in docs/claims.md.
 
 # %%
-failed, held = claims["verdict"].isin(FAILED), claims["verdict"].isin(["reproduced", "stronger"])
+failed = claims["verdict"].isin(FAILED)
+held = claims["verdict"].isin(["confirmed", "larger than claimed"])
 finding = (
     f"{claims.index.unique('id').size} claims, of which some are judged in parts, took "
     f"{len(claims)} verdicts: "
-    f"{held.sum()} reproduced or stronger, {failed.sum()} weaker, contradicted or without an "
+    f"{held.sum()} confirmed, {failed.sum()} smaller than claimed, opposite or without an "
     "effect worth having, "
     f"{(claims['verdict'] == 'undecided').sum()} undecided; the others no measurement decides, or "
     "none was made."

@@ -68,18 +68,29 @@ def claims(
     time_limit: Annotated[
         float, typer.Option(min=0.01, help="With --run: seconds for each of a case's two workers.")
     ] = 900.0,
+    device: Annotated[
+        str,
+        typer.Option(
+            help="Answer for this device: cpu, or a name such as a100 (framebench devices)."
+        ),
+    ] = "",
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every comparison behind a claim, and the remarks.")
+    ] = False,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """What articles claim and users report about memory, what was measured, and the verdict.
 
-    Several claims are a list; one is shown with every comparison behind it.
+    One claim is shown with the comparisons behind it; what words find is shown with the best claim
+    first, and the others as a list.
     """
     from framebench.analysis.results import Results as Folder
     from framebench.claims import entries as ledger_entries
+    from framebench.claims.answers import UnknownDevice, find_device
     from framebench.claims.ledger import ledger
     from framebench.claims.registry import REGISTRY, UnknownClaim
-    from framebench.claims.show import make_detail, make_list, split_by_source
+    from framebench.claims.show import make_answer, make_detail, make_list, split_by_source
 
     queries = ids or []
     sizes = sorted({profile.size for profile in profiles.PROFILES.values()})
@@ -89,8 +100,13 @@ def claims(
         chosen = REGISTRY.chosen(queries)
     except UnknownClaim as error:
         fail(str(error), 2)
-    for query in REGISTRY.inexact(queries):
-        say(f"no claim has the words {query.lower()!r}; shown is what shares most of them")
+    try:
+        device = find_device(device) if device else ""
+    except UnknownDevice as error:
+        fail(str(error), 2)
+    unknown = REGISTRY.list_unknown_words(queries)
+    if unknown:
+        say(f"no claim has {', '.join(unknown)}; shown are the claims with the other words")
     failed = []
     if run:
         options = runner.Options(time_limit_s=time_limit)
@@ -101,14 +117,26 @@ def claims(
     entries = entries or ledger(folder, where, size, queries)
     if as_json:
         typer.echo(json.dumps([ledger_entries.as_json(entry) for entry in entries], indent=1))
-    elif len({entry.id for entry in entries}) == 1:
-        for entry in entries:
-            make_detail(entry).terminal(out)
-    else:
+        raise typer.Exit(bool(failed))
+    shown = choose_answers(entries, queries)
+    for entry in shown:
+        (make_detail(entry) if everything else make_answer(entry, device)).terminal(out)
+    entries = [entry for entry in entries if entry not in shown]
+    if entries:
         for name in dict.fromkeys(entry.machine for entry in entries):
             for part in split_by_source([entry for entry in entries if entry.machine == name]):
                 make_list(part).terminal(out)
     raise typer.Exit(bool(failed))
+
+
+def choose_answers(entries: list[Entry], queries: list[str]) -> list[Entry]:
+    """Return the entries that are shown with their comparisons: those of one id, or the best."""
+    from framebench.claims.registry import ID
+
+    if len({entry.id for entry in entries}) == 1:
+        return entries
+    is_search = bool(queries) and not any(ID.match(query.upper()) for query in queries)
+    return entries[:1] if is_search else []
 
 
 def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:

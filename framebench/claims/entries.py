@@ -13,7 +13,6 @@ from typing import Any
 
 from framebench.claims.rule import DECIDED, DISAGREE, UNMET, Sign, Verdict, summarize
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.case import Case
 
 PLACE = re.compile(rf"\w+/({'|'.join(FRAMEWORKS)})\b")
 UNITS = {"points": " points", "change": " %", "share": " %", "error": " %"}
@@ -138,6 +137,7 @@ class Entry:
     machine: str
     size: str
     protocol: int  # that all was measured under
+    place: str = ""  # where the article says it
 
     @property
     def name(self) -> str:
@@ -151,24 +151,13 @@ class Entry:
 
     @property
     def judged(self) -> str:
-        """`undecided (reproduced or stronger)`."""
+        """`undecided (confirmed or larger than claimed)`."""
         return f"{self.verdict} ({self.qualifier})" if self.qualifier else self.verdict
 
     @property
     def measured(self) -> str:
-        """The number with its interval.
-
-        Of measurements that disagree the least and the most alone: a value between them is
-        nobody's.
-        """
-        values = [line.value for line in with_numbers(self.lines) if line.value is not None]
-        if self.verdict in DISAGREE and values:
-            least = format_number(min(values), self.form)
-            most = format_number(max(values), self.form)
-            return f"{least.partition(' ')[0]} to {most}" if least != most else least
-        if self.value is not None and self.low is None:
-            return f"{format_number(self.value, self.form)} (single draws: no interval)"
-        return format_effect(self.value, self.low, self.high, self.form)
+        """The number with its interval, or without one what it is of."""
+        return describe_numbers(self.verdict, with_numbers(self.lines))
 
 
 def with_numbers(lines: Sequence[Line]) -> list[Line]:
@@ -176,8 +165,38 @@ def with_numbers(lines: Sequence[Line]) -> list[Line]:
     return [line for line in lines if line.counts and line.value is not None]
 
 
+def describe_numbers(verdict: Verdict, lines: Sequence[Line]) -> str:
+    """Return the number of the lines behind a verdict with its interval.
+
+    Of lines that disagree the least and the most alone: a value between them is nobody's.
+    """
+    alike = select_alike(verdict, lines)
+    if not alike:
+        return "-"
+    form = alike[0].form
+    value, low, high = span(alike)
+    if verdict in DISAGREE:
+        values = [line.value for line in lines if line.form == form and line.value is not None]
+        least, most = format_number(min(values), form), format_number(max(values), form)
+        return f"{least.partition(' ')[0]} to {most}" if least != most else least
+    if value is not None and low is None:
+        return f"{format_number(value, form)} (single draws: no interval)"
+    return format_effect(value, low, high, form)
+
+
+def select_alike(verdict: Verdict, lines: Sequence[Line]) -> list[Line]:
+    """Return the lines whose numbers are summed up: those on one scale, with an interval if any.
+
+    Of a decided verdict these are the decided ones: the others are named with their own numbers.
+    """
+    alike = [line for line in lines if line.form == lines[0].form]
+    if verdict in DECIDED:
+        alike = [line for line in alike if line.verdict in DECIDED] or alike
+    return [line for line in alike if line.is_bounded] or alike
+
+
 def join_verdicts(verdicts: Iterable[Verdict]) -> str:
-    """Return `reproduced or stronger`, in the order of a growing gain."""
+    """Return `confirmed or larger than claimed`, in the order of a growing gain."""
     possible = set(verdicts)
     kinds = [verdict for verdict in DECIDED if verdict in possible]
     return f"anything from {kinds[0]} to {kinds[-1]}" if len(kinds) > 2 else " or ".join(kinds)
@@ -186,31 +205,34 @@ def join_verdicts(verdicts: Iterable[Verdict]) -> str:
 def qualify(verdict: Verdict, lines: Sequence[Line], transfers_to_gpu: bool) -> str:
     """Return what restricts a verdict.
 
-    That is what is left open, which sizes say something else, and that it is a CPU's result alone.
+    That is what is left open, the sides of a disagreement, which devices say something else, and
+    that it is a CPU's result alone.
     """
     numbers = with_numbers(lines)
     if verdict not in (*DECIDED, *DISAGREE, "undecided") or not numbers:
         return ""
-    sizes = group_by_size(lines)
-    qualifiers = (
-        describe_open(numbers, sizes) if verdict == "undecided" else describe_sizes(verdict, sizes)
-    )
-    if not transfers_to_gpu and all(line.device == "cpu" for line in numbers):
+    places = group_by_place(lines)
+    if verdict == "undecided":
+        qualifiers = describe_open(numbers, places)
+    else:
+        qualifiers = describe_places(verdict, numbers, places)
+    is_of_cpu = not transfers_to_gpu and all(line.device == "cpu" for line in numbers)
+    if is_of_cpu and not any(text.endswith("on a CPU") for text in qualifiers):
         qualifiers.append("on a CPU")
     return "; ".join(qualifiers)
 
 
-def describe_open(numbers: Sequence[Line], sizes: dict[str, list[Line]]) -> list[str]:
-    """Return what is left open, or at each of several sizes."""
-    if len(sizes) < 2:
+def describe_open(numbers: Sequence[Line], places: dict[str, list[Line]]) -> list[str]:
+    """Return what is left open, or in each of several places."""
+    if len(places) < 2:
         return list(filter(None, [describe_alone(numbers)]))
     texts = []
-    for size, lines in sizes.items():
+    for place, lines in places.items():
         missing = sum(line.value is None for line in lines)
         # nothing is decided where as many are missing as there are
         alone = "undecided" if 2 * missing >= len(lines) else describe_alone(lines)
         gaps = f", {missing} of {len(lines)} arms missing" if missing else ""
-        texts.append(f"{alone} at size {size}{gaps}")
+        texts.append(f"{alone} {place}{gaps}")
     return texts
 
 
@@ -222,12 +244,16 @@ def describe_alone(lines: Sequence[Line]) -> str:
     return join_verdicts(verdict for line in lines for verdict in (line.left or (line.verdict,)))
 
 
-def describe_sizes(verdict: Verdict, sizes: dict[str, list[Line]]) -> list[str]:
-    """Return which sizes say something else than the verdict."""
-    others = {size: describe_spread(lines) for size, lines in sizes.items()}
-    texts = [f"{other} at size {size}" for size, other in others.items() if other != verdict]
-    if verdict in DISAGREE and len(texts) > 1 and len(set(others.values())) == 1:
-        return [f"{next(iter(others.values()))} at every size"]
+def describe_places(
+    verdict: Verdict, numbers: Sequence[Line], places: dict[str, list[Line]]
+) -> list[str]:
+    """Return the sides of a disagreement, or which places say something else than the verdict."""
+    others = {place: describe_spread(lines) for place, lines in places.items()}
+    texts = [f"{other} {place}" for place, other in others.items() if other != verdict]
+    if verdict not in DISAGREE:
+        return texts
+    if len(set(others.values())) < 2 and len(places) != 1:  # everywhere, or of no case
+        return [describe_spread(numbers)]
     return texts
 
 
@@ -241,13 +267,21 @@ def describe_spread(lines: Sequence[Line]) -> str:
     return " and ".join(kinds) if len(kinds) < 3 else join_verdicts(kinds)
 
 
-def group_by_size(lines: Sequence[Line]) -> dict[str, list[Line]]:
-    """Return the lines that decide, or would if they had a number, of each size that has one."""
-    sizes: dict[str, list[Line]] = {}
+def group_by_place(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    """Return the lines that decide, or would if they had a number, of each device that has one.
+
+    A GPU's plans are told apart from what was measured where all of its lines are plans.
+    """
+    devices: dict[str, list[Line]] = {}
     for line in lines:
         if line.counts and line.cases:
-            sizes.setdefault(Case.from_id(line.cases[0]).size, []).append(line)
-    return {size: several for size, several in sizes.items() if with_numbers(several)}
+            devices.setdefault(line.device, []).append(line)
+    places = {}
+    for device, several in devices.items():
+        if with_numbers(several):
+            planned = ", planned" if all(line.planned for line in several) else ""
+            places[f"on a {device.upper()}{planned}"] = several
+    return places
 
 
 def format_number(value: float, form: str) -> str:

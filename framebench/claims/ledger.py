@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from framebench.analysis.results import Results
 from framebench.claims.advice import choose_advice
 from framebench.claims.claim import Claim
-from framebench.claims.entries import Entry, Line, qualify, span, with_numbers
+from framebench.claims.entries import Entry, Line, qualify, select_alike, span, with_numbers
 from framebench.claims.lines import add_gpu_lines, applies, let_gpus_decide, make_line
 from framebench.claims.needs import Conditions
 from framebench.claims.registry import REGISTRY
 from framebench.claims.remarks import make_informational, make_reasons
-from framebench.claims.rule import DECIDED, NOT_MEASURED, UNMET, Verdict, summarize
+from framebench.claims.rule import NOT_MEASURED, UNMET, Verdict, summarize
 from framebench.claims.store import NAMES, MachineResults
 from framebench.suite.case import DEFAULT_SIZE
 
@@ -52,10 +52,7 @@ def make_entry(
     verdict = judge_claim(claim, machine, lines)
     numbers = with_numbers(lines)
     form = numbers[0].form if numbers else ""
-    alike = [line for line in numbers if line.form == form]
-    if verdict in DECIDED:  # the number is of those that say so; the undecided ones are named
-        alike = [line for line in alike if line.verdict in DECIDED]
-    value, low, high = span([line for line in alike if line.low is not None] or alike)
+    value, low, high = span(select_alike(verdict, numbers))
     files = [file for line in lines for file in line.records]
     if claim.absent:
         files += machine.files([], NAMES)
@@ -65,7 +62,8 @@ def make_entry(
         source=claim.source,
         says=claim.says,
         verdict=verdict,
-        qualifier=qualify(verdict, lines, claim.transfers_to_gpu),
+        qualifier=qualify(verdict, lines, claim.transfers_to_gpu)
+        or shorten_unmet(verdict, claim, lines),
         claimed=claim.claimed,
         metric=claim.metric,
         value=value,
@@ -83,6 +81,7 @@ def make_entry(
         machine=machine.machine,
         size=size,
         protocol=machine.protocol,
+        place=str(claim.place or ""),
     )
 
 
@@ -99,13 +98,25 @@ def judge_claim(claim: Claim, machine: MachineResults, lines: Sequence[Line]) ->
         if not any(looked_up.names[name] for name in claim.absent):
             return "no such API"
     if claim.needs.lacking:
-        return NOT_MEASURED
+        return UNMET
     if not claim.deciding and claim.needs.describe_unmet(Conditions()):
         return UNMET
     verdict = summarize([line.verdict for line in lines if line.decides])
     return (
-        "by definition" if claim.definition and verdict in ("reproduced", NOT_MEASURED) else verdict
+        "by definition" if claim.definition and verdict in ("confirmed", NOT_MEASURED) else verdict
     )
+
+
+def shorten_unmet(verdict: Verdict, claim: Claim, lines: Sequence[Line]) -> str:
+    """Return in a few words why a claim cannot be tested here; empty of other verdicts."""
+    if verdict != UNMET:
+        return ""
+    unmet = [line.remark for line in lines if line.decides and line.verdict == UNMET]
+    reasons = [claim.needs.lacking or "; ".join(dict.fromkeys(unmet))]
+    if not any(reasons):
+        reasons = [claim.needs.describe_unmet(Conditions())]
+    needs = [part.partition(":")[0] for reason in reasons for part in reason.split("; ")]
+    return "; ".join(dict.fromkeys(needs))
 
 
 def suggest_command(claim: Claim, lines: Sequence[Line], verdict: Verdict, size: str) -> str:

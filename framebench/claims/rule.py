@@ -5,23 +5,23 @@ ratio, 0 for a difference) the number departs, in which direction, perhaps how f
 smallest departure is that matters. Along the claimed direction, the departure is the *gain*, and
 then, in this order:
 
-- **contradicted**: the whole interval of the gain lies below minus the smallest that matters: the
-  opposite effect.
-- **no effect worth having**: it lies at or below the smallest that matters.
+- **opposite**: the whole interval of the gain lies below minus the smallest that matters.
+- **no effect**: it lies at or below the smallest that matters.
 - **smaller or none**: a size is stated; the interval lies wholly below that size less a fifth, and
-  part of it is no effect worth having or the opposite.
-- **weaker**: a size is stated; the interval lies above the smallest that matters, and wholly below
-  that size less a fifth.
-- **stronger**: it lies wholly above the stated size and a fifth, unless the claim says "or more".
-- **reproduced**: it lies wholly within a fifth of the stated size; or above the smallest that
+  part of it is no effect or the opposite.
+- **smaller than claimed**: a size is stated; the interval lies above the smallest that matters, and
+  wholly below that size less a fifth.
+- **larger than claimed**: it lies wholly above the stated size and a fifth, unless the claim says
+  "or more".
+- **confirmed**: it lies wholly within a fifth of the stated size; or above the smallest that
   matters, where none is stated.
 - **undecided**: it lies across one of these limits. `list_open_verdicts` tells between which.
 
 A size of our own (`ours`) is shown and never judged by: only the direction is. An interval that
-contains "no effect" never reproduces anything, and a larger gain never gets a lesser verdict. A
+contains "no effect" never confirms anything, and a larger gain never gets a lesser verdict. A
 claim of equality ("the same loss") is one of an error below a limit: its "no effect" is the limit,
-its direction down. A claim that something happens at all ("> 0 nodes") has its "no effect" at one
-half, between none and one.
+its direction down. A claim that something happens at all ("a graph") is one of a count of one or
+more; one that it never happens is contradicted by a count of one.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Verdict = Literal[
-    "reproduced",
-    "weaker",
-    "stronger",
-    "contradicted",
-    "no effect worth having",
+    "confirmed",
+    "smaller than claimed",
+    "larger than claimed",
+    "opposite",
+    "no effect",
     "smaller or none",
-    "not supported",
+    "no effect or opposite",
     "mixed",
     "undecided",
     "by definition",
-    "precondition not met here",
-    "snippet does not run",
+    "not testable here",
+    "listing does not run",
     "no such API",
     "not measured",
 ]
 # those that a measurement decides, in the order of a growing gain
 DECIDED: tuple[Verdict, ...] = (
-    "contradicted",
-    "no effect worth having",
+    "opposite",
+    "no effect",
     "smaller or none",
-    "weaker",
-    "reproduced",
-    "stronger",
+    "smaller than claimed",
+    "confirmed",
+    "larger than claimed",
 )
 FAILED = DECIDED[:4]  # what was measured and is less than claimed
-MEASURED: tuple[Verdict, ...] = (*DECIDED, "not supported", "mixed", "undecided")
-DISAGREE: tuple[Verdict, ...] = ("mixed", "not supported")
-UNMET: Verdict = "precondition not met here"
+MEASURED: tuple[Verdict, ...] = (*DECIDED, "no effect or opposite", "mixed", "undecided")
+DISAGREE: tuple[Verdict, ...] = ("mixed", "no effect or opposite")
+UNMET: Verdict = "not testable here"
 NOT_MEASURED: Verdict = "not measured"
-DOES_NOT_RUN: Verdict = "snippet does not run"
+DOES_NOT_RUN: Verdict = "listing does not run"
 TOLERANCE = 0.2  # of the claimed gain: what "as large as claimed" allows either way
 Sign = Literal["less", "more", "none", "unclear"]
 
@@ -110,14 +110,14 @@ def decide(effect: Effect, target: Target) -> Verdict:
         raise ValueError(f"no interval: {effect}")
     low, high = sorted((target.gain(effect.low), target.gain(effect.high)))
     if high < -target.minimum:
-        return "contradicted"
+        return "opposite"
     if high <= target.minimum:
-        return "no effect worth having"
+        return "no effect"
     is_worth_having = low > target.minimum
     if target.claimed is None:
-        return "reproduced" if is_worth_having else "undecided"
+        return "confirmed" if is_worth_having else "undecided"
     if high < (1 - TOLERANCE) * target.claimed:
-        return "weaker" if is_worth_having else "smaller or none"
+        return "smaller than claimed" if is_worth_having else "smaller or none"
     if not is_worth_having:
         return "undecided"
     return compare_with_size(low, high, target.claimed, target.or_more)
@@ -127,8 +127,8 @@ def compare_with_size(low: float, high: float, claimed: float, or_more: bool) ->
     """Return the verdict on a gain that may be as large as the article states."""
     least, most = (1 - TOLERANCE) * claimed, (1 + TOLERANCE) * claimed
     if low > most and not or_more:
-        return "stronger"
-    return "reproduced" if low >= least and (high <= most or or_more) else "undecided"
+        return "larger than claimed"
+    return "confirmed" if low >= least and (high <= most or or_more) else "undecided"
 
 
 def list_open_verdicts(effect: Effect, target: Target) -> tuple[Verdict, ...]:
@@ -144,7 +144,7 @@ def list_open_verdicts(effect: Effect, target: Target) -> tuple[Verdict, ...]:
     # of a single number it is known whether it is smaller, or none
     left_out = {"smaller or none"}
     if target.claimed is None:
-        left_out |= {"weaker", "stronger"}
+        left_out |= {"smaller than claimed", "larger than claimed"}
     return tuple(verdict for verdict in DECIDED[least : most + 1] if verdict not in left_out)
 
 
@@ -164,10 +164,10 @@ def summarize(verdicts: Collection[Verdict]) -> Verdict:
     """Return the verdict on a claim from those on its deciding measurements.
 
     Measurements whose precondition is not met do not count. What all decided ones say is said of
-    the claim. Where two say different things, it is not supported if some show no effect and the
-    others the opposite, and otherwise mixed. A measurement that is smaller or none agrees with
-    every one that is less than claimed, and the claim is then smaller or none. Where as many are
-    undecided or missing as are decided, the claim is undecided, or not measured if nothing was.
+    the claim. Where two say different things, it is no effect or opposite if some show no effect
+    and the others the opposite, and otherwise mixed. A measurement that is smaller or none agrees
+    with every one that is less than claimed, and the claim is then smaller or none. Where as many
+    are undecided or missing as are decided, the claim is undecided, or not measured if nothing was.
     """
     counted = [verdict for verdict in verdicts if verdict != UNMET]
     if verdicts and not counted:
@@ -177,7 +177,7 @@ def summarize(verdicts: Collection[Verdict]) -> Verdict:
         certain = kinds - {"smaller or none"}
         kinds = certain if len(certain) > 1 else {"smaller or none"}
     if len(kinds) > 1:
-        return "not supported" if kinds == {"contradicted", "no effect worth having"} else "mixed"
+        return "no effect or opposite" if kinds == {"opposite", "no effect"} else "mixed"
     if counted and set(counted) == {DOES_NOT_RUN}:
         return DOES_NOT_RUN
     decided = sum(verdict in DECIDED for verdict in counted)
@@ -189,7 +189,7 @@ def summarize(verdicts: Collection[Verdict]) -> Verdict:
 
 
 def describe_disagreement(named: Iterable[tuple[str, Verdict]]) -> str:
-    """Return who says what where measurements disagree: `reproduced: a, b; contradicted: c`.
+    """Return who says what where measurements disagree: `confirmed: a, b; opposite: c`.
 
     Empty where they do not.
     """

@@ -10,6 +10,7 @@ from textwrap import shorten
 
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
 from framebench.analysis.results import Results
+from framebench.claims.answers import describe_for_device
 from framebench.claims.entries import Entry, Line, with_numbers
 from framebench.claims.ledger import ledger
 from framebench.claims.rule import DECIDED, MEASURED, NOT_MEASURED, UNMET
@@ -27,6 +28,7 @@ HEAD_OF_LINES = (
     VERDICT_COLUMN,
     Shown("records", priority=DETAIL),
 )
+FEW_LINES = 6  # of an answer: what an eye takes in
 CLAIMS = "Claims"  # the title of the articles' table
 REPORTS = "What users report"  # and the trackers'
 SAYS = 72  # characters of a claim's sentence in a list: some three lines at 80 columns
@@ -91,7 +93,7 @@ def make_row(entry: Entry) -> tuple[str, ...]:
         verdict += f": {entry.command}"
     return (
         entry.name,
-        entry.says,
+        f"{entry.says} ({entry.place})" if entry.place else entry.says,
         f"{entry.claimed} ({entry.metric})",
         measured,
         verdict,
@@ -160,6 +162,29 @@ def describe_cases(entry: Entry) -> str:
     return ", ".join(texts)
 
 
+def make_answer(entry: Entry, device: str = "") -> Comparison:
+    """Return the verdict, for a device if one is named, and at most six lines of measurements."""
+    answer = (
+        describe_for_device(entry, device)
+        if device
+        else f"{entry.judged[0].upper()}{entry.judged[1:]}. "
+        f"Measured: {entry.measured}{describe_times(entry)}."
+    )
+    lines = [line for line in entry.lines if line.value is not None]
+    lines.sort(key=lambda line: (not line.counts, not line.aside, line.device == "cpu"))
+    hidden = len(entry.lines) - len(lines[:FEW_LINES])
+    more = f"{hidden} more lines and the remarks: --all" if hidden else "Remarks: --all"
+    place = f" {entry.place[0].upper()}{entry.place[1:]}." if entry.place else ""
+    return Comparison.of_text(
+        f"{answer}\n{entry.name}: {entry.says}\n"
+        f"Claimed: {entry.claimed} ({entry.metric}).{place}\nWhat to do: {entry.recommendation}",
+        f"{more} (framebench claims '{entry.name}' --all).",
+        HEAD_OF_LINES[:-1],
+        [make_line_row(line)[:-1] for line in lines[:FEW_LINES]],
+        machine=entry.machine,
+    )
+
+
 def make_detail(entry: Entry) -> Comparison:
     """Return the answer, and one claim's measurements, the deciding ones first."""
     transfers = "yes" if entry.transfers_to_gpu else "no"
@@ -181,10 +206,11 @@ def make_line_row(line: Line) -> tuple[str, ...]:
     An informational one is of another quantity, or another case, than the claim's: its number has
     no verdict on the claim.
     """
-    decides = "beside"
+    decides = "beside a GPU's" if line.aside else "beside"
     if line.decides:
         decides = "yes" if line.counts else "no"
-    verdict = line.verdict if line.decides or line.verdict not in MEASURED else "-"
+    is_judged = line.decides or line.aside or line.verdict not in MEASURED
+    verdict = line.verdict if is_judged else "-"
     # how many files, and of which environments and probes; --json names each
     places = sorted({Path(name).parts[2] for name in line.records})
     records = f"{len(line.records)}: {', '.join(places)}" if line.records else "-"

@@ -151,10 +151,10 @@ def plans_of(results: Path, **peaks: int) -> dict[str, Plan]:
     ("transfers", "planned", "verdict"),
     [
         (True, 150, "mixed"),  # both count
-        (False, 150, "contradicted"),
-        (False, 50, "reproduced"),
+        (False, 150, "opposite"),
+        (False, 50, "confirmed"),
         (False, 100, "undecided"),  # a GPU that cannot tell has spoken too
-        (False, None, "reproduced"),  # no GPU has
+        (False, None, "confirmed"),  # no GPU has
     ],
 )
 def test_a_gpu_decides_what_a_cpu_cannot_tell_for_it(
@@ -162,7 +162,8 @@ def test_a_gpu_decides_what_a_cpu_cannot_tell_for_it(
 ) -> None:
     (plan,) = checkpointed(kind="planned")
     (measured,) = checkpointed()
-    claim = replace(made_up(), transfers_to_gpu=transfers, deciding=(plan, measured))
+    deciding = (plan, measured) if planned else (measured,)
+    claim = replace(made_up(), transfers_to_gpu=transfers, deciding=deciding)
     for strategy, peak in (("fp32", 100), ("checkpoint", 80)):
         put(results, f"transformer/torch/train/{strategy}/b4/tiny", peak)
     here = MachineResults(Results(results), "m")
@@ -175,7 +176,7 @@ def test_a_gpu_decides_what_a_cpu_cannot_tell_for_it(
 
 
 @pytest.mark.parametrize(
-    ("status", "verdict"), [("wrong", "not measured"), ("ok", "reproduced"), ("oom", "reproduced")]
+    ("status", "verdict"), [("wrong", "not measured"), ("ok", "confirmed"), ("oom", "confirmed")]
 )
 def test_a_plan_of_a_step_that_was_wrong_wherever_it_ran_has_no_verdict(
     results: Path, status: Any, verdict: Verdict
@@ -195,4 +196,4 @@ def test_one_right_run_lets_a_plan_decide(results: Path) -> None:
     put(results, "transformer/torch/train/checkpoint/b8/tiny")
     here = MachineResults(Results(results), "m")
     here.plans = plans_of(results, fp32=100, checkpoint=50)
-    assert make_entry(claim, here, "tiny").verdict == "reproduced"
+    assert make_entry(claim, here, "tiny").verdict == "confirmed"

@@ -41,7 +41,7 @@ def test_two_instruments_give_no_verdict(results: Path) -> None:
     assert found.verdict == "not measured"
 
 
-UNMET: Verdict = "precondition not met here"
+UNMET: Verdict = "not testable here"
 
 
 def test_gpu_claims_are_not_measured_on_a_gpu_without_records(results: Path) -> None:
@@ -59,7 +59,7 @@ def test_gpu_claims_are_not_measured_on_a_gpu_without_records(results: Path) -> 
 def test_an_unmet_precondition_shows_the_number_without_a_verdict(
     results: Path, needs: Needs
 ) -> None:
-    assert compiled(results, 80).verdict == "reproduced"
+    assert compiled(results, 80).verdict == "confirmed"
     found = compiled(results, 80, needs=needs)
     assert (found.verdict, found.value) == (UNMET, None)
     (arm,) = found.lines
@@ -70,12 +70,12 @@ def test_an_unmet_precondition_shows_the_number_without_a_verdict(
 
 
 def test_a_met_precondition_changes_no_verdict(results: Path) -> None:
-    assert compiled(results, 80, needs=Needs(device="cpu", size="tiny")).verdict == "reproduced"
+    assert compiled(results, 80, needs=Needs(device="cpu", size="tiny")).verdict == "confirmed"
 
 
 @pytest.mark.parametrize(
     ("peak", "verdict"),
-    [(80, "by definition"), (100, "no effect worth having"), (120, "contradicted")],
+    [(80, "by definition"), (100, "no effect"), (120, "opposite")],
 )
 def test_no_record_may_violate_a_definition(results: Path, peak: float, verdict: Verdict) -> None:
     found = compiled(results, peak, definition="it is proven")
@@ -91,9 +91,9 @@ def test_arms_that_disagree_are_mixed_and_named(results: Path) -> None:
     found = one(results, claim)
     assert found.verdict == "mixed"
     for name, verdict in (
-        ("transformer", "reproduced"),
-        ("resnet50", "contradicted"),
-        ("unet3d", "no effect worth having"),
+        ("transformer", "confirmed"),
+        ("resnet50", "opposite"),
+        ("unet3d", "no effect"),
     ):
         assert re.search(rf"{verdict}: {name}/torch", found.remark)
     assert found.recommendation == NONE, "no advice rests on arms that disagree"
@@ -125,8 +125,8 @@ def test_advice_is_withheld_if_an_arm_is_missing_or_disagrees(results: Path) -> 
 @pytest.mark.parametrize(
     ("numbers", "error", "verdict"),
     [
-        ({"steps": [1.0]}, "", "reproduced"),
-        ({}, "AttributeError: no attribute 'backward'", "snippet does not run"),
+        ({"steps": [1.0]}, "", "confirmed"),
+        ({}, "AttributeError: no attribute 'backward'", "listing does not run"),
     ],
 )
 def test_a_snippet_is_judged_by_running_it(
@@ -175,8 +175,8 @@ def test_ranks_are_judged_by_the_fullest(results: Path) -> None:
         if arm.decides and arm.value
     ]
     assert found == [
-        ("deepspeed_zero1", 1.0, "no effect worth having"),
-        ("deepspeed_zero3", 0.5, "reproduced"),
+        ("deepspeed_zero1", 1.0, "no effect"),
+        ("deepspeed_zero3", 0.5, "confirmed"),
     ]
     assert sharding.verdict == "mixed", "stage 1 copies the parameters, stage 3 shards them"
     held = [arm.value for arm in memory.lines if arm.value and "peak" not in arm.name]
@@ -199,8 +199,8 @@ def test_one_process_and_the_fullest_of_two_ranks_are_compared_by_one_instrument
     found = {arm.name: arm.value for arm in peak.lines if arm.decides and "transformer" in arm.name}
     assert list(found.values()) == [0.7, None], "JAX's process has no plan of its own"
     assert [arm.verdict for arm in states.lines if arm.value] == [
-        "contradicted",
-        "no effect worth having",
+        "opposite",
+        "no effect",
     ]
 
 
@@ -232,13 +232,14 @@ def test_a_size_with_another_verdict_is_named() -> None:
     )
     small = replace(
         full,
-        verdict="reproduced",
+        verdict="confirmed",
         cases=("transformer/torch/train/fp32/b4/cpu",),
         planned=False,
         device="cpu",
     )
-    assert qualify("reproduced", [small, small, full], True) == "undecided at size full"
-    assert qualify("mixed", [small, full], True) == "reproduced at size cpu; undecided at size full"
+    assert qualify("confirmed", [small, small, full], True) == "undecided on a GPU, planned"
+    split = "confirmed on a CPU; undecided on a GPU, planned"
+    assert qualify("mixed", [small, full], True) == split
 
 
 def test_the_range_is_that_of_decided_arms_and_advice_has_all(results: Path) -> None:
@@ -249,7 +250,7 @@ def test_the_range_is_that_of_decided_arms_and_advice_has_all(results: Path) -> 
         for minute, peak in enumerate(peaks):
             put(results, f"{workload}/torch/train/compile/b4/tiny", peak, minute=minute)
     found = one(results, claim)
-    assert found.verdict == "reproduced"
+    assert found.verdict == "confirmed"
     assert (found.value, found.low, found.high) == pytest.approx((0.7, 0.6, 0.8))
     assert "Undecided: unet3d/torch b4/tiny, -0.5 % (-1.5 to -0.5)" in found.remark
     assert found.recommendation == ("Compile: -0.5 % to -40.0 %. (2 of 3 arms.)")
@@ -286,4 +287,4 @@ def test_decided_arms_of_an_undecided_claim_are_told(results: Path) -> None:
             put(results, f"{workload}/torch/train/compile/b4/tiny", peak, minute=minute)
     found = one(results, claim)
     assert found.verdict == "undecided"
-    assert "Reproduced: transformer/torch b4/tiny, -20.0 %" in found.remark
+    assert "Confirmed: transformer/torch b4/tiny, -20.0 %" in found.remark

@@ -29,9 +29,9 @@ from tests.claims.claim_records import compiled, made_up, one, put, turns
 @pytest.mark.parametrize(
     ("ratios", "verdict"),
     [
-        ([0.5] * 5, "reproduced"),
-        ([2.0] * 5, "contradicted"),
-        ([1.0] * 5, "no effect worth having"),
+        ([0.5] * 5, "confirmed"),
+        ([2.0] * 5, "opposite"),
+        ([1.0] * 5, "no effect"),
         ([0.7, 1.4, 0.8, 1.3, 1.0], "undecided"),
         ([0.5], "undecided"),  # nothing tells how blocks differ
     ],
@@ -59,11 +59,11 @@ def test_times_without_a_common_block_have_no_ratio(results: Path) -> None:
 @pytest.mark.parametrize(
     ("peak", "verdict"),
     [
-        (60, "reproduced"),
-        (65, "weaker"),
-        (50, "reproduced"),
-        (20, "stronger"),
-        (100, "no effect worth having"),
+        (60, "confirmed"),
+        (65, "smaller than claimed"),
+        (50, "confirmed"),
+        (20, "larger than claimed"),
+        (100, "no effect"),
     ],
 )
 def test_sizes_are_judged_and_numbers_are_the_records_own(
@@ -77,7 +77,7 @@ def test_sizes_are_judged_and_numbers_are_the_records_own(
 
 
 def test_a_changed_record_changes_the_verdict(results: Path) -> None:
-    assert compiled(results, 80).verdict == "reproduced"
+    assert compiled(results, 80).verdict == "confirmed"
     put(
         results,
         "transformer/torch/train/compile/b4/tiny",
@@ -85,7 +85,7 @@ def test_a_changed_record_changes_the_verdict(results: Path) -> None:
         minute=1,
         origin={"commit": "d" * 40},
     )
-    assert one(results, made_up()).verdict == "contradicted"
+    assert one(results, made_up()).verdict == "opposite"
 
 
 def test_repeats_of_the_same_code_widen_the_interval(results: Path) -> None:
@@ -122,7 +122,7 @@ def test_what_resident_memory_cannot_tell_from_nothing_has_no_ratio() -> None:
 def test_the_pinned_version_counts(results: Path) -> None:
     compiled(results, 80)
     put(results, "transformer/torch/train/compile/b4/tiny", 300, 9.0, minute=5, version="2.9.1")
-    assert one(results, made_up()).verdict == "reproduced"
+    assert one(results, made_up()).verdict == "confirmed"
 
 
 def test_the_arms_of_a_ratio_share_a_protocol(results: Path) -> None:
@@ -132,14 +132,14 @@ def test_the_arms_of_a_ratio_share_a_protocol(results: Path) -> None:
         f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("fp32", "compile")
     )
     found = one(results, made_up())
-    assert (found.verdict, found.protocol, found.value) == ("reproduced", VERSION, 0.8)
+    assert (found.verdict, found.protocol, found.value) == ("confirmed", VERSION, 0.8)
     put(results, change, 20, minute=5, origin={"protocol": VERSION + 1})
     found = one(results, made_up())
     assert (found.verdict, found.value) == ("not measured", None)
     put(results, base, 20, minute=5, origin={"protocol": VERSION + 1})
     found = one(results, made_up())
     assert (found.verdict, found.protocol, found.value) == (
-        "no effect worth having",
+        "no effect",
         VERSION + 1,
         1.0,
     )
@@ -167,7 +167,7 @@ def test_an_unproven_strategy_has_no_verdict(results: Path) -> None:
     assert "not seen at work" in found.remark
 
 
-@pytest.mark.parametrize(("nodes", "verdict"), [(0, "no effect worth having"), (7, "reproduced")])
+@pytest.mark.parametrize(("nodes", "verdict"), [(0, "no effect"), (7, "confirmed")])
 def test_counts_are_judged(results: Path, nodes: int, verdict: Verdict) -> None:
     evidence = {"graph_nodes": nodes, "saved_tensors": nodes}
     put(
@@ -192,7 +192,7 @@ def test_shares_are_subtracted_since_one_may_be_zero(results: Path) -> None:
         put(results, "resnet50/torch/pipeline/prefetch/b4/tiny", shares={"wait": after}, minute=i)
         if i == 0:
             assert one(results, waited).verdict == "undecided"
-    assert one(results, waited).verdict == "reproduced"
+    assert one(results, waited).verdict == "confirmed"
     assert one(results, waited).value == pytest.approx(-0.197, abs=0.001)
 
 
@@ -207,7 +207,7 @@ def test_non_numeric_evidence_is_ignored(results: Path) -> None:
 
 @pytest.mark.parametrize(
     ("power", "verdict"),
-    [(1.0, "no effect worth having"), (1.5, "contradicted"), (0.3, "reproduced")],
+    [(1.0, "no effect"), (1.5, "opposite"), (0.3, "confirmed")],
 )
 def test_exponents_are_judged(results: Path, power: float, verdict: Verdict) -> None:
     for batch in (4, 8):

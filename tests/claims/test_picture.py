@@ -19,7 +19,7 @@ def line(name: str, low: float, high: float, metric: str = "peak", **changes: An
         name,
         name,
         True,
-        "weaker",
+        "smaller than claimed",
         "change",
         metric,
         1.0,

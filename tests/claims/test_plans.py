@@ -38,7 +38,7 @@ def test_every_pair_of_measured_peaks_within_the_error_is_in_the_interval(error:
 
 def test_an_effect_within_the_error_is_undecided() -> None:
     assert decide(divide_plans(plan(90, 0.08), plan(100, 0.08), "peak"), LESS) == "undecided"
-    assert decide(divide_plans(plan(60, 0.08), plan(100, 0.08), "peak"), LESS) == "reproduced"
+    assert decide(divide_plans(plan(60, 0.08), plan(100, 0.08), "peak"), LESS) == "confirmed"
     assert decide(divide_plans(plan(100, 0.08), plan(100, 0.08), "peak"), LESS) == "undecided", (
         "too coarse for none"
     )

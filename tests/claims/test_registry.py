@@ -79,23 +79,6 @@ def test_a_malformed_row_names_its_claim_and_the_fault(
         list(read_source(file, [claim]))
 
 
-@pytest.mark.parametrize(
-    ("asked", "found"),
-    [
-        ("40%", "B1 memory"),
-        ("mixed precision saves 40 %", "B1 memory"),
-        ("is dropout wrong under a memory budget?", "R16"),
-        ("gradient checkpointing makes training 30 % slower", "B2 passes"),
-        ("checkpointing slower", "B2 passes"),
-    ],
-)
-def test_a_sentence_finds_claims_with_most_common_words(asked: str, found: str) -> None:
-    names = [claim.name for claim in REGISTRY.chosen([asked])]
-    assert found in names
-    assert len(names) < 7
-    assert bool(REGISTRY.inexact([asked])) == (asked != "40%")
-
-
 def test_an_unknown_claim_lists_the_known_ones() -> None:
     with pytest.raises(UnknownClaim, match=r"Z1, and none with these words; claims: A1 to A16, B1"):
         REGISTRY.chosen(["A1", "z1"])

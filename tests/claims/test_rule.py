@@ -64,7 +64,7 @@ def test_an_interval_with_no_effect_in_it_is_never_reproduced(
 ) -> None:
     null = target.null
     assert decide(Effect(null, null - below, null + above), target) in (
-        "no effect worth having",
+        "no effect",
         "smaller or none",
         "undecided",
     )
@@ -83,7 +83,7 @@ def test_a_narrower_interval_never_overturns_a_verdict(ends: list[float], target
     if wide == "smaller or none":
         assert alone in FAILED
     else:
-        is_none = (wide, alone) == ("no effect worth having", "contradicted")
+        is_none = (wide, alone) == ("no effect", "opposite")
         assert wide in ("undecided", alone) or is_none
 
 
@@ -95,18 +95,18 @@ def test_without_an_interval_nothing_is_decided(value: float, target: Target) ->
 @pytest.mark.parametrize(
     ("effect", "verdict"),
     [
-        ((0.6, 0.59, 0.61), "reproduced"),
-        ((0.67, 0.66, 0.679), "reproduced"),  # a fifth less than 40 %
+        ((0.6, 0.59, 0.61), "confirmed"),
+        ((0.67, 0.66, 0.679), "confirmed"),  # a fifth less than 40 %
         ((0.68, 0.67, 0.69), "undecided"),  # across the limit
-        ((0.7, 0.69, 0.71), "weaker"),
+        ((0.7, 0.69, 0.71), "smaller than claimed"),
         # weaker is smaller in the same direction: here is perhaps none, or the opposite
         ((0.97, 0.9, 1.02), "smaller or none"),
         ((0.8, 0.5, 1.1), "undecided"),
-        ((0.5, 0.49, 0.51), "stronger"),
-        ((1.0, 0.995, 1.005), "no effect worth having"),
+        ((0.5, 0.49, 0.51), "larger than claimed"),
+        ((1.0, 0.995, 1.005), "no effect"),
         ((1.0, 0.98, 1.005), "smaller or none"),
-        ((1.005, 0.995, 1.2), "no effect worth having"),
-        ((1.2, 1.1, 1.3), "contradicted"),
+        ((1.005, 0.995, 1.2), "no effect"),
+        ((1.2, 1.1, 1.3), "opposite"),
     ],
 )
 def test_verdicts_on_forty_per_cent_less(
@@ -118,12 +118,12 @@ def test_verdicts_on_forty_per_cent_less(
 @pytest.mark.parametrize(
     ("effect", "verdict"),
     [
-        ((0.98, 0.97, 0.985), "reproduced"),
+        ((0.98, 0.97, 0.985), "confirmed"),
         ((0.98, 0.97, 0.995), "undecided"),
         ((0.5, 0.2, 1.5), "undecided"),
-        ((0.995, 0.991, 0.999), "no effect worth having"),
-        ((1.02, 1.005, 1.03), "no effect worth having"),
-        ((1.02, 1.011, 1.03), "contradicted"),
+        ((0.995, 0.991, 0.999), "no effect"),
+        ((1.02, 1.005, 1.03), "no effect"),
+        ((1.02, 1.011, 1.03), "opposite"),
     ],
 )
 def test_verdicts_on_a_direction(effect: tuple[float, float, float], verdict: Verdict) -> None:
@@ -132,18 +132,18 @@ def test_verdicts_on_a_direction(effect: tuple[float, float, float], verdict: Ve
 
 def test_a_claim_of_a_least_size_cannot_be_exceeded() -> None:
     seventy = Target(-1, 1.0, 0.01, 0.3)
-    assert decide(Effect(0.1, 0.1, 0.1), seventy) == "stronger"
-    assert decide(Effect(0.1, 0.1, 0.1), Target(-1, 1.0, 0.01, 0.3, or_more=True)) == "reproduced"
+    assert decide(Effect(0.1, 0.1, 0.1), seventy) == "larger than claimed"
+    assert decide(Effect(0.1, 0.1, 0.1), Target(-1, 1.0, 0.01, 0.3, or_more=True)) == "confirmed"
 
 
 @pytest.mark.parametrize(
     ("expected", "count", "verdict"),
     [
-        ("some", 0, "no effect worth having"),
-        ("some", 1, "reproduced"),
-        ("some", 9, "reproduced"),
-        ("none", 0, "reproduced"),
-        ("none", 1, "contradicted"),
+        ("some", 0, "no effect"),
+        ("some", 1, "confirmed"),
+        ("some", 9, "confirmed"),
+        ("none", 0, "confirmed"),
+        ("none", 1, "opposite"),
     ],
 )
 def test_a_count_is_some_or_none(expected: str, count: float, verdict: Verdict) -> None:
@@ -161,7 +161,7 @@ def test_weaker_is_smaller_in_the_same_direction_and_nothing_else(
     ends: list[float], target: Target
 ) -> None:
     low, value, high = ends
-    if decide(Effect(value, low, high), target) == "weaker":
+    if decide(Effect(value, low, high), target) == "smaller than claimed":
         gains = [target.gain(end) for end in (low, high)]
         assert target.minimum < min(gains) <= max(gains) < (target.claimed or 0)
 
@@ -169,8 +169,8 @@ def test_weaker_is_smaller_in_the_same_direction_and_nothing_else(
 def test_a_size_of_our_own_never_makes_a_verdict_weaker() -> None:
     stated, ours = (Target(-1, 1.0, 0.01, 0.5, ours=own) for own in (False, True))
     small, none = Effect(0.9, 0.9, 0.9), Effect(1.0, 1.0, 1.0)
-    assert (decide(small, stated), decide(small, ours)) == ("weaker", "reproduced")
-    assert decide(none, ours) == "no effect worth having"
+    assert (decide(small, stated), decide(small, ours)) == ("smaller than claimed", "confirmed")
+    assert decide(none, ours) == "no effect"
 
 
 @pytest.mark.parametrize(
@@ -190,39 +190,39 @@ def test_a_sign_is_that_of_the_whole_interval(
         assert find_sign(Effect(*effect), Target(direction, 1.0, 0.01)) == found  # type: ignore[arg-type]
 
 
-NOT_MET: Verdict = "precondition not met here"
+NOT_MET: Verdict = "not testable here"
 
 
 @pytest.mark.parametrize(
     ("arms", "verdict"),
     [
-        (["reproduced", "reproduced", "not measured"], "reproduced"),
-        (["reproduced", "not measured"], "undecided"),
-        (["reproduced", "not measured", "not measured"], "undecided"),
-        (["weaker", "weaker"], "weaker"),
-        (["weaker", "reproduced"], "mixed"),
-        (["stronger", "reproduced"], "mixed"),
-        (["contradicted", "contradicted"], "contradicted"),
-        (["contradicted", "no effect worth having"], "not supported"),
-        (["contradicted", "no effect worth having", "undecided"], "not supported"),
-        (["contradicted", "no effect worth having", "weaker"], "mixed"),
-        (["contradicted", "reproduced", "undecided", "undecided", "undecided"], "mixed"),
-        (["no effect worth having", "reproduced"], "mixed"),
-        (["undecided", "reproduced"], "undecided"),
-        (["undecided", "reproduced", "reproduced"], "reproduced"),
+        (["confirmed", "confirmed", "not measured"], "confirmed"),
+        (["confirmed", "not measured"], "undecided"),
+        (["confirmed", "not measured", "not measured"], "undecided"),
+        (["smaller than claimed", "smaller than claimed"], "smaller than claimed"),
+        (["smaller than claimed", "confirmed"], "mixed"),
+        (["larger than claimed", "confirmed"], "mixed"),
+        (["opposite", "opposite"], "opposite"),
+        (["opposite", "no effect"], "no effect or opposite"),
+        (["opposite", "no effect", "undecided"], "no effect or opposite"),
+        (["opposite", "no effect", "smaller than claimed"], "mixed"),
+        (["opposite", "confirmed", "undecided", "undecided", "undecided"], "mixed"),
+        (["no effect", "confirmed"], "mixed"),
+        (["undecided", "confirmed"], "undecided"),
+        (["undecided", "confirmed", "confirmed"], "confirmed"),
         (["undecided", "not measured"], "undecided"),
-        (["stronger", NOT_MET, NOT_MET], "stronger"),
+        (["larger than claimed", NOT_MET, NOT_MET], "larger than claimed"),
         ([NOT_MET], NOT_MET),
         ([NOT_MET, "not measured"], "not measured"),
         (["smaller or none", "smaller or none"], "smaller or none"),
-        (["smaller or none", "weaker", "weaker"], "smaller or none"),
-        (["smaller or none", "no effect worth having"], "smaller or none"),
-        (["smaller or none", "contradicted", "no effect worth having"], "not supported"),
-        (["smaller or none", "reproduced", "reproduced", "reproduced"], "mixed"),
+        (["smaller or none", "smaller than claimed", "smaller than claimed"], "smaller or none"),
+        (["smaller or none", "no effect"], "smaller or none"),
+        (["smaller or none", "opposite", "no effect"], "no effect or opposite"),
+        (["smaller or none", "confirmed", "confirmed", "confirmed"], "mixed"),
         (["smaller or none", "undecided"], "undecided"),
-        (["snippet does not run", "snippet does not run"], "snippet does not run"),
-        (["snippet does not run", "reproduced", "reproduced"], "reproduced"),
-        (["snippet does not run", "not measured"], "not measured"),
+        (["listing does not run", "listing does not run"], "listing does not run"),
+        (["listing does not run", "confirmed", "confirmed"], "confirmed"),
+        (["listing does not run", "not measured"], "not measured"),
         ([], "not measured"),
     ],
 )
@@ -234,7 +234,7 @@ def test_the_verdict_on_several_arms(arms: list[Verdict], verdict: Verdict) -> N
 def test_arms_that_disagree_are_mixed_and_both_sides_are_named(arms: list[Verdict]) -> None:
     named = describe_disagreement((f"arm {i}", verdict) for i, verdict in enumerate(arms))
     assert bool(named) == (len(set(arms)) > 1)
-    if summarize(arms) not in ("mixed", "not supported") and named:
+    if summarize(arms) not in ("mixed", "no effect or opposite") and named:
         assert "smaller or none" in arms, "it agrees with all that is less than claimed"
         assert set(arms) <= set(FAILED)
         assert summarize(arms) == "smaller or none"
@@ -246,11 +246,11 @@ def test_arms_that_disagree_are_mixed_and_both_sides_are_named(arms: list[Verdic
 @pytest.mark.parametrize(
     ("effect", "target", "verdicts"),
     [
-        ((0.55, 0.5, 0.66), FORTY_LESS, ["reproduced", "stronger"]),
-        ((0.9, 0.85, 1.005), FORTY_LESS, ["no effect worth having", "weaker"]),
+        ((0.55, 0.5, 0.66), FORTY_LESS, ["confirmed", "larger than claimed"]),
+        ((0.9, 0.85, 1.005), FORTY_LESS, ["no effect", "smaller than claimed"]),
         ((0.9, 0.5, 1.2), FORTY_LESS, [*FAILED[:2], *DECIDED[3:]]),
-        ((0.9, 0.8, 1.005), Target(-1, 1.0, 0.01), ["no effect worth having", "reproduced"]),
-        ((0.2, 0.1, 0.33), Target(-1, 1.0, 0.01, 0.3, or_more=True), ["reproduced"]),
+        ((0.9, 0.8, 1.005), Target(-1, 1.0, 0.01), ["no effect", "confirmed"]),
+        ((0.2, 0.1, 0.33), Target(-1, 1.0, 0.01, 0.3, or_more=True), ["confirmed"]),
         ((0.9, -math.inf, math.inf), FORTY_LESS, []),
     ],
 )
@@ -266,8 +266,8 @@ def test_a_decided_verdict_is_the_only_one_left_open(ends: list[float], target: 
     effect = Effect(value, low, high)
     found, left = decide(effect, target), list_open_verdicts(effect, target)
     assert left
-    if found == "no effect worth having":  # at most: the opposite is none either
-        assert set(left) <= {"contradicted", "no effect worth having"}
+    if found == "no effect":  # at most: the opposite is none either
+        assert set(left) <= {"opposite", "no effect"}
     elif found == "smaller or none":
         assert set(left) <= set(FAILED)
         assert len(left) > 1

@@ -40,15 +40,16 @@ FIGURES = {
 }
 # by the CSS class of a case's status whose colour they share; other verdicts are grey
 VERDICTS = {
-    "ok": ("reproduced", "stronger"),
+    "ok": ("confirmed", "larger than claimed"),
     "wrong": (
-        "contradicted",
-        "no effect worth having",
-        "not supported",
+        "opposite",
+        "no effect",
+        "no effect or opposite",
+        "smaller or none",
         "no such API",
-        "snippet does not run",
+        "listing does not run",
     ),
-    "timeout": ("weaker", "mixed", "undecided"),
+    "timeout": ("smaller than claimed", "mixed", "undecided"),
 }
 
 

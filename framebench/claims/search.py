@@ -1,0 +1,176 @@
+"""The search for claims by the words that people type: stems, synonyms and Chinese words.
+
+A query and a claim share *terms*. A term is the stem of an English word, a concept of
+`synonyms.toml` that some word of it names, or two Chinese characters that stand together. A term
+that few claims have weighs more, and one in the claim's statement more than one beside it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+from framebench.claims.claim import Claim
+
+SYNONYMS = Path(__file__).parent / "synonyms.toml"
+MOST = 12  # claims that a query finds
+NEAR = 0.55  # of the best claim's score: what is below is not shown
+BESIDE = 0.5  # weight of a term that is not in the statement itself
+NAMED_WEIGHT = 0.2  # of a word that stands for a concept
+NUMBER_WEIGHT = 0.25  # of a number: many sentences have a 30 or a 2
+SIZED_BONUS = 1.02  # of equal claims, one that states a size comes first
+LEAST_STEM = 3  # letters
+WORD = re.compile(r"[a-z]+(?:\d+[a-z]*)*|\d+(?:\.\d+)?")
+HAN = re.compile(r"[\u4e00-\u9fff]+")
+SUFFIXES = (
+    *("ations", "ation", "ating", "ators", "ator", "ates", "ated", "ate"),
+    *("ions", "ion", "ings", "ing", "ers", "er", "ed", "es", "s", "e"),
+)
+# words that say nothing of a claim
+SMALL_WORDS = (
+    *("a", "an", "and", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "how"),
+    *("i", "in", "is", "it", "make", "makes", "more", "my", "not", "of", "on", "one", "or", "s"),
+    *("save", "saved", "saves", "saving"),
+    *("than", "that", "the", "this", "to", "true", "under", "use", "using", "what", "when", "why"),
+    *("with", "you", "your"),
+)
+
+
+def normalize(text: str) -> str:
+    """Return a text in small letters, with one form of each character."""
+    return unicodedata.normalize("NFKC", text).lower()
+
+
+@cache
+def stem(word: str) -> str:
+    """Return an English word without its ending: `prun` for pruned, pruning and prune."""
+    for suffix in SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= LEAST_STEM:
+            return word.removesuffix(suffix)
+    return word
+
+
+def list_stems(text: str) -> list[str]:
+    """Return the stems of a text's words and its numbers, in their order, without small words."""
+    return [stem(word) for word in WORD.findall(normalize(text)) if word not in SMALL_WORDS]
+
+
+@cache
+def read_synonyms() -> dict[str, tuple[str, ...]]:
+    """Return the words of each concept."""
+    return {name: tuple(words) for name, words in tomllib.loads(SYNONYMS.read_text()).items()}
+
+
+@cache
+def index_synonyms() -> dict[tuple[str, ...], str]:
+    """Return each concept by the stems of its English words."""
+    index = {}
+    for concept, words in read_synonyms().items():
+        for word in words:
+            if not HAN.search(word):
+                index[tuple(list_stems(word))] = concept
+    return index
+
+
+def find_synonyms(text: str) -> dict[str, set[str]]:
+    """Return the concepts that a text names, each with the stems and pairs of characters of it."""
+    stems = list_stems(text)
+    found: dict[str, set[str]] = {}
+    for words, concept in index_synonyms().items():
+        for start in range(len(stems) - len(words) + 1):
+            if tuple(stems[start : start + len(words)]) == words:
+                found.setdefault(concept, set()).update(words)
+    for concept, names in read_synonyms().items():
+        for name in names:
+            if HAN.search(name) and name in text:
+                found.setdefault(concept, set()).update(list_pairs(name))
+    return found
+
+
+def list_pairs(text: str) -> list[str]:
+    """Return each two Chinese characters of a text that stand together."""
+    return [first + second for run in HAN.findall(text) for first, second in pairwise(run)]
+
+
+def find_terms(text: str) -> dict[str, float]:
+    """Return the terms of a text with their weights; a concept begins with `@`.
+
+    A word that names a concept weighs less itself: its synonyms find nearly as much.
+    """
+    text = normalize(text)
+    words = [*list_stems(text), *list_pairs(text)]
+    terms = dict.fromkeys(words, 1.0)
+    for concept, named in find_synonyms(text).items():
+        terms |= dict.fromkeys(named & terms.keys(), NAMED_WEIGHT)
+        terms[f"@{concept}"] = 1.0
+    return terms
+
+
+class Index:
+    """The terms of some claims."""
+
+    def __init__(self, claims: Sequence[Claim]) -> None:
+        self.claims = claims
+        self.stated = {claim.name: find_terms(describe_statement(claim)) for claim in claims}
+        self.beside = {claim.name: find_terms(describe_circumstances(claim)) for claim in claims}
+        self.counts = Counter(
+            term
+            for claim in claims
+            for term in self.stated[claim.name].keys() | self.beside[claim.name].keys()
+        )
+
+    def rank(self, query: str) -> list[Claim]:
+        """Return the claims that a query finds, the best first; none if it shares no term."""
+        terms = find_terms(query)
+        scores = {claim.name: self.score(terms, claim) for claim in self.claims}
+        best = max(scores.values(), default=0.0)
+        if best == 0:
+            return []
+        near = [claim for claim in self.claims if scores[claim.name] >= NEAR * best]
+        return sorted(near, key=lambda claim: -scores[claim.name])[:MOST]
+
+    def score(self, terms: dict[str, float], claim: Claim) -> float:
+        """Return how much of a query's terms a claim has."""
+        score = 0.0
+        for term, weight in terms.items():
+            if term in self.stated[claim.name]:
+                score += weight * self.weigh(term)
+            elif term in self.beside[claim.name]:
+                score += BESIDE * weight * self.weigh(term)
+        has_size = any(one.target.claimed is not None for one in claim.deciding)
+        return score * (SIZED_BONUS if has_size else 1.0)
+
+    def weigh(self, term: str) -> float:
+        """Return the weight of a term: the rarer, the more."""
+        weight = math.log((1 + len(self.claims)) / self.counts[term])
+        return weight * (NUMBER_WEIGHT if term[0].isdigit() else 1.0)
+
+    def find_unknown(self, query: str) -> list[str]:
+        """Return the words of a query that no claim has, and no synonym of them."""
+        known = {*self.counts, *SMALL_WORDS}.union(*find_synonyms(normalize(query)).values())
+        words = WORD.findall(normalize(query))
+        return [word for word in words if word not in known and stem(word) not in known]
+
+
+def describe_statement(claim: Claim) -> str:
+    """Return a claim's sentence, and that it is about speed if it shows times.
+
+    Who asks whether checkpointing is slower asks for the row with its times.
+    """
+    is_timed = any(re.search(r"\btime\b", one.name) for one in claim.measurements)
+    return f"{claim.says} speed" if is_timed else claim.says
+
+
+def describe_circumstances(claim: Claim) -> str:
+    """Return what else of a claim is searched: its metric and its place."""
+    texts = [claim.metric, claim.claimed, claim.part]
+    if claim.place is not None:
+        texts += [claim.place.phrase, *claim.place.names]
+    return " ".join(texts)

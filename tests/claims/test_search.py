@@ -1,0 +1,84 @@
+"""The search finds the row that people mean, whatever words they type."""
+
+from __future__ import annotations
+
+import pytest
+
+from framebench.claims.registry import REGISTRY, UnknownClaim
+from framebench.claims.search import stem
+
+ENGLISH = [
+    ("fp16", "B1 memory"),
+    ("AMP saves 40%", "B1 memory"),
+    ("bf16", "B1 memory"),
+    ("DDP", "B11 peak"),
+    ("OOM", "C14"),
+    ("memory leak", "C8 leak"),
+    ("fragmentation", "C3"),
+    ("knowledge distillation", "B6"),
+    ("DeepSpeed", "B21 sharding"),
+    ("pruning", "B5"),
+    ("gradient accumulation", "B9 memory"),
+    ("float16", "C10"),
+    ("fits on an RTX 3090?", "B29"),
+    ("batch size fused_op error", "A3"),
+    ("gradient checkpointing makes training 30 % slower", "B2 passes"),
+    ("empty_cache", "B12"),
+]
+CHINESE = [
+    ("混合精度", "B1 memory"),
+    ("梯度检查点", "A8"),
+    ("梯度累积", "B9 memory"),
+    ("半精度", "C10"),
+    ("显存碎片化", "A5"),
+    ("知识蒸馏", "B6"),
+    ("剪枝", "B5"),
+    ("数据并行", "B11 peak"),
+    ("显存泄漏", "C8 leak"),
+    ("显存不足怎么办", "C14"),
+    ("自定义算子", "C8 training"),
+    ("计图比PyTorch省显存吗", "B7 memory"),
+]
+BEST = [
+    ("pruning", "B5"),
+    ("gradient accumulation", "B9 memory"),
+    ("amp", "B1 memory"),
+    ("40%", "B1 memory"),
+    ("is dropout wrong under a memory budget?", "R16"),
+    ("混合精度", "B1 memory"),
+    ("微调", "C11"),
+]
+
+
+@pytest.mark.parametrize(("typed", "row"), [*ENGLISH, *CHINESE])
+def test_a_query_finds_the_row_that_is_meant(typed: str, row: str) -> None:
+    assert row in [claim.name for claim in REGISTRY.chosen([typed])]
+
+
+@pytest.mark.parametrize(("typed", "row"), BEST)
+def test_the_best_match_comes_first(typed: str, row: str) -> None:
+    assert REGISTRY.chosen([typed])[0].name == row
+
+
+@pytest.mark.parametrize("words", [("prune", "pruned", "pruning"), ("fuse", "fused", "fusion")])
+def test_endings_of_a_word_do_not_matter(words: tuple[str, ...]) -> None:
+    assert len(set(map(stem, words))) == 1
+
+
+@pytest.mark.parametrize("typed", ["quantum", "A100", "Z9", "量子"])
+def test_words_that_no_claim_has_find_nothing(typed: str) -> None:
+    with pytest.raises(UnknownClaim, match="none with these words; claims: A1 to "):
+        REGISTRY.chosen([typed])
+
+
+def test_words_that_no_claim_has_are_named() -> None:
+    assert REGISTRY.list_unknown_words(["quantum checkpointing"]) == ["quantum"]
+    assert not REGISTRY.list_unknown_words(["fp16 training", "B1"])
+
+
+def test_a_query_finds_a_few_rows_and_not_all() -> None:
+    assert len(REGISTRY.chosen(["memory"])) <= 12 < len(REGISTRY.claims)
+
+
+def test_words_are_one_query_with_quotes_or_without() -> None:
+    assert REGISTRY.chosen(["mixed", "precision"]) == REGISTRY.chosen(["mixed precision"])
