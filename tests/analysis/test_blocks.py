@@ -421,6 +421,19 @@ def test_the_order_of_processes_in_a_block_does_not_matter() -> None:
     assert ratios[0] == pytest.approx(ratios[1])
 
 
+def test_a_pair_has_one_direction_whatever_the_order_in_each_block() -> None:
+    """Baselines of two frameworks are compared with the first of them in a block."""
+    jax = Case("transformer", "jax", "train", "fp32", 4, "tiny")
+    records = blocks([(BASE, [[1.0]]), (jax, [[2.0]])])
+    for reversed_record in blocks([(jax, [[2.0]]), (BASE, [[1.0]])]):
+        turns = reversed_record.turns_taken.model_copy(update={"block": "reversed"})
+        records.append(reversed_record.model_copy(update={"turns": turns}))
+
+    (logs,) = Blocks(records).pairs.values()
+
+    assert logs[0] == pytest.approx(logs[1])
+
+
 @pytest.mark.parametrize(
     "changes", [{"status": "crashed"}, {"turns": None, "step_s": []}], ids=["failed", "untimed"]
 )
