@@ -33,15 +33,15 @@ def devices(
     if as_json:
         typer.echo(json.dumps([dataclasses.asdict(device) for device in matching], indent=1))
         return
-    from framebench.devices.plans.store import every, own
+    from framebench.devices.plans.store import choose_writable_folder, every
     from framebench.devices.tables import table
 
     table.tabulate_devices(matching).terminal(out)
     if name:
         return
     folders = {"Cached predictions": results}
-    if own(results) != results:
-        folders["Your cached predictions"] = own(results)
+    if choose_writable_folder(results) != results:
+        folders["Your cached predictions"] = choose_writable_folder(results)
     for title, folder in folders.items():
         cached = table.count_cached(every(folder), title)
         if cached:

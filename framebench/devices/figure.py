@@ -43,7 +43,7 @@ RELEASES_NOTE = (
 
 
 @page.apply_style
-def savings(df: pd.DataFrame) -> Figure | None:
+def draw_savings(df: pd.DataFrame) -> Figure | None:
     """Draw what strategies need; return None with too few of them.
 
     Args:
@@ -86,9 +86,11 @@ def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
     for case_id in df["case"]:
         case = Case.from_id(case_id)
         single.append("+" not in case.strategy and case.same_mathematics)
-    known = df.assign(used_bytes=needed)[needed.notna() & pd.Series(single, df.index, dtype=bool)]
-    changed = known.loc[(known["ratio"] - 1).abs() > WORTH, "strategy"]
-    return known[known["strategy"].isin(changed) | known["baseline"]]
+    predicted = df.assign(used_bytes=needed)[
+        needed.notna() & pd.Series(single, df.index, dtype=bool)
+    ]
+    changed = predicted.loc[(predicted["ratio"] - 1).abs() > WORTH, "strategy"]
+    return predicted[predicted["strategy"].isin(changed) | predicted["baseline"]]
 
 
 def draw_panel(
@@ -137,15 +139,15 @@ def write_title(drawn: pd.DataFrame) -> str:
 
 
 @page.apply_style
-def plans(df: pd.DataFrame) -> Figure | None:
+def draw_plans(df: pd.DataFrame) -> Figure | None:
     """Draw a line for each case over releases of JAX; return None with too few of them.
 
     Args:
         df: JAX's rows of one device, as `framebench.planned()` has them.
     """
-    known = df[df["used_bytes"].notna()]
-    counts = known.groupby("case")["used_bytes"].transform("size")  # a release has a case once
-    drawn = known[counts >= FEWEST_RELEASES].sort_values(
+    predicted = df[df["used_bytes"].notna()]
+    counts = predicted.groupby("case")["used_bytes"].transform("size")  # a release has a case once
+    drawn = predicted[counts >= FEWEST_RELEASES].sort_values(
         "framework_version", key=lambda column: column.map(Version)
     )
     if drawn.empty:
@@ -177,13 +179,16 @@ def plans(df: pd.DataFrame) -> Figure | None:
 
 
 def figures(results: Results, _: Iterable[str]) -> Iterator[FigureRequest]:
-    """Yield one for each workload and size in training, at its base batch; and releases of JAX."""
+    """Yield a figure of savings for each workload and size in training, and one of JAX's releases.
+
+    Savings are those at the base batch; releases have a figure for each device.
+    """
     df = frame.load(results.root)
     training = df[
         df["pinned"] & (df["scenario"] == "train") & (df["ranks"] == 1) & df["device"].isin(SHOWN)
     ]
     for (workload, size), group in training.groupby(["workload", "size"]):
         base = Case.from_id(group["case"].iloc[0]).spec.preset(str(size)).base
-        yield f"devices-{workload}-train-{size}", savings, group[group["batch"] == base]
+        yield f"devices-{workload}-train-{size}", draw_savings, group[group["batch"] == base]
     for name, group in df[(df["framework"] == "jax") & df["device"].isin(SHOWN)].groupby("device"):
-        yield f"devices-releases-{name}", plans, group
+        yield f"devices-releases-{name}", draw_plans, group

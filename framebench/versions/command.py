@@ -182,7 +182,7 @@ def compare_(
     if device is not None:
         from framebench.versions import planned  # imports pandas
 
-        code = planned.compare(
+        code = planned.compare_releases(
             base, change, named, device, results, parse_share(threshold), as_json
         )
         raise typer.Exit(code)

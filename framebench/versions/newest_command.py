@@ -138,7 +138,9 @@ def compare_plans(
             installable = replace(pair, newest=version)
             cases = [case.id for case in versions.select_planned(pair.framework)]
             codes.append(
-                planned.compare(*installable.releases, cases, device, results, threshold, as_json)
+                planned.compare_releases(
+                    *installable.releases, cases, device, results, threshold, as_json
+                )
             )
     return worst(codes)
 

@@ -102,7 +102,7 @@ def find_installable(framework: str, versions: Sequence[str], device: str) -> st
     return None
 
 
-def compare(
+def compare_releases(
     base: str,
     change: str,
     selectors: Sequence[str],
@@ -111,7 +111,10 @@ def compare(
     threshold: float | None,
     as_json: bool,
 ) -> int:
-    """Print both releases' plans of the cases. Returns the exit code."""
+    """Print the predictions of two releases for the same cases, and return the exit code.
+
+    It is 1 if a peak has grown, 3 if a case has no prediction in one of them, and otherwise 0.
+    """
     framework = check_release(base)
     if check_release(change) != framework:
         fail(

@@ -41,16 +41,16 @@ class Listener:
         self.began = 0
         self.asked: list[tuple[Convolution, int]] = []  # by the operator that runs
         self.found: list[tuple[int, Convolution, int]] = []
-        self.ask, self.watched = cudnn.workspace, Watch.ran
+        self.ask, self.watched = cudnn.find_workspace_bytes, Watch.track_operator
 
     def workspace(self, asked: Convolution, card: str) -> int:
-        """In place of `cudnn.workspace`."""
+        """In place of `cudnn.find_workspace_bytes`."""
         self.asked.append((asked, self.ask(asked, card)))
         return self.asked[-1][1]
 
     def ran(self, watch: Watch, operator: str, args: Any, out: Any) -> None:
-        """In place of `Watch.ran`: the results have their blocks, and the questions follow in the
-        results' order.
+        """In place of `Watch.track_operator`: the results have their blocks, and the questions
+        follow in the results' order.
         """
         results = [result for result in tree_leaves(out) if isinstance(result, torch.Tensor)]
         self.watch = watch
@@ -103,8 +103,8 @@ def record(case: Case, card: Device) -> dict[str, Any]:
         )
     listener = Listener()
     with ExitStack() as stack:
-        stack.enter_context(replaced(cudnn, "workspace", listener.workspace))
-        stack.enter_context(replaced(Watch, "ran", lambda *args: listener.ran(*args)))
+        stack.enter_context(replaced(cudnn, "find_workspace_bytes", listener.workspace))
+        stack.enter_context(replaced(Watch, "track_operator", lambda *args: listener.ran(*args)))
         found: Simulation = simulate(
             listener.steps(case),
             card,

@@ -36,7 +36,7 @@ def predictions(**fields: str) -> list[Planned]:
 
 
 def test_each_bar_is_a_row_and_each_panel_a_device() -> None:
-    drawn = figure.savings(frame([*predictions(), *predictions(device="a100-40gb")]))
+    drawn = figure.draw_savings(frame([*predictions(), *predictions(device="a100-40gb")]))
 
     assert drawn
     assert [axes.get_title(loc="left").split(":")[0] for axes in drawn.axes] == [
@@ -75,7 +75,7 @@ def test_a_line_is_a_case_over_releases_in_their_order() -> None:
         plan("checkpoint", size, version)
         for version, size in (("0.10.0", 90), ("0.9.2", 100), ("0.10.1", 95))
     ]
-    drawn = figure.plans(frame([*result, plan("fp32", 7, "0.9.2")]))
+    drawn = figure.draw_plans(frame([*result, plan("fp32", 7, "0.9.2")]))
     assert drawn
     (line,) = [one for one in drawn.axes[0].lines if len(one.get_ydata())]
     assert list(line.get_ydata()) == [1.0, 0.9, 0.95]

@@ -273,7 +273,7 @@ def test_newest_plans_by_the_newest_release_that_can_be_installed(
         return 1
 
     monkeypatch.setattr(planned, "ensure_environment", ensure_environment)
-    monkeypatch.setattr(planned, "compare", compare)
+    monkeypatch.setattr(planned, "compare_releases", compare)
     done = framebench(
         "versions", "newest", "jax", "jittor", "--device", "h100-80gb", "--results", str(tmp_path)
     )

@@ -148,7 +148,7 @@ def find_cached(
     user's own.
     """
     cached: dict[Case, Planned] = {}
-    for root in dict.fromkeys((results, store.own(results))):
+    for root in dict.fromkeys((results, store.choose_writable_folder(results))):
         predictions: dict[str, Planned] = {}
         for framework in {case.framework for case in cases}:
             file = store.file(
@@ -201,7 +201,7 @@ def plan_now(
         try:
             for done in as_completed(waiting):
                 planned = done.result()
-                store.write(store.own(results), planned)
+                store.write(store.choose_writable_folder(results), planned)
                 yield planned
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -236,7 +236,7 @@ def plan_case(
     elif not isinstance(environment, Environment):
         answer = Answer("failed", f"no compiler for it: {process.shorten_error(str(environment))}")
     else:
-        answer = process.ask(environment, case, device)
+        answer = process.run_planner(environment, case, device)
     fields = dataclasses.asdict(answer)
     origin = Origin(
         planned_at=datetime.now(UTC),
@@ -258,5 +258,5 @@ def plan_case(
     try:
         return Planned(**about, **fields)
     except ValidationError as error:
-        reason = f"the prediction does not hold: {process.shorten_error(str(error))}"
+        reason = f"the planner returned no valid prediction: {process.shorten_error(str(error))}"
         return Planned(**about, outcome="failed", reason=reason)

@@ -34,7 +34,7 @@ WITHOUT_DEVICE = {  # variables of a planner
 RUNNING: set[subprocess.Popen[str]] = set()
 
 
-def ask(environment: Environment, case: Case, device: Device) -> Answer:
+def run_planner(environment: Environment, case: Case, device: Device) -> Answer:
     """Return the answer of the framework's planner; `failed` with its last words if it gives none,
     or takes too long.
     """

@@ -34,9 +34,10 @@ def file(results: Path, device: str, framework: str, version: str) -> Path:
     return results / FOLDER / device / f"{framework}-{version}.jsonl"
 
 
-def own(results: Path) -> Path:
-    """Return the results folder that takes a user's own predictions: the same, unless it is the
-    published one.
+def choose_writable_folder(results: Path) -> Path:
+    """Return the results folder that a user's predictions are written to.
+
+    It is `results` itself, or a folder inside it if `results` has the published predictions.
     """
     return results / OWN if results.resolve() == PUBLISHED.resolve() else results
 
@@ -44,13 +45,13 @@ def own(results: Path) -> Path:
 def publish(results: Path, is_chosen: Callable[[Planned], bool]) -> list[Planned]:
     """Move the chosen ones of the user's own predictions to the published ones, and return them."""
     moved: list[Planned] = []
-    if own(results) == results:
+    if choose_writable_folder(results) == results:
         return moved
-    for path in sorted((own(results) / FOLDER).glob("*/*.jsonl")):
+    for path in sorted((choose_writable_folder(results) / FOLDER).glob("*/*.jsonl")):
         chosen = {case: planned for case, planned in read(path).items() if is_chosen(planned)}
         for planned in chosen.values():
             write(results, planned)
-        with FileLock(own(results) / LOCK):
+        with FileLock(choose_writable_folder(results) / LOCK):
             rewrite(
                 path,
                 [line for line in read_lines(path).values() if case_of_line(line) not in chosen],

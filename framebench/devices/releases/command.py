@@ -36,6 +36,6 @@ def reported_(
         if again or name not in cached:
             environment = ensure_environment("jax", target, name, say)
             with err.status(f"jax {name}"):
-                reported.write(results, reported.plan(target, environment))
+                reported.write(results, reported.plan_reports(target, environment))
     for comparison in reported.tables(results, target.name):
         comparison.terminal(out)

@@ -78,7 +78,7 @@ def recomputed_blocks_in_scan(scale: Array, x: Array) -> Array:
 
 
 def list_scans(device: Device) -> Iterator[Variant]:
-    """Yield variants of jax 27748: a long scan in blocks, each recomputed in the backward pass."""
+    """Yield the variants of JAX issue 27748: a long scan in blocks that are recomputed or not."""
     here = jax_target.devices(device, 1)
     scale = make_shape(here, (), jnp.float32, WHOLE)
     state = make_shape(here, STATE, jnp.float32, WHOLE)

@@ -52,8 +52,11 @@ class Reported(Part):
     commit: str | None
 
 
-def plan(device: Device, environment: Environment) -> Reported:
-    """Return what a release plans. Raises SetupError with what the compiler printed."""
+def plan_reports(device: Device, environment: Environment) -> Reported:
+    """Return the plans that a release of JAX makes for the programs of reports.
+
+    Raises SetupError with what the compiler printed.
+    """
     printed = run_module(environment, WORKER, device.name, XLA_FLAGS="", **WITHOUT_DEVICE)
     return Reported(
         device=device.name,

@@ -99,7 +99,7 @@ def version() -> str | None:
 
 
 @cache
-def workspace(question: Convolution, gpu: str) -> int:
+def find_workspace_bytes(question: Convolution, gpu: str) -> int:
     """Return the bytes of a convolution's workspace on a GPU. Raises Refused.
 
     Args:

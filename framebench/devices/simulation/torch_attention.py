@@ -64,7 +64,10 @@ class Call:
 
 
 def can_use_flash(call: Call, gpu: Gpu) -> bool:
-    """`can_use_flash_attention`."""
+    """Return whether PyTorch may use flash attention for a call.
+
+    A port of `can_use_flash_attention` in ATen/native/transformers/cuda/sdp_utils.cpp.
+    """
     width = call.query.shape[-1]
     if (
         not torch.backends.cuda.flash_sdp_enabled()
@@ -104,7 +107,11 @@ def can_use_efficient(call: Call, gpu: Gpu) -> bool:
 
 
 def can_use_cudnn(call: Call, gpu: Gpu) -> bool:
-    """`can_use_cudnn_attention`; heads wider than 128 are left to others, as before cuDNN 9.22."""
+    """Return whether PyTorch may use cuDNN's attention for a call.
+
+    A port of `can_use_cudnn_attention` in ATen/native/transformers/cuda/sdp_utils.cpp. Heads wider
+    than 128 are left to other kernels, as before cuDNN 9.22.
+    """
     if (
         not torch.backends.cuda.cudnn_sdp_enabled()
         or not call.is_dense(allow_grouped=True)

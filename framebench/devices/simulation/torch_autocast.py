@@ -47,7 +47,10 @@ def can_cast(tensor: Tensor) -> bool:
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:
-    """Return the value with every tensor cast that may be."""
+    """Return a tree of values with the tensors that autocast casts in another type.
+
+    A weight is cast once while autocast's cache is on (CAST), as in PyTorch.
+    """
 
     def cast_one(tensor: Tensor) -> Tensor:
         if not can_cast(tensor) or tensor.dtype == dtype:

@@ -70,7 +70,7 @@ def workspace(
         deterministic=torch.backends.cudnn.deterministic
         or torch.are_deterministic_algorithms_enabled(),
     )
-    size = cudnn.workspace(question, gpu.description)
+    size = cudnn.find_workspace_bytes(question, gpu.description)
     return [size] if size else []
 
 

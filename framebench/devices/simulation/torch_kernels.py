@@ -225,9 +225,10 @@ def dropout(results: Results, _: Args, __: Gpu) -> Requests:
 
 
 def copy_two_inputs(args: Args, _: Gpu) -> Iterator[int]:
-    """Make inputs contiguous.
+    """Return the requests of contiguous copies of the first two inputs.
 
-    layer_norm_kernel.cu; `host_softmax` and `host_softmax_backward` in ATen/native/cuda/SoftMax.cu.
+    See layer_norm_kernel.cu, and `host_softmax` and `host_softmax_backward` in
+    ATen/native/cuda/SoftMax.cu.
     """
     inputs = [arg for arg in args[:2] if isinstance(arg, Tensor)]
     return take_and_return(*(size for tensor in inputs for size in copy_unless_contiguous(tensor)))

@@ -110,27 +110,29 @@ class Watch(TorchDispatchMode):
         in_backward = threading.get_ident() != self.main_thread
         if func is aten.add.Tensor and in_backward and self.may_overwrite(args[0], args[1], out):
             return out
-        self.ran(func._schema.name.partition("::")[2], args, out)
+        self.track_operator(func._schema.name.partition("::")[2], args, out)
         return out
 
-    def ran(self, operator: str, args: Any, out: Any) -> None:
-        """Follow an operator's results, and what its kernel takes next to them."""
+    def track_operator(self, operator: str, args: Any, out: Any) -> None:
+        """Track an operator's results, and the temporaries of its kernel."""
         # without numbers, which an operator may return too and which would be read as requests
         results = [leaf if isinstance(leaf, Tensor) else None for leaf in tree_leaves(out)]
         if not any(is_on_gpu(arg) for arg in args):
-            self.follow(operator, results)
+            self.track_requests(operator, results)
             return
         if operator.startswith("_scaled_dot_product"):
             self.kernels[operator.removeprefix("_scaled_dot_product_")] += 1
-        self.follow(operator, torch_kernels.order_results(operator, results, args, self.gpu))
+        self.track_requests(
+            operator, torch_kernels.order_results(operator, results, args, self.gpu)
+        )
         if operator in torch_kernels.MATMULS:
             self.take_workspace("cuBLAS", self.gpu.blas_workspace)
             if torch_kernels.is_matmul_by_lt(operator, args):
                 self.take_lt_workspace()
-        self.follow(operator, torch_kernels.request_temporaries(operator, args, self.gpu))
+        self.track_requests(operator, torch_kernels.request_temporaries(operator, args, self.gpu))
 
-    def follow(self, operator: str, requests: Iterable[Tensor | int | None]) -> None:
-        """Follow results, and bytes that are taken (positive) or given back (negative)."""
+    def track_requests(self, operator: str, requests: Iterable[Tensor | int | None]) -> None:
+        """Track results, and bytes that a kernel takes (positive) or gives back (negative)."""
         taken: defaultdict[int, list[Life]] = defaultdict(list)
         for request in requests:
             if isinstance(request, Tensor):

@@ -28,8 +28,9 @@ class Placed(NamedTuple):
 
 
 def parts_of(memory: Any) -> dict[str, int]:
-    """Return the bytes of a plan's parts, of what `memory_analysis` of a compiled program
-    returns.
+    """Return the bytes of a plan by part.
+
+    `memory` is what `memory_analysis` of a compiled program returns.
     """
     return {
         "arguments": memory.argument_size_in_bytes,

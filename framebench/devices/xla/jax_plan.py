@@ -81,7 +81,10 @@ def explain_missing_plan(case: Case) -> str | None:
 
 
 def plan(case: Case, device: Device) -> Answer:
-    """Return what a case needs. What XLA says of memory is an answer, not an exception."""
+    """Return the bytes that XLA plans for a case on a device, or why there is no plan.
+
+    That the case does not fit is an answer too, and raises nothing.
+    """
     obstacle = explain_missing_plan(case)
     if obstacle:
         return Answer("not planned", obstacle)
@@ -100,18 +103,18 @@ def plan(case: Case, device: Device) -> Answer:
         buffers = jax_buffers.largest(Path(folder))
     (compiled,) = adapter.program.compiled.values()
     memory = compiled.memory_analysis()
-    beside = adapter.count_unplanned_bytes()
+    unplanned_bytes = adapter.count_unplanned_bytes()
     in_host = memory.host_argument_size_in_bytes + memory.host_temp_size_in_bytes
     if not in_host and any(part.how in ("offload", "optimizer_offload") for part in case.parts):
         return Answer(
             "not planned", "the plan has nothing in the host's memory: the strategy is not in it"
         )
     parts = jax_buffers.parts_of(memory)
-    if beside:
-        parts["beside"] = beside
+    if unplanned_bytes:
+        parts["beside"] = unplanned_bytes
     if in_host:
         parts["host"] = in_host
-    peak = adapter.program.plan + beside
+    peak = adapter.program.plan + unplanned_bytes
     compilers = read_versions(COMPILERS[device.kind])
     return Answer(
         "planned",
@@ -127,8 +130,10 @@ def plan(case: Case, device: Device) -> Answer:
 
 
 def explain_error(error: str) -> Answer:
-    """Return what an error of XLA's means: that it does not fit is an answer, and most others are
-    failures.
+    """Return the answer that an error message of XLA's stands for.
+
+    It is `refused` if memory is too small, `not planned` if the device lacks an operation, and
+    otherwise `failed`.
     """
     over_hbm = OVER_HBM.search(error)
     one_buffer = ONE_BUFFER.search(error)

@@ -97,15 +97,19 @@ def test_a_search_over_plateaus_ends() -> None:
 
 
 @pytest.mark.parametrize("end", [420, 560, 650, 900, 1250])
-def test_where_a_compiler_keeps_to_its_limit_both_ends_are_near(end: int) -> None:
-    """As XLA does: it computes values again, until that helps no more.
+def test_a_search_over_a_compilers_plateau_ends_with_a_narrow_gap(end: int) -> None:
+    """XLA recomputes values to stay within its pool, up to a batch at which that helps no more.
 
-    Through such sizes each line ends too low.
+    Lines through the sizes on such a plateau meet the limit at too small a batch.
     """
-    pool, slope = MEMORY * 7 // 10, 2**27
-    search = search_batches(
-        lambda batch: min(slope * batch, pool) if batch <= end else slope * batch, framework="jax"
-    )
+    pool, bytes_per_sample = MEMORY * 7 // 10, 2**27
+
+    def predict_bytes(batch: int) -> int:
+        without_recomputation = bytes_per_sample * batch
+        return min(without_recomputation, pool) if batch <= end else without_recomputation
+
+    search = search_batches(predict_bytes, framework="jax")
+
     assert search.result.batch <= end < search.result.smallest_not_fitting
     assert search.result.smallest_not_fitting <= 1.2 * search.result.batch
 

@@ -111,7 +111,7 @@ def test_a_newer_version_of_the_planners_recomputes(
             "sys.stderr.write('Traceback\\nRuntimeError: boom\\n'); sys.exit(3)",
             "the planner ended with 3: RuntimeError: boom",
         ),
-        ('print(\'{"outcome": "planned"}\')', "the prediction does not hold"),
+        ('print(\'{"outcome": "planned"}\')', "the planner returned no valid prediction"),
         ("print('no JSON')", "the planner ended with 0: it said nothing"),
         ("time.sleep(60)", "planning took longer than"),
         (

@@ -32,7 +32,9 @@ def test_a_prediction_survives_the_round_trip(tmp_path: Path) -> None:
 def test_own_predictions_are_published_on_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert store.own(tmp_path) == tmp_path, "a folder that was named takes its answers itself"
+    assert store.choose_writable_folder(tmp_path) == tmp_path, (
+        "a folder that was named takes its answers itself"
+    )
     assert store.publish(tmp_path, lambda _: True) == []
     monkeypatch.setattr(store, "PUBLISHED", tmp_path)
     store.write(tmp_path, planned())
@@ -44,11 +46,11 @@ def test_own_predictions_are_published_on_request(
         planned(case=OTHERS[0]),
     )
     for one in (mine, rest):
-        store.write(store.own(tmp_path), one)
+        store.write(store.choose_writable_folder(tmp_path), one)
     assert list(store.every(tmp_path)) == [planned()]
     assert store.publish(tmp_path, lambda one: one.case == CASE) == [mine]
     assert list(store.every(tmp_path)) == [mine]
-    assert list(store.every(store.own(tmp_path))) == [rest]
+    assert list(store.every(store.choose_writable_folder(tmp_path))) == [rest]
 
 
 def test_what_a_framework_lacks_is_not_published(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import torch
 import torch.optim.optimizer as optimizers
 from torch import Tensor
 
-from framebench.budget.predict.worker import predict
+from framebench.budget.predict.worker import predict_step_bytes
 from framebench.devices.catalog import find
 from framebench.devices.simulation import torch_attention, torch_kernels
 from framebench.devices.simulation.blocks import Settings
@@ -46,7 +46,10 @@ def both(case_id: str) -> dict[str, int]:
         stack.enter_context(replaced(Watch, "may_overwrite", lambda *_: False))
         found = simulate(step_of(case), find("h100-80gb"), steps=2, settings=Settings())
     weights = sum(p.trainable for p in case.spec.params(case.config))
-    return predict(case) | {"simulated": found.allocator.stats.requested_peak, "weights": weights}
+    return predict_step_bytes(case) | {
+        "simulated": found.allocator.stats.requested_peak,
+        "weights": weights,
+    }
 
 
 print(json.dumps({case: both(case) for case in sys.argv[1:]}))
