@@ -72,9 +72,9 @@ RESTORERS: dict[Convert, Convert] = {  # from Flax's layout to the canonical one
 
 
 def find_converter(module: nnx.Module, leaf: str) -> Convert:
-    """Return what turns the canonical array of a leaf into Flax's.
+    """Return the function that converts the canonical array of a leaf to Flax's layout.
 
-    Subclasses keep their parent's layout.
+    A subclass has the layout of its parent.
     """
     if leaf == "kernel":
         for kind, convert in CONVERTERS.items():

@@ -299,9 +299,9 @@ class Workload:
         return False
 
     def draws_differently(self, plan: Any) -> bool:
-        """Say whether a step draws random numbers, and with this strategy others than the baseline.
+        """Return whether a strategy's step draws other random numbers than the baseline's.
 
-        The suite's models draw none.
+        The suite's models draw none, so the result is False.
         """
         return False
 

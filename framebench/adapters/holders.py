@@ -30,7 +30,7 @@ NAMELESS = "nothing that has a name in your file"
 def find_holders(
     roots: Iterable[Root],
     find_storages: FindStorages,
-    known: Iterable[int],
+    excluded: Iterable[int],
     others: Iterable[Any] = (),
 ) -> dict[str, int]:
     """Return the bytes that are reached from each root, by its name.
@@ -38,19 +38,19 @@ def find_holders(
     Each storage counts once, for the first root that leads to it.
 
     Args:
-        roots: where the search begins.
-        find_storages: returns the storages of an object.
-        known: addresses of storages that do not count.
-        others: all arrays that exist. What no root leads to counts as `NAMELESS`.
+        roots: Where the search begins.
+        find_storages: Returns the storages of an object.
+        excluded: Addresses of storages that do not count.
+        others: All arrays that exist. Those that no root leads to count as `NAMELESS`.
     """
-    seen = set(known)
+    counted = set(excluded)
     bytes_by_holder: dict[str, int] = {}
 
     def add(name: str, objects: Iterable[Any]) -> None:
         for one in objects:
             for address, size in find_storages(one).items():
-                if address and size and address not in seen:
-                    seen.add(address)
+                if address and size and address not in counted:
+                    counted.add(address)
                     bytes_by_holder[name] = bytes_by_holder.get(name, 0) + size
 
     modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]

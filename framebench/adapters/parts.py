@@ -35,7 +35,7 @@ class Ledger:
 
     @contextmanager
     def acting_as(self, strategy: str) -> Iterator[None]:
-        """Enter what is set in this context as the strategy's."""
+        """Record the parts that are set in this context as changed by a strategy."""
         before = self.acting
         self.acting = strategy
         try:
@@ -77,7 +77,7 @@ class Ledger:
             self.pending.append(apply)
 
     def refuse_others(self, part: str, strategies: list[str]) -> None:
-        """Raise IncompatibleStrategies if any of these is not the acting strategy."""
+        """Raise IncompatibleStrategies if another strategy than the acting one changes the part."""
         for other in strategies:
             if other != self.acting:
                 what = part.replace("_", " ")

@@ -130,7 +130,7 @@ def including(*names: str) -> Relation:
 
 
 def if_counted(expected: Any) -> Relation:
-    """Accept also None: what an observer cannot count, as inside of a compiled step."""
+    """Return a relation that also accepts None, for what cannot be counted in a compiled step."""
     relation = as_relation(expected)
 
     def holds(observed: Any, value: Any) -> bool:

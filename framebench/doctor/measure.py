@@ -19,6 +19,7 @@ from framebench.records.store import find_calibration_file
 from framebench.strategies.strategy import FRAMEWORKS
 
 WORKER, OVERHEAD = "framebench.doctor.worker", "framebench.doctor.torch_overhead"
+OVERHEAD_ROUNDS = 15  # steps of the harness, and of the hand-written loop
 LIMITS = {"bias": 0.01, "spread": 0.01, "lost": 0.05, "overhead": 1.02, "busy": 0.25, "steal": 0.02}
 
 
@@ -96,9 +97,10 @@ def calibrate_in(environment: Environment) -> list[Finding]:
 
 
 def measure_overhead() -> Finding:
-    """Return what the harness adds to a step."""
+    """Return the step time of the harness over that of a hand-written loop, as a finding."""
+    environment = environments.ensure("torch")
     printed = environments.run_module(
-        environments.ensure("torch"), OVERHEAD, "15", OMP_NUM_THREADS="1"
+        environment, OVERHEAD, str(OVERHEAD_ROUNDS), OMP_NUM_THREADS="1"
     )
     comparison = json.loads(printed.splitlines()[-1])
     ratio, low, high = comparison["ratio"], comparison["low"], comparison["high"]

@@ -19,7 +19,7 @@ from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.instruments.host import HostPeak
 from framebench.suite.case import Case
-from framebench.worker.worker import own_stdout, peaks, timed_step
+from framebench.worker.worker import peaks, reserve_stdout, timed_step
 
 KNOWN_BYTES = 256 * 2**20
 KNOWN_SECONDS = 0.02
@@ -85,6 +85,6 @@ def calibrate(framework: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    out = own_stdout()
+    out = reserve_stdout()
     print(json.dumps(calibrate(sys.argv[1])), file=out)
     os._exit(0)

@@ -58,5 +58,5 @@ def explain(case: Case, environment: Environment) -> Explanation:
         ) from error
     except (ValidationError, IndexError) as error:
         raise Unexplained(
-            f"{case.id} in {environment.name}: the account does not hold: {error}"
+            f"{case.id} in {environment.name}: the worker returned no valid breakdown: {error}"
         ) from error

@@ -76,20 +76,24 @@ def load_causes(results: Path) -> Callable[[str, str, str], str | None]:
 def describe_cause(
     case: str, base: str, change: str, explanations: Sequence[Explanation]
 ) -> str | None:
-    """Return what the peak holds more or less of in another release, most first:
+    """Return how the peak of a case differs between two releases, by kind, in words.
 
-    `saved for backward +10.0 MiB`.
+    An example is `saved for backward +10.0 MiB, gradient -2.0 MiB`; the largest difference comes
+    first, and slight ones are left out. None unless the case is explained in both releases.
 
-    Releases are such as `jax==0.9.2`. Return None unless the case is explained in both.
+    Args:
+        case: The id of the case.
+        base: The release that is compared with, such as `jax==0.9.2`.
+        change: The other release.
+        explanations: Of any cases and releases.
     """
-    by_release = {
-        find_release(explanation): explanation
-        for explanation in explanations
-        if explanation.case == case
-    }
+    by_release = {}
+    for explanation in explanations:
+        if explanation.case == case:
+            by_release[find_release(explanation)] = explanation
     if base not in by_release or change not in by_release:
         return None
-    increases = Counter(by_release[change].kinds)
+    increases = Counter(by_release[change].kinds)  # bytes by kind
     increases.subtract(by_release[base].kinds)
     largest = max(map(abs, increases.values()))
     notable = [(kind, size) for kind, size in increases.items() if abs(size) > SLIGHT * largest]

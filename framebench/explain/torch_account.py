@@ -86,7 +86,7 @@ class StorageAccount(Storages):
         super().__exit__(*error)
         self.stack.close()
         # what is dropped after the step is none of its events
-        for finalizer in self.known.values():
+        for finalizer in self.finalizers.values():
             finalizer.detach()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from framebench import adapters
 from framebench.suite.hypothetical import parse_any_batch
-from framebench.worker.worker import own_stdout, peaks
+from framebench.worker.worker import peaks, reserve_stdout
 
 
 def explain(case_id: str) -> dict[str, Any]:
@@ -38,6 +38,6 @@ def explain(case_id: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    out = own_stdout()
+    out = reserve_stdout()
     print(json.dumps(explain(sys.argv[1])), file=out)
     os._exit(0)

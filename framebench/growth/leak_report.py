@@ -304,10 +304,10 @@ def total_size(things: list[Any]) -> int | None:
 
 
 def describe_holder(things: list[Any], tracker: StorageTracker) -> str:
-    """Return what refers to the middle one, such as ``held by `kept`, list of 36, in leak``, and
-    what else that keeps.
+    """Return what refers to leaked objects, such as ``held by `kept`, list of 36, in leak``.
 
-    The last one may be held by a step that is not over.
+    Only the object in the middle of `things` is looked at: the last may still be in use by a step.
+    What that object keeps alive follows, if anything is known.
     """
     middle = things[len(things) // 2]
     holders = []

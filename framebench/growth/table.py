@@ -116,7 +116,7 @@ def find_unseen(growth: Growth) -> int:
 
 
 def find_piles(growth: Growth) -> dict[str, Slope]:
-    """Return how many a step adds of what is counted and becomes more."""
+    """Return the objects whose number grows: by name, how many each step adds."""
     piles = {}
     for name, readings in growth.counts.items():
         slope = estimate_slope(readings)

@@ -26,7 +26,7 @@ from framebench.growth.meters import Readings, make_host_meters
 from framebench.growth.torch_counters import TorchStorages, make_gpu_meters
 from framebench.growth.worker import WARM_UP
 from framebench.suite.user_file import Fault, describe_fault
-from framebench.worker.worker import own_stdout
+from framebench.worker.worker import reserve_stdout
 
 
 class EnoughSteps(BaseException):
@@ -34,16 +34,17 @@ class EnoughSteps(BaseException):
 
 
 class ScriptFollower:
-    """Reads and watches the steps of a script as they are made: warm-up, readings, then both halves
-    of the watch.
+    """Read memory after the steps of a script, then watch what later steps leave behind.
+
+    The steps are the warm-up, those that are read, and both halves of the watch.
     """
 
     def __init__(self, steps: int) -> None:
         self.first_watched = WARM_UP + steps
-        self.made = 0
+        self.steps_made = 0
         self.optimizer: Optimizer | None = None  # whose steps are counted
         self.readings = Readings(make_gpu_meters() | make_host_meters(), steps)
-        self.kept: list[dict[str, Any]] = []
+        self.leaks: list[dict[str, Any]] = []
 
     @property
     def needed(self) -> int:
@@ -51,23 +52,23 @@ class ScriptFollower:
         return self.first_watched + 2 * HALF
 
     def end_step(self, optimizer: Optimizer, *_: Any) -> None:
-        """Do what is due after this step of an optimizer. Raises EnoughSteps after the last one."""
+        """Count, read or watch a step of an optimizer. Raises EnoughSteps after the last."""
         if self.optimizer is None:
             self.optimizer = optimizer
         if optimizer is not self.optimizer:
             return
-        self.made += 1
-        if self.made == WARM_UP:
+        self.steps_made += 1
+        if self.steps_made == WARM_UP:
             gc.freeze()  # what is there already need not be looked through after every step
-        elif WARM_UP < self.made <= self.first_watched:
-            self.readings.take(self.made - WARM_UP - 1)
-        if self.made == self.first_watched:
+        elif WARM_UP < self.steps_made <= self.first_watched:
+            self.readings.take(self.steps_made - WARM_UP - 1)
+        if self.steps_made == self.first_watched:
             gc.unfreeze()
             self.watch = LeakWatch(TorchStorages(), [])
-        elif self.made == self.first_watched + HALF:
+        elif self.steps_made == self.first_watched + HALF:
             self.watch.begin_second_half()
-        elif self.made == self.needed:
-            self.kept = self.watch.finish()
+        elif self.steps_made == self.needed:
+            self.leaks = self.watch.finish()
             raise EnoughSteps
 
 
@@ -87,7 +88,7 @@ def follow_script(file: str, steps: int, arguments: list[str]) -> dict[str, Any]
             "bytes": follower.readings.as_lists(),
             "counts": {},
             "watched": HALF,
-            "kept": follower.kept,
+            "kept": follower.leaks,
             "versions": {"torch": torch.__version__},
             "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         }
@@ -96,13 +97,13 @@ def follow_script(file: str, steps: int, arguments: list[str]) -> dict[str, Any]
         if not isinstance(error, SystemExit) or error.code:
             raise Fault(describe_fault(error, file)) from error
     raise Fault(
-        f"{file} ended after {follower.made} steps of its optimizer, and {follower.needed} are "
-        "needed: --steps says how many are read"
+        f"{file} ended after {follower.steps_made} steps of its optimizer, and {follower.needed} "
+        "are needed: --steps says how many are read"
     )
 
 
 if __name__ == "__main__":
-    out = own_stdout()
+    out = reserve_stdout()
     file, steps, *arguments = sys.argv[1:]
     try:
         answer = follow_script(file, int(steps), arguments)

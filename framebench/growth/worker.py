@@ -25,7 +25,7 @@ from framebench.growth.leak_report import HALF, Program, report_leaks
 from framebench.growth.meters import Meter, Readings, make_host_meters
 from framebench.suite.hypothetical import parse_any_batch
 from framebench.suite.user_file import Fault, describe_fault, load_file
-from framebench.worker.worker import own_stdout
+from framebench.worker.worker import reserve_stdout
 
 WARM_UP = 20  # steps before the first reading: compilers, pools and caches settle
 
@@ -37,9 +37,10 @@ def make_own_step(adapter: Adapter) -> None:
 
 
 def load_user_step(file: str) -> Callable[[Adapter], None]:
-    """Return the function `step` of the user's file, which waits for what it likes.
+    """Return the function `step(adapter)` of the user's file.
 
-    What goes wrong in it becomes a Fault. Raises Fault if the file has no such function.
+    It must wait for its results itself. An exception in it becomes a Fault. Raises Fault if the
+    file has no such function.
     """
     user_step = getattr(load_file(file), "step", None)
     if not callable(user_step):
@@ -98,7 +99,7 @@ def measure_growth(case_id: str, steps: int, file: str | None) -> dict[str, Any]
 
 
 if __name__ == "__main__":
-    out = own_stdout()
+    out = reserve_stdout()
     case_id, steps, *files = sys.argv[1:]
     try:
         answer = measure_growth(case_id, int(steps), files[0] if files else None)

@@ -21,7 +21,7 @@ def predict_rank(selector: str, ranks: int | None, as_json: bool) -> None:
     """Print the peak of the fullest rank. Raises UnknownCase."""
     case = over_ranks(selector, ranks)
     try:
-        prediction = predict(case)
+        prediction = predict_in_environment(case)
     except Unpredicted as error:
         fail(str(error), 2)
     if as_json:
@@ -35,7 +35,7 @@ def predict_rank(selector: str, ranks: int | None, as_json: bool) -> None:
         print_size(f"  {name}", size)
 
 
-def predict(case: Case) -> Prediction:
+def predict_in_environment(case: Case) -> Prediction:
     """Predict the peak of the fullest rank in its framework's environment. Raises Unpredicted."""
     obstacle = explain_unpredictable_rank(case)
     if obstacle:  # before an environment is built for nothing
@@ -80,7 +80,7 @@ def advise(
             unpredicted.append(advice.UnpredictedCase(case, obstacle))
             continue
         try:
-            offers.append(advice.RankOffer(case, predict(case)))
+            offers.append(advice.RankOffer(case, predict_in_environment(case)))
         except Unpredicted as error:
             unpredicted.append(advice.UnpredictedCase(case, str(error)))
     answer = advice.judge(offers, unpredicted, budget)

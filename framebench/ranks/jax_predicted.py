@@ -22,7 +22,7 @@ class Gone(Exception):
     """This JAX lacks what a prediction over ranks needs; the message says what."""
 
 
-def predict(case: Case) -> dict[str, Any]:
+def predict_rank_bytes(case: Case) -> dict[str, Any]:
     """Return the bytes that one device needs for a steady step by XLA's plan, and their parts.
 
     Raises Gone.

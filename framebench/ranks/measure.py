@@ -47,7 +47,7 @@ def measure(case: Case, environment: Environment, run: Run) -> Record:
                     make_rank(number, measured)
                     for number, measured in enumerate(memory.result.ranks)
                 ]
-                record = recording.change(record, ranks=ranks, predicted_bytes=predict(arm))
+                record = recording.change(record, ranks=ranks, predicted_bytes=find_prediction(arm))
     run.write(record, arm)
     return record
 
@@ -92,9 +92,10 @@ def make_rank(number: int, measured: RankMemory) -> Rank:
     )
 
 
-def predict(arm: Arm) -> int | None:
-    """Return the predicted peak in bytes, which the record has next to the measured one; None
-    without a prediction.
+def find_prediction(arm: Arm) -> int | None:
+    """Return the predicted peak of the fullest rank in bytes, or None if it has no prediction.
+
+    The record has it next to the measured peak.
     """
     try:
         return predicted.predict_rank_peak(arm.case, arm.environment).peak_bytes

@@ -1,7 +1,7 @@
 """Predict the peak of one rank of a case: `python -m framebench.ranks.predicted_worker CASE`.
 
 It runs in the framework's environment and prints one JSON object: what
-`<framework>_predicted.predict` returned, or `{"error": why}`.
+`<framework>_predicted.predict_rank_bytes` returned, or `{"error": why}`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import os
 import sys
 
 from framebench.ranks.cases import over_ranks
-from framebench.worker.worker import own_stdout
+from framebench.worker.worker import reserve_stdout
 
 if __name__ == "__main__":
-    out = own_stdout()
+    out = reserve_stdout()
     case = over_ranks(sys.argv[1])
     module = importlib.import_module(f"framebench.ranks.{case.framework}_predicted")
     try:
-        answer = module.predict(case)
+        answer = module.predict_rank_bytes(case)
     except module.Gone as error:
         answer = {"error": str(error)}
     print(json.dumps(answer), file=out)

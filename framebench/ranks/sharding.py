@@ -27,20 +27,21 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Formula:
-    """Bytes of one rank:
-
-    `whole` for each parameter, and `shared` for each, divided by the ranks.
-    """
+    """Bytes of one rank, of a strategy that shards parameters, gradients or states."""
 
     name: str
-    whole: int
-    shared: int
+    whole: int  # per parameter, on every rank
+    shared: int  # per parameter, divided by the number of ranks
     source: str
-    layer: int = 0  # for each parameter of the largest layer
+    layer: int = 0  # per parameter of the largest layer
 
     def at(self, parameters: int, ranks: int, largest: int = 0) -> float:
-        """Return the bytes for a model with so many parameters, of which the largest layer has
-        `largest`.
+        """Return the bytes of one rank.
+
+        Args:
+            parameters: Of the model.
+            ranks: The number of ranks.
+            largest: The parameters of the largest layer.
         """
         return self.whole * parameters + self.shared * parameters / ranks + self.layer * largest
 

@@ -225,8 +225,9 @@ def make_prediction_row(prediction: Prediction) -> tuple[str, ...]:
 
 
 def find_largest_unit(size: str) -> int:
-    """Return the bytes of what `fully_shard` gathers at once: a block's weights, or all outside the
-    blocks.
+    """Return the largest bytes that `fully_shard` gathers at once.
+
+    A unit is the weights of one block, or all weights outside the blocks.
     """
     units: Counter[str] = Counter()
     for parameter in list_parameters(size):

@@ -37,7 +37,7 @@ class FakeRank(FakeAdapter):
         self.recipe.replicate = private.replicate
 
 
-def predict(case: Case) -> dict[str, Any]:
+def predict_rank_bytes(case: Case) -> dict[str, Any]:
     """Return the bytes at the peak of a steady step in the fullest rank, and their parts.
 
     Raises Gone.

@@ -37,25 +37,28 @@ def golden(
     }
     for name, frameworks in makers.items():
         existing_keys = tuple(load_workload(name).golden) if missing else ()
-        computed = []
+        by_framework = []
         for framework in frameworks:
             environment = environments.ensure(framework, say=say)
-            computed.append(references.compute(name, environment, but=existing_keys))
-        made = computed[0]
-        if not made:
+            by_framework.append(
+                references.compute_references(name, environment, excluded_keys=existing_keys)
+            )
+        computed = by_framework[0]
+        if not computed:
             typer.echo(f"{name}: no key is without values")
             continue
         try:
-            if len(computed) > 1:
-                path = references.write_confirmed(name, made, computed[1], existing_keys)
-                difference = references.measure_difference(made, computed[1])
+            if len(by_framework) > 1:
+                confirmed = by_framework[1]
+                path = references.write_confirmed(name, computed, confirmed, existing_keys)
+                difference = references.measure_difference(computed, confirmed)
                 how = f"the two frameworks differ by at most {difference:.1e}"
             else:
-                path = references.write_unconfirmed(name, frameworks[0], made, existing_keys)
+                path = references.write_unconfirmed(name, frameworks[0], computed, existing_keys)
                 how = f"by {TITLES[frameworks[0]]} alone, confirmed by no other framework"
         except ValueError as error:
             fail(str(error), 1)
-        typer.echo(f"{path}: {len(made)} keys, {how}")
+        typer.echo(f"{path}: {len(computed)} keys, {how}")
 
 
 def select_makers(workload: Workload, unconfirmed: bool) -> list[str]:

@@ -45,15 +45,21 @@ class GoldenValues(TypedDict):
 References = dict[str, GoldenValues]  # by golden key
 
 
-def compute(
+def compute_references(
     name: str,
     environment: Environment,
     sizes: tuple[str, ...] | None = None,
-    but: Collection[str] = (),
+    excluded_keys: Collection[str] = (),
 ) -> References:
-    """Compute all values of a workload `but` those of some keys, in the framework of `environment`.
+    """Return the reference values of a workload by key, computed in float64.
 
-    Raises SetupError if it fails there.
+    Raises SetupError if the computation fails.
+
+    Args:
+        name: The workload.
+        environment: Its framework computes the values.
+        sizes: The sizes that are computed; by default all that have references.
+        excluded_keys: Keys that are not computed.
     """
     references: References = {}
     for size in load_workload(name).referenced if sizes is None else sizes:
@@ -61,12 +67,14 @@ def compute(
         cached = read_cached(file)
         while True:  # a worker makes a few keys, until none is left
             count = len(cached)
-            arguments = (name, environment.framework, size, str(file), *cached, *but)
+            arguments = (name, environment.framework, size, str(file), *cached, *excluded_keys)
             environments.run_module(environment, "framebench.references.golden_worker", *arguments)
             cached = read_cached(file)
             if len(cached) == count:
                 break
-        references |= {key: reference for key, reference in cached.items() if key not in but}
+        for key, reference in cached.items():
+            if key not in excluded_keys:
+                references[key] = reference
     return references
 
 
@@ -96,41 +104,42 @@ def read_cached(file: Path) -> References:
 def measure_difference(one: References, other: References) -> float:
     """Return the largest relative difference of any value or tensor of keys that both have.
 
-    Raises ValueError if they have other tensors.
+    Raises ValueError if the names of their tensors differ.
     """
     return max(compare_references(key, one[key], other[key]) for key in one if key in other)
 
 
 def compare_references(key: str, one: GoldenValues, other: GoldenValues) -> float:
-    """Return the largest relative difference of one key.
+    """Return the largest relative difference of two frameworks' values of one key.
 
-    Raises ValueError if the two have other tensors.
+    Raises ValueError if the names of their tensors differ.
     """
     differences = []
     for name, value in other["values"].items():
         differences.append(abs(one["values"][name] - value) / abs(value))
     for kind in one["tensors"].keys() | other["tensors"].keys():
-        own, others = one["tensors"].get(kind, {}), other["tensors"].get(kind, {})
-        if own.keys() != others.keys():
-            names = ", ".join(sorted(own.keys() ^ others.keys()))
+        tensors = one["tensors"].get(kind, {})
+        other_tensors = other["tensors"].get(kind, {})
+        if tensors.keys() != other_tensors.keys():
+            names = ", ".join(sorted(tensors.keys() ^ other_tensors.keys()))
             raise ValueError(f"{key}: {kind} of {names} in one of the frameworks only")
-        for name in own:
-            differences.append(max(measure_errors(own[name], others[name])))
+        for name in tensors:
+            differences.append(max(measure_errors(tensors[name], other_tensors[name])))
     return max(differences)
 
 
 def write_confirmed(
-    name: str, made: References, confirmed: References, existing_keys: Collection[str] = ()
+    name: str, computed: References, confirmed: References, existing_keys: Collection[str] = ()
 ) -> Path:
     """Write the values of all keys, or of new ones in addition to the existing keys.
 
     Raises ValueError if the two implementations disagree: then one of them is wrong, and nothing is
     written.
     """
-    if made.keys() != confirmed.keys():
-        keys = ", ".join(sorted(made.keys() ^ confirmed.keys()))
+    if computed.keys() != confirmed.keys():
+        keys = ", ".join(sorted(computed.keys() ^ confirmed.keys()))
         raise ValueError(f"{name}: only one framework has values for {keys}")
-    difference = measure_difference(made, confirmed)
+    difference = measure_difference(computed, confirmed)
     if difference > AGREEMENT:
         raise ValueError(
             f"{name}: torch and JAX differ by {difference:.1e} in float64; one model is wrong"
@@ -140,7 +149,7 @@ def write_confirmed(
         if existing.get("confirmed_by", "") is None:
             raise ValueError(
                 f"{name}: the values that are there are confirmed by nobody; "
-                "without --missing all are made anew"
+                "without --missing all are computed again"
             )
         difference = max(difference, float(existing["largest_difference"]))
     maker, confirmer = MAKERS
@@ -149,22 +158,22 @@ def write_confirmed(
         "confirmed_by": describe_maker(confirmer),
         "largest_difference": f"{difference:.0e}",
     }
-    return write_files(name, head, made, existing_keys)
+    return write_files(name, head, computed, existing_keys)
 
 
 def write_unconfirmed(
-    name: str, framework: str, made: References, existing_keys: Collection[str] = ()
+    name: str, framework: str, computed: References, existing_keys: Collection[str] = ()
 ) -> Path:
     """Write the values of a single implementation. Records that are verified against them say so.
 
     Raises ValueError like `write_files`.
     """
     head = {"made_by": describe_maker(framework), "confirmed_by": None}
-    return write_files(name, head, made, existing_keys)
+    return write_files(name, head, computed, existing_keys)
 
 
 def describe_maker(framework: str) -> str:
-    """Return what computed the values."""
+    """Return framework, version and precision of the values, for the file."""
     return f"{framework} {find_pinned_version(framework)}, float64"
 
 
@@ -188,13 +197,13 @@ def find_rounding(references: References) -> list[str]:
 
 
 def write_files(
-    name: str, head: Mapping[str, str | None], made: References, existing_keys: Collection[str]
+    name: str, head: Mapping[str, str | None], computed: References, existing_keys: Collection[str]
 ) -> Path:
     """Write golden.json and tensors.json.gz, and return the former.
 
     Raises ValueError if there is a tensor that the loss does not depend on.
     """
-    undetermined = find_rounding(made)
+    undetermined = find_rounding(computed)
     if undetermined:
         others = f" and {len(undetermined) - 1} more" if len(undetermined) > 1 else ""
         raise ValueError(
@@ -203,12 +212,12 @@ def write_files(
         )
     path = load_workload(name).folder / "golden.json"
     values = {key: load_workload(name).golden[key] for key in existing_keys}
-    values |= {key: reference["values"] for key, reference in made.items()}
+    values |= {key: reference["values"] for key, reference in computed.items()}
     path.write_text(json.dumps({**head, "values": values}, indent=1) + "\n")
     tensors: dict[str, Tensors] = {
         key: load_workload(name).golden_tensors[key] for key in existing_keys
     }
-    tensors |= {key: shorten_tensors(reference["tensors"]) for key, reference in made.items()}
+    tensors |= {key: shorten_tensors(reference["tensors"]) for key, reference in computed.items()}
     packed = gzip.compress(json.dumps(tensors, separators=(",", ":")).encode(), 9, mtime=0)
     (path.parent / "tensors.json.gz").write_bytes(packed)
     return path

@@ -36,7 +36,7 @@ def select_cases(workload: str, framework: str, size: str) -> dict[str, Case]:
     return cases
 
 
-def compute(case: Case) -> dict[str, Any]:
+def compute_reference(case: Case) -> dict[str, Any]:
     """Return what verification looks at, computed in float64 by this process's framework."""
     adapter = adapters.load(case)
     adapter.float64 = True
@@ -51,7 +51,7 @@ def main() -> None:
     cases = select_cases(workload, framework, size)
     missing = [key for key in cases if key not in known_keys]
     for key in missing[:AT_ONCE]:
-        reference = compute(cases[key])
+        reference = compute_reference(cases[key])
         with open(file, "a") as opened:
             opened.write(json.dumps({key: reference}) + "\n")
 

@@ -29,13 +29,13 @@ class FirstLook:
     """Measure the memory of each strategy and verify it once, before any timing.
 
     `show` is called with the records when all are there, before what compiles for minutes, or
-    `SHOWN_S` seconds after the command began. `held` is what a process of the baseline took, in
-    bytes.
+    `SHOWN_S` seconds after the command began. `baseline_bytes` is what a process of the baseline
+    took: it decides how many processes run at once.
     """
 
     run: blocks.Run
     began: float  # of time.monotonic()
-    held: int
+    baseline_bytes: int
     show: Callable[[list[Record]], None] = lambda records: None
     records: list[Record] = field(default_factory=list)
     is_shown: bool = False
@@ -72,7 +72,7 @@ class FirstLook:
         for alike in (alone, others):
             for start in range(0, len(alike), cores):
                 batch = alike[start : start + cores]
-                if fits([self.held], free_memory(), len(batch) - 1):
+                if fits([self.baseline_bytes], free_memory(), len(batch) - 1):
                     yield batch
                 else:
                     yield from ([arm] for arm in batch)
@@ -128,8 +128,8 @@ def compiles(case: Case) -> bool:
 
 
 def runs_in_one_process(arm: Arm) -> bool:
-    """Return whether one process can be read and verified.
+    """Return whether one process can be both measured and verified.
 
-    None can on a GPU, whose memory is read from outside while nothing else runs.
+    That is never so on a GPU, whose memory is read from outside while nothing else runs.
     """
     return arm.case.framework == "torch" and not compiles(arm.case) and not nvml.list_gpus()

@@ -1,4 +1,4 @@
-"""Have the strategies of a user's model checked in float64, against its own baseline."""
+"""Check the strategies of a user's model in float64 against the baseline of the same model."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ SMALLEST = 2
 
 
 class Float64Checks:
-    """Checks arms of one session when a run asks for them.
+    """Check the strategies of one session in float64 when a run asks for them.
 
-    All that compile nothing are checked when the first of them is asked for; what compiles for
-    minutes is checked when its turn comes. `held` is what a process of the baseline took, in bytes:
-    it decides how many run at once.
+    When the first strategy that compiles nothing is due, all of its kind are checked at once. One
+    that compiles for minutes is checked when its turn comes. `baseline_bytes` is what a process of
+    the baseline took: it decides how many processes run at once.
     """
 
-    def __init__(self, model: UserModel, arms: list[Arm], held: int) -> None:
+    def __init__(self, model: UserModel, arms: list[Arm], baseline_bytes: int) -> None:
         self.model = model
         self.arms = arms
-        self.held = held
+        self.baseline_bytes = baseline_bytes
         self.batch = choose_small_batch([arm.case for arm in arms])
 
     def __call__(
@@ -45,7 +45,7 @@ class Float64Checks:
         options: Options,
         on_phase: Callable[[Case, str], None],
     ) -> dict[Arm, Mathematics]:
-        """Return what float64 says of these arms, and of all that are checked with them."""
+        """Return the outcome of these arms, and of all that are checked together with them."""
         by_environment: dict[Environment, list[Arm]] = defaultdict(list)
         for arm in self.add_uncompiled(arms):
             by_environment[arm.environment].append(arm)
@@ -77,7 +77,7 @@ class Float64Checks:
     def count_processes(self, options: Options) -> int:
         """Return how many processes may run at once: one on a GPU, or where memory is short."""
         processes = 1 if nvml.list_gpus() else len(options.cores())
-        if not fits([FLOAT64_BY_FLOAT32 * self.held], free_memory(), processes - 1):
+        if not fits([FLOAT64_BY_FLOAT32 * self.baseline_bytes], free_memory(), processes - 1):
             return 1
         return processes
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from framebench.worker.worker import Abandoned, Emit, own_orders, serve
+from framebench.worker.worker import Abandoned, Emit, read_orders, serve
 
 SIZE, REPEATS = 1024, 2  # some 50 ms on a core of 80 GFLOP/s
 FLOP = 2.0 * SIZE**3 * REPEATS
@@ -32,7 +32,7 @@ def work(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
     out = np.empty_like(a)
     multiply(a, out)
     emit({"flop": FLOP})
-    for command in own_orders():
+    for command in read_orders():
         if "finish" in command:
             return {}
         start = time.perf_counter()

@@ -74,19 +74,22 @@ class Baseline:
     """
 
     case: Case
-    # by whether random numbers are left out
+    # by whether randomness is disabled
     references: dict[bool, tuple[Reference, Tolerances]] = field(default_factory=dict)
 
-    def find(self, still: bool) -> tuple[Reference, Tolerances]:
+    def get_reference(self, deterministic: bool) -> tuple[Reference, Tolerances]:
         """Return the reference and its tolerances, computed when they are first asked for."""
-        if still not in self.references:
-            self.references[still] = self.compute(still)
-        return self.references[still]
+        if deterministic not in self.references:
+            self.references[deterministic] = self.compute_reference(deterministic)
+        return self.references[deterministic]
 
-    def compute(self, still: bool) -> tuple[Reference, Tolerances]:
-        """Observe the baseline, and again from perturbed weights. Raises NarrowResults."""
-        adapter = load(self.case)
-        adapter.deterministic = still
+    def compute_reference(self, deterministic: bool) -> tuple[Reference, Tolerances]:
+        """Return the observed baseline and the tolerances that perturbed weights give it.
+
+        Raises NarrowResults.
+        """
+        adapter = load_float64_adapter(self.case)
+        adapter.deterministic = deterministic
         adapter.build()
         if narrow := adapter.find_narrow_result():
             raise NarrowResults(f"{narrow} has a result narrower than float64 whatever it is given")
@@ -105,7 +108,7 @@ class NarrowResults(Exception):
     """
 
 
-def check(
+def check_in_float64(
     case: Case,
     baseline: Baseline | None = None,
     prepare: Callable[[Adapter], object] = lambda adapter: None,
@@ -120,11 +123,11 @@ def check(
         return not_computed(case, reason)
     try:
         reference_and_tolerances = (
-            baseline.find(case.is_deterministic) if baseline else stored_reference(case)
+            baseline.get_reference(case.is_deterministic) if baseline else stored_reference(case)
         )
         if reference_and_tolerances is None:
             return not_computed(case, f"there are no float64 references for {case.golden_key}")
-        adapter = load(case)
+        adapter = load_float64_adapter(case)
         adapter.build()
         prepare(adapter)
         observed = first_steps(adapter)[1]
@@ -149,7 +152,7 @@ def check(
     return outcome
 
 
-def load(case: Case) -> Adapter:
+def load_float64_adapter(case: Case) -> Adapter:
     """Return an adapter that computes in float64.
 
     The case before it, which was in memory until now, is gone. What was imported is frozen, so that
@@ -258,7 +261,7 @@ def check_all(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
     baseline = Baseline(Case.from_id(orders["baseline"])) if orders.get("baseline") else None
     for number, name in enumerate(orders["cases"], 1):
         emit({"phase": f"mathematics in float64, {number} of {len(orders['cases'])}"})
-        outcome = check(Case.from_id(name) if baseline else parse(name), baseline)
+        outcome = check_in_float64(Case.from_id(name) if baseline else parse(name), baseline)
         with file.open("a") as lines:
             lines.write(json.dumps({name: to_json(outcome)}) + "\n")
         emit({"checked": name})

@@ -44,8 +44,9 @@ SHOWN_FROM = 8.0  # roundoffs: a loss may stay what it was if an update moves it
 
 
 def find_reference(case: Case, other: Reference | None = None) -> Reference | None:
-    """Return the float64 values of a case, or where there are none those of another case of the
-    session.
+    """Return the float64 reference of a case, or `other` for a size that has none.
+
+    `other` is a case of the same session. None if there is no reference at all.
     """
     if case.golden_key in case.spec.golden:
         values = case.spec.golden[case.golden_key]
@@ -315,10 +316,10 @@ def wrong_state_bytes(case: Case, observed: Observed) -> str:
 
 
 def state_bytes(case: Case, observed: Observed) -> int:
-    """Return the bytes of the optimizer's states as the textbook has them.
+    """Return the expected bytes of the optimizer's states, by the textbook's formula.
 
-    They are as wide as the weights: float32, but for Jittor's `amp_level` 4 to 6, which turn the
-    weights to float16 too, and for moments that are asked for in bfloat16 or in 8 bits.
+    States are as wide as the weights. These are float32, or float16 with Jittor's `amp_level` 4 to
+    6. A strategy may also keep moments in bfloat16 or in 8 bits.
     """
     shapes = {p.name: p.shape for p in case.spec.params(case.config)}
     # a gradient of an unknown tensor is reported by `mismatched_tensors`
@@ -337,9 +338,10 @@ def state_bytes(case: Case, observed: Observed) -> int:
 
 
 def verify_finite(case: Case, observed: Observed) -> Verification:
-    """Accept strict float32 that is finite as the reference of the session's other cases.
+    """Accept finite values of strict float32 as the reference of the session's other cases.
 
-    Another precision has nothing to pass by.
+    That is for sizes without float64 references. Any other precision fails, since it has nothing to
+    be compared with.
     """
     values = dict[str, float | None](observed.values)
     if case.size not in case.spec.without_golden:

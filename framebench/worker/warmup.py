@@ -21,14 +21,14 @@ from framebench.suite.case import Case, find_first_batch
 from framebench.suite.profiles import list_cases
 from framebench.suite.profiles import list_profile_cases as cases_of
 from framebench.suite.selectors import parse
-from framebench.worker.mathematics import check
+from framebench.worker.mathematics import check_in_float64
 
 
 def warm(case: Case) -> None:
     """Do all that workers do with a case: its step in float64, its step as it is measured, and the
     proof of its effect.
     """
-    check(case)
+    check_in_float64(case)
     gc.collect()
     adapter = adapters.load(case)
     adapter.build()

@@ -150,7 +150,7 @@ def measure_time(
     timing = Timing(adapter, counter, task.spin)
     timing.losses.append(adapter.loss())
     if task.built_on is not None and task.core is not None:
-        move({task.core})
+        move_threads({task.core})
     ready_verification = to_json(verification)
     emit(
         {
@@ -211,7 +211,7 @@ def take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
         waited += time.perf_counter() - idle_since
         if "finish" in command:
             if "core" in command:
-                move({command["core"]})
+                move_threads({command["core"]})
             return waited
         if "turn" in command:
             emit({"turn": timing.turn(command["turn"])})
@@ -297,10 +297,10 @@ def _hold_more(adapter: Adapter, share: float) -> None:
     step = adapter.one_step
 
     def larger_step() -> None:
-        held = adapter.allocate(size)
+        extra_memory = adapter.allocate(size)
         step()
         adapter.synchronize()
-        del held
+        del extra_memory
 
     adapter.one_step = larger_step  # type: ignore[method-assign]
 
@@ -327,8 +327,8 @@ def limit_own(case: Case) -> None:
         limits.limit_growth(limit)
 
 
-def move(cores: set[int]) -> None:
-    """Let every thread use these cores, or leave them where they are if no core is named."""
+def move_threads(cores: set[int]) -> None:
+    """Pin every thread of this process to these cores; do nothing if there are none."""
     if not cores:
         return
     for thread in Path("/proc/self/task").iterdir():
@@ -348,7 +348,7 @@ def answer(carry_out: CarryOut) -> int:
     code.
     """
     die_with_parent()
-    out = own_stdout()
+    out = reserve_stdout()
 
     def emit(message: Message) -> None:
         print(json.dumps(message), file=out)
@@ -376,23 +376,21 @@ def die_with_parent() -> None:
             Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def own_stdout() -> TextIO:
-    """Take standard output for messages alone: whatever a framework prints goes to standard
-    error.
-    """
-    ours = os.fdopen(os.dup(1), "w", buffering=1)
+def reserve_stdout() -> TextIO:
+    """Return standard output for messages alone; what a framework prints goes to standard error."""
+    messages = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    return ours
+    return messages
 
 
-def own_orders() -> Iterator[Command]:
-    """Take standard input, one JSON object a line.
+def read_orders() -> Iterator[Command]:
+    """Return the orders on standard input, one JSON object a line.
 
-    Compilers that a framework starts find nothing there.
+    Compilers that a framework starts find an empty standard input.
     """
-    ours = os.fdopen(os.dup(0))
+    lines = os.fdopen(os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    return map(json.loads, ours)
+    return map(json.loads, lines)
 
 
 def failure(error: BaseException) -> Failure:
@@ -422,4 +420,4 @@ def _find_blame(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    serve(lambda task, emit: run(Task.from_dict(task), emit, own_orders()))
+    serve(lambda task, emit: run(Task.from_dict(task), emit, read_orders()))

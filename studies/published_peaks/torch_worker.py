@@ -16,7 +16,7 @@ from typing import Any
 from framebench.devices import catalog
 from framebench.devices.simulation import torch_simulate
 from framebench.devices.simulation.allocator import OutOfMemory
-from framebench.worker.worker import own_stdout
+from framebench.worker.worker import reserve_stdout
 from studies.published_peaks import torch_programs
 from studies.published_peaks.programs import Program
 
@@ -59,7 +59,7 @@ def predict(program: Program) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    out = own_stdout()
+    out = reserve_stdout()
     versions = {name: metadata.version(name) for name in PACKAGES}
     for said in json.loads(sys.argv[1]):
         start = time.monotonic()

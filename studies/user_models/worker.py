@@ -119,7 +119,7 @@ def verdict(case: Case, file: Path, seed: int, bug: str, baseline: mathematics.B
     def plant(adapter: Adapter) -> bool:
         return not bug or bool(BUGS[bug](adapter))
 
-    in_float64 = mathematics.check(case, baseline, prepare=plant)
+    in_float64 = mathematics.check_in_float64(case, baseline, prepare=plant)
     adapter = adapters.load(case)
     try:
         adapter.build()

@@ -116,7 +116,7 @@ def test_golden_values_hold_in_float64(
     Without `keys` all of them.
     """
     w = load_workload(name)
-    values = golden.compute(
+    values = golden.compute_references(
         name,
         environment[framework],
         ("tiny",),

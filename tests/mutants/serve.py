@@ -100,7 +100,7 @@ def carry_out(order: dict[str, Any], answers: TextIO) -> None:
     mathematics = importlib.import_module("framebench.worker.mathematics")
 
     def measure(task: dict[str, Any], emit: Any) -> Any:
-        return worker.run(protocol.Task.from_dict(task), emit, worker.own_orders())
+        return worker.run(protocol.Task.from_dict(task), emit, worker.read_orders())
 
     code = worker.answer(measure if order["module"] == worker.__name__ else mathematics.check_all)
     signal.alarm(0)

@@ -15,7 +15,7 @@ from framebench.engine.environments import ensure
 from framebench.engine.runner import USUAL, worker_variables
 from framebench.engine.supervisor import Worker
 from framebench.suite.case import Case
-from framebench.worker.worker import move
+from framebench.worker.worker import move_threads
 from tests.processes import ROOT
 
 CASE = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
@@ -56,7 +56,7 @@ def test_all_threads_move_together() -> None:
 def test_move_to_no_cores_keeps_the_affinity() -> None:
     before = read_thread_affinities(os.getpid())
 
-    move(set())
+    move_threads(set())
 
     assert read_thread_affinities(os.getpid()) == before
 

@@ -106,9 +106,9 @@ def test_what_the_machine_lacks_at_this_moment_is_not_the_outcome(
     def load(case: object) -> None:
         raise error
 
-    monkeypatch.setattr(mathematics, "load", load)
+    monkeypatch.setattr(mathematics, "load_float64_adapter", load)
     with pytest.raises(type(error)):
-        mathematics.check(TRAIN)
+        mathematics.check_in_float64(TRAIN)
 
 
 @pytest.mark.parametrize(

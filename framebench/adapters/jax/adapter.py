@@ -168,9 +168,9 @@ class JaxAdapter(Adapter):
         return jax.devices()[: self.case.ranks]
 
     def make_sharding(self, memory: str | None = None) -> Any:
-        """Return the first device, or a kind of its memory, as a place for arrays.
+        """Return the sharding that puts arrays on the first device, inside and outside the step.
 
-        It is valid inside the step and outside.
+        `memory` is a kind of memory of the device; by default its usual memory.
         """
         return SingleDeviceSharding(self.devices[0], memory_kind=memory)
 

@@ -47,10 +47,10 @@ def begin(ranks: int) -> None:
 
 
 def gathered(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the readings of each device. Every one of several processes must call it.
+    """Return the readings of each device. If there are several processes, each must call it.
 
-    Where one process has all devices, its memory is none of theirs: of its peaks only the
-    compiler's plan is left, which is that of one device.
+    The memory of a process that has all devices belongs to none of them. So of its peaks only the
+    compiler's plan is returned, which is the plan of one device.
     """
     every = [readings | {"held": held} for held in count_held_bytes(run)]
     if jax.process_count() > 1:
@@ -89,16 +89,18 @@ def gather_values(array: Array) -> np.ndarray:
 
 
 def count_held_bytes(run: JaxAdapter) -> list[dict[str, int]]:
-    """Return what each device holds between two steps, in bytes.
+    """Return the bytes that each device holds between two steps, by kind.
 
-    A gradient lives inside the step only.
+    Gradients count as 0, since they live inside the step only.
     """
     params = count_bytes_by_device(list_arrays(run.params))
     states = count_bytes_by_device(list_arrays(run.optimizer_state))
-    held = []
+    bytes_by_kind = []
     for device, size in params.items():
-        held.append({"parameters": size, "gradients": 0, "optimizer states": states.get(device, 0)})
-    return held
+        bytes_by_kind.append(
+            {"parameters": size, "gradients": 0, "optimizer states": states.get(device, 0)}
+        )
+    return bytes_by_kind
 
 
 def list_arrays(tree: Tree) -> list[Array]:
@@ -126,9 +128,9 @@ def shard_longest_axis(mesh: Mesh, shape: tuple[int, ...]) -> NamedSharding:
 
 @switch
 def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) -> Proof:
-    """Divide the batch over several devices, and `split`, of `params` and `state`.
+    """Divide the batch over several devices, and what `split` names ("params", "state").
 
-    The rest is on every device. With `processes` each device is in one of its own.
+    Everything else is on every device. With `processes` each device has a process.
     """
     ranks = run.case.ranks
     mesh = make_mesh(tuple(run.devices))
@@ -154,19 +156,19 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
         return total
 
     def count_held(_: Evidence) -> Evidence:
-        """Return what each device holds, and what it should hold as it was declared."""
+        """Return the bytes that each device holds, and those of its declared share."""
         trees = {"params": list_arrays(run.params), "state": list_arrays(run.optimizer_state)}
-        whole = {}
+        total_bytes = {}
         share = {}
         for what, arrays in trees.items():
             if arrays:
-                whole[NAMES[what]] = sum(a.nbytes for a in arrays)
+                total_bytes[NAMES[what]] = sum(a.nbytes for a in arrays)
                 share[NAMES[what]] = count_share(what, arrays)
         return {
             "held": count_held_bytes(run),
             "collectives": count_collectives(run),
             "processes": jax.process_count(),
-            "whole": whole,
+            "whole": total_bytes,
             "share": share,
         }
 
@@ -175,9 +177,9 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
         return all(declared <= held.items() for held in evidence["held"])
 
     def is_divided_as_declared(evidence: Evidence) -> bool:
-        whole = evidence["whole"]
+        total_bytes = evidence["whole"]
         share = evidence["share"]
-        divided = {name for name in share if share[name] < whole[name]}
+        divided = {name for name in share if share[name] < total_bytes[name]}
         declared = {NAMES[what] for what in split}
         return divided == declared & share.keys()
 

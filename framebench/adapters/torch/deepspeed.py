@@ -126,8 +126,8 @@ def attach_engine(run: TorchAdapter, stage: int) -> None:
     deepspeed = import_deepspeed()
     run.packages = {"deepspeed": deepspeed.__version__}
 
-    def start(o: Optimizer, params: list[nn.Parameter], **options: Any) -> _EngineOptimizer:
-        inner = make_optimizer(o, params, **options)
+    def start(settings: Optimizer, params: list[nn.Parameter], **options: Any) -> _EngineOptimizer:
+        inner = make_optimizer(settings, params, **options)
         engine, *_ = deepspeed.initialize(
             model=run.model, optimizer=inner, config=_configure(run, stage)
         )

@@ -28,7 +28,7 @@ class FakeAdapter(TorchAdapter):
         return {}
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
-        """Return a model that is made in its type, since fake tensors cannot be converted."""
+        """Return a model built in the precision of the case: fake tensors cannot be converted."""
         torch.set_default_dtype(self.recipe.dtype)
         model = self.model_module.build(config, **self.recipe.model_options)
         torch.set_default_dtype(torch.float32)

@@ -40,8 +40,12 @@ class TorchGenerator(TokenGenerator):
         keys, values = self.extend_cache((k, v))
         return F.scaled_dot_product_attention(q, keys, values, is_causal=q.shape[2] > 1)
 
-    def compute(self, tokens: Tensor, start: int) -> Tensor:
-        """Return the logits of tokens of which the first is at position `start`."""
+    def compute_logits(self, tokens: Tensor, start: int) -> Tensor:
+        """Return logits (batch, tokens, vocabulary) of `tokens` (batch, tokens).
+
+        `start` is the position of the first token. Adds to the count of computed tokens, which
+        proves that the cache is used.
+        """
         self.start = start
         self.computed += tokens.shape[1]
         logits: Tensor = self.run.model(tokens, start)
@@ -51,7 +55,7 @@ class TorchGenerator(TokenGenerator):
         """Fill the cache with the prompt, keep its loss, and return its logits."""
         x, y = self.run.inputs
         with torch.no_grad(), self.run.context():
-            logits = self.compute(x[:, : self.prompt], 0)
+            logits = self.compute_logits(x[:, : self.prompt], 0)
             self.prompt_loss: Tensor = self.run.model_module.loss_sum(logits, y[:, : self.prompt])
         return logits
 
@@ -65,9 +69,9 @@ class TorchGenerator(TokenGenerator):
         with torch.no_grad(), run.context():
             for i in range(self.prompt, x.shape[1]):
                 if self.cache:
-                    logits = self.compute(x[:, i : i + 1], i)
+                    logits = self.compute_logits(x[:, i : i + 1], i)
                 else:
-                    logits = self.compute(x[:, : i + 1], 0)[:, -1:]
+                    logits = self.compute_logits(x[:, : i + 1], 0)[:, -1:]
                 if self.collected is not None:
                     self.collected.append(logits)
                 total += run.model_module.loss_sum(logits, y[:, i : i + 1])

@@ -25,7 +25,9 @@ class Storages(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.known: dict[int, weakref.finalize] = {}  # of storages alive, by their address
+        self.finalizers: dict[
+            int, weakref.finalize
+        ] = {}  # by the address of a storage that is alive
         self.alive = 0
         self.peak = 0
 
@@ -43,13 +45,13 @@ class Storages(TorchDispatchMode):
         """Count a storage until it dies, unless it is counted already."""
         key = storage._cdata
         size = storage.nbytes()
-        if key in self.known:
+        if key in self.finalizers:
             return
-        self.known[key] = weakref.finalize(storage, self.remove_storage, key, size)
+        self.finalizers[key] = weakref.finalize(storage, self.remove_storage, key, size)
         self.alive += size
         self.peak = max(self.peak, self.alive)
 
     def remove_storage(self, key: int, size: int) -> None:
         """Stop counting a storage."""
-        del self.known[key]
+        del self.finalizers[key]
         self.alive -= size

@@ -42,9 +42,10 @@ WHY_IT_FITS = {
 
 
 def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Comparison]:
-    """Yield what fits; what fits and computes something else; what does not fit, closest first.
+    """Yield a table of the candidates that fit, of those that fit but compute something else, and
+    of those that are too large, closest first.
 
-    Unless `every`, only the first rows of the first of these that has any.
+    Unless `every` is set, only the first rows of the first table that has any are yielded.
     """
     parts = [
         (advice.fitting, describe_order(advice)),

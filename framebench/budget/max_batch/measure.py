@@ -271,16 +271,21 @@ def find_saved(
         if (
             fit.case == case.id
             and fit.budget_bytes == budget
-            and still_answers(fit, case.batch, most)
+            and answers_search(fit, case.batch, most)
         ):
             return fit
     return None
 
 
-def still_answers(fit: Fit, unit: int, most: int) -> bool:
-    """Return whether a search up to `most` would come to the same.
+def answers_search(fit: Fit, unit: int, most: int) -> bool:
+    """Return whether the result of an earlier search is that of a search up to batch `most`.
 
-    One that was stopped may do better the next time.
+    A search that was stopped may find more the next time.
+
+    Args:
+        fit: The earlier result.
+        unit: The smallest batch, of which all others are multiples.
+        most: The largest batch that is tried.
     """
     if fit.provenance.protocol != protocol.VERSION or fit.status in ("stopped", "unsupported"):
         return False

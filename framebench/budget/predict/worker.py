@@ -5,7 +5,7 @@ tensors, which have shapes but no numbers (`FakeTensorMode`), while every storag
 makes is counted from its birth to its death. So any size can be predicted on any machine. Not
 counted is what kernels use inside themselves (oneDNN's reordered copies; the unrolled volume, 27
 times the input, of a 3-D convolution of a single sample), nor what the allocator adds.
-`hypothetical.obstacle` says which cases have no such prediction.
+`hypothetical.explain_unpredictable` says which cases have no such prediction.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from framebench.suite.user_file import describe_fault, find_line
 from framebench.suite.without_numbers import describe_error
 
 
-def predict(case: Case) -> dict[str, int]:
-    """Return the bytes alive between two steps, and the peak of the second step, in which the
-    optimizer has its states.
+def predict_step_bytes(case: Case) -> dict[str, int]:
+    """Return `live_bytes`, alive between two steps, and `predicted`, the peak of the second step.
+
+    The optimizer has its states from the second step on.
     """
     with FakeTensorMode(), Storages() as storages:
         adapter = FakeAdapter(case)
@@ -41,9 +42,9 @@ def predict(case: Case) -> dict[str, int]:
 
 
 def answer(case: Case) -> dict[str, Any]:
-    """Return the same, or of a user's file what it does that cannot be followed."""
+    """Return the predicted bytes, or the `fault` of a user's file that cannot be predicted."""
     try:
-        return predict(case)
+        return predict_step_bytes(case)
     except Exception as error:
         if case.workload != USER_MODEL:
             raise

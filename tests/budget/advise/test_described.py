@@ -27,15 +27,29 @@ DESCRIBED = Question(
 )
 
 
-def test_a_described_transformer() -> None:
+def test_a_number_of_parameters_gives_the_shape_of_a_published_model() -> None:
     config = DESCRIBED.shape
+
     assert (config.layers, config.width, config.heads) == (12, 768, 12)
     assert spec.load_workload("transformer").parameter_count(config) == 124_475_904
-    described = spec.load_workload("transformer").described
-    assert described(355e6, 1024, layers=24).width == 1024
-    assert described(355e6, 1024, width=1024).layers == 24
+
+
+def test_layers_or_width_of_a_described_model_may_be_given() -> None:
+    describe = spec.load_workload("transformer").described
+
+    assert describe(355e6, 1024, layers=24).width == 1024
+    assert describe(355e6, 1024, width=1024).layers == 24
+
+
+def test_a_number_of_parameters_that_no_shape_has_is_refused() -> None:
+    describe = spec.load_workload("transformer").described
+
     with pytest.raises(ValueError, match="the closest has"):
-        described(1e6, 1024)
+        describe(1e6, 1024)
+
+
+def test_a_described_case_is_like_the_declared_one_of_the_same_shape() -> None:
+    config = DESCRIBED.shape
     like = Described("transformer", "torch", "train", "fp32", 8, "124M", shape=config)
     assert compute_lower_bound(like) == compute_lower_bound(
         parse("transformer/torch/train/fp32/b8/full")

@@ -10,6 +10,6 @@ from framebench.ranks.cases import over_ranks
 
 del tools.FSDPMemTracker
 try:
-    torch_predicted.predict(over_ranks(sys.argv[1]))
+    torch_predicted.predict_rank_bytes(over_ranks(sys.argv[1]))
 except torch_predicted.Gone as error:
     print(json.dumps(str(error)))

@@ -10,7 +10,7 @@ from pathlib import Path
 from torch._dynamo.utils import counters
 
 from framebench.suite.case import Case
-from framebench.worker.mathematics import Baseline, check
+from framebench.worker.mathematics import Baseline, check_in_float64
 
 file = Path(sys.argv[1])
 os.environ["FRAMEBENCH_OWN"] = str(file.parent)
@@ -19,7 +19,7 @@ facts = {"file": str(file), "framework": "torch", "batch": 4, "defined": ["loss"
 
 baseline = Baseline(Case.from_id("own/torch/train/fp32/b4/mine"))
 baseline.find(still=False)
-outcome = check(Case.from_id(f"own/torch/train/{sys.argv[2]}/b4/mine"), baseline)
+outcome = check_in_float64(Case.from_id(f"own/torch/train/{sys.argv[2]}/b4/mine"), baseline)
 graphs = counters["stats"].get("unique_graphs", 0)
 print(
     json.dumps(

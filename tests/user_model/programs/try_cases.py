@@ -21,7 +21,7 @@ from framebench.suite.case import Case
 from framebench.suite.trees import call_with
 from framebench.suite.user_file import NAME, list_definitions, load_file
 from framebench.user_file import reference
-from framebench.worker.mathematics import Baseline, check
+from framebench.worker.mathematics import Baseline, check_in_float64
 from framebench.worker.verification import make_verified_steps
 from framebench.worker.worker import failure, peaks
 
@@ -95,14 +95,17 @@ def tried(file: Path, strategies: list[str]) -> dict[str, Any]:
         name: verdict(Case.from_id(case.id.replace("/fp32/", f"/{name}/")), baseline)
         for name in strategies
     }
-    return found | {"verdicts": verdicts, "not_in_float64": check(case, baseline).reason or ""}
+    return found | {
+        "verdicts": verdicts,
+        "not_in_float64": check_in_float64(case, baseline).reason or "",
+    }
 
 
 def verdict(case: Case, baseline: Baseline) -> str:
     """Verify a strategy in float64 and in its own precision, in one process."""
     if not case.support.supported:
         return f"left out: {case.support.why}"
-    mathematics = check(case, baseline)
+    mathematics = check_in_float64(case, baseline)
     if not mathematics.passed:
         return f"wrong: {mathematics['reason']}"
     adapter = adapters.load(case)

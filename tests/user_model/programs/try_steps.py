@@ -14,7 +14,7 @@ from framebench.models.spec import load_workload
 from framebench.suite.case import Case
 from framebench.suite.user_file import DoesNotApply
 from framebench.user_file.reference import survey
-from framebench.worker.mathematics import Baseline, check
+from framebench.worker.mathematics import Baseline, check_in_float64
 from framebench.worker.stepping import timed_step
 from framebench.worker.verification import make_verified_steps, verify_again
 from framebench.worker.worker import failure
@@ -34,7 +34,7 @@ def tried(case: Case, baseline: Baseline) -> dict[str, object]:
 
 
 def verified(case: Case, baseline: Baseline) -> dict[str, object]:
-    mathematics = check(case, baseline)
+    mathematics = check_in_float64(case, baseline)
     adapter = adapters.load(case)
     adapter.build()
     first, verification = make_verified_steps(adapter)

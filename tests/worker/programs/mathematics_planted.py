@@ -8,7 +8,7 @@ from typing import Any
 
 from framebench.suite.result import to_json
 from framebench.suite.selectors import parse
-from framebench.worker.mathematics import check
+from framebench.worker.mathematics import check_in_float64
 
 outcomes = {}
 for name, case_id, code in json.loads(sys.argv[1]):
@@ -16,5 +16,5 @@ for name, case_id, code in json.loads(sys.argv[1]):
     def plant(adapter: Any, code: str = code) -> None:
         exec(code, {"adapter": adapter})
 
-    outcomes[name] = to_json(check(parse(case_id), prepare=plant))
+    outcomes[name] = to_json(check_in_float64(parse(case_id), prepare=plant))
 print(json.dumps(outcomes))
