@@ -50,10 +50,10 @@ def query(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def find_gpu() -> Any:
-    """Return the handle of the GPU that a worker gets.
+    """Return NVML's handle of the GPU that a worker gets, or None if it gets none.
 
-    It is the first of CUDA_VISIBLE_DEVICES (a number or a UUID), else the first of all. Call `gpus`
-    before, which starts NVML.
+    It is the first of CUDA_VISIBLE_DEVICES (a number or a UUID), or else the first of all. NVML
+    must have been started, as `list_gpus` does.
     """
     import pynvml
 

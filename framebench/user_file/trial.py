@@ -83,7 +83,7 @@ def inspect_file(
     """Return what a file has, without running it. Raises Fault."""
     if scenario not in applicable.SCENARIOS:
         choices = " or ".join(applicable.SCENARIOS)
-        raise Fault(f"--scenario {scenario}: a model of one's own is measured in {choices}")
+        raise Fault(f"--scenario {scenario}: a user model is measured in {choices}")
     path = str(file.absolute())
     names = list_definitions(path)
     if not framework:
@@ -206,7 +206,7 @@ def list_cases(
     for name in strategies or ():
         if name not in applying:
             choices = ", ".join(applying)
-            raise Fault(f"no strategy {name!r} for a model of one's own; choose from: {choices}")
+            raise Fault(f"no strategy {name!r} for a user model; choose from: {choices}")
     cases = []
     reasons = {}
     names = [model.baseline.strategy, *(strategies or applying)]

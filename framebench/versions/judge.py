@@ -192,7 +192,14 @@ def select_version(records: Sequence[Record], text: str) -> dict[Key, list[Recor
 def compare_case(
     blank: QuantityComparison, pair: CaseRecords, blocks: Blocks, threshold: float | None
 ) -> list[QuantityComparison]:
-    """Return the rows of one case; their p are not yet corrected."""
+    """Return the comparisons of one case by quantity; p values are not corrected for their number.
+
+    Args:
+        blank: A comparison with case and versions filled in, which the rows are made from.
+        pair: The records of the case in both versions.
+        blocks: The blocks in which both versions were measured.
+        threshold: The smallest change that matters, or None for each quantity's own.
+    """
     succeeded = pair.succeeded
     rows = []
     if succeeded != pair:

@@ -40,19 +40,19 @@ def resolve(framework: str, version: str) -> dict[str, str]:
     """
     current = read_pins(find_pinned_versions(framework)[find_pinned_version(framework)])
     others = {name: pinned for name, pinned in current.items() if not name.startswith(framework)}
-    wanted = [f"{releases.PACKAGE.get(framework, framework)}=={version}"]
+    requested = [f"{releases.PACKAGE.get(framework, framework)}=={version}"]
     for name in others:
         if name in NEEDS[framework] or name in ALSO_NEEDED or name.startswith("onednn"):
-            wanted.append(name)
+            requested.append(name)
     try:
-        return ask_pip(wanted, others)
+        return ask_pip(requested, others)
     except SetupError:
-        return ask_pip(wanted, {"numpy": others["numpy"]})
+        return ask_pip(requested, {"numpy": others["numpy"]})
 
 
-def ask_pip(wanted: list[str], constraints: dict[str, str]) -> dict[str, str]:
+def ask_pip(requested: list[str], constraints: dict[str, str]) -> dict[str, str]:
     """Return what pip would install into an empty environment. Raises SetupError."""
-    fixed = [f"{name}=={constraints[name]}" for name in constraints if name in wanted]
+    fixed = [f"{name}=={constraints[name]}" for name in constraints if name in requested]
     command = [
         sys.executable,
         "-m",
@@ -65,15 +65,12 @@ def ask_pip(wanted: list[str], constraints: dict[str, str]) -> dict[str, str]:
         "-",
     ]
     lines = "".join(f"{name}=={version}\n" for name, version in constraints.items())
-    command += ["--constraint", "/dev/stdin", *wanted]
+    command += ["--constraint", "/dev/stdin", *requested]
     done = subprocess.run(command, input=lines, capture_output=True, text=True)
     if done.returncode:
-        reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or [
-            "no reason given"
-        ]
-        raise SetupError(
-            f"pip cannot resolve {' '.join(fixed or wanted)}: {reasons[-1].removeprefix('ERROR: ')}"
-        )
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        reason = errors[-1].removeprefix("ERROR: ") if errors else "no reason given"
+        raise SetupError(f"pip cannot resolve {' '.join(fixed or requested)}: {reason}")
     packages = {}
     for item in json.loads(done.stdout)["install"]:
         metadata = item["metadata"]

@@ -22,19 +22,19 @@ def test_a_small_volumes_weight_gradient_is_unwritten_memory_in_bfloat16(
     Should this fail because PyTorch became right, then the adapter's trial says so too, and may be
     deleted.
     """
-    found = run_inside(environment["torch"], WEIGHT_GRADIENT)
-    assert isinstance(found, dict)
-    off, faults = found["off"], found["faults"]
-    assert off["float32"] < 1e-5
-    assert off["bfloat16 without oneDNN"] < 1e-2
-    said = faults.pop("train/amp_bf16/b4/cpu")
-    assert (said is not None) == (off["bfloat16"] > 0.1), (
+    report = run_inside(environment["torch"], WEIGHT_GRADIENT)
+    assert isinstance(report, dict)
+    relative_errors, faults = report["off"], report["faults"]
+    assert relative_errors["float32"] < 1e-5
+    assert relative_errors["bfloat16 without oneDNN"] < 1e-2
+    fault = faults.pop("train/amp_bf16/b4/cpu")
+    assert (fault is not None) == (relative_errors["bfloat16"] > 0.1), (
         "what the operator alone shows is said of the case, and nothing else"
     )
     assert set(faults.values()) == {None}, "no such level, no such precision, no gradient"
-    if said is None:
+    if fault is None:
         pytest.skip(
             "oneDNN takes another kernel on this processor, which is right: it was seen "
             "with AVX512-BF16"
         )
-    assert "2x2x2 voxels" in said
+    assert "2x2x2 voxels" in fault

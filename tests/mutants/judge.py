@@ -127,7 +127,10 @@ def over(error: float | None, tolerance: float) -> float:
 
 
 def reasons(verification: dict[str, Any]) -> Iterator[str]:
-    """Why it is wrong where no error says so."""
+    """Yield why verification failed, before and after the timed steps, in a few words."""
     for part, when in ((verification, ""), (verification.get("again") or {}, LATER)):
-        if not part.get("passed", True) and (reason := part.get("reason")):
-            yield next((word for text, word in WORDS.items() if text in reason), reason[:60]) + when
+        reason = part.get("reason")
+        if part.get("passed", True) or not reason:
+            continue
+        known = [word for text, word in WORDS.items() if text in reason]
+        yield (known[0] if known else reason[:60]) + when

@@ -122,9 +122,7 @@ def test_the_registry_takes_most_pairs() -> None:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_pair_needs_what_either_needs(framework: str) -> None:
-    """A GPU, variables, an environment, and a batch that divides; `rewrite` once lost the
-    other's.
-    """
+    """A pair needs the environment variables, GPU, package and batch of both its strategies."""
     for case in list_pairs(framework):
         cells = [part.cells[framework] for part in case.plan.parts]
         env: dict[str, str] = {}

@@ -26,6 +26,9 @@ LEFT, RIGHT, TOP, BOTTOM = 40, 12, 10, 34  # its margins
 TICKS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.4, 2, 3, 4)
 LETTER, LINE = 6.2, 12  # width and height of a letter of a label, in pixels
 GAP = 8  # pixels between a point and its label
+PADDING = 8  # pixels between the frame of a panel and the ends of its axis
+NARROWEST_MEMORY_AXIS = (0.7, 1.4)  # relative to the baseline's peak
+MARGIN_FACTOR = 1.1  # from the smallest peak to the end of the axis
 SHADES = 4  # on each side of 1; the darkest from a third, or three times
 
 
@@ -293,9 +296,10 @@ class ScenarioDrawing:
 
 def make_memory_scale(group: pd.DataFrame) -> Scale:
     """Return the horizontal axis of a panel: peaks relative to the baseline's."""
-    least = min(group["relative_peak"].min(), 0.7) / 1.1
-    most = min(max(group["relative_peak"].max(), 1.4), fronts.BEYOND)
-    return Scale(least, most, LEFT + 8, WIDTH - RIGHT - 8)
+    narrowest_low, narrowest_high = NARROWEST_MEMORY_AXIS
+    least = min(group["relative_peak"].min(), narrowest_low) / MARGIN_FACTOR
+    most = min(max(group["relative_peak"].max(), narrowest_high), fronts.BEYOND)
+    return Scale(least, most, LEFT + PADDING, WIDTH - RIGHT - PADDING)
 
 
 def make_staircase(corners: Sequence[tuple[float, float]]) -> str:
