@@ -173,12 +173,13 @@ def make_answer(entry: Entry, device: str = "") -> Comparison:
     lines = [line for line in entry.lines if line.value is not None]
     lines.sort(key=lambda line: (not line.counts, not line.aside, line.device == "cpu"))
     hidden = len(entry.lines) - len(lines[:FEW_LINES])
-    more = f"{hidden} more lines and the remarks: --all" if hidden else "Remarks: --all"
+    lines_word = "line" if hidden == 1 else "lines"
+    more = f"{hidden} more {lines_word} and the remarks" if hidden else "Remarks"
     place = f" {entry.place[0].upper()}{entry.place[1:]}." if entry.place else ""
     return Comparison.of_text(
         f"{answer}\n{entry.name}: {entry.says}\n"
         f"Claimed: {entry.claimed} ({entry.metric}).{place}\nWhat to do: {entry.recommendation}",
-        f"{more} (framebench claims '{entry.name}' --all).",
+        f"{more}: framebench claims '{entry.name}' --all.",
         HEAD_OF_LINES[:-1],
         [make_line_row(line)[:-1] for line in lines[:FEW_LINES]],
         machine=entry.machine,
