@@ -80,6 +80,13 @@ def test_each_machine_and_version_has_its_own_searches(
     assert searches.find_searches(CASE, machine, version).find_largest_fitting(100) == largest
 
 
+def test_a_machine_without_searches_has_those_of_its_kind_of_device() -> None:
+    on_gpu = search(100, 4, 5, machine="other", hardware={"device": "a GPU"})
+    searches = Searches([on_gpu, search(100, 16, 17, machine="third")])
+    same_device = searches.find_searches(CASE, "m", "2.13.0", "a GPU")
+    assert same_device.fits == [on_gpu]
+
+
 def test_a_model_that_is_only_described_was_never_searched() -> None:
     described = Described("transformer", "torch", "train", "fp32", 1, "124M")
     assert Searches([search(100, 4, 5)]).find_searches(described, "m", "2.13.0").fits == []
