@@ -104,7 +104,7 @@ site: $(MEASURES)
 
 # Everything that the records under results/ say: tables, documents with the ledger of claims, figures, pages. Measures nothing, needs no framework
 report: $(MEASURES)
-	$(BIN)/framebench report $(foreach file,README.md $(wildcard docs/*.md),--docs $(file)) > /dev/null
+	$(BIN)/framebench report $(foreach file,README.md $(wildcard docs/*.md),--docs $(file)) --to results/tables > /dev/null
 	$(BIN)/framebench report --figures all --machine $(WIDEST)
 	$(BIN)/framebench report --figures 'memory-speed-*-train' --machine $(SHOWN)
 	$(MAKE) site

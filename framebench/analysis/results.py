@@ -65,26 +65,45 @@ class Results:
         """Return every readable record."""
         return [record for _, record in self.files]
 
+    def explain_absence(self) -> str:
+        """Return why there is no machine with records, and what to do."""
+        hint = (
+            "name the folder that has records/ in it, or measure first: framebench run, or "
+            "make bench"
+        )
+        if not self.root.is_dir():
+            return f"{self.root} is no folder; {hint}"
+        for file in store.list_files(self.root / "records"):
+            try:
+                store.read(file)
+            except store.BadRecord as error:
+                return f"no record under {self.root} can be read, as {error}"
+        return f"no records under {self.root}; {hint}"
+
     def get_records(self, machine: str) -> list[Record]:
         """Return the records of one machine."""
         return [record for record in self.records if record.provenance.machine == machine]
 
     @cached_property
     def machines(self) -> list[str]:
-        """Return the machines that have records, the one with the most first; no file is opened.
+        """Return the machines that have readable records, the one with the most files first.
 
-        Raises OSError for a folder that cannot be read.
+        A folder with nothing but damaged or newer files is no machine's: it would be chosen and
+        then have nothing to show. Of each folder files are opened until one is a record. Raises
+        OSError for a folder that cannot be read.
         """
         records = self.root / "records"
         try:
-            folders = [entry.name for entry in os.scandir(records) if entry.is_dir()]
+            folders = [
+                entry.name for entry in os.scandir(records) if entry.is_dir(follow_symlinks=False)
+            ]
         except (FileNotFoundError, NotADirectoryError):
             return []
         counts: dict[str, int] = {}
         for name in filter(self.includes, sorted(folders)):
-            count = len(store.list_files(records / name))
-            if count:
-                counts[name] = count
+            files = store.list_files(records / name)
+            if any(store.is_record_of(file, name) for file in files):
+                counts[name] = len(files)
         return sorted(counts, key=lambda name: counts[name], reverse=True)  # equal ones by name
 
     def choose_machine(
@@ -99,13 +118,7 @@ class Results:
         """
         here = provenance.read_machine_name()
         if not self.machines:
-            problem = f"{self.root} is no folder"
-            if self.root.is_dir():
-                problem = f"no records under {self.root}"
-            raise NoRecords(
-                f"{problem}; name the folder that has records/ in it, or measure first: "
-                "framebench run, or make bench"
-            )
+            raise NoRecords(self.explain_absence())
         if named is not None:
             if named not in self.machines:
                 raise UnknownMachine(

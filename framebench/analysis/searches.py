@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from framebench.records import store
 from framebench.records.record import parse_case
 from framebench.records.search import Fit, Probe
@@ -31,12 +29,13 @@ def load_searches(results: Path) -> Iterator[Fit]:
     """Yield every readable search, by file; the others are named in a RecordWarning."""
     for path in store.list_files(results / "fits"):
         try:
-            fit = Fit.model_validate_json(Path(path).read_bytes())
+            fit = store.read_model(Fit, path)
             parse_case(fit.case)  # raises where the id is no case's
-        except (OSError, ValidationError, UnknownCase, ValueError) as error:
-            warnings.warn(
-                f"skipped {path}: {str(error).splitlines()[0]}", RecordWarning, stacklevel=2
-            )
+        except store.BadRecord as error:
+            warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
+        except (UnknownCase, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            warnings.warn(f"skipped {path}: {reason}", RecordWarning, stacklevel=2)
         else:
             yield fit
 

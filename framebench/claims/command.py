@@ -11,11 +11,13 @@ import typer
 from framebench.cli.measuring import Blocks, measure_all
 from framebench.cli.shared import (
     BROKEN,
+    MOST_S,
     READ,
     AsJson,
     Machine,
     Results,
     app,
+    echo,
     fail,
     find_machine,
     open_session,
@@ -66,7 +68,10 @@ def claims(
     ] = DEFAULT_SIZE,
     blocks: Blocks = 5,
     time_limit: Annotated[
-        float, typer.Option(min=0.01, help="With --run: seconds for each of a case's two workers.")
+        float,
+        typer.Option(
+            min=0.01, max=MOST_S, help="With --run: seconds for each of a case's two workers."
+        ),
     ] = 900.0,
     device: Annotated[
         str,
@@ -116,7 +121,7 @@ def claims(
     where = provenance.read_machine_name() if run and not machine else find_machine(folder, machine)
     entries = entries or ledger(folder, where, size, queries)
     if as_json:
-        typer.echo(json.dumps([ledger_entries.as_json(entry) for entry in entries], indent=1))
+        echo(json.dumps([ledger_entries.as_json(entry) for entry in entries], indent=1))
         raise typer.Exit(bool(failed))
     shown = choose_answers(entries, queries)
     for entry in shown:

@@ -8,7 +8,6 @@ ratio's interval has both against it. It holds nine times of ten, not nineteen o
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,6 +15,8 @@ from typing import Literal
 from framebench.claims.rule import Effect
 from framebench.devices.fit.fitting import read_cached
 from framebench.devices.plans.planned import Planned
+from framebench.devices.releases.reported import Reported
+from framebench.records.store import BadRecord, read_model
 
 # added to what is alive between two steps; kept of it for the backward pass
 Quantity = Literal["peak", "added", "kept"]
@@ -88,11 +89,11 @@ def find_report(results: Path, release: str) -> Path:
 def read_report(results: Path, release: str, program: str) -> dict[str, int]:
     """Return the planned bytes of a program by variant; empty without a plan."""
     try:
-        programs = json.loads(find_report(results, release).read_bytes())["programs"]
-    except OSError:
+        programs = read_model(Reported, find_report(results, release)).programs
+    except BadRecord:
         return {}
     planned = {}
     for variant, plan in programs.get(program, {}).items():
-        sizes = [plan[part] or 0 for part in ("arguments", "outputs", "temporaries")]
-        planned[variant] = sum(sizes) - (plan["aliased"] or 0)
+        sizes = (plan.arguments or 0, plan.outputs or 0, plan.temporaries or 0)
+        planned[variant] = sum(sizes) - (plan.aliased or 0)
     return planned

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from framebench.records.record import Part, Provenance
-from framebench.records.store import BadRecord, explain
+from framebench.records.store import read_model
 
 
 class Probed(Part):
@@ -23,10 +23,8 @@ class Probed(Part):
 
 
 def read(path: Path) -> Probed:
-    """Raises BadRecord with the file's name and what is wrong with it."""
-    try:
-        return Probed.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise BadRecord(f"{path}: {error.strerror}") from error
-    except ValidationError as error:
-        raise BadRecord(f"{path}: {explain(error)}") from error
+    """Return the result in a file.
+
+    Raises BadRecord with the file's name and what is wrong with it.
+    """
+    return read_model(Probed, path)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import typer
-
-from framebench.cli.shared import app, describe_error, fail, say
-from framebench.engine.environments import SetupError
-from framebench.engine.session import Busy
-from framebench.models.spec import UnknownName
-from framebench.records.provenance import BadMachine
-from framebench.suite.case import UnknownCase
+if TYPE_CHECKING:
+    import typer
 
 # By command the module that adds it to the application when it is imported, then those that add
 # subcommands. They are imported when they are asked for, and for the list of commands in this
@@ -73,8 +72,59 @@ def load_commands(arguments: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends in a sentence, not in a traceback."""
+    """Run the command line; a user's mistake ends in a sentence, not in a traceback.
+
+    SIGTERM, and SIGHUP unless nohup ignores it, end a command as Ctrl-C does, so that what it has
+    started ends too, and its temporary folders go. The imports are here, since they take a second
+    in which Ctrl-C may come.
+    """
+    open_missing_streams()
+    ending = [signal.SIGTERM, signal.SIGHUP]
+    handled = [number for number in ending if signal.getsignal(number) == signal.SIG_DFL]
+    for number in handled:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        run_command_line()
+    except KeyboardInterrupt:
+        print("framebench: interrupted", file=sys.stderr)
+        sys.exit(130)
+    finally:
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def open_missing_streams() -> None:
+    """Open /dev/null in the place of standard streams that were closed, as by `>&-`.
+
+    Else the next file that is opened gets their number, and is written to.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it takes the lowest number that is free
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open("r" if name == "stdin" else "w")  # noqa: SIM115 - for good
+            setattr(sys, name, stream)
+
+
+def run_command_line() -> None:
+    """Run the command that the arguments name, and end with its exit code."""
+    import typer
+
+    from framebench.cli.shared import app, describe_error, fail
+    from framebench.engine.environments import SetupError
+    from framebench.engine.session import Busy
+    from framebench.models.spec import UnknownName
+    from framebench.records.provenance import BadMachine
+    from framebench.records.store import BadRecord
+    from framebench.suite.case import UnknownCase
+
     warnings.showwarning = show_warning  # type: ignore[assignment]
+    for option, value in pairwise(sys.argv[1:]):
+        if option.startswith("-") and not value:
+            fail(f"after {option} comes '', which is no value: leave both out, or say what", 2)
     try:
         load_commands(sys.argv[1:])
         code = app(standalone_mode=False, prog_name="framebench")
@@ -84,6 +134,8 @@ def main() -> None:
         fail("interrupted", 130)
     except (UnknownCase, UnknownName, SetupError, Busy, BadMachine) as error:
         fail(str(error), 2)
+    except BadRecord as error:
+        fail(str(error), 1)
     except OSError as error:
         fail(describe_error(error), 1)
     sys.exit(code)
@@ -91,6 +143,8 @@ def main() -> None:
 
 def show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning as a sentence, in the place of `warnings.showwarning`."""
+    from framebench.cli.shared import say
+
     say(f"warning: {message}")
 
 

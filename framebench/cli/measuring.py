@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import err, parse_bytes, say
+from framebench.cli.shared import MOST_S, err, parse_bytes, say
 from framebench.engine import blocks as measured
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
@@ -29,7 +29,7 @@ Turns = Annotated[int, typer.Option(min=0, help=ROUNDS_HELP)]
 Threads = Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core.")]
 TimeLimit = Annotated[
     float,
-    typer.Option(min=0.01, help="Seconds for each of a case's two workers."),
+    typer.Option(min=0.01, max=MOST_S, help="Seconds for each of a case's two workers."),
 ]
 MemoryLimit = Annotated[
     str | None,

@@ -21,6 +21,7 @@ from framebench.cli.shared import (
     Selectors,
     app,
     choose_cases,
+    echo,
     fail,
     find_answering_machines,
     find_machines,
@@ -61,13 +62,13 @@ def list_(
         for case in cases:
             support = {"supported": case.support.supported, "how": case.support.why}
             rows.append({"case": case.id, **support})
-        typer.echo(json.dumps(rows, indent=1))
+        echo(json.dumps(rows, indent=1))
     elif out.is_terminal:
-        typer.echo("\n".join(fold_batches(cases, out.width)))
+        echo("\n".join(fold_batches(cases, out.width)))
     else:
         for case in cases:
             note = "" if case.support.supported else f"  unsupported: {case.support.why}"
-            typer.echo(f"{case.id}{note}")
+            echo(f"{case.id}{note}")
 
 
 def print_strategies(cases: Sequence[Case], as_json: bool) -> None:
@@ -79,7 +80,7 @@ def print_strategies(cases: Sequence[Case], as_json: bool) -> None:
         for scenario, strategy in list_case_strategies(cases):
             texts = support.describe_strategy(SCENARIOS[scenario], strategy)
             rows.append({"scenario": scenario, **dict(zip(support.HEADINGS, texts))})
-        typer.echo(json.dumps(rows, indent=1))
+        echo(json.dumps(rows, indent=1))
         return
     tables: Iterable[Comparison]
     if cases:
@@ -153,7 +154,7 @@ def print_rows(folder: Folder, machines: list[str], selectors: list[str] | None)
     # a row's ratios are to other cases, so that all records of the machines are read
     every = make_rows(record for record in folder.records if record.provenance.machine in machines)
     named = [vars(row) for row in every if is_named(row.case)]
-    typer.echo(json.dumps(named, indent=1, default=lambda moment: moment.isoformat()))
+    echo(json.dumps(named, indent=1, default=lambda moment: moment.isoformat()))
 
 
 def print_records(records: list[Record], with_machine: bool) -> None:
@@ -174,7 +175,7 @@ def print_records(records: list[Record], with_machine: bool) -> None:
     for record in current:
         machine, version = record.provenance.machine, record.framework_version
         origin = f"  {machine}, {version or '-'}" if with_origin else ""
-        typer.echo(f"{format_record(record, times[machine, version, record.case], width)}{origin}")
+        echo(f"{format_record(record, times[machine, version, record.case], width)}{origin}")
 
 
 def match_machines(folder: Folder, selectors: list[str] | None) -> Callable[[str], bool]:

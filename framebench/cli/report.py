@@ -16,6 +16,7 @@ from framebench.cli.shared import (
     Selectors,
     app,
     check_writable,
+    echo,
     fail,
     file_to_write,
     find_machine,
@@ -25,7 +26,7 @@ from framebench.cli.shared import (
     say,
 )
 from framebench.engine import runner
-from framebench.records import provenance
+from framebench.records import provenance, store
 from framebench.records.record import Record
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ FIGURES_HELP = (
     "Draw a machine's `all`, one or some (`pareto-*`) as SVG, by default to docs/figures/."
 )
 NOTEBOOKS_HELP = "Execute a notebook, or `all`, by default into analysis/notebooks/executed/."
-TO_HELP = "Folder of the site, the figures or the notebooks."
+TO_HELP = "Folder of the site, the figures, the notebooks, or a file with all tables of a machine."
 DOCS_HELP = "Fill in the tables of a document anew, from committed records."
 DEVICE_HELP = "Print the predictions that are kept for a device that is not here."
 
@@ -73,14 +74,16 @@ def report(
 ) -> None:
     """Print the tables of the named cases.
 
-    Without cases: print a summary, and write all tables to results/tables/MACHINE.md. Options make
-    a site, figures or notebooks instead.
+    Without cases: print a summary, and with --to DIR write all tables to DIR/MACHINE.md. Options
+    make a site, figures or notebooks instead.
     """
     from framebench.analysis.results import Results as Folder
 
     kinds = [name for name in (html, figures, notebooks) if name]
-    if len(kinds) > 1 or (to and not kinds):
-        fail("one of --html, --figures and --notebooks at a time, and --to beside one of them", 2)
+    if len(kinds) > 1:
+        fail("one of --html, --figures and --notebooks at a time", 2)
+    if to and selectors and not kinds:
+        fail("--to takes all tables of a machine: leave the cases out, or add --html", 2)
     if selectors and (figures or notebooks):
         fail("figures and notebooks are of all cases of a machine: leave the cases out", 2)
     if device is not None:
@@ -107,7 +110,7 @@ def report(
         write_site(records, folder, to or SITE)
         return
     whole_machines = [] if selectors else machines
-    write_tables(records, folder, whole_machines, docs or [])
+    write_tables(records, folder, whole_machines, docs or [], to)
 
 
 def print_predictions(device: str, results: Path) -> None:
@@ -130,16 +133,16 @@ def write_tables(
     folder: Folder,
     machines: list[str],
     documents: list[Path],
+    to: Path | None,
 ) -> None:
     """Print or write the tables of these records, and fill in the documents.
 
     `machines` are those whose records are all there: of each a summary is printed, and all tables
-    are written to a file. Without any, the records are of some cases, whose tables are printed.
+    are written to a file in the folder `to`, if there is one. Without any, the records are of some
+    cases, whose tables are printed. Nothing is written into the folder that is read.
     """
     from framebench.publish.tables import make_tables
 
-    if machines:
-        check_writable(folder.root / "tables")
     comparisons = make_tables(records, folder.root)
     if not machines:
         for comparison in comparisons:
@@ -147,10 +150,11 @@ def write_tables(
                 comparison.terminal(out)
     for machine in machines:
         print_summary(folder, machine)
-        target = folder.root / "tables" / f"{machine}.md"
-        target.parent.mkdir(exist_ok=True)
+        if to is None:
+            continue
         of_machine = [table.markdown() for table in comparisons if table.machine == machine]
-        target.write_text("\n".join(of_machine))
+        target = to / f"{machine}.md"
+        store.write_atomically("\n".join(of_machine), target)
         say(f"every table: {target}")
     if documents:
         are_all = len(records) == len(folder.records)
@@ -208,4 +212,4 @@ def write_figures(name: str, folder: Folder, machine: str, target: Path) -> None
         paths = save(folder.table(machine), target, folder, "*" if name == ALL else name)
     except ValueError as error:
         fail(str(error), 2)
-    typer.echo("\n".join(map(str, paths)))
+    echo("\n".join(map(str, paths)))

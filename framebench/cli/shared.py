@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from framebench.engine.session import Session, alone
 from framebench.models import spec
@@ -28,6 +29,31 @@ from framebench.suite.selectors import refuse_file, select
 
 if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
+
+# Characters that move the cursor, change colours, titles or the direction of reading, or that no
+# terminal can show: of a file that is a stranger's they may not reach it.
+CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def escape_control(text: str) -> str:
+    r"""Return the text with control characters as `\u001b`, which is also what JSON writes."""
+    return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+class SafeConsole(Console):
+    """A console that escapes the control characters of all texts; its own colours stay."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Yield the segments of a renderable."""
+        for segment in super().render(renderable, options):
+            if segment.control is None:
+                segment = Segment(escape_control(segment.text), segment.style)
+            yield segment
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -44,8 +70,8 @@ BUDGET = "Within a budget of memory"
 UPKEEP = "This machine, and the suite"
 MACHINES = "Many machines"
 # a pipe or a file has no width of its own: tables must not be folded to 80 columns there
-out = Console(width=None if sys.stdout.isatty() else 200)
-err = Console(stderr=True)
+out = SafeConsole(width=None if sys.stdout.isatty() else 200)
+err = SafeConsole(stderr=True)
 LEAST = 2**20 // 10  # bytes: less holds no model, and is 0.0 MiB in the tables
 UNITS = {
     "b": 1,
@@ -59,6 +85,7 @@ UNITS = {
     "tb": 10**12,
 }
 MOST = 2**60  # bytes: more than this no machine has
+MOST_S = 10**6  # seconds of a time limit: eleven days, and a timer takes no more than years
 # statuses that fail the command, but not the other measurements
 BROKEN = ("crashed", "timeout", "wrong")
 
@@ -190,7 +217,8 @@ def open_session(results: Path, selector: str, keep: bool = False) -> Iterator[S
 
 def describe_error(error: OSError) -> str:
     """Return the error in words, with the file if it names one."""
-    return f"{error.strerror}: {error.filename}" if error.filename else str(error)
+    said = error.strerror or str(error)
+    return f"{said}: {error.filename}" if error.filename else said
 
 
 def check_writable(folder: Path) -> Path:
@@ -390,6 +418,11 @@ def parse_bytes(text: str) -> int:
             f"{text!r} is less than 0.1 MiB, which holds no model; write for instance 512MiB",
         )
     return byte_count
+
+
+def echo(text: object = "") -> None:
+    """Print a text on stdout, its control characters escaped."""
+    typer.echo(escape_control(str(text)))
 
 
 def say(message: object) -> None:

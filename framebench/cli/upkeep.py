@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import UPKEEP, app, say
+from framebench.cli.shared import UPKEEP, app, echo, say
 from framebench.engine import environments
 from framebench.records.pins import find_pinned_version
 from framebench.strategies.strategy import FRAMEWORKS
@@ -25,4 +25,4 @@ def setup(frameworks: Annotated[list[str] | None, typer.Argument()] = None) -> N
     for framework in frameworks or FRAMEWORKS:
         environment = environments.ensure(framework, say=say)
         environments.warm(environment, read_profile_name(), say)
-        typer.echo(f"{environment.name}: {environment.python}")
+        echo(f"{environment.name}: {environment.python}")

@@ -21,8 +21,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
 from framebench.analysis import lower_bound
 from framebench.analysis.flops import count_step_flops
 from framebench.cluster import collect
@@ -33,7 +31,6 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import Mathematics, Verification
 
-MOST_BYTES = 2**20  # of one file; records have some 15 KiB
 MOST_FILES = 200_000
 NAME = re.compile(r"\d{8}T\d{12}(-\d+)?\.json")
 CLOCK_S = 1e-3  # by which two clocks may disagree on a turn
@@ -56,7 +53,7 @@ def check(root: Path) -> CheckReport:
     report = CheckReport()
     for file in list_files(root / "records", report):
         try:
-            report.records[file] = read_record(file)
+            report.records[file] = store.read(file)
         except store.BadRecord as error:
             report.problems.append(str(error))
     now = datetime.now(UTC)
@@ -111,8 +108,8 @@ def find_file_fault(file: str, folder: Path) -> str | None:
     about = os.lstat(file)
     if not stat.S_ISREG(about.st_mode):
         return "no regular file"
-    if about.st_size > MOST_BYTES:
-        return f"{about.st_size:,} bytes, and a record has at most {MOST_BYTES:,}"
+    if about.st_size > store.MOST_BYTES:
+        return f"{about.st_size:,} bytes, and a record has at most {store.MOST_BYTES:,}"
     parts = Path(os.path.relpath(file, folder)).parts
     if len(parts) != 4 or not NAME.fullmatch(parts[3]):
         return "not <machine>/<framework>-<version>/<case>/<time>.json"
@@ -122,21 +119,6 @@ def find_file_fault(file: str, folder: Path) -> str | None:
 def make_printable(text: str) -> str:
     """Return a stranger's name or text, harmless on a terminal."""
     return "".join(character if character.isprintable() else "?" for character in text)
-
-
-def read_record(file: str) -> Record:
-    """Read a record like `store.read`, but no more bytes than are allowed, and through no link.
-
-    Raises BadRecord.
-    """
-    try:
-        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as opened:
-            return Record.model_validate_json(opened.read(MOST_BYTES))
-    except OSError as error:
-        raise store.BadRecord(f"{file}: {error.strerror}") from error
-    except ValidationError as error:
-        raise store.BadRecord(f"{file}: {store.explain(error)}") from error
 
 
 def check_place(file: str, record: Record) -> Iterator[str]:
@@ -162,7 +144,7 @@ def check_origin(record: Record, now: datetime) -> Iterator[str]:
     if origin.protocol > VERSION:
         yield f"protocol {origin.protocol}, and this framebench knows {VERSION}"
     if origin.commit is None or not re.fullmatch(r"[0-9a-f]{40}", origin.commit):
-        yield "no commit: nobody can tell which code measured"
+        yield f"no commit ({origin.commit}): nobody can tell which code measured"
     if origin.measured_at > now + timedelta(days=1):
         yield f"measured in the future, at {origin.measured_at.isoformat()}"
     missing = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from framebench.records.record import Record
 # of a results folder that several machines measured for: a results folder for each of them
 NODES = "nodes"
 CONFLICTS = "conflicts"
+ENVIRONMENT = re.compile(r"[\w.+-]{1,100}")  # the name of its folder: the stranger chose it
 Key = tuple[object, ...]
 
 
@@ -106,8 +108,7 @@ class Collection:
             / CONFLICTS
             / f"{record.case.replace('/', '.')}.{hash_contents(record)[:16]}.json"
         )
-        target.parent.mkdir(exist_ok=True)
-        target.write_text(record.model_dump_json(indent=1) + "\n")
+        store.write_atomically(record.model_dump_json(indent=1) + "\n", target)
         earlier, other = read_contents(store.read(earlier_file)), read_contents(record)
         differences = " and ".join(name for name in other if earlier[name] != other[name])
         return (
@@ -153,6 +154,8 @@ def find_environment(file: Path, record: Record) -> str:
     environment, framework = file.parent.parent.name, record.parsed.framework
     if not environment.startswith(f"{framework}-"):
         raise store.BadRecord(f"{file}: a record of {framework}, but in the folder {environment}")
+    if not ENVIRONMENT.fullmatch(environment):
+        raise store.BadRecord(f"{file}: {environment!r} is no <framework>-<version>")
     return environment
 
 

@@ -23,6 +23,7 @@ from framebench.cli.shared import (
     app,
     check_writable,
     choose_cases,
+    echo,
     fail,
     out,
     say,
@@ -67,7 +68,7 @@ def plan(
         found = shutil.which(sys.argv[0])
         program = str(Path(found).absolute()) if found else "framebench"
         for unit in left:
-            typer.echo(units.make_shell_line(unit, program, results.absolute()))
+            echo(units.make_shell_line(unit, program, results.absolute()))
     else:
         table = Table("block", "cases", box=None)
         for unit in left:
@@ -104,7 +105,7 @@ def collect_(
         say(f"{name}: {', '.join(sorted(nodes))}")
     for sentence in (*report.conflicts, *report.unreadable):
         say(sentence)
-    typer.echo(
+    echo(
         f"{len(report.added)} records added, {report.present} known, {len(report.conflicts)} "
         "conflicts, "
         f"{len(report.unreadable)} unreadable: {results}"
@@ -124,7 +125,7 @@ def check_results(
 
     report = check(folder)
     if as_json:
-        typer.echo(
+        echo(
             json.dumps(
                 {
                     "records": len(report.records),

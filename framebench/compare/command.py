@@ -14,6 +14,7 @@ from framebench.cli.shared import (
     Results,
     Rounds,
     app,
+    echo,
     err,
     fail,
     open_session,
@@ -98,6 +99,6 @@ def compare_(
     change_records = [one.change for one in measured_rounds]
     machine_blocks = Blocks(Folder(results).get_records(base_records[0].provenance.machine))
     if as_json:
-        typer.echo(json.dumps(verdicts.make_report(base_records, change_records, machine_blocks)))
+        echo(json.dumps(verdicts.make_report(base_records, change_records, machine_blocks)))
     else:
         verdicts.make_table(base_records, change_records, machine_blocks).terminal(out)

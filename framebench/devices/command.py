@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import BUDGET, AsJson, Results, app, fail, out
+from framebench.cli.shared import BUDGET, AsJson, Results, app, echo, fail, out
 from framebench.devices.catalog import BY_NAME, DEVICES
 from framebench.engine import runner
 
@@ -31,7 +31,7 @@ def devices(
     if not matching:
         fail(f"no device has {name!r} in its name; devices: {', '.join(BY_NAME)}", 2)
     if as_json:
-        typer.echo(json.dumps([dataclasses.asdict(device) for device in matching], indent=1))
+        echo(json.dumps([dataclasses.asdict(device) for device in matching], indent=1))
         return
     from framebench.devices.plans.store import choose_writable_folder, every
     from framebench.devices.tables import table

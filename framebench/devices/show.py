@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from framebench.cli.shared import err, fail, out, say
+from framebench.cli.shared import echo, err, fail, out, say
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans import planning
 from framebench.devices.plans.naming import cases_of
@@ -79,9 +79,7 @@ def predict_on_device(
     cases = cases_of(selectors)
     predictions = plan_with_progress(cases, device, results, again=again, print_each=len(cases) > 1)
     if as_json:
-        typer.echo(
-            json.dumps([planned.model_dump(mode="json") for planned in predictions], indent=1)
-        )
+        echo(json.dumps([planned.model_dump(mode="json") for planned in predictions], indent=1))
     else:
         from framebench.devices.tables import table
 
@@ -104,7 +102,7 @@ def explain_on_device(selector: str, name: str, results: Path, as_json: bool) ->
             1 if planned.outcome == "failed" else 2,
         )
     if as_json:
-        typer.echo(planned.model_dump_json(indent=1))
+        echo(planned.model_dump_json(indent=1))
         return
     from framebench.devices.tables import table
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import UPKEEP, AsJson, Results, app, measuring, out, say
+from framebench.cli.shared import UPKEEP, AsJson, Results, app, echo, measuring, out, say
 from framebench.cli.upkeep import dev
 from framebench.engine import environments, runner
 
@@ -36,7 +36,7 @@ def doctor(
             examine.save(measured, results)
         findings += measured
     if as_json:
-        typer.echo(json.dumps([finding._asdict() for finding in findings], indent=1))
+        echo(json.dumps([finding._asdict() for finding in findings], indent=1))
     else:
         for finding in findings:
             mark = "ok " if finding.passed else "NO "
@@ -60,4 +60,4 @@ def overhead(
 
     with measuring(results):
         environment = environments.ensure("torch", say=say)
-        typer.echo(environments.run_module(environment, OVERHEAD, str(rounds), OMP_NUM_THREADS="1"))
+        echo(environments.run_module(environment, OVERHEAD, str(rounds), OMP_NUM_THREADS="1"))

@@ -56,8 +56,9 @@ def alone(results: Path) -> Iterator[None]:
 def read_holder(file: Path) -> str:
     """Return what the process that holds the lock has written into it, if that can be read."""
     try:
-        return file.read_text(errors="replace").strip()[:200] or "another process"
-    except OSError:
+        holder = store.read_bytes(file).decode(errors="replace").strip()[:200]
+        return holder or "another process"
+    except store.BadRecord:
         return "another process"
 
 
@@ -79,7 +80,7 @@ class Session:
         if unfinished is not None:
             return unfinished
         session = cls(secrets.token_hex(6), code, selector)
-        session.path(results).write_text(json.dumps(asdict(session)))
+        store.write_atomically(json.dumps(asdict(session)), session.path(results))
         return session
 
     @classmethod
@@ -89,8 +90,8 @@ class Session:
         """
         file = cls("", code, selector).path(results)
         try:
-            session = cls(**json.loads(file.read_text()))
-        except (OSError, ValueError, TypeError):
+            session = cls(**json.loads(store.read_bytes(file)))
+        except (store.BadRecord, ValueError, TypeError, RecursionError):
             return None
         is_same_run = isinstance(session.id, str) and (session.code, session.selector) == (
             code,

@@ -14,6 +14,7 @@ from framebench.cli.shared import (
     Env,
     Results,
     app,
+    echo,
     err,
     fail,
     file_to_write,
@@ -185,7 +186,7 @@ def save_figure(explanation: Explanation, to: Path) -> None:
 def show(explanation: Explanation, as_json: bool) -> None:
     """Print what holds the peak of one step."""
     if as_json:
-        typer.echo(explanation.model_dump_json())
+        echo(explanation.model_dump_json())
         return
     from framebench.explain import table
 
@@ -201,6 +202,6 @@ def show_difference(base: Explanation, change: Explanation, as_json: bool) -> No
     from framebench.explain import against
 
     if as_json:
-        typer.echo(json.dumps(against.as_json(base, change), indent=1))
+        echo(json.dumps(against.as_json(base, change), indent=1))
     else:
         against.make_table(base, change).terminal(out)

@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from framebench.analysis.comparison import MIB, Comparison, format_mib
 from framebench.explain.record import Explanation, Holder
+from framebench.records import store
 from framebench.suite.case import Case
 
 LARGEST = 12  # rows of a table; the others are summed
@@ -28,9 +29,7 @@ def load_explanations(results: Path) -> list[Explanation]:
         return Case.from_id(explanation.case), Version(find_release(explanation).partition("==")[2])
 
     files = (results / "explained").glob("*.json")
-    return sorted(
-        (Explanation.model_validate_json(file.read_bytes()) for file in sorted(files)), key=rank
-    )
+    return sorted((store.read_model(Explanation, file) for file in sorted(files)), key=rank)
 
 
 def find_release(explanation: Explanation) -> str:

@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import MEASURE, AsJson, Env, Results, app, err, fail, measuring, out, say
+from framebench.cli.shared import (
+    MEASURE,
+    AsJson,
+    Env,
+    Results,
+    app,
+    echo,
+    err,
+    fail,
+    measuring,
+    out,
+    say,
+)
 from framebench.engine import installed, runner
 from framebench.growth import measure
 from framebench.growth.measure import NoReadings
@@ -63,7 +75,7 @@ def grow(
     from framebench.growth import table
 
     if as_json:
-        typer.echo(json.dumps(table.as_json(growth)))
+        echo(json.dumps(table.as_json(growth)))
     else:
         table.tabulate_slopes(growth).terminal(out)
         if growth.kept:

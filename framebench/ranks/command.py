@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-import typer
-
-from framebench.cli.shared import err, fail, out, say
+from framebench.cli.shared import echo, err, fail, out, say
 from framebench.engine import environments
 from framebench.models import spec
 from framebench.ranks import predicted
@@ -25,11 +23,9 @@ def predict_rank(selector: str, ranks: int | None, as_json: bool) -> None:
     except Unpredicted as error:
         fail(str(error), 2)
     if as_json:
-        typer.echo(prediction.model_dump_json(indent=1))
+        echo(prediction.model_dump_json(indent=1))
         return
-    typer.echo(
-        f"{prediction.case}, rank {prediction.rank} of {prediction.ranks}: {prediction.note}"
-    )
+    echo(f"{prediction.case}, rank {prediction.rank} of {prediction.ranks}: {prediction.note}")
     print_size("predicted peak", prediction.peak_bytes)
     for name, size in prediction.parts.items():
         print_size(f"  {name}", size)
@@ -46,7 +42,7 @@ def predict_in_environment(case: Case) -> Prediction:
 
 def print_size(name: str, size: int) -> None:
     """Print a line of bytes in MiB."""
-    typer.echo(f"  {name:<40} {size / 2**20:>10,.1f} MiB")
+    echo(f"  {name:<40} {size / 2**20:>10,.1f} MiB")
 
 
 def advise(
@@ -85,7 +81,7 @@ def advise(
             unpredicted.append(advice.UnpredictedCase(case, str(error)))
     answer = advice.judge(offers, unpredicted, budget)
     if as_json:
-        typer.echo(json.dumps(advice.as_json(answer), indent=1))
+        echo(json.dumps(advice.as_json(answer), indent=1))
     else:
         out.print(advice.summarize(answer), markup=False, highlight=False, soft_wrap=True)
         advice.make_table(answer).terminal(out)

@@ -17,6 +17,7 @@ from framebench.models.spec import Param
 from framebench.ranks import sharding
 from framebench.ranks.prediction import Prediction
 from framebench.ranks.sharding import Shapes
+from framebench.records import store
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 
@@ -155,7 +156,7 @@ def load_predictions(root: Path) -> list[Prediction]:
     order of the table.
     """
     files = (root / "predicted").glob("*.json")
-    predictions = [Prediction.model_validate_json(file.read_bytes()) for file in files]
+    predictions = [store.read_model(Prediction, file) for file in files]
     return sorted(predictions, key=rank_prediction)
 
 

@@ -8,20 +8,28 @@ counts.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
-import tempfile
+import secrets
+import stat
 import warnings
 from collections.abc import Iterator
 from datetime import UTC
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from framebench.records import provenance
 from framebench.records.record import SCHEMA, Calibration, Record
 from framebench.suite.case import Case
+
+Model = TypeVar("Model", bound=BaseModel)
+
+MOST_BYTES = 2**20  # of one file; records have some 15 KiB
+MOST_NAMED = 20  # unreadable files, each in a warning of its own
 
 
 class BadRecord(Exception):
@@ -40,8 +48,8 @@ def find_calibration_file(root: Path) -> Path:
 def read_calibration(root: Path) -> Calibration | None:
     """Return the summary of that file, if this machine was calibrated and the file can be read."""
     try:
-        return Calibration.model_validate_json(find_calibration_file(root).read_bytes())
-    except (OSError, ValidationError):
+        return read_model(Calibration, find_calibration_file(root))
+    except BadRecord:
         return None
 
 
@@ -67,18 +75,20 @@ def write(record: Record, where: Path) -> Path:
 
 
 def write_atomically(text: str, target: Path) -> None:
-    """Write a file so that whoever finds it finds all of it. Raises OSError."""
+    """Write a file so that whoever finds it finds all of it. Raises OSError.
+
+    A link of this name is replaced: what it leads to stays as it is.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
+    temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with os.fdopen(handle, "w") as file:
+        with temporary.open("x") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
         os.replace(temporary, target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -125,15 +135,42 @@ def remove_unfinished(record: Record, where: Path) -> None:
 
 def read(path: Path | str) -> Record:
     """Read a record. Raises BadRecord with the file's name and what is wrong with it."""
+    return read_model(Record, path)
+
+
+def read_model(kind: type[Model], path: Path | str, most_bytes: int = MOST_BYTES) -> Model:
+    """Read a file of JSON as this kind of content.
+
+    Raises BadRecord with the file's name and what is wrong with it, also where it is nested deeper
+    than pydantic's parser goes (some 200 levels).
+    """
     try:
-        with open(path, "rb") as file:
-            text = file.read()
-    except OSError as error:
-        raise BadRecord(f"{path}: {error.strerror}") from error
-    try:
-        return Record.model_validate_json(text)
+        return kind.model_validate_json(read_bytes(path, most_bytes))
     except ValidationError as error:
         raise BadRecord(f"{path}: {explain(error)}") from error
+
+
+def read_bytes(path: Path | str, most_bytes: int = MOST_BYTES) -> bytes:
+    """Return what is in a file of a results folder, which may be a stranger's.
+
+    Whatever reads results opens them here: no link is followed, since it may lead to any file of
+    the reader's, and no pipe or device is waited for. Raises BadRecord, with the file's name.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            about = os.fstat(handle)
+            if not stat.S_ISREG(about.st_mode):
+                raise BadRecord(f"{path}: no regular file; it was not read")
+            if about.st_size > most_bytes:
+                raise BadRecord(
+                    f"{path}: {about.st_size:,} bytes, where at most {most_bytes:,} are read"
+                )
+            return file.read(most_bytes)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise BadRecord(f"{path}: a link; it was not followed") from error
+        raise BadRecord(f"{path}: {error.strerror}") from error
 
 
 def explain(error: ValidationError) -> str:
@@ -148,6 +185,14 @@ def explain(error: ValidationError) -> str:
         )
     reason = f"{place}: {first['msg']}" if place else first["msg"]
     return f"not a framebench record: {reason}"
+
+
+def is_record_of(path: Path | str, machine: str) -> bool:
+    """Say whether a file is a record of this machine that can be read."""
+    try:
+        return read_model(Record, path).provenance.machine == machine
+    except BadRecord:
+        return False
 
 
 def read_all(root: Path) -> Iterator[Record]:
@@ -180,13 +225,20 @@ def list_files(folder: Path) -> list[str]:
 def read_files(root: Path) -> Iterator[tuple[str, Record]]:
     """Yield every readable record with its file's name.
 
+    The first files that cannot be read are named in RecordWarnings, the others counted in one.
     Raises OSError for a folder that cannot be read.
     """
+    skipped = 0
     for name in list_files(root / "records"):
         try:
             yield name, read(name)
         except BadRecord as error:
-            warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
+            skipped += 1
+            if skipped <= MOST_NAMED:
+                warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
+    if skipped > MOST_NAMED:
+        more = f"skipped {skipped - MOST_NAMED} more files that cannot be read"
+        warnings.warn(more, RecordWarning, stacklevel=2)
 
 
 def read_cases(root: Path, machine: str, pattern: str) -> Iterator[Record]:

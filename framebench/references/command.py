@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import fail, say
+from framebench.cli.shared import echo, fail, say
 from framebench.cli.upkeep import dev
 from framebench.engine import environments
 from framebench.models.spec import Workload
@@ -45,7 +45,7 @@ def golden(
             )
         computed = by_framework[0]
         if not computed:
-            typer.echo(f"{name}: no key is without values")
+            echo(f"{name}: no key is without values")
             continue
         try:
             if len(by_framework) > 1:
@@ -58,7 +58,7 @@ def golden(
                 how = f"by {TITLES[frameworks[0]]} alone, confirmed by no other framework"
         except ValueError as error:
             fail(str(error), 1)
-        typer.echo(f"{path}: {len(computed)} keys, {how}")
+        echo(f"{path}: {len(computed)} keys, {how}")
 
 
 def select_makers(workload: Workload, unconfirmed: bool) -> list[str]:

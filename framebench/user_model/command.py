@@ -16,9 +16,11 @@ import typer
 from framebench.budget.max_batch.measure import search_largest_batch
 from framebench.cli.shared import (
     MEASURE,
+    MOST_S,
     AsJson,
     Env,
     app,
+    echo,
     err,
     fail,
     file_to_write,
@@ -34,6 +36,7 @@ from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.progress import CaseProgress
 from framebench.engine.timed_process import Arm
+from framebench.records import store
 from framebench.records.record import ROUNDS, Record
 from framebench.records.search import Fit
 from framebench.suite.case import Case
@@ -86,11 +89,11 @@ Batch = Annotated[int, typer.Option(min=1, help="samples of one step")]
 Scenario = Annotated[str, typer.Option(help="train, or eval: what inference takes")]
 Strategies = Annotated[str | None, typer.Option(help=STRATEGIES_HELP)]
 Blocks = Annotated[int | None, typer.Option(min=1, help=BLOCKS_HELP)]
-Minutes = Annotated[float, typer.Option(min=0, help=MINUTES_HELP)]
+Minutes = Annotated[float, typer.Option(min=0, max=MOST_S / 60, help=MINUTES_HELP)]
 Rounds = Annotated[int, typer.Option(min=0, help=ROUNDS_HELP)]
 TimeLimit = Annotated[
     float,
-    typer.Option(min=0.01, help="seconds for each of a strategy's processes"),
+    typer.Option(min=0.01, max=MOST_S, help="seconds for each of a strategy's processes"),
 ]
 Framework = Annotated[str | None, typer.Option(help="where the file imports several")]
 Folder = Annotated[Path | None, typer.Option(file_okay=False, help=FOLDER_HELP)]
@@ -143,6 +146,7 @@ def try_(
     def show_all(records: list[Record], left_out: dict[str, str]) -> None:
         show(records, left_out, budget_bytes, fits, figure, html, as_json)
 
+    began = time.time()
     try:
         model = trial.inspect_file(file, batch, framework, scenario)
         where = results or FOLDER / model.folder
@@ -160,7 +164,7 @@ def try_(
         options = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False)
         with (
             trial.use_model(model, budget_bytes),
-            measuring(where, lambda: f"; what was measured is kept in {where}"),
+            measuring(where, lambda: describe_kept(where, began)),
         ):
             records, left_out = measure(
                 model,
@@ -180,6 +184,17 @@ def try_(
         fail(str(error), 2)
     show_all(records, left_out)
     raise typer.Exit(report_failures([record.status for record in records], "records"))
+
+
+def describe_kept(where: Path, began: float) -> str:
+    """Return whether anything that was measured since a moment is kept, for the end of a message.
+
+    `began` is in seconds since 1970, as the times of files.
+    """
+    for file in store.list_files(where / "records"):
+        if Path(file).stat().st_mtime >= began:
+            return f"; what was measured is kept in {where}"
+    return "; nothing was measured yet"
 
 
 def check_options(rounds: int, lacks_budget: bool) -> None:
@@ -395,7 +410,7 @@ def show(
         for reason, names in report.group_by_reason(left_out).items():
             say(f"left out: {', '.join(names)}: {reason}")
         values = [vars(row) for row in frames.make_rows(records)]
-        typer.echo(json.dumps(values, indent=1, default=lambda moment: moment.isoformat()))
+        echo(json.dumps(values, indent=1, default=lambda moment: moment.isoformat()))
         return
     for table in tables:
         table.terminal(out)

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from framebench.cli.shared import AsJson, Results, err, fail, open_session, out, say
+from framebench.cli.shared import AsJson, Results, echo, err, fail, open_session, out, say
 from framebench.engine import releases, runner
 from framebench.engine.progress import CaseProgress
 from framebench.engine.session import alone
@@ -159,7 +159,7 @@ def show(answer: Bisection, as_json: bool) -> NoReturn:
     from framebench.versions.bisection_table import make_table
 
     if as_json:
-        typer.echo(json.dumps(answer.model_dump(mode="json"), indent=1))
+        echo(json.dumps(answer.model_dump(mode="json"), indent=1))
     else:
         make_table(answer).terminal(out)
     raise typer.Exit(EXIT_CODES[answer.outcome])

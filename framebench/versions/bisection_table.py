@@ -9,6 +9,7 @@ from packaging.version import Version
 
 from framebench.analysis.comparison import ESSENTIAL, Comparison, Shown
 from framebench.analysis.results import Results
+from framebench.records import store
 from framebench.versions.bisection_record import FLOOR, Bisection, ReleaseResult
 
 LONGEST_REASON = 100  # characters
@@ -24,7 +25,7 @@ def read_saved(results: Path) -> list[Bisection]:
     `bisected`.
     """
     files = sorted((results / "bisected").glob("*.json"))
-    return [Bisection.model_validate_json(file.read_bytes()) for file in files]
+    return [store.read_model(Bisection, file) for file in files]
 
 
 def make_table(bisection: Bisection) -> Comparison:

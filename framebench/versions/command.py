@@ -11,12 +11,14 @@ import typer
 
 from framebench.cli.shared import (
     MEASURE,
+    MOST_S,
     AsJson,
     Machines,
     Profile,
     Results,
     Rounds,
     app,
+    echo,
     err,
     fail,
     find_machines,
@@ -62,7 +64,7 @@ def run(
     results: Results = runner.RESULTS,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core.")] = 1,
     time_limit: Annotated[
-        float, typer.Option(min=0.01, help="Seconds for each of a case's two workers.")
+        float, typer.Option(min=0.01, max=MOST_S, help="Seconds for each of a case's two workers.")
     ] = 900.0,
     device: Annotated[
         str | None,
@@ -230,7 +232,7 @@ def judge(
             2,
         )
     if as_json:
-        typer.echo(json.dumps([row.as_dict() for row in rows], indent=1))
+        echo(json.dumps([row.as_dict() for row in rows], indent=1))
     else:
         say(table.describe_changes(rows))
         is_one_case = len({row.case for row in rows}) == 1  # then all that was read is shown

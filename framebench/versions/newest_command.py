@@ -17,6 +17,7 @@ from framebench.cli.shared import (
     Profile,
     Results,
     Rounds,
+    echo,
     err,
     fail,
     open_session,
@@ -104,7 +105,7 @@ def newest(
         say(verdict.answer)
         verdicts.append(verdict)
     if as_json:
-        typer.echo(json.dumps([verdict.as_dict() for verdict in verdicts], indent=1))
+        echo(json.dumps([verdict.as_dict() for verdict in verdicts], indent=1))
     else:
         for verdict in verdicts:
             if verdict.rows:

@@ -11,11 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pandas as pd
-import typer
 
 from framebench.analysis.comparison import ESSENTIAL, MIB, Comparison, Shown
 from framebench.analysis.statistics import PEAK
-from framebench.cli.shared import err, fail, out, say
+from framebench.cli.shared import echo, err, fail, out, say
 from framebench.devices import catalog
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.planning import ensure_environment, planned_for
@@ -134,9 +133,7 @@ def compare_releases(
             {**asdict(comparison), "verdict": verdict}
             for comparison, verdict in zip(comparisons, verdicts)
         ]
-        typer.echo(
-            json.dumps({"base": base, "change": change, "device": device, "rows": rows}, indent=1)
-        )
+        echo(json.dumps({"base": base, "change": change, "device": device, "rows": rows}, indent=1))
     else:
         how = [HOW[framework]]
         for comparison in comparisons:

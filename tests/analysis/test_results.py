@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import framebench
 from framebench.analysis import frames
 from framebench.analysis.results import NoRecords, Results, UnknownMachine
-from framebench.cli.__main__ import app
+from framebench.cli.shared import app
 from framebench.records import provenance as origin
 from framebench.records import store
 from framebench.records.record import Record

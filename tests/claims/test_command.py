@@ -15,7 +15,7 @@ from framebench.claims.entries import as_json
 from framebench.claims.missing import find_missing
 from framebench.claims.registry import REGISTRY
 from framebench.claims.store import MachineResults
-from framebench.cli.__main__ import app
+from framebench.cli.shared import app
 from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.groups import make_pair

@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from framebench.cli import run, shared
-from framebench.cli.__main__ import app
+from framebench.cli.shared import app
 from framebench.doctor import measure as doctor
 from framebench.engine.environments import Environment
 from framebench.engine.session import Busy, Session, alone

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from framebench.budget.predict import command as command_of_predict
 from framebench.cli import reading, run
-from framebench.cli.__main__ import app
+from framebench.cli.shared import app
 from framebench.records import store
 from framebench.records.provenance import read_machine_name
 from framebench.suite.case import Case
@@ -114,14 +114,15 @@ def test_show_has_ratios_without_selecting_the_baseline(results: Path) -> None:
     assert "0.0 MiB (host.rss)" in result
 
 
-def test_show_and_report_for_people(measured: Path) -> None:
+def test_show_and_report_for_people(measured: Path, tmp_path: Path) -> None:
     assert CASE in framebench("show", "--results", str(measured)).stdout
-    done = framebench("report", "--machine", read_machine_name(), "--results", str(measured))
+    options = ("--machine", read_machine_name(), "--results", str(measured), "--to", str(tmp_path))
+    done = framebench("report", *options)
     assert "transformer/*/train/*/*/tiny" in done.stdout, "a summary"
     assert len(done.stdout.splitlines()) < 40
     message = framebench("report", CASE, "--results", str(measured)).stdout
     assert "transformer train, batch 4, size tiny" in message
-    (target,) = (measured / "tables").iterdir()
+    (target,) = tmp_path.iterdir()
     assert "| torch | fp32 |" in target.read_text()
 
 
@@ -135,11 +136,11 @@ def real(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_report_of_some_cases_leaves_the_table_of_all_alone(real: Path) -> None:
-    assert framebench("report", CASE, "--results", str(real)).returncode == 0
-    assert not (real / "tables").exists()
-    assert framebench("report", "--results", str(real)).returncode == 0
-    assert len(list((real / "tables").iterdir())) == 1
+def test_all_tables_are_not_written_of_some_cases(real: Path, tmp_path: Path) -> None:
+    done = framebench("report", CASE, "--results", str(real), "--to", str(tmp_path / "to"))
+    assert done.returncode == 2
+    assert "--to takes all tables of a machine: leave the cases out" in done.stderr
+    assert not (tmp_path / "to").exists()
 
 
 def test_show_includes_cases_of_any_size(real: Path) -> None:
@@ -180,13 +181,10 @@ def test_records_of_one_machine_are_selected(real: Path) -> None:
     ):
         done = CliRunner().invoke(app, ["show", "--json", *chosen, "--results", str(real)])
         assert {row["machine"] for row in json.loads(done.stdout)} == machines
-    assert (
-        CliRunner()
-        .invoke(app, ["report", "--machine", "another", "--results", str(real)])
-        .exit_code
-        == 0
-    )
-    assert [table.name for table in (real / "tables").iterdir()] == ["another.md"]
+    to = real / "to"
+    options = ["--machine", "another", "--results", str(real), "--to", str(to)]
+    assert CliRunner().invoke(app, ["report", *options]).exit_code == 0
+    assert [table.name for table in to.iterdir()] == ["another.md"]
 
 
 @pytest.fixture
@@ -244,6 +242,58 @@ def test_invalid_files_are_named_in_a_warning(measured: Path) -> None:
         assert "schema 99" in done.stderr
     finally:
         bad.unlink()
+
+
+UNREADABLE = {
+    "newer": '{"schema_version": 2}',
+    "empty": "",
+    "no record": "[]",
+    "cut off": '{"case": ',
+    "of no case": '{"case": "a/b", "status": "ok"}',
+}
+COMMANDS = (
+    "show",
+    "show --json",
+    "answer",
+    "report",
+    "report --html --to TO",
+    "report --figures pareto-* --to TO",
+    "claims",
+)
+
+
+def plant_machine(results: Path, content: str, name: str = "other") -> None:
+    """Put files into a results folder that are of no readable record, more than the machine has."""
+    folder = results / "records" / name / "torch-2.13.0" / "transformer.torch.train.fp32.b4.cpu"
+    folder.mkdir(parents=True)
+    for number in range(30):
+        (folder / f"20261127T0000000000{number:02}.json").write_text(content)
+
+
+@pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_machine_without_a_readable_record_takes_no_other_down(
+    command: str, content: str, real: Path, tmp_path: Path
+) -> None:
+    words = [str(tmp_path / "to") if word == "TO" else word for word in command.split()]
+    alone = framebench(*words, "--results", str(real))
+    plant_machine(real, content)
+    done = framebench(*words, "--results", str(real))
+    assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
+    assert "skipped 10 more files that cannot be read" in done.stderr
+    assert "--machine" not in done.stderr, "there is nothing to choose"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_records_of_a_newer_framebench_are_called_that(
+    command: str, results: Path, tmp_path: Path
+) -> None:
+    plant_machine(results, UNREADABLE["newer"])
+    words = [str(tmp_path / "to") if word == "TO" else word for word in command.split()]
+    done = framebench(*words, "--results", str(results))
+    assert done.returncode == 1
+    assert f"no record under {results} can be read" in done.stderr
+    assert "newer than this framebench knows" in done.stderr
 
 
 @pytest.mark.parametrize(

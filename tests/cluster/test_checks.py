@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from framebench.cluster.checks import MOST_BYTES, CheckReport, check, list_files
+from framebench.cluster.checks import CheckReport, check, list_files
 from framebench.models.spec import Workload
 from framebench.records import store
 from framebench.suite.protocol import VERSION
@@ -270,7 +270,7 @@ def test_links_pipes_and_large_files_are_not_opened(sent: Path) -> None:
     (where / "20260101T000000000001.json").symlink_to(secret)
     (where / "linked").symlink_to(sent.parent, target_is_directory=True)
     (where / "evil.py").write_text("raise SystemExit(9)")
-    (where / "20260101T000000000002.json").write_bytes(b" " * (MOST_BYTES + 1))
+    (where / "20260101T000000000002.json").write_bytes(b" " * (store.MOST_BYTES + 1))
     os.mkfifo(where / "20260101T000000000003.json")
     (where / "\x1b[2J.json").write_text("{}")
     found = CheckReport()

@@ -10,7 +10,7 @@ import pytest
 from asv.config import Config
 from typer.testing import CliRunner
 
-from framebench.cli.__main__ import app
+from framebench.cli.shared import app
 from framebench.engine import environments
 from framebench.engine.environments import SetupError
 from framebench.records import pins

@@ -19,6 +19,7 @@ from framebench.cli.shared import (
     Machine,
     Results,
     app,
+    echo,
     fail,
     find_answering_machines,
     out,
@@ -227,7 +228,7 @@ def answer_from_records(
     changes = list_changes(current, advice, blocks[advice.machine]) if current else []
 
     if as_json:
-        typer.echo(json.dumps(show.make_json(advice, changes, largest), indent=1))
+        echo(json.dumps(show.make_json(advice, changes, largest), indent=1))
         return not advice.fitting
     print_sentences(show.describe_answer(advice, largest))
     for table in show.make_tables(advice, every):

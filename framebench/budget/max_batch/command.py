@@ -13,11 +13,13 @@ from rich.status import Status
 from framebench.budget.max_batch import measure, oom_recovery
 from framebench.cli.shared import (
     BUDGET,
+    MOST_S,
     AsJson,
     Env,
     Parts,
     Results,
     app,
+    echo,
     err,
     fail,
     measuring,
@@ -70,9 +72,14 @@ def max_batch_(
         str | None, typer.Option(help="Predict for a device that is not here, such as a100-40gb.")
     ] = None,
     max_batch: Annotated[int, typer.Option(min=1)] = measure.LARGEST_BATCH,
-    time_limit: Annotated[float, typer.Option(min=0.01, help="Seconds for each probe.")] = 900.0,
+    time_limit: Annotated[
+        float, typer.Option(min=0.01, max=MOST_S, help="Seconds for each probe.")
+    ] = 900.0,
     minutes: Annotated[
-        float, typer.Option(min=0, help="For each search, after which no other batch is tried.")
+        float,
+        typer.Option(
+            min=0, max=MOST_S / 60, help="For each search, after which no other batch is tried."
+        ),
     ] = measure.MINUTES,
     results: Results = runner.RESULTS,
     again: Annotated[
@@ -232,7 +239,7 @@ def show(fit: Fit, as_json: bool) -> None:
 def print_json(fits: list[Fit], as_json: bool) -> None:
     """Print all searches for programs, if that is asked for."""
     if as_json:
-        typer.echo(json.dumps([fit.model_dump(mode="json") for fit in fits], indent=1))
+        echo(json.dumps([fit.model_dump(mode="json") for fit in fits], indent=1))
 
 
 @app.command(rich_help_panel=BUDGET)
@@ -246,7 +253,9 @@ def evaluate(
         ),
     ] = "",
     samples: Annotated[int, typer.Option(min=1, help="Samples to evaluate in all.")] = 64,
-    time_limit: Annotated[float, typer.Option(min=0.01, help="Seconds for each process.")] = 900.0,
+    time_limit: Annotated[
+        float, typer.Option(min=0.01, max=MOST_S, help="Seconds for each process.")
+    ] = 900.0,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
@@ -268,7 +277,7 @@ def evaluate(
         )
     if as_json:
         answer = {"case": case.id, "budget_bytes": budget_bytes, **evaluation.as_dict()}
-        typer.echo(json.dumps(answer, indent=1))
+        echo(json.dumps(answer, indent=1))
     else:
         for line in oom_recovery.describe_evaluation(evaluation):
             out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
 from framebench.budget.max_batch.order import Order
 from framebench.budget.max_batch.probes import ProbeOutcome, first_line, run_order
 from framebench.engine import runner
@@ -265,8 +263,8 @@ def find_saved(
     folder = make_folder_path(results, case, budget, provenance.read_machine_name(), environment)
     for path in sorted(folder.glob("*.json"), reverse=True):
         try:
-            fit = Fit.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError):
+            fit = store.read_model(Fit, path)
+        except store.BadRecord:
             continue  # of another version of the schema, or cut off: it is measured again
         if (
             fit.case == case.id

@@ -19,6 +19,7 @@ from framebench.cli.shared import (
     Machines,
     Results,
     app,
+    echo,
     err,
     fail,
     find_machines,
@@ -129,7 +130,7 @@ def predict(
         named = hypothetical.parse_any_batch(case)
         predictions = predict_case(named, machine, results)
         if as_json:
-            typer.echo(json.dumps(make_json(named.id, predictions), indent=1))
+            echo(json.dumps(make_json(named.id, predictions), indent=1))
         else:
             show(named.id, predictions)
 
@@ -153,14 +154,14 @@ def make_json(name: str, predictions: Sequence[PeakPrediction]) -> dict[str, Any
 
 def show(name: str, predictions: Sequence[PeakPrediction]) -> None:
     """Print the predictions of a case, a line for each method."""
-    typer.echo(name)
+    echo(name)
     for prediction in predictions:
         peak = "-"
         if prediction.bytes is not None:
             peak = f"{mib(prediction.bytes)} MiB"
             if isinstance(prediction, RecordPrediction):
                 peak += format_interval(prediction.low, prediction.high)
-        typer.echo(f"  {prediction.method:<13} {peak:>13}  {prediction.note}")
+        echo(f"  {prediction.method:<13} {peak:>13}  {prediction.note}")
 
 
 def predict_file(
@@ -187,7 +188,7 @@ def predict_file(
     for name, why in left_out.items():
         say(f"left out: {name}: {why}")
     if as_json:
-        typer.echo(
+        echo(
             json.dumps(
                 [make_json(name, of_case) for name, of_case in predictions.items()], indent=1
             )

@@ -13,9 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import typer
-
-from framebench.cli.shared import Parts, out, say
+from framebench.cli.shared import Parts, echo, out, say
 from framebench.devices.catalog import Device, find
 from framebench.devices.fit import advised
 from framebench.devices.fit.fitting import ALLOWED, FitAssessment, PredictedBatchSearch
@@ -182,7 +180,7 @@ def show_assessments(
         )
     )
     if as_json:
-        typer.echo(json.dumps(advised.as_json(assessments, left_out), indent=1))
+        echo(json.dumps(advised.as_json(assessments, left_out), indent=1))
     else:
         out.print(
             advised.write_sentence(assessments, batch),

@@ -10,6 +10,7 @@ lies in a folder next to them that git ignores.
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -19,10 +20,11 @@ from pydantic import ValidationError
 
 from framebench.devices.plans.planned import Planned
 from framebench.engine import runner
-from framebench.records.store import write_atomically
+from framebench.records.store import BadRecord, read_bytes, write_atomically
 
 FOLDER, LOCK = "planned", ".planned.lock"
 PUBLISHED, OWN = runner.RESULTS, "own"
+MOST_BYTES = 2**26  # of one file; a prediction has some 15 KiB
 
 
 class PlannedWarning(UserWarning):
@@ -82,17 +84,23 @@ def case_of_line(line: str) -> str:
     """
     try:
         return str(json.loads(line)["case"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return line
 
 
 def read(path: Path) -> dict[str, Planned]:
     """Return the predictions of a file by case; none where there is no file.
 
-    Each line that is no prediction of this version of framebench gives a PlannedWarning.
+    A file that cannot be read, and each line that is no prediction of this version of framebench,
+    gives a PlannedWarning.
     """
     predictions = {}
-    for number, line in read_lines(path).items():
+    try:
+        lines = read_lines(path)
+    except BadRecord as error:
+        warnings.warn(f"skipped {error}", PlannedWarning, stacklevel=2)
+        return {}
+    for number, line in lines.items():
         try:
             planned = Planned.model_validate_json(line)
         except ValidationError as error:
@@ -106,10 +114,14 @@ def read(path: Path) -> dict[str, Planned]:
 
 
 def read_lines(path: Path) -> dict[int, str]:
-    """Return the lines that are not empty by their numbers; none where there is no file."""
-    if not path.exists():
+    """Return the lines that are not empty by their numbers; none where there is no file.
+
+    Raises BadRecord.
+    """
+    if not os.path.lexists(path):
         return {}
-    lines = enumerate(path.read_text().splitlines(), 1)
+    text = read_bytes(path, MOST_BYTES).decode(errors="replace")
+    lines = enumerate(text.splitlines(), 1)
     return {number: line for number, line in lines if line.strip()}
 
 

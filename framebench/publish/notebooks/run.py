@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from framebench.analysis.results import Results
-from framebench.cli.shared import check_writable, fail, say
+from framebench.cli.shared import check_writable, echo, fail, say
 from framebench.publish.notebooks import notebook
 from framebench.records import provenance
 
@@ -39,6 +39,6 @@ def run(names: list[str], folder: Results, machine: str, to: Path | None) -> Non
             is_incomplete = True
             say(f"left out {name}: the records of {machine} do not fill it ({error})")
         else:
-            typer.echo(notebook.save(executed, target / f"{name}.ipynb"))
+            echo(notebook.save(executed, target / f"{name}.ipynb"))
     if is_incomplete:
         raise typer.Exit(1)

@@ -120,7 +120,8 @@ def test_the_command_waits_for_no_heavy_import() -> None:
     """What draws and what tests takes longer to import than the answer takes."""
     code = """
 import sys
-from framebench.cli.__main__ import app, load_commands
+from framebench.cli.__main__ import load_commands
+from framebench.cli.shared import app
 load_commands(["advise"])
 app(["advise", "--budget", "8GiB", *sys.argv[1:]], standalone_mode=False)
 heavy = {"seaborn", "matplotlib", "scipy.stats"} & sys.modules.keys()

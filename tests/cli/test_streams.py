@@ -1,0 +1,176 @@
+"""Standard streams that are closed, full or broken, a signal at any moment, and a terminal that a
+stranger's texts must not reach.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from framebench.cli import shared
+from framebench.records import store
+from tests.fake_records import CASE, RIGHT, record
+from tests.processes import COMMAND, framebench
+
+LISTING = ("list", "transformer/torch/train/fp32")
+ESCAPES = {
+    "colour": "\x1b[31m",
+    "title": "\x1b]0;title\x07",
+    "clear": "\x1b[2J",
+    "one byte": "\x9b2J",
+    "carriage return": "\r",
+    "backspace": "\x08",
+    "right to left": "\u202e",
+    "surrogate": "\udcff",
+}
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
+
+
+def run_in_shell(redirection: str) -> subprocess.CompletedProcess[str]:
+    command = " ".join([*COMMAND, *LISTING])
+    return subprocess.run(
+        ["sh", "-c", f"{command} {redirection}"], capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams_are_no_fault(redirection: str) -> None:
+    done = run_in_shell(redirection)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_full_device_is_told_in_a_sentence() -> None:
+    done = run_in_shell("> /dev/full")
+    assert done.returncode == 1
+    assert done.stderr == "framebench: No space left on device\n"
+
+
+def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    done = run_in_shell("| true")
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_any_moment_is_no_traceback(number: signal.Signals) -> None:
+    for delay_s in (0.1, 0.3, 0.5, 0.8, 1.2):
+        process = subprocess.Popen(
+            [*COMMAND, *LISTING], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        time.sleep(delay_s)
+        process.send_signal(number)
+        _, printed = process.communicate(timeout=120)
+        assert "framebench/" not in printed, "a traceback through our files"
+        # it may be over before, or be Python alone still
+        assert process.returncode in (0, 130, -number) or "site" in printed
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "--profile", ""),
+        ("run", CASE.id, "--results", ""),
+        ("show", "--machine", ""),
+        ("report", "--to", ""),
+        ("run", CASE.id, "--env", ""),
+    ],
+    ids=lambda arguments: arguments[-2],
+)
+def test_an_empty_value_is_a_mistake(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = framebench(*arguments)
+    assert done.returncode == 2
+    assert f"after {arguments[-2]} comes '', which is no value" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("program", ["/bin/true", "/bin/false", "/bin/echo"])
+def test_a_program_that_is_no_python_is_called_that(program: str, results: Path) -> None:
+    done = framebench("run", CASE.id, "--env", program, "--results", str(results))
+    assert done.returncode == 2
+    assert f"{program} is no Python" in done.stderr
+    assert "index" not in done.stderr
+
+
+@pytest.fixture
+def hostile(results: Path) -> Path:
+    """A results folder whose texts hold everything that moves a terminal."""
+    payload = "".join(ESCAPES[name] for name in ESCAPES if name != "surrogate")
+    good = json.loads(
+        record(CASE, peaks={"host.rss": 2**20}, step_s=[0.1], **RIGHT).model_dump_json()
+    )
+    good["reason"] = f"because {payload}"
+    good["provenance"]["versions"] = {"torch": f"2.13.0{payload}"}
+    good["provenance"]["node"] = f"node {payload}"
+    good["provenance"]["command"] = f"command {payload}"
+    good["provenance"]["hardware"]["cpu"] = f"cpu {payload}"
+    folder = store.find_folder(results, "m", "torch-2.13.0", CASE)
+    folder.mkdir(parents=True)
+    (folder / "20260102T000000000000.json").write_text(json.dumps(good))
+    crashed = good | {"status": "crashed", "peaks": {}, "step_s": [], "turns": None}
+    (folder / "20260101T000000000000.json").write_text(json.dumps(crashed))
+    (folder / f"20260101T000000000001{payload}.json").write_text("{}")
+    (folder / os.fsdecode(b"20260101T0000000000\xff.json")).write_text("{}")
+    strange = results / "records" / "m" / f"torch-2.13.0{payload}" / CASE.id.replace("/", ".")
+    strange.mkdir(parents=True)
+    (strange / "20260103T000000000000.json").write_text(json.dumps(good))
+    return results
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show",
+        "show --machine all",
+        "show --json",
+        "answer",
+        "report",
+        f"report {CASE.id}",
+        "claims",
+        "check-results RESULTS",
+        "check-results RESULTS --json",
+        "collect RESULTS",
+        "advise transformer/torch/train/fp32/b4/tiny --budget 1GiB",
+        "predict transformer/torch/train/fp32/b4/tiny",
+    ],
+)
+def test_no_control_character_of_a_stranger_reaches_the_terminal(
+    command: str, hostile: Path, tmp_path: Path
+) -> None:
+    words = [str(hostile) if word == "RESULTS" else word for word in command.split()]
+    into = tmp_path / "into"
+    if "collect" in words:
+        words += ["--results", str(into)]
+    elif str(hostile) not in words:
+        words += ["--results", str(hostile)]
+    done = framebench(*words)
+    assert CONTROL.findall(done.stdout + done.stderr) == []
+    assert done.stdout + done.stderr
+    for path in into.rglob("*"):
+        assert CONTROL.search(str(path)) is None, "nor does the name of a file that is written"
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_control_characters_are_printed_as_json_writes_them(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"before {ESCAPES[name]} after"
+    shared.say(text)
+    shared.echo(text)
+    printed = capsys.readouterr()
+    expected = f"before {shared.escape_control(ESCAPES[name])} after\n"
+    assert (printed.out, printed.err) == (expected, expected)
+    assert json.loads(f'"{expected.strip()}"') == text
+
+
+def test_lines_and_tabs_are_no_control_characters() -> None:
+    assert shared.escape_control("a\n\tb é 字") == "a\n\tb é 字"

@@ -1,0 +1,161 @@
+"""A results folder may be a stranger's: reading it executes nothing, waits for nothing, and writes
+nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from framebench.engine.session import Session
+from framebench.records import store
+from framebench.records.provenance import ROOT
+from framebench.records.store import BadRecord
+from framebench.suite.profiles import list_cases
+from tests.fake_records import CASE, RIGHT, record
+from tests.processes import framebench
+
+NAME = "20270101T000000000000.json"
+Plant = Callable[[Path], None]
+
+
+def plant_link(file: Path) -> None:
+    file.symlink_to("/dev/zero")
+
+
+def plant_good_link(file: Path) -> None:
+    target = file.with_name("target")
+    target.write_text(record().model_dump_json())
+    file.symlink_to(target)
+
+
+def plant_deep(file: Path) -> None:
+    file.write_text('{"peaks":' * 100_000)
+
+
+def plant_large(file: Path) -> None:
+    with file.open("w") as opened:
+        opened.truncate(2**40)  # sparse: it takes no space
+
+
+HOSTILE: dict[str, Plant] = {
+    "link to a device": plant_link,
+    "link to a record": plant_good_link,
+    "pipe": os.mkfifo,
+    "folder": Path.mkdir,
+    "terabyte": plant_large,
+    "deep": plant_deep,
+}
+READING = (
+    "show",
+    "show --json",
+    "answer",
+    "report",
+    f"report {CASE.id}",
+    "advise transformer/torch --budget 1GiB",
+    "claims list",
+    "plan transformer/torch/train/fp32/b4/tiny",
+    "check-results RESULTS",
+    "collect RESULTS",
+)
+
+
+def list_content(folder: Path) -> list[tuple[str, int, int]]:
+    """Return everything below a folder with its size and when it was changed."""
+    content = []
+    for path in sorted(folder.rglob("*")):
+        about = path.lstat()
+        content.append((str(path), about.st_size, about.st_mtime_ns))
+    return content
+
+
+@pytest.fixture
+def strange(tmp_path: Path) -> Path:
+    """A results folder with one good record."""
+    results = tmp_path / "strange"
+    good = record(CASE, peaks={"host.rss": 2**20}, step_s=[0.1], **RIGHT)
+    store.write(good, store.find_folder(results, "m", "torch-2.13.0", CASE))
+    return results
+
+
+def place(results: Path) -> Path:
+    return store.find_folder(results, "m", "torch-2.13.0", CASE) / NAME
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_only_regular_files_of_limited_size_are_read(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / NAME
+    HOSTILE[kind](file)
+    with pytest.raises(BadRecord, match=re.escape(str(file))):
+        store.read(file)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("command", READING)
+def test_commands_that_read_pass_over_hostile_files(
+    command: str, kind: str, strange: Path, tmp_path: Path
+) -> None:
+    HOSTILE[kind](place(strange))
+    before = list_content(strange)
+    words = [str(strange) if word == "RESULTS" else word for word in command.split()]
+    if str(strange) not in words:
+        words += ["--results", str(strange)]
+    elif "collect" in words:
+        words += ["--results", str(tmp_path / "into")]
+    done = framebench(*words)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 1)
+    assert list_content(strange) == before
+
+
+def test_a_report_writes_where_it_is_told_to_and_through_no_link(
+    strange: Path, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    to = tmp_path / "to"
+    to.mkdir()
+    for link in (strange / "tables" / "m.md", to / "m.md"):
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(victim)
+    before = list_content(strange)
+    assert framebench("report", "--results", str(strange)).returncode == 0
+    assert framebench("report", "--results", str(strange), "--to", str(to)).returncode == 0
+    assert victim.read_text() == "precious"
+    assert list_content(strange) == before
+    assert "| torch | fp32 |" in (to / "m.md").read_text()
+
+
+def test_a_link_in_the_place_of_a_session_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    results = tmp_path / "results"
+    results.mkdir()
+    link = Session("", "code", "selector").path(results)
+    link.symlink_to(victim)
+    session = Session.open(results, "code", "selector")
+    assert victim.read_text() == "precious"
+    assert Session.open(results, "code", "selector") == session
+
+
+def test_every_file_of_a_results_folder_is_opened_by_one_function() -> None:
+    """What is parsed against a model is read by `store.read_model`, wherever it lies."""
+    unchecked = re.compile(r"model_validate_json\(\s*[\w.()]*\.read_(bytes|text)\(")
+    sources = list((ROOT / "framebench").rglob("*.py"))
+    assert len(sources) > 100
+    assert [str(source) for source in sources if unchecked.search(source.read_text())] == []
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o007])
+def test_records_have_the_rights_that_the_user_gives_files(umask: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        written = store.write(record(list_cases()[0]), tmp_path)
+    finally:
+        os.umask(before)
+    assert written.stat().st_mode & 0o777 == 0o666 & ~umask
