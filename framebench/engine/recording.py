@@ -336,7 +336,7 @@ def make_provenance(
         session=context.session,
         measured_at=datetime.now(UTC),
         command=provenance.describe_command(),
-        commit=provenance.find_commit(),
+        commit=provenance.find_code(),
         dirty=provenance.is_dirty(),
         machine=provenance.read_machine_name(),
         hardware=hardware,

@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as x86 and ARM processors name
 MEASURING = ("framebench", "models", "benchmarks")  # the packages that a measurement imports
 # What git is asked about: measurements write the rest, and what they have written changes none.
 CODE = (".", ":!results", ":!studies/*/data/*")
+# Where the files lie whose hash stands for a commit. Installed, all are in the package.
+CODE_FOLDERS = (PACKAGE, ROOT / "models", ROOT / "benchmarks") if CHECKOUT else (PACKAGE,)
 MOST_WORDS = 12  # of the command that a record keeps
 
 
@@ -55,19 +58,45 @@ def find_commit() -> str | None:
     return query_git("rev-parse", "HEAD") or os.environ.get("FRAMEBENCH_COMMIT")
 
 
-def name_code() -> str | None:
+def find_code() -> str:
+    """Return the commit of the code, or where there is none a hash of its files: a record says
+    which code measured also without git, or where git refuses another user's repository.
+    """
+    return find_commit() or hash_files()
+
+
+def hash_files(folders: Sequence[Path] = CODE_FOLDERS) -> str:
+    """Return `files-` and a hash of the names and contents of all files that a measurement may
+    read: modules, references, requirements.
+    """
+    digest = hashlib.sha256()
+    for folder in folders:
+        for where, inner, names in os.walk(folder):
+            inner[:] = sorted(name for name in inner if name != "__pycache__")
+            for name in sorted(names):
+                file = Path(where, name)
+                contents = hashlib.sha256(file.read_bytes()).hexdigest()
+                digest.update(f"{file.relative_to(folder.parent)}\0{contents}\n".encode())
+    return f"files-{digest.hexdigest()[:40]}"
+
+
+def name_code() -> str:
     """Return what names the code that measures: the commit, and a hash of what differs from it.
 
-    Results do not count. Of an installed copy it is the version.
+    Results do not count. Without a commit it is a hash of the files, and of an installed copy the
+    version too.
     """
     if not CHECKOUT:
-        return f"framebench {version('framebench')}"
+        return f"framebench {version('framebench')} {find_code()}"
+    commit = find_commit()
+    if commit is None:
+        return hash_files()
     changes = (query_git("diff", "HEAD", "--", *CODE) or "").encode()
     for name in _list_new_modules():
         changes += name.encode() + (ROOT / name).read_bytes()
     if not changes:
-        return find_commit()
-    return f"{find_commit()}+{hashlib.sha256(changes).hexdigest()[:10]}"
+        return commit
+    return f"{commit}+{hashlib.sha256(changes).hexdigest()[:10]}"
 
 
 def is_dirty() -> bool | None:

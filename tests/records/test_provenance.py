@@ -4,11 +4,15 @@ unseen.
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from framebench.engine.session import Session
 from framebench.records import provenance
 
 
@@ -61,10 +65,73 @@ def test_what_no_measurement_imports_is_not(name: str, repository: Path) -> None
     assert provenance.name_code() == provenance.find_commit()
 
 
-def test_without_git_nothing_is_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+def copy_code(folder: Path) -> list[Path]:
+    """Make a copy of the code: a package, and the models and benchmarks next to it."""
+    folders = [folder / name for name in ("framebench", "models", "benchmarks")]
+    for each in folders:
+        (each / "deeper").mkdir(parents=True)
+        (each / "deeper" / "known.py").write_text("x = 1\n")
+    return folders
+
+
+def test_without_git_the_files_own_hash_names_the_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "query_git", lambda *_: None)
+    monkeypatch.delenv("FRAMEBENCH_COMMIT", raising=False)
     assert provenance.is_dirty() is None
-    assert provenance.name_code() is None
+    assert provenance.name_code() == provenance.find_code() == provenance.hash_files()
+
+
+@pytest.mark.parametrize("of", ["nobody", "another user"])
+def test_a_repository_that_git_refuses_is_none(
+    of: str, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without .git, or where git calls the owner of the folder dubious."""
+    if of == "nobody":
+        shutil.rmtree(repository / ".git")
+    else:
+        monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # as git's own tests do
+        monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    assert provenance.find_commit() is None
+    assert provenance.find_code().startswith("files-")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folders: (folders[0] / "deeper/known.py").write_text("x = 2\n"),
+        lambda folders: (folders[1] / "deeper/known.py").write_text("x = 2\n"),
+        lambda folders: (folders[2] / "new.py").write_text(""),
+        lambda folders: (folders[1] / "golden.json").write_text("{}"),
+        lambda folders: (folders[0] / "deeper/known.py").rename(folders[0] / "deeper/other.py"),
+        lambda folders: (folders[0] / "deeper/known.py").unlink(),
+    ],
+    ids=["package", "model", "new module", "references", "renamed", "removed"],
+)
+def test_any_change_of_the_code_is_another_hash(
+    change: Callable[[list[Path]], object], tmp_path: Path
+) -> None:
+    before = provenance.hash_files(copy_code(tmp_path / "one"))
+    folders = copy_code(tmp_path / "two")
+    assert provenance.hash_files(folders) == before, "wherever it lies"
+    (folders[0] / "__pycache__").mkdir()
+    (folders[0] / "__pycache__" / "known.pyc").write_bytes(b"compiled")
+    assert provenance.hash_files(folders) == before, "byte code is made of the rest"
+    change(folders)
+    assert provenance.hash_files(folders) != before
+
+
+def test_without_git_a_changed_program_begins_another_session(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results.mkdir()
+    monkeypatch.setattr(provenance, "query_git", lambda *_: None)
+    monkeypatch.delenv("FRAMEBENCH_COMMIT", raising=False)
+    first = Session.open(results, provenance.name_code(), "selector")
+    assert Session.open(results, provenance.name_code(), "selector") == first
+    monkeypatch.setattr(provenance, "hash_files", lambda: "files-changed")
+    assert Session.open(results, provenance.name_code(), "selector") != first
 
 
 def test_of_hundreds_of_cases_a_command_keeps_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,7 +241,7 @@ def plan_case(
     origin = Origin(
         planned_at=datetime.now(UTC),
         command=provenance.describe_command(),
-        commit=provenance.find_commit(),
+        commit=provenance.find_code(),
         dirty=provenance.is_dirty(),
         code=str(PLANNER_VERSION),
         versions=fields.pop("versions"),

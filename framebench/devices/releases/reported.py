@@ -17,7 +17,7 @@ from framebench.devices.plans.version import PLANNER_VERSION
 from framebench.engine.environments import Environment, run_module
 from framebench.records import provenance
 from framebench.records.record import Bytes, Moment, Part
-from framebench.records.store import write_atomically
+from framebench.records.store import read_model, write_atomically
 
 FOLDER = Path("planned_reports")
 WORKER = "framebench.devices.releases.jax_reported"
@@ -63,7 +63,7 @@ def plan_reports(device: Device, environment: Environment) -> Reported:
         framework_version=environment.version,
         code=str(PLANNER_VERSION),
         planned_at=datetime.now(UTC),
-        commit=provenance.find_commit(),
+        commit=provenance.find_code(),
         **json.loads(printed.strip().splitlines()[-1]),
     )
 
@@ -76,10 +76,7 @@ def write(results: Path, reported: Reported) -> None:
 
 def read(results: Path, device: str) -> list[Reported]:
     """Return what is cached, by release, the oldest first."""
-    releases = [
-        Reported.model_validate_json(file.read_bytes())
-        for file in (results / FOLDER / device).glob("*.json")
-    ]
+    releases = [read_model(Reported, file) for file in (results / FOLDER / device).glob("*.json")]
     return sorted(releases, key=lambda release: Version(release.framework_version))
 
 
