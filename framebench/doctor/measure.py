@@ -15,7 +15,7 @@ from framebench.engine import environments, installed
 from framebench.engine.environments import Environment, SetupError
 from framebench.instruments.host import MALLOC_ENV, HostPeak
 from framebench.records import provenance
-from framebench.records.store import find_calibration_file
+from framebench.records.store import find_calibration_file, write_atomically
 from framebench.strategies.strategy import FRAMEWORKS
 
 WORKER, OVERHEAD = "framebench.doctor.worker", "framebench.doctor.torch_overhead"
@@ -141,7 +141,7 @@ def save(findings: list[Finding], results: Path) -> Path:
         "failed": failed,
         "figures": {finding.check: finding.figure for finding in findings},
     }
-    path.write_text(json.dumps(summary, indent=1) + "\n")
+    write_atomically(json.dumps(summary, indent=1) + "\n", path)
     return path
 
 
@@ -192,6 +192,9 @@ def check_environment(framework: str) -> Finding:
     """Return whether a framework's environment is built."""
     environment = environments.describe(framework)
     check = f"environment {environment.name}"
+    damage = environments.find_damage(environment) if environments.built(environment) else None
+    if damage:
+        return Finding(check, False, damage)
     if environments.built(environment):
         return Finding(check, True, str(environment.python.parent.parent))
     return Finding(check, False, f"not built yet: framebench setup {framework}", optional=True)

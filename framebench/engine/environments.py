@@ -7,9 +7,11 @@ an old one is never changed.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from framebench.engine import children
 from framebench.instruments import nvml
 from framebench.records.pins import REQUIREMENTS, find_pinned_version, find_pinned_versions
 from framebench.records.provenance import PACKAGE
@@ -313,17 +316,21 @@ def shell(
 ) -> None:
     """Run one set-up command, its output in a log, saying every few seconds that it goes on.
 
-    Raises SetupError.
+    It ends with this process, however that ends: else it would go on to write into a folder whose
+    lock is free. Raises SetupError.
     """
-    log = where.with_suffix(".log")
+    log = where.with_name(f"{where.name}.log")
     start = time.monotonic()
+    mark = children.make_mark()
     with log.open("ab") as out:
         process = subprocess.Popen(
             command,
             stdout=out,
             stderr=out,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **(variables or {})},
+            env={**os.environ, **(variables or {}), children.MARK: mark},
+            start_new_session=True,
+            preexec_fn=children.die_with_parent,
         )
         try:
             while process.poll() is None:
@@ -333,12 +340,60 @@ def shell(
                     say(f"... {elapsed:.0f} s")
         except BaseException:
             process.kill()
+            process.wait()
+            children.kill_marked(mark)
             raise
     if process.returncode:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        tail = "\n".join(read_end(log).splitlines()[-15:])
         raise SetupError(
             f"{command[0]} ended with exit code {process.returncode}; the end of {log}:\n{tail}"
         )
+
+
+def read_end(log: Path) -> str:
+    """Return the end of a log, which may be long."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - children.LOG_BYTES))
+        return file.read().decode(errors="replace")
+
+
+def find_damage(environment: Environment) -> str | None:
+    """Return which file of an environment of ours is not as pip installed it, and how to repair it.
+
+    None if all are there with the sizes in pip's own lists, and for an environment of the user's.
+    """
+    where = environment.python.parent.parent
+    if environment.installed or not where.is_relative_to(cache()):
+        return None
+    for listing in sorted(where.glob("lib/python*/site-packages/*.dist-info/RECORD")):
+        fault = find_changed_file(listing)
+        if fault:
+            folder = shlex.quote(str(where))
+            return (
+                f"the environment {environment.name} is damaged: {fault}. Nothing is recorded of "
+                f"what failed in it; build it anew: "
+                f"rm -r {folder} && framebench setup {environment.framework}"
+            )
+    return None
+
+
+def find_changed_file(listing: Path) -> str | None:
+    """Return the first file of a package that is missing or has another size than in its list.
+
+    The list has a line `path,hash,size` for each; byte code and the list itself have no size.
+    """
+    site_packages = listing.parent.parent
+    for name, _, size in csv.reader(listing.read_text().splitlines()):
+        if not size:
+            continue
+        file = site_packages / name
+        try:
+            found = file.stat().st_size
+        except OSError as error:
+            return f"{file}: {error.strerror}"
+        if found != int(size):
+            return f"{file} has {found:,} bytes instead of {int(size):,}"
+    return None
 
 
 @cache_result
@@ -380,5 +435,8 @@ def run_module(environment: Environment, module: str, *arguments: str, **variabl
     command = [str(environment.python), "-P", "-m", module, *arguments]
     done = subprocess.run(command, env=paths, capture_output=True, text=True)
     if done.returncode:
+        damage = find_damage(environment)
+        if damage:
+            raise SetupError(damage)
         raise SetupError(f"{module} failed in {environment.name}:\n{done.stderr[-2000:]}")
     return done.stdout.strip()

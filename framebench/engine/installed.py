@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment, Say, SetupError
@@ -80,9 +81,15 @@ def describe(framework: str, python: Path) -> Environment:
         done = subprocess.run(
             [str(python), "-c", LOOK, *needs], capture_output=True, text=True, timeout=LIMIT_S
         )
-        answer = json.loads(done.stdout.splitlines()[-1])
-    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise SetupError(f"{python} cannot be asked for {framework}: {error}") from error
+    answer = parse_answer(done.stdout)
+    if answer is None:
+        said = (done.stderr or done.stdout).strip()[-200:] or "it printed nothing"
+        raise SetupError(
+            f"{python} is no Python, or one that does not start: asked for {framework}, it ended "
+            f"with exit code {done.returncode} ({said}); --env takes the path of a Python"
+        )
     if answer["error"]:
         raise SetupError(
             f"{python} cannot import what {framework} needs ({', '.join(needs)}): {answer['error']}"
@@ -97,6 +104,15 @@ def describe(framework: str, python: Path) -> Environment:
         home if framework == "jittor" and home.is_dir() else None,
         installed=True,
     )
+
+
+def parse_answer(printed: str) -> dict[str, Any] | None:
+    """Return what LOOK has printed last; None where that is something else."""
+    try:
+        answer = json.loads(printed.splitlines()[-1])
+    except (ValueError, IndexError):
+        return None
+    return answer if isinstance(answer, dict) and answer.keys() >= {"versions", "error"} else None
 
 
 def ready(

@@ -206,12 +206,10 @@ def run_workers(
     outcomes = []
     with ExitStack() as stack:
         workers = []
-        for number, batch in enumerate(batches):
+        for batch in batches:
             variables = runner.worker_variables(environment, batch[0], "time", options)
-            log = file.with_suffix(f".{os.getpid()}.{number}.log")
-            stack.callback(log.unlink, missing_ok=True)
             worker = Worker(
-                environment, WORKER, orders | {"cases": [case.id for case in batch]}, variables, log
+                environment, WORKER, orders | {"cases": [case.id for case in batch]}, variables
             )
             stack.callback(worker.kill)
             workers.append(worker)

@@ -197,11 +197,8 @@ class MemoryProcess:
             scratch
         )
         task = options.task(case, part, extra=extra)
-        log = scratch / f"memory-{time.monotonic_ns()}.log"
         used_before = nvml.read_used() if len(options.cores()) == 1 else None
-        self.worker = Worker(
-            environment, "framebench.worker.worker", task.as_dict(), variables, log
-        )
+        self.worker = Worker(environment, "framebench.worker.worker", task.as_dict(), variables)
         self.watching = ExitStack()  # from its first moment: it may end while others are waited for
         self.device = self.watching.enter_context(ProcessPeak(self.worker.process.pid, used_before))
 

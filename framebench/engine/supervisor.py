@@ -8,18 +8,32 @@ import os
 import re
 import signal
 import subprocess
-import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from framebench.engine.environments import Environment, import_path
+from framebench.engine.children import (
+    MARK,
+    LineReader,
+    LogTail,
+    TooLong,
+    kill_marked,
+    make_mark,
+)
+from framebench.engine.environments import (
+    Environment,
+    SetupError,
+    find_damage,
+    import_path,
+)
 from framebench.instruments import limits
 from framebench.records.record import Status
 from framebench.suite.protocol import BatchReport, Command, Failure, Message
 
 LOG_LINES = 25
+GRACE_S = 10.0  # to end in, for a worker that has said its result
 # of the control group, of the whole machine
 OOM_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat"))
 COMPILER_ERROR = re.compile(
@@ -42,9 +56,8 @@ class Outcome:
 class Worker:
     """One worker process: started, listened to, and always gone in the end.
 
-    What it reports stays here when it dies.
-
-    One that is `live` takes commands on its standard input.
+    What it reports stays here when it dies. One that is `live` takes commands on its standard
+    input.
     """
 
     def __init__(
@@ -53,26 +66,34 @@ class Worker:
         module: str,
         orders: dict[str, object],
         variables: dict[str, str],
-        log: Path,
         live: bool = False,
     ) -> None:
+        self.environment = environment
         self.phase = "start"
         self.final: Message = {}
         self.measured: Mapping[str, Any] = {}  # the result as far as the worker knew it
         self.reports: list[BatchReport] = []
         self.expired_s: float | None = None  # the limit at which it was killed
-        self.log = log
+        self.is_gone = False
         self.kills_before = oom_kills()
+        self.mark = make_mark()
         self.process = subprocess.Popen(
             [str(environment.python), "-P", "-m", module, json.dumps(orders)],
             stdout=subprocess.PIPE,
-            stderr=log.open("wb"),
+            stderr=subprocess.PIPE,
             stdin=subprocess.PIPE if live else subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, **variables, "PYTHONPATH": import_path(variables.get("PYTHONPATH"))},
+            env={
+                **os.environ,
+                **variables,
+                "PYTHONPATH": import_path(variables.get("PYTHONPATH")),
+                MARK: self.mark,
+            },
             # Jittor's compilers die with their group, and Ctrl-C reaches us first
             start_new_session=True,
         )
+        assert self.process.stderr
+        self.log = LogTail(self.process.stderr)
+        self.lines = LineReader(self.process)
 
     def send(self, command: Command) -> None:
         """Send a command. To a dead worker it is lost: `receive` tells that it is dead.
@@ -82,24 +103,36 @@ class Worker:
         """
         assert self.process.stdin
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps(command) + "\n")
+            self.process.stdin.write(json.dumps(command).encode() + b"\n")
             self.process.stdin.flush()
 
     def receive(self, on_phase: OnPhase, limit_s: float) -> Message | None:
         """Return the next answer, the result or the error.
 
-        None: the worker has closed its end, or was killed because its time is up.
+        None: the worker has ended or closed its end, or was killed because its time is up.
         """
-        with self.limited(limit_s):
-            return self.read_message(on_phase)
+        try:
+            return self.read_message(on_phase, limit_s)
+        except TimeoutError:
+            self.expired_s = limit_s
+            self.kill()
+            return None
 
-    def read_message(self, on_phase: OnPhase) -> Message | None:
+    def read_message(self, on_phase: OnPhase, limit_s: float) -> Message | None:
         """Take in what the worker reports on the way, and return its next answer, its result or its
-        error.
+        error. Raises TimeoutError.
         """
-        assert self.process.stdout
-        for line in self.process.stdout:
-            message = parse_message(line)
+        deadline = time.monotonic() + limit_s
+        while True:
+            try:
+                line = self.lines.read(deadline - time.monotonic())
+            except TooLong:
+                message = make_protocol_error("a message without an end")
+                self.kill()
+            else:
+                if line is None:
+                    return None
+                message = parse_message(line)
             if "phase" in message:
                 self.phase = message["phase"]
                 on_phase(self.phase)
@@ -113,71 +146,72 @@ class Worker:
                 if ends and "error" not in self.final:
                     self.final = message
                 return message
-        return None
-
-    @contextlib.contextmanager
-    def limited(self, limit_s: float) -> Iterator[None]:
-        """Give the worker so much time in this context; then it is killed, which closes its end."""
-
-        def expire() -> None:
-            self.expired_s = limit_s
-            self.kill()
-
-        timer = threading.Timer(limit_s, expire)
-        # interrupted at the wrong moment, the program would wait for it at its end
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
 
     def end(self, on_phase: OnPhase, limit_s: float) -> Outcome:
-        """Listen until the worker ends, and say what became of it.
+        """Listen until the worker has said its result, or has ended, and say what became of it.
 
-        It is killed when an answer, or its end, takes longer than so many seconds.
+        It is killed when an answer takes longer than so many seconds. Once it has said its result
+        it gets GRACE_S to end: what it has started may last longer, and is killed with it.
         """
         try:
-            while self.receive(on_phase, limit_s) is not None:
+            while not self.final and self.receive(on_phase, limit_s) is not None:
                 pass
-            with self.limited(limit_s):
-                self.process.wait()
+            with contextlib.suppress(TimeoutError, subprocess.TimeoutExpired):
+                grace_s = min(GRACE_S, limit_s)
+                while self.read_message(on_phase, grace_s) is not None:
+                    pass
+                self.process.wait(grace_s)
         finally:
             self.kill()
         return self.outcome()
 
     def outcome(self) -> Outcome:
-        """Kill the worker if it is still alive, and say what became of it."""
+        """Kill the worker if it is still alive, and say what became of it.
+
+        Raises SetupError where it crashed in an environment that is damaged: no fault of its case.
+        """
         self.kill()
-        return classify(self, oom_killed=oom_kills() > self.kills_before)
+        outcome = classify(self, oom_killed=oom_kills() > self.kills_before)
+        damage = find_damage(self.environment) if outcome.status == "crashed" else None
+        if damage:
+            raise SetupError(damage)
+        return outcome
 
     def kill(self) -> None:
         """Kill the worker and all that it has started."""
+        if self.is_gone:
+            return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        kill_marked(self.mark)
+        self.is_gone = True
+        self.log.close()
+        self.lines.close()
         if self.process.stdin:
             with contextlib.suppress(OSError):  # a command that nobody took
                 self.process.stdin.close()
 
 
-def parse_message(line: str) -> Message:
+def make_protocol_error(fault: str) -> Message:
+    """Return the error of a worker whose messages are none."""
+    return {"error": {"type": "Protocol", "message": fault, "oom": False}}
+
+
+def parse_message(line: bytes) -> Message:
     """Return the message in a line.
 
     What is no message is an error; a last line that was cut off by death is empty.
     """
     try:
         message: Message = json.loads(line)
-    except ValueError:
-        if not line.endswith("\n"):
-            return {}
-        return {
-            "error": {
-                "type": "Protocol",
-                "message": f"not a message: {line.strip()[:200]}",
-                "oom": False,
-            }
-        }
+    except (ValueError, RecursionError):
+        message = {}
+        if not line.endswith(b"\n"):
+            return message
+    if not message or not isinstance(message, dict):
+        printed = line.decode(errors="replace").strip()[:200]
+        return make_protocol_error(f"not a message: {printed}")
     return message
 
 
@@ -185,7 +219,7 @@ def classify(worker: Worker, oom_killed: bool) -> Outcome:
     """Tell how a worker ended by what it said last, its exit code, and the kernel's counters."""
     if "result" in worker.final:
         return Outcome(answer=worker.final["result"])
-    log = "\n".join(worker.log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+    log = worker.log.text(LOG_LINES)
     if "error" in worker.final:
         return classify_error(worker.final["error"], worker.phase, log)
     if worker.expired_s is not None:

@@ -96,9 +96,8 @@ class TimedProcess:
         options = self.options.on(environment)
         built_on = core if options.pin and core != options.core() else None
         task = options.task(case, "time", reference, built_on, self.arm.spin)
-        log = self.scratch / f"time-{time.monotonic_ns()}.log"
         self.worker = Worker(
-            environment, "framebench.worker.worker", task.as_dict(), variables, log, live=True
+            environment, "framebench.worker.worker", task.as_dict(), variables, live=True
         )
 
     def get_ready(self) -> None:
@@ -237,9 +236,8 @@ class ReferenceMatmul:
             name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         }
         orders: dict[str, object] = {"core": options.core()}
-        log = scratch / "reference.log"
         self.worker = Worker(
-            CONTROL, "framebench.worker.control_matmul", orders, variables, log, live=True
+            CONTROL, "framebench.worker.control_matmul", orders, variables, live=True
         )
         self.flop = 0.0
         self.seconds: dict[int, float] = {}  # by round

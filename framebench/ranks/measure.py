@@ -61,8 +61,7 @@ def run_part(part: Part, arm: Arm, run: Run, scratch: Path) -> CaseOutcome:
         "TMPDIR": str(scratch),  # PyTorch's launcher leaves a folder there
     }
     task = replace(run.options.task(arm.case, part), core=None)
-    log = scratch / f"{part}.log"
-    worker = Worker(arm.environment, "framebench.ranks.worker", task.as_dict(), variables, log)
+    worker = Worker(arm.environment, "framebench.ranks.worker", task.as_dict(), variables)
     ended = worker.end(partial(run.listener.phase, arm.case), run.options.time_limit_s)
     outcome = case_outcome(worker, ended)
     outcome.seconds = time.monotonic() - started

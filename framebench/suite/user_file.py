@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import sys
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 
@@ -28,14 +29,14 @@ def load_file(file: str) -> ModuleType:
 
     As when Python runs the file, what lies in its folder is imported first.
     """
-    spec = importlib.util.spec_from_file_location(NAME, file)
+    loader = SourceFileLoader(NAME, file)  # whatever the file's name ends with
+    spec = importlib.util.spec_from_loader(NAME, loader)
     assert spec
-    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[NAME] = module
     sys.path.insert(0, str(Path(file).absolute().parent))
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise Fault(describe_fault(error, file)) from error
     return module
@@ -43,7 +44,8 @@ def load_file(file: str) -> ModuleType:
 
 def describe_fault(error: BaseException, file: str) -> str:
     """Return where in the file an error happened, and what."""
-    place = f"{file}:{find_line(error, file)}"
+    line = find_line(error, file)
+    place = file if line is None else f"{file}:{line}"
     if isinstance(error, SystemExit):
         return (
             f"{place}: sys.exit({error.code!r}) would end the process here: "

@@ -170,7 +170,7 @@ def run_baseline(
         variables |= environment.scratch(scratch)
         orders: dict[str, object] = {"case": case.id}
         program = "framebench.user_file.reference"
-        worker = Worker(environment, program, orders, variables, scratch / "log")
+        worker = Worker(environment, program, orders, variables)
         outcome = worker.end(on_phase, options.time_limit_s)
     if outcome.status != "ok":
         raise Fault(describe_failure(model, outcome))

@@ -18,10 +18,9 @@ from tests.adapters import recorded
 from tests.adapters.fake_gpu import FakeNvml, refuse
 
 
-def classify(final: dict[str, Any], folder: Path, printed: str = "") -> Outcome:
+def classify(final: dict[str, Any], printed: str = "") -> Outcome:
     """Return why a worker ended, from its last message and what it printed."""
-    log = folder / "log"
-    log.write_text(printed)
+    log = SimpleNamespace(text=lambda lines: printed)
     process = SimpleNamespace(returncode=1)
     child: Any = SimpleNamespace(
         phase="import", final=final, log=log, process=process, expired_s=None
@@ -36,20 +35,20 @@ def test_a_framework_without_cuda_makes_gpu_cells_unsupported(tmp_path: Path) ->
         "oom": False,
         "no_device": True,
     }
-    outcome = classify({"error": error}, tmp_path)
+    outcome = classify({"error": error})
     assert (outcome.status, outcome.reason) == ("unsupported", error["message"])
 
 
 def test_a_failed_build_has_the_compilers_reason(tmp_path: Path) -> None:
     error = {"type": "RuntimeError", "message": "Compile error", "oom": False}
-    outcome = classify({"error": error}, tmp_path, recorded.JITTOR_BUILD)
+    outcome = classify({"error": error}, recorded.JITTOR_BUILD)
     assert outcome.status == "crashed"
     assert "unsupported GNU version" in (outcome.reason or "")
 
 
 def test_an_error_without_compiler_output_names_no_compiler(tmp_path: Path) -> None:
     error = {"type": "RuntimeError", "message": "Compile error", "oom": False}
-    outcome = classify({"error": error}, tmp_path, "Traceback\nRuntimeError: Compile error")
+    outcome = classify({"error": error}, "Traceback\nRuntimeError: Compile error")
     assert "compiler" not in (outcome.reason or "")
 
 
@@ -60,7 +59,7 @@ def test_out_of_memory_on_a_gpu_is_recognized(message: str, tmp_path: Path) -> N
     """The framework may raise, or die with this in its log."""
     assert limits.is_out_of_memory(RuntimeError(message), limited=False)
     end = "terminate called after throwing an instance of 'std::runtime_error'"
-    assert classify({}, tmp_path, f"{message}\n{end}").status == "oom"
+    assert classify({}, f"{message}\n{end}").status == "oom"
 
 
 def test_jittors_message_of_a_full_gpu_is_recognized() -> None:
@@ -76,7 +75,7 @@ def test_jittors_message_of_a_full_gpu_is_recognized() -> None:
 @pytest.mark.parametrize("message", recorded.OTHERWISE.values(), ids=recorded.OTHERWISE.keys())
 def test_other_errors_on_a_gpu_are_no_lack_of_memory(message: str, tmp_path: Path) -> None:
     assert not limits.is_out_of_memory(RuntimeError(message), limited=True)
-    assert classify({}, tmp_path, message).status == "crashed"
+    assert classify({}, message).status == "crashed"
 
 
 def test_jittor_gets_no_compiler_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,18 +4,29 @@ are spent.
 
 from __future__ import annotations
 
+import shutil
+import signal
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
 
+import psutil
 import pytest
 
 from framebench.engine import environments
-from framebench.engine.environments import SetupError
+from framebench.engine.environments import Environment, SetupError
+from framebench.engine.runner import Options
 from framebench.models.spec import UnknownName
-from framebench.records import pins
+from framebench.records import pins, store
 from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite.case import Case
+from tests.processes import fake_environment
+from tests.single_case import alone
 
 
 @pytest.fixture
@@ -131,3 +142,95 @@ def test_threads_that_are_the_first_to_start_workers_share_a_folder(
     assert [sorted(path.name for path in folder.iterdir()) for folder in folders] == [
         ["framebench"]
     ]
+
+
+def make_installed(folder: Path) -> Environment:
+    """Make an environment of ours with one package, as pip leaves it: with a list of its files."""
+    where = folder / "envs" / "torch-2.13.0-abc"
+    package = where / "lib" / "python3.11" / "site-packages" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("x = 1\n")
+    (package / "linear.py").write_text("y = 2\n")
+    listing = package.parent / "torch-2.13.0.dist-info" / "RECORD"
+    listing.parent.mkdir()
+    listing.write_text(
+        "torch/__init__.py,sha256=a,6\ntorch/linear.py,sha256=b,6\n"
+        'torch/__pycache__/linear.pyc,,\n"torch-2.13.0.dist-info/RECORD",,\n'
+    )
+    (where / "bin").mkdir()
+    return Environment("torch", "2.13.0", where / "bin" / "python")
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda package: (package / "linear.py").write_text("y ="), "3 bytes instead of 6"),
+        (lambda package: (package / "__init__.py").unlink(), "No such file"),
+        (lambda package: (package / "linear.py").write_text(""), "0 bytes instead of 6"),
+    ],
+    ids=["cut off", "gone", "empty"],
+)
+def test_a_crash_in_a_damaged_environment_is_no_fault_of_the_case(
+    damage: Callable[[Path], object],
+    named: str,
+    tmp_path: Path,
+    results: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path))
+    environment = make_installed(tmp_path)
+    fake = fake_environment("engine/failing_worker.py", tmp_path)
+    fake.python.rename(environment.python)
+    monkeypatch.setenv("FAKE_FAILURE", "exception")
+    case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+    assert environments.find_damage(environment) is None
+    assert alone(case, "s", environment, Options(), results).status == "crashed"
+    (record,) = store.read_all(results)
+    damage(environment.python.parent.parent / "lib/python3.11/site-packages/torch")
+    with pytest.raises(SetupError, match=named) as raised:
+        alone(case, "another", environment, Options(), results)
+    where = environment.python.parent.parent
+    assert f"rm -r {where} && framebench setup torch" in str(raised.value)
+    assert list(store.read_all(results)) == [record], "nothing was recorded of it"
+
+
+def test_an_interpreter_of_the_users_is_not_looked_into(tmp_path: Path) -> None:
+    environment = make_installed(tmp_path)
+    shutil.rmtree(environment.python.parent.parent / "lib/python3.11/site-packages/torch")
+    assert environments.find_damage(replace(environment, installed=True)) is None
+    assert environments.find_damage(environment) is None, "it does not lie among ours"
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+def test_what_a_set_up_has_started_ends_with_it(how: signal.Signals, tmp_path: Path) -> None:
+    """Else pip would write into a folder that the next set-up removes and fills."""
+    started = tmp_path / "started"
+    pip = f"import os, pathlib, time; pathlib.Path({str(started)!r}).write_text(str(os.getpid()))"
+    program = (
+        "import sys; from pathlib import Path; from framebench.cli import __main__ as cli\n"
+        "from framebench.engine.environments import shell\n"
+        f"command = [sys.executable, '-c', {pip + '; time.sleep(600)'!r}]\n"
+        "def run(): shell(Path(sys.argv[1]), command, print)\n"
+        "cli.run_command_line = run\ncli.main()\n"
+    )
+    where = tmp_path / "torch-2.13.0-abc"
+    setup = subprocess.Popen([sys.executable, "-c", program, str(where)], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while not (started.exists() and started.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    pid = int(started.read_text())
+    setup.send_signal(how)
+    _, printed = setup.communicate(timeout=60)
+    assert setup.returncode == (-how if how == signal.SIGKILL else 130)
+    assert b"Traceback" not in printed
+    _, alive = psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], 30)
+    assert alive == []
+
+
+def test_each_environment_has_a_log_of_its_own(tmp_path: Path) -> None:
+    names = ("torch-2.13.0-abc", "torch-2.13.1-abc", "torch-2.13.0-judge-abc")
+    for name in names:
+        with pytest.raises(SetupError, match=name) as raised:
+            environments.shell(tmp_path / name, ["sh", "-c", f"echo {name}; exit 1"], print)
+        assert sum(other in str(raised.value).split("\n", 1)[1] for other in names) == 1

@@ -39,11 +39,8 @@ class Process:
     started: ClassVar[list[list[str]]] = []
     deadly: ClassVar[set[str]] = set()
 
-    def __init__(
-        self, environment: Environment, module: str, orders: Any, variables: Any, log: Path
-    ) -> None:
+    def __init__(self, environment: Environment, module: str, orders: Any, variables: Any) -> None:
         self.orders = orders
-        log.write_text("")
         self.started.append(orders["cases"])
 
     def end(self, on_phase: Any, limit_s: float) -> Outcome:
@@ -196,7 +193,7 @@ def run_script(script: Path, lines: list[str], limit_s: float) -> Outcome:
     """Run a shell script in a worker's place, and return what became of it."""
     script.write_text("#!/bin/sh\n" + "\n".join(lines) + "\n")
     script.chmod(0o755)
-    worker = Worker(Environment("torch", "1", script), "worker", {}, {}, script.with_suffix(".log"))
+    worker = Worker(Environment("torch", "1", script), "worker", {}, {})
     return worker.end(lambda phase: None, limit_s)
 
 

@@ -210,9 +210,7 @@ def test_the_first_error_of_several_ranks_is_the_cause(tmp_path: Path) -> None:
     script = tmp_path / "python"
     script.write_text("\n".join([*lines, "exit 1"]))
     script.chmod(0o755)
-    worker = Worker(
-        environments.Environment("torch", "0", script), "ranks", {}, {}, tmp_path / "log"
-    )
+    worker = Worker(environments.Environment("torch", "0", script), "ranks", {}, {})
     outcome = worker.end(lambda phase: None, 60)
     assert outcome.status == "crashed"
     assert "the cause" in (outcome.reason or "")

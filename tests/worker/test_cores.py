@@ -63,9 +63,9 @@ def test_move_to_no_cores_keeps_the_affinity() -> None:
 
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.slow
-def test_a_worker_is_built_on_one_core_takes_turns_on_another_and_is_checked_where_it_is_told(
-    tmp_path: Path,
-) -> None:
+def test_a_worker_is_built_on_one_core_takes_turns_on_another_and_is_checked_where_it_is_told() -> (
+    None
+):
     where = ensure("torch")
     turns, other = USUAL.cores()[:2]
     assert turns is not None
@@ -76,7 +76,6 @@ def test_a_worker_is_built_on_one_core_takes_turns_on_another_and_is_checked_whe
         "framebench.worker.worker",
         task,
         worker_variables(where, CASE, "time", USUAL),
-        tmp_path / "log",
         live=True,
     )
     pid, seen = worker.process.pid, dict[str, set[frozenset[int]]]()

@@ -47,9 +47,8 @@ def run_order(
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.worker_variables(environment, case, "memory", options)
         variables |= environment.scratch(Path(scratch))
-        log = Path(scratch) / "log"
         worker = Worker(
-            environment, "framebench.budget.max_batch.worker", order.as_dict(), variables, log
+            environment, "framebench.budget.max_batch.worker", order.as_dict(), variables
         )
         ended = worker.end(progress, options.time_limit_s)
     outcome = ProbeOutcome(

@@ -1,0 +1,167 @@
+"""Bounds on what a child process prints, how long it is listened to, and what it leaves behind.
+
+A user's model may print without end, and may start processes that outlive it. Those hold the pipes
+to this process open, and may have left the process group, so that neither the end of a pipe nor the
+end of a group says that all is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import IO
+
+import psutil
+
+LOG_BYTES = 2**16  # that are kept of what a child prints on standard error: its end
+MOST_LINE_BYTES = 2**26  # of a message: results with a summary of each tensor have some 2**20
+POLL_S = 0.1  # between two looks at whether a silent child is still alive
+LISTEN_S = 1.0  # to what is still in a pipe once its writer is dead
+MOST_ROUNDS = 20  # of killing: a process may start others while it is looked for
+LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+PR_SET_PDEATHSIG = 1
+MARK = "FRAMEBENCH_CHILD"  # variable by which all that a child has started is known
+
+
+class TooLong(Exception):
+    """A line has no end."""
+
+
+class LogTail:
+    """The end of what a child prints, read by a thread of its own as it comes.
+
+    It is kept in memory and never on disk, so that a child that prints without end fills neither.
+    """
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self.pipe = pipe
+        self.kept = bytearray()
+        self.lock = threading.Lock()
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self) -> None:
+        """Read until all writers have closed the pipe."""
+        while True:
+            piece = os.read(self.pipe.fileno(), 2**16)
+            if not piece:
+                return
+            with self.lock:
+                self.kept += piece
+                del self.kept[:-LOG_BYTES]
+
+    def close(self) -> None:
+        """Read what is still in the pipe, and close it, unless a process that escaped holds it."""
+        self.thread.join(LISTEN_S)
+        if not self.thread.is_alive():
+            self.pipe.close()
+
+    def text(self, lines: int) -> str:
+        """Return the last lines, at most LOG_BYTES altogether."""
+        with self.lock:
+            printed = self.kept.decode(errors="replace")
+        return "\n".join(printed.splitlines()[-lines:])
+
+
+class LineReader:
+    """The lines that a child prints on standard output, each waited for only so long."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout
+        self.process = process
+        self.pipe = process.stdout
+        self.buffer = bytearray()
+        self.is_over = False
+        self.poll = select.poll()
+        self.poll.register(self.pipe, select.POLLIN)
+
+    def read(self, limit_s: float) -> bytes | None:
+        """Return the next line, the last one perhaps without its end; None when there is no more.
+
+        That is when the pipe is closed, or the child has ended: what it has started may hold the
+        pipe, but says nothing for it. Raises TimeoutError, and TooLong.
+        """
+        deadline = time.monotonic() + limit_s
+        searched = 0
+        while True:
+            end = self.buffer.find(b"\n", searched) + 1
+            if end:
+                return self.take(end)
+            if self.is_over:
+                return self.take(len(self.buffer)) if self.buffer else None
+            if len(self.buffer) > MOST_LINE_BYTES:
+                raise TooLong
+            searched = len(self.buffer)
+            self.wait_for_more(deadline)
+
+    def wait_for_more(self, deadline: float) -> None:
+        """Add what is printed next to the buffer, or note that there is no more.
+
+        Raises TimeoutError.
+        """
+        while True:
+            was_alive = self.process.poll() is None
+            wait_s = min(POLL_S, max(0.0, deadline - time.monotonic())) if was_alive else 0.0
+            if self.poll.poll(wait_s * 1000):
+                piece = os.read(self.pipe.fileno(), 2**16)
+                self.buffer += piece
+                self.is_over = not piece
+                return
+            if not was_alive:
+                self.is_over = True
+                return
+            if time.monotonic() >= deadline:
+                raise TimeoutError
+
+    def close(self) -> None:
+        """Close the pipe: what is in the buffer can still be read."""
+        self.is_over = True
+        self.pipe.close()
+
+    def take(self, size: int) -> bytes:
+        """Return so many bytes of the buffer, and remove them from it."""
+        line = bytes(self.buffer[:size])
+        del self.buffer[:size]
+        return line
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process, which is about to become a child's, when its parent dies.
+
+    Linux only.
+    """
+    if LIBC is not None:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def make_mark() -> str:
+    """Return a value for the variable MARK that no other child has."""
+    return secrets.token_hex(8)
+
+
+def kill_marked(mark: str) -> None:
+    """Kill every process that has inherited this mark, in whichever process group it is."""
+    for _ in range(MOST_ROUNDS):
+        found = [process for process in psutil.process_iter() if has_mark(process, mark)]
+        if not found:
+            return
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(found, timeout=LISTEN_S)
+
+
+def has_mark(process: psutil.Process, mark: str) -> bool:
+    """Say whether a process has inherited this mark; not if it is dead, or another user's."""
+    try:
+        return process.environ().get(MARK) == mark
+    except (psutil.Error, OSError):
+        return False
