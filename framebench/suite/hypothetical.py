@@ -12,6 +12,8 @@ from framebench.models import spec
 from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
 from framebench.suite.selectors import parse
 
+LARGEST_BATCH = 2**16  # samples: of a larger one the inputs alone take minutes to make
+
 
 @dataclass(frozen=True, order=True)
 class Described(Case):
@@ -41,6 +43,11 @@ def parse_any_batch(case_id: str) -> Case:
             case = None
         if case is None or case.workload not in spec.list_workloads():
             raise
+    if case.batch > LARGEST_BATCH:
+        raise UnknownCase(
+            f"b{case.batch} in {case_id!r} is more than any step has; "
+            f"choose at most b{LARGEST_BATCH}"
+        )
     preset = case.spec.sizes.get(case.size)
     declared_id = replace(case, batch=preset.base).id if preset else case.id
     return replace(parse(declared_id), batch=case.batch)
