@@ -427,7 +427,9 @@ def echo(text: object = "") -> None:
 
 def say(message: object) -> None:
     """Print a message on stderr as it is: brackets in it are no markup."""
-    err.print(message, markup=False, highlight=False, soft_wrap=True)
+    # escaped before, since rich drops some control characters without a sign
+    text = escape_control(str(message))
+    err.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -54,13 +54,6 @@ def made(batch: int, peak: float, framework: str = "torch") -> Record:
     st.integers(1, 2**30),
     st.lists(st.integers(1, 512), min_size=3, max_size=6, unique=True),
 )
-@pytest.mark.parametrize("batch", ["b65537", "b9999999"])
-def test_a_batch_that_no_step_has_is_refused_before_its_inputs_are_made(batch: str) -> None:
-    done = framebench("predict", f"transformer/torch/train/fp32/{batch}/cpu")
-    assert done.returncode == 2
-    assert "choose at most b65536" in done.stderr
-
-
 def test_a_line_is_found_exactly(fixed: int, per_sample: int, batches: list[int]) -> None:
     line = fit_line(batches, [fixed + per_sample * b for b in batches])
     expected = fixed + per_sample * 1024
@@ -235,3 +228,10 @@ def test_the_command(environment: dict[str, Environment]) -> None:
     compiled = framebench("predict", "transformer/torch/train/compile/b4/cpu")
     assert "only eager execution is predicted" in compiled.stdout
     assert framebench("predict", "transformer/torch/train/nothing/b4/cpu").returncode == 2
+
+
+@pytest.mark.parametrize("batch", ["b65537", "b9999999"])
+def test_a_batch_that_no_step_has_is_refused_before_its_inputs_are_made(batch: str) -> None:
+    done = framebench("predict", f"transformer/torch/train/fp32/{batch}/cpu")
+    assert done.returncode == 2
+    assert "choose at most b65536" in done.stderr
