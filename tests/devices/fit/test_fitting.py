@@ -165,3 +165,22 @@ def test_search_falls_back_to_the_smallest_batch_when_the_first_guess_does_not_f
     assert list(search.planned) == [4, 1, 2, 3]
     assert search.result.batch == 2
     assert search.result.is_exact
+
+
+def test_search_stays_below_a_batch_whose_prediction_failed() -> None:
+    """A failed prediction has no size, so that lines through the others lead beyond its batch."""
+    first_failing = 100
+    search = PredictedBatchSearch(CASE, GPU, 0.0)
+    smallest_failed = None
+    while case := search.next():
+        assert case.batch not in search.planned
+        assert smallest_failed is None or case.batch < smallest_failed
+        if case.batch < first_failing:
+            search.planned[case.batch] = planned(case, 2**24 * case.batch)
+        else:
+            smallest_failed = case.batch
+            search.planned[case.batch] = planned(case, None, outcome="failed", reason="too slow")
+
+    assert smallest_failed is not None
+    assert search.result.batch < first_failing
+    assert search.result.smallest_not_fitting == smallest_failed
