@@ -6,13 +6,15 @@ Nothing else decides this for pages, figures or commands.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
 from framebench.analysis import rows
 from framebench.analysis.frames import Row, read_ratio
 from framebench.analysis.statistics import PEAK, Ratio
+
+SavedRatio = Literal["needs_ratio", "relative_peak"]
 
 
 def select_rows(rows_of_machines: Sequence[Sequence[Row]]) -> list[Row]:
@@ -54,19 +56,25 @@ def select_comparable(group: pd.DataFrame) -> pd.DataFrame:
     return group[is_proven & group["relative_peak"].notna() & is_usual]
 
 
-def rank_savings(comparable_rows: pd.DataFrame) -> Iterator[tuple[str, list[Any]]]:
-    """Yield each framework with the strategies that save memory, the one that needs least first."""
+def rank_savings(
+    comparable_rows: pd.DataFrame, ratio: SavedRatio = "needs_ratio"
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield each framework with the strategies that save memory, the one with least first.
+
+    `ratio` is `needs_ratio` wherever memory is compared with a budget, and `relative_peak` for a
+    picture that has peaks on its axis.
+    """
     by_framework = comparable_rows.groupby("framework", observed=True, sort=False)
     for framework, framework_rows in by_framework:
         if len(framework_rows) > 1:  # more than its baseline
-            yield str(framework), list(rows.iterate_rows(select_savings(framework_rows)))
+            yield str(framework), list(rows.iterate_rows(select_savings(framework_rows, ratio)))
 
 
-def select_savings(framework_rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that need less than the baseline, least first."""
+def select_savings(framework_rows: pd.DataFrame, ratio: SavedRatio = "needs_ratio") -> pd.DataFrame:
+    """Return the rows whose ratio to the baseline says that they save memory, least first."""
     # a smaller difference does not matter
-    needs_less = ~framework_rows["baseline"] & (framework_rows["relative_peak"] < 1 - PEAK.minimum)
-    return framework_rows[needs_less].sort_values("relative_peak", kind="stable")
+    saves = ~framework_rows["baseline"] & (framework_rows[ratio] < 1 - PEAK.minimum)
+    return framework_rows[saves].sort_values(ratio, kind="stable")
 
 
 def select_with_price(ranked: Sequence[Any]) -> list[Any]:

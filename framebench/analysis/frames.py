@@ -18,6 +18,8 @@ from packaging.version import InvalidVersion, Version
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.flops import count_step_flops
+from framebench.analysis.needs import compute_needs, find_kept, find_limits
+from framebench.analysis.searches import NO_SEARCHES, Searches
 from framebench.analysis.selection import Measured, get_measurement_time, select_cases
 from framebench.analysis.statistics import Ratio
 from framebench.records.record import Calibration, Record, count_work
@@ -103,6 +105,17 @@ class Row:
         "",
         "host.rss on a CPU; on another device `peak_instrument`",
     )
+    kept_bytes: int | None = column(
+        "bytes",
+        "that the process keeps next to `step_bytes`: workspaces, or a GPU's pool and context; "
+        "missing where nobody measured it",
+    )
+    needs_bytes: int | None = column(
+        "bytes",
+        "that a budget must have: 1.05 x (`step_bytes` + `kept_bytes`), unless a search under an "
+        "enforced limit found otherwise (docs/reading.md#what-a-job-needs)",
+    )
+    needs_ratio: float | None = column("", "`needs_bytes` over the baseline's")
     cold_peak_bytes: int | None = column(
         "bytes",
         "peak of the first step, with compilation and autotuning",
@@ -255,12 +268,12 @@ COLUMNS = describe_columns(Row)
 Key = tuple[object, ...]  # what cases that are compared have in common
 
 
-def make_rows(all_records: Iterable[Record]) -> list[Row]:
+def make_rows(all_records: Iterable[Record], searches: Searches = NO_SEARCHES) -> list[Row]:
     """Return a row for each machine, case and framework version of these records, in that order.
 
     Ratios are to the baseline of the same workload, framework, version, scenario, batch, size and
     machine. They are missing where the baseline is; of peaks where two instruments read them; of
-    times where the two share no block.
+    times where the two share no block. `searches` say what processes keep next to their peak.
     """
     cases = select_cases(all_records)
     blocks = Blocks(chain.from_iterable(case.timed for case in cases))
@@ -284,7 +297,7 @@ def make_rows(all_records: Iterable[Record]) -> list[Row]:
         compiled = list_compiled_parts(case)
         if compiled:
             eager = by_parts.get((key, list_parts(case) - compiled))
-        rows.append(make_row(case, base, torch_base, eager, blocks))
+        rows.append(make_row(case, base, torch_base, eager, blocks, searches))
     return rows
 
 
@@ -323,6 +336,7 @@ def make_row(
     torch_base: Measured | None,
     eager: Measured | None,
     blocks: Blocks,
+    searches: Searches,
 ) -> Row:
     """Return the row of one case.
 
@@ -375,6 +389,9 @@ def make_row(
         shared_instrument=read.shared_instrument,
         step_bytes=read.peaks.get(read.step_instrument or ""),
         step_instrument=read.step_instrument,
+        kept_bytes=find_kept_bytes(measured, searches),
+        needs_bytes=find_needs(measured, searches),
+        needs_ratio=divide_needs(measured, base, searches),
         cold_peak_bytes=read.cold_peaks.get(instrument),
         live_bytes=read.live_bytes,
         elsewhere_bytes=sum(read.elsewhere.values()),
@@ -513,6 +530,36 @@ def divide_peaks(case: Measured, base: Measured | None, instrument_field: str) -
     return peak / base_peak if peak and base_peak else None
 
 
+def find_kept_bytes(measured: Measured, searches: Searches) -> int | None:
+    """Return the bytes that the case's process keeps next to its peak (`needs.find_kept`)."""
+    read = measured.read
+    if not read.step_instrument:
+        return None
+    peak = read.peaks.get(read.step_instrument)
+    process_bytes = read.peaks.get(read.shared_instrument or "")
+    return find_kept(read.parsed, read.step_instrument, peak, process_bytes, searches)
+
+
+def find_needs(measured: Measured, searches: Searches) -> int | None:
+    """Return the bytes that a budget must have for the case; None if it has no peak."""
+    read = measured.read
+    peak = read.peaks.get(read.step_instrument or "")
+    if not peak:
+        return None
+    origin = read.provenance
+    device = origin.hardware.get("device")
+    limits = find_limits(read.parsed, origin.machine, read.framework_version, device, searches)
+    return compute_needs(peak, find_kept_bytes(measured, searches) or 0, limits)
+
+
+def divide_needs(case: Measured, base: Measured | None, searches: Searches) -> float | None:
+    """Return what the case needs over what `base` needs; None where two instruments read them."""
+    if base is None or case.read.step_instrument != base.read.step_instrument:
+        return None
+    needs, base_needs = find_needs(case, searches), find_needs(base, searches)
+    return needs / base_needs if needs and base_needs else None
+
+
 def compute_reference_share(timed: Sequence[Record]) -> float | None:
     """Return the operations a second of a step over those of the reference matmul of its round.
 
@@ -538,14 +585,14 @@ def compute_reference_share(timed: Sequence[Record]) -> float | None:
     return find_median(shares)
 
 
-def make_frame(all_records: Iterable[Record]) -> pd.DataFrame:
+def make_frame(all_records: Iterable[Record], searches: Searches = NO_SEARCHES) -> pd.DataFrame:
     """Return a table with the columns of COLUMNS, in the order of the published tables.
 
     What one rank of several needs is compared with other ranks alone, in `framebench.ranks.table`,
     and is left out.
     """
     single = [record for record in all_records if record.parsed.ranks == 1]
-    return make_frame_of_rows(make_rows(single))
+    return make_frame_of_rows(make_rows(single, searches))
 
 
 def make_frame_of_rows(rows: Sequence[Row]) -> pd.DataFrame:

@@ -2,15 +2,13 @@
 
 `predict` and `advise` ask here.
 
-A limit on memory counts what the kernel counts. So on a CPU a peak is that of `host.rss`, in every
-framework, and a process keeps something next to it, workspaces and generated kernels, which
-searches under a limit measured (`framebench.analysis.searches`). On a GPU a peak is that of the
-framework's own instrument. Where a search tells whether a batch fits, that is the answer.
+`framebench.analysis.needs` says what a budget must have for a peak. A limit on memory counts what
+the kernel counts, so on a CPU a peak is that of `host.rss` in every framework. On a GPU it is that
+of the framework's own instrument.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,6 +24,13 @@ from framebench.analysis.lower_bound import (
     get_micro_batch,
     list_layers,
 )
+from framebench.analysis.needs import (
+    NEVER_TRIED,
+    EnforcedLimits,
+    compute_needs,
+    find_kept,
+    find_limits,
+)
 from framebench.analysis.predict import fit_line
 from framebench.analysis.results import NoRecords
 from framebench.analysis.searches import Searches
@@ -34,9 +39,6 @@ from framebench.records import store
 from framebench.records.record import parse_case
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import Described
-
-# A budget over what is needed: batches of JAX have failed at up to 2.7 % less than their limit.
-MARGIN = 1.05
 
 
 class Peak(NamedTuple):
@@ -47,13 +49,13 @@ class Peak(NamedTuple):
     value: float
     low: float | None = None
     high: float | None = None
-    untracked: int = 0  # bytes of the process next to the peak; 0 if they were never measured
+    kept: int = 0  # what a process takes next to it and keeps; 0 if it was never measured
+    limits: EnforcedLimits = NEVER_TRIED
 
     @property
     def needs(self) -> int:
-        """Return the bytes of a budget into which this peak fits with confidence."""
-        most = max(self.value, self.high or 0)
-        return math.ceil((most + self.untracked) * MARGIN)
+        """Return what a budget must have for this peak to be sure to fit."""
+        return compute_needs(max(self.value, self.high or 0), self.kept, self.limits)
 
 
 def find_fault(row: Row) -> str | None:
@@ -143,13 +145,15 @@ def choose_peak(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak
     A record of the case comes first, then a search that ran it, then a prediction.
     """
     newest = evidence[-1]
-    untracked = 0
-    if newest.step_instrument == "host.rss":
-        untracked = searches.find_untracked(case) or 0
+    limits = NEVER_TRIED
     if not isinstance(case, Described):
+        limits = find_limits(
+            case, newest.machine, newest.framework_version, newest.device, searches
+        )
         for row in evidence:
             if row.case == case.id:
-                return Peak("measured", "record", get_bytes(row), untracked=untracked)
+                kept = find_kept_of_row(case, row, searches)
+                return Peak("measured", "record", get_bytes(row), kept=kept, limits=limits)
     case_searches = searches.find_searches(
         case, newest.machine, newest.framework_version, newest.device
     )
@@ -157,14 +161,23 @@ def choose_peak(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak
     if probe is not None:
         peak = probe.peaks.get(newest.step_instrument or "")
         if peak:
-            method = "search under a limit"
-            return Peak("measured", method, peak, untracked=probe.kept_bytes or 0)
-    return predict_peak(evidence, case)._replace(untracked=untracked)
+            kept = probe.kept_bytes or 0
+            return Peak("measured", "search under a limit", peak, kept=kept, limits=limits)
+    kept = max(find_kept_of_row(case, row, searches) for row in evidence)
+    return predict_peak(evidence, case)._replace(kept=kept, limits=limits)
 
 
 def get_bytes(row: Row) -> int:
     """Return the peak of a row that has one."""
     return row.step_bytes or 0
+
+
+def find_kept_of_row(case: Case, row: Row, searches: Searches) -> int:
+    """Return the bytes that a process of this case keeps, as a row tells; 0 if nobody measured it.
+
+    The row may be of another batch.
+    """
+    return find_kept(case, row.step_instrument, row.step_bytes, row.shared_bytes, searches) or 0
 
 
 def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:

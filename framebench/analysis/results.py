@@ -143,7 +143,7 @@ class Results:
         for name in machines:
             records = select_records(self.get_records(name))
             single = [record for record in records if record.parsed.ranks == 1]
-            rows_of_machines.append(frames.make_rows(single))
+            rows_of_machines.append(frames.make_rows(single, self.searches))
         return frames.make_frame_of_rows(answers.select_rows(rows_of_machines))
 
     @cached_property
@@ -165,6 +165,6 @@ class Results:
                 records = select_records(records)
             if not records:
                 raise NoRecords(f"no record of machine {name} under {self.root} can be read")
-            self._tables[name, versions] = frames.make_frame(records)
+            self._tables[name, versions] = frames.make_frame(records, self.searches)
         # a copy, since a notebook may change what it gets
         return self._tables[name, versions].copy()

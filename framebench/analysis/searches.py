@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -88,6 +89,22 @@ class CaseSearches:
             return True
         return None
 
+    def find_smallest_holding(self, batch: int) -> int | None:
+        """Return the smallest budget (bytes) within which this batch, or a larger one, ran."""
+        budgets = []
+        for fit in self.fits:
+            if max(list_batches(fit, "fits"), default=0) >= batch:
+                budgets.append(fit.budget_bytes)
+        return min(budgets, default=None)
+
+    def find_largest_failing(self, batch: int) -> int | None:
+        """Return the largest budget (bytes) that this batch, or a smaller one, ran out of."""
+        budgets = []
+        for fit in self.fits:
+            if min(list_batches(fit, "memory"), default=math.inf) <= batch:
+                budgets.append(fit.budget_bytes)
+        return max(budgets, default=None)
+
     def find_finished(self, batch: int) -> Probe | None:
         """Return a process that ran to its end with this batch."""
         for fit in self.fits:
@@ -153,6 +170,9 @@ class Searches:
             if sizes:
                 return max(sizes)
         return None
+
+
+NO_SEARCHES = Searches()
 
 
 def list_batches(fit: Fit, outcome: str) -> list[int]:

@@ -24,6 +24,7 @@ from framebench.analysis.comparison import (
     is_missing,
 )
 from framebench.analysis.frames import read_ratios
+from framebench.analysis.needs import format_needs
 from framebench.models import spec
 from framebench.strategies.registry import find_baseline, look_up_strategy
 from framebench.strategies.strategy import FRAMEWORKS
@@ -77,6 +78,9 @@ SHORT = {
     ),
     "relative_peak": Shown(
         "peak x base", ".2f", meaning="peak over the baseline's", priority=ESSENTIAL
+    ),
+    "needs_bytes": Shown(
+        "needs", format_needs, unit="MiB", meaning="what a budget must have", priority=ESSENTIAL
     ),
     "relative": Shown("step x base", meaning="step time over the baseline's", priority=ESSENTIAL),
     "throughput": Shown("throughput"),

@@ -143,7 +143,7 @@ def write_tables(
     """
     from framebench.publish.tables import make_tables
 
-    comparisons = make_tables(records, folder.root)
+    comparisons = make_tables(records, folder)
     if not machines:
         for comparison in comparisons:
             if comparison.machine:  # the others are of what several machines have published

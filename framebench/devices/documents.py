@@ -9,7 +9,7 @@ from pathlib import Path
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.results import Results
 from framebench.devices.catalog import DEVICES, Device, find
-from framebench.devices.fit.fitting import ALLOWED
+from framebench.devices.needs import ALLOWED
 from framebench.devices.plans.store import every
 from framebench.devices.releases import reported
 from framebench.devices.releases.table import of_releases

@@ -79,9 +79,9 @@ def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
     """Return the baseline, and single strategies of the same mathematics that change a peak
     somewhere.
 
-    Of what was refused `used_bytes` are what it needs.
+    Of what was refused `used_bytes` are what it would take.
     """
-    needed = df["used_bytes"].fillna(df["needs_bytes"])
+    needed = df["used_bytes"].fillna(df["refused_bytes"])
     single = []
     for case_id in df["case"]:
         case = Case.from_id(case_id)

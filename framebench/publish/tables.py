@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from framebench.analysis import batch_tables, frames, tables
@@ -42,18 +41,18 @@ def make_tables_in_use(table: pd.DataFrame) -> list[Comparison]:
     ]
 
 
-def make_tables(records: Sequence[Record], results: Path) -> list[Comparison]:
+def make_tables(records: Sequence[Record], results: Results) -> list[Comparison]:
     """Return every comparison of these records.
 
-    Besides strategies in use there are those only for claims, cases over ranks, and versions, for
-    which `results` is the folder of the records.
+    Besides strategies in use there are those only for claims, cases over ranks, and versions.
+    `results` is the folder of the records, whose searches say what processes keep.
     """
-    table = frames.make_frame(select_records(records))
+    table = frames.make_frame(select_records(records), results.searches)
     return [
         *make_tables_in_use(table),
         *tables.make_claim_tables(table),
         *ranks.make_tables(records),
-        *versions.make_report_tables(records, results),
+        *versions.make_report_tables(records, results.root),
     ]
 
 
@@ -74,7 +73,7 @@ def make_document_tables(
 ) -> list[Comparison]:
     """Return the tables among them."""
     if comparisons is None:
-        comparisons = make_tables(results.records, results.root)
+        comparisons = make_tables(results.records, results)
     return [
         *comparisons,
         describe_columns(),

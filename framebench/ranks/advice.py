@@ -4,13 +4,12 @@ nothing is said of speed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, format_mib
-from framebench.analysis.peaks import MARGIN
+from framebench.analysis.needs import MARGIN, compute_needs, format_needs
 from framebench.ranks.prediction import Prediction
 from framebench.suite.case import Case
 
@@ -25,8 +24,8 @@ HEAD = (
     Shown("peak MiB", priority=ESSENTIAL),
 )
 CAPTION = (
-    f"MiB = 2^20 bytes, of the fullest rank. needs = {MARGIN:.2f} x the peak that `framebench "
-    "predict` computes without running; it knows of no kernel's workspace. Speed is not predicted."
+    f"MiB = 2^20 bytes, of the fullest rank. needs = {MARGIN:.2f} x (peak + what a process keeps "
+    "next to it). The peak is computed without running. Speed is not predicted."
 )
 
 
@@ -36,11 +35,12 @@ class RankOffer:
 
     case: Case
     prediction: Prediction
+    kept: int = 0  # bytes that processes of such cases keep next to their peak
 
     @property
     def needs(self) -> int:
         """Return the bytes that a budget must have."""
-        return math.ceil(self.prediction.peak_bytes * MARGIN)
+        return compute_needs(self.prediction.peak_bytes, self.kept)
 
 
 class UnpredictedCase(NamedTuple):
@@ -87,14 +87,14 @@ def summarize(advice: RankAdvice) -> str:
         best = advice.fitting[0]
         return (
             f"{len(advice.fitting)} of {count} strategies fit into {budget}, as predicted; "
-            f"{best.case.framework} {best.case.strategy} needs least, {format_mib(best.needs)} MiB."
+            f"{best.case.framework} {best.case.strategy} needs least, {format_needs(best.needs)} "
+            "MiB."
         )
     closest = ""
     if advice.too_large:
         offer = advice.too_large[0]
-        closest = (
-            f"; {offer.case.framework} {offer.case.strategy} needs {format_mib(offer.needs)} MiB"
-        )
+        name = f"{offer.case.framework} {offer.case.strategy}"
+        closest = f"; {name} needs {format_needs(offer.needs)} MiB"
     return f"Of the {count} strategies that are predicted none fits into {budget}{closest}."
 
 
@@ -109,7 +109,7 @@ def make_table(advice: RankAdvice) -> Comparison:
                 case.strategy,
                 str(case.ranks),
                 str(case.batch // case.ranks),
-                format_mib(offer.needs),
+                format_needs(offer.needs),
                 f"{offer.needs / advice.budget:.0%}",
                 offer.prediction.instrument,
                 format_mib(offer.prediction.peak_bytes),

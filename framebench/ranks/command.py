@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from framebench.cli.shared import echo, err, fail, out, say
 from framebench.engine import environments
@@ -53,6 +54,7 @@ def advise(
     size: str,
     ranks: int,
     budget: int,
+    results: Path,
     as_json: bool,
 ) -> bool:
     """Print which strategies over ranks fit into a budget of bytes for each rank, and return
@@ -60,7 +62,10 @@ def advise(
 
     Raises UnknownCase if there are no such strategies.
     """
-    from framebench.ranks import advice  # imports pandas
+    from framebench.analysis.results import Results  # imports pandas
+    from framebench.ranks import advice
+
+    searches = Results(results).searches
 
     cases = select_cases(workload, frameworks, scenario, batch, size, ranks)
     if cases[0].batch != batch:
@@ -76,7 +81,8 @@ def advise(
             unpredicted.append(advice.UnpredictedCase(case, obstacle))
             continue
         try:
-            offers.append(advice.RankOffer(case, predict_in_environment(case)))
+            kept = searches.find_untracked(case) or 0
+            offers.append(advice.RankOffer(case, predict_in_environment(case), kept))
         except Unpredicted as error:
             unpredicted.append(advice.UnpredictedCase(case, str(error)))
     answer = advice.judge(offers, unpredicted, budget)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -363,9 +364,9 @@ def show_first_look(records: list[Record], budget_bytes: int | None, follows: st
     from framebench.user_model import table as report
 
     remarks = report.collect_remarks(records)
-    rows = report.add_libraries(frames.make_frame(records), remarks)
+    rows = report.add_needs(frames.make_frame(records), remarks)
     report.make_first_table(rows, remarks).terminal(err)
-    sentences = report.describe_lowest(rows)
+    sentences = report.describe_least(rows)
     if budget_bytes:
         sentences.append(report.describe_fitting(rows, budget_bytes))
     for sentence in (*sentences, follows):
@@ -386,14 +387,14 @@ def show(
     from framebench.user_model import table as report
 
     remarks = report.collect_remarks(records)
-    rows = report.add_libraries(frames.make_frame(records), remarks)
+    rows = report.add_needs(frames.make_frame(records), remarks)
     contradiction = report.find_contradiction(rows)
     if contradiction:
         fail(contradiction, 1)
     tables = [report.make_table(rows, left_out, remarks)]
     if fits:
         tables.append(report.make_batch_table(fits))
-    sentences = report.describe_lowest(rows)
+    sentences = report.describe_least(rows)
     if budget_bytes:
         sentences.append(report.describe_fitting(rows, budget_bytes))
     sentences.append(report.describe_verdicts(records))
@@ -409,7 +410,11 @@ def show(
     if as_json:
         for reason, names in report.group_by_reason(left_out).items():
             say(f"left out: {', '.join(names)}: {reason}")
-        values = [vars(row) for row in frames.make_rows(records)]
+        needs = dict(zip(rows["case"], rows["needs_bytes"]))
+        values = []
+        for row in frames.make_rows(records):
+            known = None if math.isnan(needs[row.case]) else int(needs[row.case])
+            values.append(vars(row) | {"needs_bytes": known})
         echo(json.dumps(values, indent=1, default=lambda moment: moment.isoformat()))
         return
     for table in tables:

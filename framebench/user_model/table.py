@@ -19,7 +19,7 @@ from framebench.analysis.comparison import (
     is_missing,
 )
 from framebench.analysis.frames import find_decided
-from framebench.analysis.peaks import MARGIN
+from framebench.analysis.needs import compute_needs, format_needs
 from framebench.analysis.tables import SHOWN, describe_conditions, describe_timing, make_cells
 from framebench.records.record import Record
 from framebench.records.search import Fit
@@ -31,6 +31,7 @@ PEAKS = {
     "peak_bytes": Shown("peak MiB", ",.1f", 1 / 2**20, priority=ESSENTIAL),
     "peak_ratio": Shown("peak x base", ".2f", priority=ESSENTIAL),
 }
+NEEDS = {"needs_bytes": Shown("needs MiB", format_needs, priority=ESSENTIAL)}
 SAVED = {"activation_bytes": Shown("saved MiB", ",.1f", 1 / 2**20)}
 MEANING = "; saved = what the forward pass keeps for the backward pass"
 GRAPH = "; Jittor's graph of the step, which holds no tensors, is part of both"
@@ -106,7 +107,8 @@ def make_caption(df: pd.DataFrame) -> str:
     graph = GRAPH if first["framework"] == "jittor" else ""
     return (
         f"base = {BASELINES[first['scenario']]}; MiB = 2^20 bytes; peak = the most that a steady "
-        f"step has in use, cold = that of the first step, with compilation{graph}{meaning}. "
+        f"step has in use, cold = that of the first step, with compilation{graph}; needs = what a "
+        f"budget must have (docs/reading.md){meaning}. "
         "verified = largest relative error of the losses and the gradient's norm against your "
         "float32 baseline; every tensor was compared too. effect = whether the strategy was seen "
         f"to be on. {describe_timing(df)} {describe_conditions(df)}"
@@ -115,7 +117,7 @@ def make_caption(df: pd.DataFrame) -> str:
 
 def choose_columns(df: pd.DataFrame, remarks: Remarks) -> dict[str, Shown]:
     """Return the columns that have something to show."""
-    columns = {"strategy": SHOWN["strategy"], **PEAKS}
+    columns = {"strategy": SHOWN["strategy"], **PEAKS, **NEEDS}
     columns["cold_peak_bytes"] = SHOWN["cold_peak_bytes"]
     if remarks.untracked:
         columns |= UNTRACKED
@@ -151,9 +153,13 @@ def make_cells_with_status(df: pd.DataFrame) -> pd.DataFrame:
     return make_cells(df).assign(peak_bytes=peaks)
 
 
-def add_libraries(df: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
-    """Return the cases with a column of what libraries keep; 0 where nothing counts it."""
-    return df.assign(library_bytes=df["strategy"].map(remarks.libraries).fillna(0))
+def add_needs(df: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
+    """Return the cases with columns of what libraries keep (0 where nothing counts it), and of what
+    each case needs.
+    """
+    with_libraries = df.assign(library_bytes=df["strategy"].map(remarks.libraries).fillna(0))
+    needs = [find_needs(row) for row in with_libraries.to_dict("records")]
+    return with_libraries.assign(needs_bytes=pd.Series(needs, df.index, dtype="float64"))
 
 
 def has_libraries(df: pd.DataFrame) -> bool:
@@ -200,8 +206,7 @@ LIBRARIES_NOTE = (
     "matrices, generated code, reordered weights. It differs from processor to processor, grows "
     "with the number of "
     "different products and hardly with the batch, and is not there on a GPU. So it is in no peak "
-    "and in no ratio, but a "
-    "process must have room for it beside the peak."
+    "and in no ratio of peaks, but in what a process needs."
 )
 
 
@@ -365,28 +370,16 @@ def rename_for_figures(df: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_fitting(df: pd.DataFrame, budget: int) -> str:
-    """Return which strategies fit a budget in bytes, and the fastest of them.
-
-    Their peak counts, and what a limit must have over it.
-    """
-    has_peak = df["usable"] & df["peak_bytes"].notna()
-    rows: list[TableRow] = df.assign(decided=find_decided(df))[has_peak].to_dict("records")
-    fitting = [row for row in rows if estimate_budget(row) <= budget]
+    """Return which strategies need no more than a budget in bytes, and the fastest of them."""
+    has_needs = df["usable"] & df["needs_bytes"].notna()
+    rows: list[TableRow] = df.assign(decided=find_decided(df))[has_needs].to_dict("records")
+    fitting = [row for row in rows if row["needs_bytes"] <= budget]
     if not fitting:
-        return f"Nothing fits within {format_mib(budget)} MiB{describe_least(rows)}."
+        return f"Nothing fits within {format_mib(budget)} MiB."
     return (
-        f"{len(fitting)} of {len(rows)} strategies fit within {format_mib(budget)} MiB, with "
-        f"{MARGIN - 1:.0%} to spare over the peak of every step, the first too; "
+        f"{len(fitting)} of {len(rows)} strategies fit within {format_mib(budget)} MiB; "
         f"{describe_fastest(fitting)}."
     )
-
-
-def describe_least(rows: list[TableRow]) -> str:
-    """Return which of the rows needs least; empty without rows."""
-    if not rows:
-        return ""
-    least = min(rows, key=estimate_budget)
-    return f"; {least['strategy']} needs least, {format_mib(estimate_budget(least))} MiB"
 
 
 def describe_fastest(fitting: list[TableRow]) -> str:
@@ -399,45 +392,52 @@ def describe_fastest(fitting: list[TableRow]) -> str:
         if row["decided"] or (row["baseline"] and not is_missing(row["time_ratio"])):
             timed.append(row)
     if not timed:
-        least = min(fitting, key=lambda row: float(row["peak_bytes"]))
+        least = min(fitting, key=lambda row: float(row["needs_bytes"]))
         claim = "without times the one that needs least is"
-        return f"{claim} {least['strategy']} ({format_mib(least['peak_bytes'])} MiB)"
+        return f"{claim} {least['strategy']} ({format_needs(least['needs_bytes'])} MiB)"
     fastest = min(timed, key=lambda row: float(row["time_ratio"]))
     claim = "the fastest of them is"
     if len(timed) < len(fitting):
         claim = "the fastest of those whose time is decided is"
     step = f"{format_number(fastest['step_time_s'], ',.1f', 1e3)} ms a step"
-    return f"{claim} {fastest['strategy']} ({format_mib(fastest['peak_bytes'])} MiB, {step})"
+    return f"{claim} {fastest['strategy']} ({format_needs(fastest['needs_bytes'])} MiB, {step})"
 
 
-def describe_lowest(df: pd.DataFrame) -> list[str]:
-    """Return which strategy has the lowest peak, of those that came out right and were seen at
-    work.
+def describe_least(df: pd.DataFrame) -> list[str]:
+    """Return which strategy needs least, of those that came out right and were seen at work.
 
-    There is no sentence where only one did.
+    There is no sentence where only one did, or the baseline has no number.
     """
-    usable: list[TableRow] = df[df["usable"] & df["peak_ratio"].notna()].to_dict("records")
-    if len(usable) < 2:
+    usable: list[TableRow] = df[df["usable"] & df["needs_bytes"].notna()].to_dict("records")
+    baselines = [row for row in usable if row["baseline"]]
+    if len(usable) < 2 or not baselines:
         return []
-    lowest = min(usable, key=lambda row: float(row["peak_bytes"]))
-    base = BASELINES[lowest["scenario"]]
-    if lowest["peak_ratio"] >= 1:
-        return [f"No strategy has a lower peak than {base}."]
-    peak = f"{format_mib(lowest['peak_bytes'])} MiB, {lowest['peak_ratio']:.0%} of {base}'s"
-    return [f"{lowest['strategy']} has the lowest peak of a steady step: {peak}."]
+    least = min(usable, key=lambda row: float(row["needs_bytes"]))
+    base_name = BASELINES[least["scenario"]]
+    share = least["needs_bytes"] / baselines[0]["needs_bytes"]
+    if share >= 1:
+        return [f"No strategy needs less than {base_name}."]
+    needs = format_needs(least["needs_bytes"])
+    return [f"{least['strategy']} needs least: {needs} MiB, {share:.0%} of what {base_name} needs."]
 
 
-def estimate_budget(row: TableRow) -> float:
-    """Return the bytes that a budget must have for a row's strategy.
+def find_needs(row: TableRow) -> float | None:
+    """Return the bytes that a budget must have for a row's strategy; None if it has no peak.
 
     The first step's peak counts, since without it there is no second; it has in it what libraries
-    take meanwhile. In later steps they still have it, next to the peak.
+    take meanwhile. In later steps they still have it, next to the peak. Of the framework's own
+    counter and `host.rss` the larger counts: a limit holds what the kernel counts, and in a small
+    model that may miss what went into holes between blocks.
     """
-    steady = row["peak_bytes"] + row.get("library_bytes", 0)
-    cold = row["cold_peak_bytes"]
-    if is_missing(cold):
-        return float(steady * MARGIN)
-    return float(max(steady, cold) * MARGIN)
+    if is_missing(row["peak_bytes"]):
+        return None
+    steady = row["peak_bytes"]
+    if row.get("step_instrument") == "host.rss":
+        steady = max(steady, row["step_bytes"])
+    needs = compute_needs(steady, row["library_bytes"])
+    if not is_missing(row["cold_peak_bytes"]):
+        needs = max(needs, compute_needs(row["cold_peak_bytes"], 0))
+    return needs
 
 
 def make_batch_table(fits: list[Fit]) -> Comparison:

@@ -174,7 +174,7 @@ def test_rows_without_a_number_stay_with_their_reason() -> None:
         case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"})
     )
     (comparison,) = tables.make_strategy_tables(frame(made("fp32", 2**30, 1.0), lost))
-    assert comparison.rows[0][2:6] == ("1,024.0", "1.00", "1.00", "64.0 tokens/s")
+    assert comparison.rows[0][2:7] == ("1,024.0", "1.00", "1,075.2", "1.00", "64.0 tokens/s")
     assert comparison.rows[1][:3] == ("torch", "rewrite", "oom")
     assert comparison.notes == ("torch rewrite: oom: memory ran out",)
     assert "memory ran out" in comparison.markdown()

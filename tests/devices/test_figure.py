@@ -100,7 +100,7 @@ def test_accumulation_over_batch_norm_is_not_drawn() -> None:
         ]
         return set(
             figure.select_strategies(
-                pd.DataFrame(rows).assign(used_bytes=2**30, needs_bytes=2**30)
+                pd.DataFrame(rows).assign(used_bytes=2**30, refused_bytes=2**30)
             )["strategy"]
         )
 

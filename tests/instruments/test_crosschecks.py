@@ -1,4 +1,4 @@
-"""Independent instruments of the same step agree within the tolerance that docs/peak.md states."""
+"""Independent instruments of the same step agree within the tolerance that tests state."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from framebench.analysis.peaks import MARGIN
+from framebench.analysis.needs import MARGIN
 from framebench.engine import environments
 from framebench.ranks import advice, predicted
 from framebench.ranks.advice import RankOffer
@@ -86,7 +86,7 @@ def test_the_answer_names_what_needs_least(offers: list[RankOffer]) -> None:
 @pytest.mark.usefixtures("made_up")
 def test_the_command_answers_for_every_strategy_of_each_framework() -> None:
     done = framebench(
-        "advise", "transformer/*/train/*/b8", "--budget", "160MiB", "--ranks", "4", "--json"
+        "advise", "transformer/*/train/*/b8", "--budget", "200MiB", "--ranks", "4", "--json"
     )
     assert done.returncode == 0
     printed = json.loads(done.stdout)

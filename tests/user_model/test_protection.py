@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from framebench.analysis.peaks import MARGIN
+from framebench.analysis.needs import MARGIN
 from framebench.engine.environments import Environment
 from framebench.user_file import trial as own
 from framebench.user_file.trial import UserModel
-from framebench.user_model.table import estimate_budget, find_contradiction
+from framebench.user_model.table import find_contradiction, find_needs
 from tests.processes import framebench
 
 MIB = 2**20
@@ -129,5 +129,19 @@ def test_a_peak_below_the_activations_stops_the_run() -> None:
 def test_a_budget_includes_library_buffers() -> None:
     row = {"peak_bytes": 20.0 * MIB, "cold_peak_bytes": 21.0 * MIB}
 
-    assert estimate_budget(row | {"library_bytes": 0.0}) == pytest.approx(21 * MIB * MARGIN)
-    assert estimate_budget(row | {"library_bytes": 9.0 * MIB}) == pytest.approx(29 * MIB * MARGIN)
+    assert find_needs(row | {"library_bytes": 0.0}) == pytest.approx(21 * MIB * MARGIN)
+    assert find_needs(row | {"library_bytes": 9.0 * MIB}) == pytest.approx(29 * MIB * MARGIN)
+
+
+def test_needs_of_a_user_model_rest_on_the_larger_count_of_its_peak() -> None:
+    row = {
+        "peak_bytes": 30.0 * MIB,
+        "step_bytes": 40.0 * MIB,
+        "step_instrument": "host.rss",
+        "cold_peak_bytes": None,
+        "library_bytes": 0.0,
+    }
+
+    assert find_needs(row) == pytest.approx(40 * MIB * MARGIN)
+    assert find_needs(row | {"step_bytes": 20.0 * MIB}) == pytest.approx(30 * MIB * MARGIN)
+    assert find_needs(row | {"peak_bytes": None}) is None

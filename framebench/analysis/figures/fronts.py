@@ -177,11 +177,11 @@ def place_names(axes: Axes, texts: list[Text]) -> None:
 def make_title(group: pd.DataFrame) -> str:
     """Return the least memory of each framework's proven strategies, and what it costs."""
     parts = []
-    for framework, ranked in rank_savings(select_comparable(group)):
+    for framework, ranked in rank_savings(select_comparable(group), "relative_peak"):
         if ranked:
             least = ranked[0]
             price = f"{rows.format_times(least.relative_peak)} the peak, {describe_cost(least)}"
             parts.append(f"{framework} {least.strategy} ({price})")
         else:
             parts.append(f"{framework} none")
-    return f"{rows.name_scenario(group)}, least memory: {rows.join_words(parts)}"
+    return f"{rows.name_scenario(group)}, lowest peak: {rows.join_words(parts)}"

@@ -19,7 +19,8 @@ from framebench.analysis.answers import (
     select_savings,
     select_with_price,
 )
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
+from framebench.analysis.needs import format_whole_needs
 from framebench.analysis.selection import get_measurement_time
 from framebench.records.record import Record
 from framebench.strategies.registry import SCENARIOS
@@ -29,9 +30,9 @@ TINY = "tiny"
 SHOWN = {
     "workload": Shown("workload"),
     "framework": Shown("framework"),
-    "base": Shown("base", ",.0f", 1 / MIB, unit="MiB"),
-    "least": Shown("least", ",.0f", 1 / MIB, unit="MiB", priority=ESSENTIAL),
-    "strategy": Shown("saved most memory", priority=ESSENTIAL),
+    "base": Shown("base needs", format_whole_needs, unit="MiB"),
+    "least": Shown("least needed", format_whole_needs, unit="MiB", priority=ESSENTIAL),
+    "strategy": Shown("by strategy", priority=ESSENTIAL),
     "time": Shown("step x base", priority=ESSENTIAL),
     "throughput": Shown("base throughput", priority=DETAIL),
 }
@@ -84,8 +85,8 @@ def make_answer(
             name = f"{workload} {size}"
         lines += make_lines(name, group, timed)
     caption = (
-        f"Training. {tables.describe_instruments(trained)} MiB = 2^20 bytes. "
-        f"base = {SCENARIOS[SCENARIO].baseline}. {tables.READING}"
+        f"What training needs: the peak of a step, what the process keeps next to it, and 5 % "
+        f"more. base = {SCENARIOS[SCENARIO].baseline}. MiB = 2^20 bytes. {tables.READING}"
     )
     unlisted = shown[~shown["case"].isin(listed)]
     notes = (*describe_origins(lines), *describe_problems(unlisted), *MORE)
@@ -118,13 +119,13 @@ def make_lines(workload: str, group: pd.DataFrame, timed: dict[Any, Any]) -> Ite
     if not base["usable"]:
         yield replace(empty, base=base["status"])
         return
-    line = replace(empty, base=base["shared_bytes"], throughput=base["throughput"])
+    line = replace(empty, base=base["needs_bytes"], throughput=base["throughput"])
     savings = select_savings(select_comparable(group))
     if savings.empty:
         yield replace(line, strategy="nothing")
     for row in select_with_price(list(rows.iterate_rows(savings))):
         price = describe_price(row, timed)
-        yield replace(line, least=row.shared_bytes, strategy=row.strategy, time=price)
+        yield replace(line, least=row.needs_bytes, strategy=row.strategy, time=price)
 
 
 def describe_price(row: Any, timed: dict[Any, Any]) -> str:

@@ -19,7 +19,7 @@ from framebench.analysis.blocks import Blocks
 from framebench.analysis.frames import Row
 from framebench.analysis.peaks import Peak, choose_peak, find_fault, select_evidence
 from framebench.analysis.results import NoRecords
-from framebench.analysis.searches import CaseSearches, Searches
+from framebench.analysis.searches import NO_SEARCHES, CaseSearches, Searches
 from framebench.analysis.statistics import Ratio
 from framebench.models import spec
 from framebench.strategies.registry import list_used
@@ -28,7 +28,6 @@ from framebench.suite.case import Case, find_first_batch, is_declared
 from framebench.suite.hypothetical import Described
 
 LARGEST_BATCH = 2**16  # samples
-NO_SEARCHES = Searches()
 
 SortOrder = Literal["speed", "memory", "batch"]
 Judge = Literal["search", "record", "prediction"]
@@ -261,16 +260,14 @@ def make_candidate(
     newest = max(rows, key=lambda row: row.measured_at)
     exact = [row for row in rows if row.case == case.id]
     peak = choose_peak(rows, case, searches)
-    fits = peak.needs <= budget
     judge: Judge = "record" if peak.kind == "measured" else "prediction"
-    verdict = evidence.find_searches(case, searches).check_fits(case.batch, budget)
-    if verdict is not None:
-        fits, judge = verdict, "search"
+    if evidence.find_searches(case, searches).check_fits(case.batch, budget) is not None:
+        judge = "search"
     return Candidate(
         case,
         peak,
-        fits,
-        judge,
+        fits=peak.needs <= budget,
+        judge=judge,
         evidence=exact[0] if exact else newest,
         timed=evidence.timed,
         speed=min(evidence.timed, key=distance, default=None),
@@ -325,9 +322,9 @@ def list_promising_batches(
 
 
 def sort_candidates(candidates: Sequence[Candidate], by: SortOrder) -> list[Candidate]:
-    """Return them fastest first, smallest peak first, or largest batch first."""
+    """Return them fastest first, least memory first, or largest batch first."""
     if by == "memory":
-        return sorted(candidates, key=lambda c: (c.peak.value, c.peak.needs, c.case))
+        return sort_by_need(candidates)
     if by == "batch":
         return sorted(candidates, key=lambda c: (-c.case.batch, c.peak.needs, c.case))
     return sort_by_speed(candidates)
@@ -339,7 +336,7 @@ def sort_by_need(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def sort_by_speed(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return them fastest first, ties by the smaller peak, and last those without a speed that
+    """Return them fastest first, ties by the smaller need, and last those without a speed that
     counts.
 
     They are compared by the ratio to PyTorch's baseline if all were timed at one batch in blocks
@@ -358,7 +355,7 @@ def sort_by_speed(candidates: Sequence[Candidate]) -> list[Candidate]:
         else:
             slowness = math.inf
         larger_batch = 0 if speeds else -candidate.case.batch
-        return slowness, larger_batch, candidate.peak.value, candidate.case
+        return slowness, larger_batch, candidate.peak.needs, candidate.case
 
     return sorted(candidates, key=sort_key)
 

@@ -43,7 +43,7 @@ CASES_HELP = (
     "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits; with "
     "--device the usual one."
 )
-SORT_HELP = "`speed`: fastest first. `memory`: smallest peak first. `batch`: largest batch first."
+SORT_HELP = "`speed`: fastest first. `memory`: least needed first. `batch`: largest batch first."
 NO_OTHER_MODEL = (
     "--device predicts this suite's own models: leave --from, --machine, "
     "--parameters and --ranks out"
@@ -170,7 +170,15 @@ def advise(
             example = f"'{workload}/*/{scenario}/*/b8' --budget {budget} --ranks {ranks}"
             fail(f"--ranks needs the batch that is shared: framebench advise {example}", 2)
         code = advise_over_ranks(
-            workload, frameworks, scenario, named.batch, size, ranks, parse_bytes(budget), as_json
+            workload,
+            frameworks,
+            scenario,
+            named.batch,
+            size,
+            ranks,
+            parse_bytes(budget),
+            results,
+            as_json,
         )
         raise typer.Exit(code)
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown, format_mib
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, format_mib
 from framebench.analysis.frames import Row
-from framebench.analysis.peaks import MARGIN, Peak
+from framebench.analysis.needs import MARGIN, format_needs
+from framebench.analysis.peaks import Peak
 from framebench.analysis.tables import describe_conditions, format_time_ratios
 from framebench.budget.advise.advice import BudgetAdvice, Candidate, Change, is_calibrated
 
@@ -19,7 +20,7 @@ COLUMNS = {
     "strategy": Shown("strategy", priority=ESSENTIAL),
     "batch": Shown("batch"),
     "peak": Shown("peak MiB", priority=ESSENTIAL),
-    "needs": Shown("needs MiB", format_mib, priority=ESSENTIAL),
+    "needs": Shown("needs MiB", format_needs, priority=ESSENTIAL),
     "throughput": Shown("throughput"),
     "torch_ratio": Shown("x torch"),
     "judge": Shown("judged by", priority=DETAIL),
@@ -30,8 +31,8 @@ COLUMNS = {
 FEW = 5  # rows of a table, unless all are asked for
 BATCH_NORM = "batch norm sees one micro-batch, or one rank's part, for another gradient"
 CAPTION = (
-    f"needs: {MARGIN:.2f} x (peak + what a process keeps beside it), in MiB (2^20 bytes). "
-    "x torch: step time over PyTorch's baseline. How advice is given: docs/budget.md#advice."
+    f"needs: {MARGIN:.2f} x (peak + kept), which the budget must have (docs/reading.md). x torch: "
+    "step time over PyTorch's baseline."
 )
 MAX_BATCH_HINT = "`framebench max-batch` tries it, and may find more"
 WHY_IT_FITS = {
@@ -105,7 +106,7 @@ def make_table_row(candidate: Candidate, budget: int) -> dict[str, object]:
         "judge": candidate.judge,
         "measured_at": f"b{speed.batch} {speed.size}" if speed else None,
         "share": candidate.peak.needs / budget,
-        "kept": candidate.peak.untracked or None,
+        "kept": candidate.peak.kept or None,
         "machine": candidate.evidence.machine,
     }
 
@@ -117,7 +118,7 @@ def describe_order(advice: BudgetAdvice) -> str:
         return "fastest first"
     if by == "batch" or (by == "speed" and batch is None):
         return "largest batch first"
-    return "smallest peak first"
+    return "least memory first"
 
 
 def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
@@ -146,10 +147,10 @@ def format_rate(speed: Row) -> str:
 
 
 def describe_briefly(candidate: Candidate) -> str:
-    """Return a candidate with its batch and peak."""
-    peak = candidate.peak
-    size = f"{peak.kind} {format_mib(peak.value)} MiB"
-    return f"{candidate.name} at batch {candidate.case.batch} ({size})"
+    """Return a candidate with its batch and what it needs."""
+    needs = format_needs(candidate.peak.needs)
+    measured = "" if candidate.peak.kind == "measured" else ", predicted"
+    return f"{candidate.name} at batch {candidate.case.batch} (needs {needs} MiB{measured})"
 
 
 def describe_answer(advice: BudgetAdvice, largest: Candidate | None) -> Iterator[str]:
@@ -165,7 +166,7 @@ def describe_answer(advice: BudgetAdvice, largest: Candidate | None) -> Iterator
     others = f"; {len(advice.fitting) - 1} others fit" if len(advice.fitting) > 1 else ""
     yield (
         f"{question.workload} {question.scenario} within {format_mib(question.budget)} MiB: "
-        f"{best.name} at batch {best.case.batch} {describe_rank(advice)}; that it fits "
+        f"{describe_briefly(best)} {describe_rank(advice)}; that it fits "
         f"{WHY_IT_FITS[best.judge]}{others}."
     )
     roomiest = max(advice.fitting, key=lambda c: c.case.batch)
@@ -185,7 +186,7 @@ def describe_rank(advice: BudgetAdvice) -> str:
             measured_at = f", measured at b{best.speed.batch} {best.speed.size}"
         return f"is {describe_fastest(advice.fitting)}: {format_rate(best.speed)}{measured_at}"
     by_batch = describe_order(advice).startswith("largest")
-    rank = "allows the largest batch" if by_batch else "has the smallest peak"
+    rank = "allows the largest batch" if by_batch else "needs least"
     if advice.question.by == "speed":
         return f"{rank}; no speed was measured that could rank it"
     return rank
@@ -222,12 +223,7 @@ def describe_failure(advice: BudgetAdvice, largest: Candidate | None) -> Iterato
     if not advice.beyond:
         yield "nothing that computes the same has a record that could be advice"
         return
-    closest = advice.beyond[0]
-    enough = math.ceil(closest.peak.needs / MIB * 10) / 10  # rounded up, so that it does fit
-    yield (
-        f"nothing fits. Closest: {describe_briefly(closest)}; a budget of {enough:,.1f} MiB "
-        "would do"
-    )
+    yield f"nothing fits. Closest: {describe_briefly(advice.beyond[0])}"
     if largest:
         yield f"the largest batch that fits: {largest.case.batch}, by {describe_briefly(largest)}"
     elif advice.question.batch:
@@ -248,7 +244,7 @@ def list_notes(
             "when they were measured"
         )
 
-    unknown_kept = sorted({c.case.framework for c in advice.fitting if not c.peak.untracked})
+    unknown_kept = sorted({c.case.framework for c in advice.fitting if not c.peak.kept})
     if unknown_kept:
         names = ", ".join(unknown_kept)
         yield (
@@ -362,7 +358,7 @@ def make_candidate_json(candidate: Candidate, budget: int) -> dict[str, Any]:
         "peak_bytes": round(peak.value),
         "low_bytes": None if peak.low is None else round(peak.low),
         "high_bytes": None if peak.high is None else round(peak.high),
-        "kept_bytes": peak.untracked,
+        "kept_bytes": peak.kept,
         "needs_bytes": peak.needs,
         "share_of_budget": peak.needs / budget,
         "fits": candidate.fits,

@@ -153,7 +153,9 @@ def make_json(name: str, predictions: Sequence[PeakPrediction]) -> dict[str, Any
 
 
 def show(name: str, predictions: Sequence[PeakPrediction]) -> None:
-    """Print the predictions of a case, a line for each method."""
+    """Print the predictions of a case, a line for each method, and what the case needs."""
+    from framebench.analysis.needs import MARGIN, format_needs  # imports pandas
+
     echo(name)
     for prediction in predictions:
         peak = "-"
@@ -162,6 +164,10 @@ def show(name: str, predictions: Sequence[PeakPrediction]) -> None:
             if isinstance(prediction, RecordPrediction):
                 peak += format_interval(prediction.low, prediction.high)
         echo(f"  {prediction.method:<13} {peak:>13}  {prediction.note}")
+        if isinstance(prediction, RecordPrediction):
+            needs = f"{format_needs(prediction.needs_bytes)} MiB"
+            kept = f"the peak, {mib(prediction.kept_bytes)} MiB kept next to it, and"
+            echo(f"  {'needs':<13} {needs:>13}  what a budget must have: {kept} {MARGIN - 1:.0%}")
 
 
 def predict_file(
@@ -258,7 +264,7 @@ def try_under_limit(case: Case, budget: int, environment: Environment) -> PeakPr
 
 def predict_from_records(case: Case, machine: str, folder: Folder) -> PeakPrediction:
     """Return what `advise` judges by: the peak, and what a limit on memory has to be."""
-    from framebench.analysis.peaks import MARGIN, find_peak, read_evidence
+    from framebench.analysis.peaks import find_peak, read_evidence
     from framebench.analysis.results import NoRecords
 
     rows, _ = read_evidence(folder.root, machine, case.workload, case.scenario)
@@ -267,18 +273,14 @@ def predict_from_records(case: Case, machine: str, folder: Folder) -> PeakPredic
     except NoRecords as error:
         return PeakPrediction("records", None, None, str(error))
     where = f"{row.step_instrument} on {machine}, {case.framework} {row.framework_version}"
-    needs = (
-        f"needs {mib(peak.needs)} MiB with {mib(peak.untracked)} MiB kept beside it and "
-        f"{MARGIN - 1:.0%} more"
-    )
     return RecordPrediction(
         "records",
         row.step_instrument,
         round(peak.value),
-        f"{where}: {peak.kind}, {peak.method}; {needs}",
+        f"{where}: {peak.kind}, {peak.method}",
         low=peak.low,
         high=peak.high,
-        kept_bytes=peak.untracked,
+        kept_bytes=peak.kept,
         needs_bytes=peak.needs,
         kind=peak.kind,
         machine=machine,

@@ -16,7 +16,8 @@ from pathlib import Path
 from framebench.cli.shared import Parts, echo, out, say
 from framebench.devices.catalog import Device, find
 from framebench.devices.fit import advised
-from framebench.devices.fit.fitting import ALLOWED, FitAssessment, PredictedBatchSearch
+from framebench.devices.fit.fitting import FitAssessment, PredictedBatchSearch
+from framebench.devices.needs import ALLOWED
 from framebench.devices.plans import planning, store
 from framebench.devices.show import plan_with_progress
 from framebench.engine.environments import Environment

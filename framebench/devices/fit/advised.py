@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from framebench.analysis.comparison import Comparison, format_mib
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, format_mib
+from framebench.analysis.needs import format_needs
 from framebench.devices.catalog import GIB
-from framebench.devices.fit.fitting import FitAssessment, context_of
+from framebench.devices.fit.fitting import FitAssessment
+from framebench.devices.needs import context_of
 from framebench.devices.tables.table import NAMES, group_by_reason
 from framebench.models.spec import USER_MODEL
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import Case
 
 ASSUMED = "jax: what its plans may be off by rests on a few cases of one H200; see docs/devices.md"
-HEAD = ("framework", "strategy", "batch", "peak MiB", "of memory", "answer")
+HEAD = (
+    "framework",
+    Shown("strategy", priority=ESSENTIAL),
+    "batch",
+    "peak MiB",
+    Shown("needs MiB", priority=ESSENTIAL),
+    Shown("of memory", priority=DETAIL),
+    Shown("answer", priority=ESSENTIAL),
+)
 INCOMPLETE = (
     "with `to` or `or more`: the search ended after several plans. The first number fits for "
     "certain, and what is beyond the "
@@ -36,10 +46,10 @@ def write_sentence(assessments: Sequence[FitAssessment], batch: int | None) -> s
         sentence = f"None of {len(assessments)} strategies fits {what} on one {device} for certain."
         sized = [assessment for assessment in assessments if assessment.bytes is not None]
         if sized:
-            least = min(sized, key=lambda assessment: assessment.bytes or 0)
+            least = min(sized, key=lambda assessment: assessment.needs or 0)
             sentence += (
-                f" {describe_strategy(least.case)} needs least: {format_mib(least.bytes)} MiB, "
-                f"which {least.answer}."
+                f" {describe_strategy(least.case)} needs least: {format_needs(least.needs)} MiB; "
+                f"it {least.answer}."
             )
         return sentence
     if batch is not None:
@@ -64,16 +74,16 @@ def write_sentence(assessments: Sequence[FitAssessment], batch: int | None) -> s
 
 
 def describe_smallest(fitting: Sequence[FitAssessment]) -> str:
-    """Return the smallest peak per framework, of strategies with the baseline's mathematics.
+    """Return what needs least in each framework, of what the baseline computes.
 
     Frameworks are not compared, since XLA's plan and a simulation of PyTorch count differently.
     """
     smallest: dict[str, FitAssessment] = {}
-    for assessment in sorted(fitting, key=lambda assessment: assessment.bytes or 0):
+    for assessment in sorted(fitting, key=lambda assessment: assessment.needs or 0):
         if assessment.case.same_mathematics:
             smallest.setdefault(assessment.case.framework, assessment)
     return " ".join(
-        f"Least in {TITLES[name]}: {assessment.case.strategy}, {format_mib(assessment.bytes)} MiB."
+        f"{TITLES[name]} needs least with {assessment.case.strategy}: {format_needs(assessment.needs)} MiB."
         for name, assessment in smallest.items()
     )
 
@@ -133,20 +143,19 @@ def write_caption(assessments: Sequence[FitAssessment]) -> str:
     first = assessments[0]
     context = ""
     if first.device.kind == "gpu":
-        least, most = (f"{size / 2**20:,.0f}" for size in context_of(first.device))
-        context = (
-            f" Beside the peak a CUDA context takes {least} to {most} MiB. What `fits` does so "
-            f"with {most}; what `does not "
-            f"fit` does not even with {least}."
+        context = f" + {format_mib(context_of(first.device)[1], ',.0f')} MiB of CUDA context"
+    allowed = ", ".join(
+        sorted(
+            {
+                f"{assessment.error:.1%} in {TITLES[assessment.case.framework]}"
+                for assessment in assessments
+            }
         )
-    errors = {TITLES[each.case.framework]: each.error for each in assessments}
-    allowed = ", ".join(sorted(f"{error:.1%} in {title}" for title, error in errors.items()))
+    )
     return (
-        f"Predicted, not measured; nothing is said of speed.{describe_parameters(first.case)} "
-        "There are "
-        f"{first.memory / GIB:,.2f} GiB.{context} Answers allow for a prediction that is off by "
-        f"{allowed}. How far predictions "
-        "were off: docs/devices.md."
+        f"Predicted, not measured.{describe_parameters(first.case)} There are "
+        f"{first.memory / GIB:,.2f} GiB. needs = peak + the error of predictions ({allowed})"
+        f"{context}. How it is predicted: docs/devices.md."
     )
 
 
@@ -188,13 +197,14 @@ def make_cells(assessment: FitAssessment) -> tuple[str, ...]:
     strategy = assessment.case.strategy
     if not assessment.case.same_mathematics:
         strategy += " (other mathematics)"
-    share = f"{(assessment.bytes or 0) / assessment.memory:.1%}"
+    share = f"{(assessment.needs or 0) / assessment.memory:.1%}"
     answer = f"{assessment.answer} ({NAMES[assessment.planned.source or '']})"
     return (
         assessment.case.framework,
         strategy,
         describe_batch(assessment),
         format_mib(assessment.bytes),
+        format_needs(assessment.needs),
         share,
         answer,
     )
@@ -212,11 +222,12 @@ def as_json(assessments: Sequence[FitAssessment], left_out: Mapping[str, str]) -
                 "fits": assessment.fits,
                 "answer": assessment.answer,
                 "peak_bytes": assessment.planned.peak_bytes,
-                "needs_bytes": assessment.planned.needs_bytes,
+                "refused_bytes": assessment.planned.needs_bytes,
+                "needs_bytes": assessment.needs,
                 "source": assessment.planned.source,
                 "allowed_error": assessment.error,
-                "next_batch_was_tried": assessment.is_exact,
-                "not_certain_from": assessment.smallest_not_fitting,
+                "next_batch_was_tried": assessment.complete,
+                "not_certain_from": assessment.below,
             }
         )
     return {

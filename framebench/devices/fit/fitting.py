@@ -17,7 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from framebench.devices.catalog import CONTEXT, Device
+from framebench.devices.catalog import Device
+from framebench.devices.needs import ALLOWED, context_of, estimate_needs
 from framebench.devices.plans import store
 from framebench.devices.plans.planned import Planned
 from framebench.records.pins import find_pinned_version
@@ -29,10 +30,6 @@ PLATEAU_GROWTH = 0.2
 # The gap between the largest batch that fits and the smallest that does not is wide if their ratio
 # is above this.
 WIDE_GAP = 1.1
-# The share that a prediction may be off by. PyTorch: the error that nine of ten peaks that others
-# measured are within (studies/published_peaks). JAX: more than a GPU of our own was off by at full
-# size (studies/gpu_session).
-ALLOWED = {"torch": 0.0789776, "jax": 0.08}
 
 
 class SearchRule(NamedTuple):
@@ -51,11 +48,6 @@ RULES = {
     # about a third; a plan takes up to a minute
     "jax": SearchRule((4,), first_leap=1024, leap=2, most_plans=5),
 }
-
-
-def context_of(device: Device) -> tuple[int, int]:
-    """Return the least and the most bytes that a CUDA context takes; zeros on a TPU."""
-    return CONTEXT if device.kind == "gpu" else (0, 0)
 
 
 class CachedPlan(NamedTuple):
@@ -106,16 +98,23 @@ class FitAssessment:
         """Return the bytes of the device, or of the budget if that is less."""
         return min(self.budget or self.device.memory_bytes, self.device.memory_bytes)
 
+    @property
+    def needs(self) -> int | None:
+        """Return the bytes that are sure to be enough."""
+        if self.bytes is None:
+            return None
+        return estimate_needs(self.bytes, self.error, self.device)
+
     @cached_property
     def fits(self) -> bool | None:
         """Return whether it fits for certain.
 
         None means that it depends on how far the prediction is off, or that there is none.
         """
-        if self.bytes is None:
+        if self.bytes is None or self.needs is None:
             return False if self.planned.outcome == "refused" else None
-        least, most = context_of(self.device)
-        if self.bytes * (1 + self.error) + most <= self.memory:
+        least, _ = context_of(self.device)
+        if self.needs <= self.memory:
             return True
         if self.bytes * (1 - self.error) + least > self.memory:
             return False

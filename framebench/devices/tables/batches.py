@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from framebench.analysis.comparison import Comparison, format_mib
 from framebench.devices.catalog import Device, find
-from framebench.devices.fit.fitting import FitAssessment, context_of
+from framebench.devices.fit.fitting import FitAssessment
+from framebench.devices.needs import context_of
 from framebench.devices.plans.planned import Planned, code_of, workspaces_of
 from framebench.devices.tables.table import group_pinned
 from framebench.strategies.registry import list_strategies

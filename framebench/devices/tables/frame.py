@@ -13,6 +13,7 @@ import pandas as pd
 from framebench.analysis.comparison import Comparison
 from framebench.analysis.frames import Column, column, describe_columns
 from framebench.devices.catalog import BY_NAME
+from framebench.devices.needs import ALLOWED, estimate_needs
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.store import every
 from framebench.records.pins import find_pinned_version
@@ -47,8 +48,13 @@ class PlannedRow:
     reserved_bytes: int | None = column(
         "bytes", "what the framework takes: JAX the plan; PyTorch what its allocator holds"
     )
-    needs_bytes: int | None = column(
+    refused_bytes: int | None = column(
         "bytes", "that it would take, where it does not fit and that is known"
+    )
+    needs_bytes: int | None = column(
+        "bytes",
+        "of the device's memory that are sure to be enough: reserved_bytes, the error of "
+        "predictions and the largest context (docs/reading.md#what-a-job-needs)",
     )
     temporary_bytes: int | None = column("bytes", "of JAX's plan: neither argument nor result")
     ratio: float | None = column(
@@ -137,9 +143,18 @@ def make_row(planned: Planned, case: Case, is_baseline: bool, base_bytes: int | 
         reason=planned.reason,
         used_bytes=used_bytes,
         reserved_bytes=planned.peak_bytes,
-        needs_bytes=planned.needs_bytes,
+        refused_bytes=planned.needs_bytes,
+        needs_bytes=find_needs(planned),
         temporary_bytes=planned.parts.get("temporaries"),
         ratio=used_bytes / base_bytes if used_bytes and base_bytes else None,
         baseline=is_baseline,
         commit=planned.origin.commit,
     )
+
+
+def find_needs(planned: Planned) -> int | None:
+    """Return the bytes that the case is sure to fit in; None where nothing was predicted."""
+    reserved = planned.peak_bytes if planned.peak_bytes is not None else planned.needs_bytes
+    if reserved is None:
+        return None
+    return estimate_needs(reserved, ALLOWED[planned.framework], BY_NAME[planned.device])

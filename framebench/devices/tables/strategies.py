@@ -93,10 +93,8 @@ def make_cells(
     size = planned.used_bytes
     if size is None:
         return describe_share(planned, device) if planned.outcome == "refused" else "-", "-"
-    text = (
-        format_mib(size)
-        if size <= device.memory_bytes
-        else f"does not fit: needs {format_mib(size)} MiB"
-    )
+    text = format_mib(size)
+    if size > device.memory_bytes:
+        text = f"does not fit: would take {text} MiB"
     base = peaks.get((framework, baseline))
     return text, f"{size / base.used_bytes:.2f}" if base and base.used_bytes else "-"

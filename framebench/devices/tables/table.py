@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from framebench.analysis.comparison import Comparison, format_mib
+from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, format_mib
+from framebench.analysis.needs import format_needs
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
+from framebench.devices.needs import ALLOWED, context_of
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.version import is_current
+from framebench.devices.tables.frame import find_needs
 from framebench.models import spec
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import parse_case
@@ -106,13 +109,13 @@ def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Comparison
     notes = []
     for planned in predictions:
         if planned.has_answer:
-            source = NAMES.get(planned.source or "", "-")
             rows.append(
                 (
                     planned.case,
-                    format_mib(planned.peak_bytes),
+                    describe_reserved(planned),
+                    format_needs(find_needs(planned)),
                     describe_share(planned, device),
-                    source,
+                    NAMES.get(planned.source or "", "-"),
                 )
             )
         else:
@@ -121,13 +124,23 @@ def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Comparison
             release = f"{planned.framework} {planned.framework_version}"
             missing[f"not in the peaks of {release}: {'; '.join(planned.not_held)}"] = None
         notes += [f"{planned.case}: {note}" for note in planned.notes]
-    caption = f"Not measured. It has {device.gib:,.2f} GiB ({device.source})."
+    caption = (
+        f"Not measured. reserved = what the framework's allocator takes, with the error that "
+        f"predictions have; needs = its upper end{describe_context(device)}. The device has "
+        f"{device.gib:,.2f} GiB."
+    )
     if any(Case.from_id(planned.case).ranks > 1 for planned in predictions):
         caption += " Of a case over ranks: one of its devices."
     return Comparison.of_text(
         f"What cases need on one {device.title}",
         caption,
-        ("case", "peak MiB", "of memory", "source"),
+        (
+            Shown("case", priority=ESSENTIAL),
+            "reserved MiB",
+            Shown("needs MiB", priority=ESSENTIAL),
+            Shown("of memory", priority=ESSENTIAL),
+            Shown("source", priority=DETAIL),
+        ),
         rows,
         left=1,
         notes=(*missing, *notes, *group_by_reason(unplanned)),
@@ -143,17 +156,36 @@ def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
 
 
 def describe_share(planned: Planned, device: Device) -> str:
-    """Return the share of the device's memory; what is more does not fit."""
+    """Return which share of the device's memory the case needs, and that it does not fit if even
+    the prediction is more.
+    """
     if planned.outcome == "refused":
         return (
-            f"does not fit: needs {format_mib(planned.needs_bytes)} MiB"
+            f"does not fit: would take {format_mib(planned.needs_bytes)} MiB"
             if planned.needs_bytes
             else "does not fit"
         )
-    if planned.peak_bytes is None:
+    needs = find_needs(planned)
+    if planned.peak_bytes is None or needs is None:
         return "-"
-    of_memory = planned.peak_bytes / device.memory_bytes
-    return f"{of_memory:.1%}" if of_memory <= 1 else f"{of_memory:.1%}: does not fit"
+    share = f"{needs / device.memory_bytes:.1%}"
+    return share if planned.peak_bytes <= device.memory_bytes else f"{share}: does not fit"
+
+
+def describe_reserved(planned: Planned) -> str:
+    """Return what the framework is predicted to take in MiB, with its interval."""
+    if planned.peak_bytes is None:
+        return format_mib(planned.needs_bytes)
+    error = ALLOWED[planned.framework]
+    low, high = planned.peak_bytes * (1 - error), planned.peak_bytes * (1 + error)
+    interval = f"{format_mib(low, ',.0f')} to {format_mib(high, ',.0f')}"
+    return f"{format_mib(planned.peak_bytes)} ({interval})"
+
+
+def describe_context(device: Device) -> str:
+    """Return what a process takes next to its allocator; nothing on a device without context."""
+    most = context_of(device)[1]
+    return f" + {format_mib(most, ',.0f')} MiB of CUDA context" if most else ""
 
 
 def tabulate_parts(planned: Planned, device: Device) -> Comparison:

@@ -16,7 +16,7 @@ from framebench.analysis.answers import (
     select_comparable,
     select_with_price,
 )
-from framebench.analysis.comparison import format_mib
+from framebench.analysis.needs import format_whole_needs
 from framebench.analysis.results import Results
 from framebench.models import spec
 from framebench.publish.readme import backing, stands_out
@@ -84,14 +84,14 @@ def describe_framework(framework: str, ranked: list[Any], timed: dict[Any, Any])
     if not ranked:
         return f"{framework}: no strategy saves memory."
     needs = [describe_needs(row, timed) for row in select_with_price(ranked)]
-    return f"{framework}: {', or '.join(needs)}."
+    return f"{framework} needs {', or '.join(needs)}."
 
 
 def describe_needs(row: Any, timed: dict[Any, Any]) -> str:
-    """Return the peak of a strategy, its share of the baseline's, and its cost."""
-    share = f"{row.shared_ratio:.0%} of `{BASELINES[row.scenario]}`"
+    """Return what a strategy needs, its share of what the baseline needs, and its cost."""
+    share = f"{row.needs_ratio:.0%} of `{BASELINES[row.scenario]}`"
     price = describe_cost(row)
     if pd.isna(row.time_ratio) and (row.case, row.device) in timed:
         machine, other = timed[row.case, row.device]
         price = f"{describe_cost(other)} on `{machine}`"
-    return f"{format_mib(row.shared_bytes, ',.0f')} MiB with `{row.strategy}` ({share}, {price})"
+    return f"{format_whole_needs(row.needs_bytes)} MiB with `{row.strategy}` ({share}, {price})"

@@ -17,6 +17,7 @@ from framebench.analysis import rows
 from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
 from framebench.analysis.comparison import format_mib, format_number, is_missing
 from framebench.analysis.figures import fronts
+from framebench.analysis.needs import format_whole_needs
 from framebench.analysis.tables import format_time_ratios, shorten_time_ratios
 from framebench.publish.site.titles import TRIAL_SIZE, describe_batch
 from framebench.strategies.registry import find_baseline
@@ -287,7 +288,9 @@ class ScenarioDrawing:
         for framework, ranked in rank_savings(self.compared):
             if ranked:
                 least = ranked[0]
-                phrase = f"{least.relative_peak:.0%} of the peak, {describe_cost(least)}, with"
+                needs = f"{format_whole_needs(least.needs_bytes)} MiB"
+                share = f"{least.needs_ratio:.0%} of the baseline's need"
+                phrase = f"{needs}, {share}, {describe_cost(least)}, with"
                 answers.append((framework, phrase, least.strategy, least.case))
             else:
                 answers.append((framework, "no strategy saves", "", ""))

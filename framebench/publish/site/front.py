@@ -7,6 +7,7 @@ the script only leaves out what a budget does not hold.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,7 +17,6 @@ from framebench.analysis import rows
 from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
 from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
-from framebench.analysis.tables import is_on_gpu
 from framebench.publish.site.links import get_case_page
 from framebench.publish.site.machine import Machine
 from framebench.publish.site.titles import TRIAL_SIZE, describe_batch, get_title
@@ -41,7 +41,7 @@ def list_groups(machine: Machine) -> Iterator[dict[str, object]]:
     first, those of the size for trying out last.
     """
     used = machine.shown[~machine.shown["only_for_claims"]]
-    measured = used[used["shared_bytes"].notna()]
+    measured = used[used["needs_bytes"].notna()]
     groups = []
     for _, group in measured.groupby(["workload", "scenario", "size", "batch"]):
         comparable = select_comparable(rows.order_by_catalog(group))
@@ -79,8 +79,8 @@ def describe_measure(group: pd.DataFrame) -> dict[str, object]:
     base = find_baseline(str(group["scenario"].iloc[0]))
     return {
         "unit": str(group["unit"].iloc[0]),
-        "peak": rows.make_peak_label(group),
-        "whole": f"what {base} has in use" if is_on_gpu(group) else f"{base}'s peak",
+        "axis": "memory that a job needs, MiB",
+        "whole": f"what {base} needs",
         "paired": bool(is_paired.all()),
     }
 
@@ -94,8 +94,9 @@ def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, object]
             "framework": row.framework,
             "strategy": row.strategy,
             "family": axis if axis in page.MARKERS else page.OTHER,
-            "mib": round(row.shared_bytes / MIB, 1),
-            "share": round(row.relative_peak, 3),
+            "needs": math.ceil(row.needs_bytes / MIB * 10) / 10,  # rounded up, as everywhere
+            "peak": round(row.step_bytes / MIB, 1),
+            "share": round(row.needs_ratio, 3),
             "base": bool(row.baseline),
             "least": row.case in smallest,
             "href": get_case_page(machine, row.case),

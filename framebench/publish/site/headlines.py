@@ -1,4 +1,4 @@
-"""Make the short answers: the strategies with the lowest peak and the shortest step.
+"""Make the short answers: the strategies that need least memory and take the shortest step.
 
 There is one of each for a workload and framework. They have ratios alone, so that they fit a
 screen.
@@ -15,6 +15,7 @@ from framebench.analysis.answers import select_comparable, select_savings
 from framebench.analysis.batch_tables import describe_dependence, select_several
 from framebench.analysis.comparison import Comparison, Shown
 from framebench.analysis.frames import read_ratios
+from framebench.analysis.needs import format_whole_needs
 from framebench.analysis.rows import find_usual_batch
 from framebench.analysis.statistics import PEAK, TIME, correct_by_holm, decide
 from framebench.analysis.tables import describe_conditions, describe_measurement, format_time_ratios
@@ -24,17 +25,18 @@ from framebench.strategies.registry import find_baseline
 from framebench.strategies.strategy import FRAMEWORKS
 
 MAIN_SCENARIOS = ("train", "eval")  # those that everyone asks for
-# `lean_` columns are of the strategy with the lowest peak, `fast_` columns of the fastest one
+# `lean_` columns are of the strategy that needs least memory, `fast_` columns of the fastest one
 SHOWN = {
     "workload": Shown("workload"),
     "batch": Shown("batch"),
     "framework": Shown("framework"),
-    "lean_strategy": Shown("lowest peak"),
-    "lean_relative_peak": Shown("peak x base", ".2f"),
+    "lean_strategy": Shown("needs least"),
+    "lean_needs_bytes": Shown("needs MiB", format_whole_needs),
+    "lean_needs_ratio": Shown("needs x base", ".2f"),
     "lean_relative": Shown("step x base"),
     "fast_strategy": Shown("shortest step"),
     "fast_relative": Shown("step x base"),
-    "fast_relative_peak": Shown("peak x base", ".2f"),
+    "fast_needs_bytes": Shown("needs MiB", format_whole_needs),
     "step_instrument": Shown("instrument"),
 }
 
@@ -68,7 +70,7 @@ def make_headline_table(scenario: str, machine: str, size: str, group: pd.DataFr
     return Comparison(
         f"{get_title(scenario)}, size {size}: least memory and shortest step",
         f"Strategies that compute what {find_baseline(scenario)} of the same framework does, and "
-        f"were seen at work. A difference counts from {PEAK.minimum:.0%} of the peak and "
+        f"were seen at work. A difference counts from {PEAK.minimum:.0%} of the need and "
         f"{TIME.minimum:.0%} of the step on, if chance gives it in at most 5 %. "
         f"{describe_measurement(group)} {describe_conditions(group)}",
         data.assign(
@@ -126,7 +128,7 @@ def make_rows(group: pd.DataFrame) -> Iterator[pd.Series]:
             yield pd.concat(
                 [
                     base.iloc[0],
-                    take_best(lean, base, "none lower").add_prefix("lean_"),
+                    take_best(lean, base, "none less").add_prefix("lean_"),
                     take_best(fast, base, "none shorter").add_prefix("fast_"),
                 ]
             )

@@ -8,7 +8,7 @@ import pytest
 
 from framebench.analysis.results import Results
 from framebench.devices.catalog import find
-from framebench.devices.fit.fitting import ALLOWED
+from framebench.devices.needs import ALLOWED
 from framebench.devices.plans.store import every
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from framebench.devices.fit.fitting import ALLOWED
+from framebench.devices.needs import ALLOWED
 from studies.published_peaks import errors as table
 from studies.published_peaks import judged, programs, rows
 from studies.published_peaks.errors import Held

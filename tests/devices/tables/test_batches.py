@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from framebench.devices.catalog import GIB, find
-from framebench.devices.fit.fitting import context_of
+from framebench.devices.needs import context_of
 from framebench.devices.plans.planned import Planned
 from framebench.devices.tables.batches import GPUS, tables
 from tests.devices.fake_predictions import MIB

@@ -83,5 +83,8 @@ def test_a_plan_beyond_the_devices_memory_does_not_fit() -> None:
         H100,
     )
     (row,) = [row for row in table.rows if row[0] == "long"]
-    assert row[1::3] == ("does not fit: needs 90,000.0 MiB", "does not fit: needs 100,000.0 MiB")
+    assert row[1::3] == (
+        "does not fit: would take 90,000.0 MiB",
+        "does not fit: would take 100,000.0 MiB",
+    )
     assert row[-1] == "2.00"

@@ -15,12 +15,12 @@ def larger(count: int) -> dict[str, object]:
 
 def test_a_peak_above_the_memory_does_not_fit() -> None:
     small, huge = planned(), planned(**larger(100 * 1024))
-    assert table.describe_share(small, H100) == "0.0%"
+    assert table.describe_share(small, H100) == "1.7%", "the context alone"
     assert table.describe_share(huge, H100).endswith("does not fit")
     refused = planned(
         outcome="refused", reason="x", peak_bytes=None, parts={}, needs_bytes=90 * 2**30
     )
-    assert table.describe_share(refused, H100) == "does not fit: needs 92,160.0 MiB"
+    assert table.describe_share(refused, H100) == "does not fit: would take 92,160.0 MiB"
     assert (
         table.describe_share(planned(outcome="failed", reason="x", peak_bytes=None, parts={}), H100)
         == "-"

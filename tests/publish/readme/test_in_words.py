@@ -32,7 +32,8 @@ def steady(seconds: float) -> list[list[float]]:
 def test_the_least_memory_and_what_it_costs() -> None:
     lines = message([steady(1.0), steady(1.3), steady(1.1)], sizes(200, 100, 150))
     start = (
-        "**Transformer**, training at batch 4. PyTorch: 100 MiB with `checkpoint` (50% of `fp32`, "
+        "**Transformer**, training at batch 4. PyTorch needs 105 MiB with `checkpoint` (50% of "
+        "`fp32`, "
     )
     assert lines == (f"{start}1.30 x the time).",)
     wild = [[0.8 + 0.4 * ((block * 7 + turn) % 3)] * 8 for turn, block in enumerate(range(5))]
@@ -42,11 +43,11 @@ def test_the_least_memory_and_what_it_costs() -> None:
 
 def test_the_least_memory_is_of_all_proven_strategies_and_says_that_it_was_not_timed() -> None:
     never: list[list[float]] = [[float("nan")] * 8] * 5
-    first = "PyTorch: 100 MiB with `accumulate` (50% of `fp32`, not timed)"
+    first = "PyTorch needs 105 MiB with `accumulate` (50% of `fp32`, not timed)"
     (line,) = message([steady(1.0), never, never], sizes(200, 150, 100))
     assert line.endswith(f"{first}.")
     (line,) = message([steady(1.0), steady(1.3), never], sizes(200, 150, 100))
-    assert line.endswith(f"{first}, or 150 MiB with `checkpoint` (75% of `fp32`, 1.30 x the time).")
+    assert line.endswith(f"{first}, or 158 MiB with `checkpoint` (75% of `fp32`, 1.30 x the time).")
 
 
 def test_missing_times_come_from_another_machine_of_the_same_kind() -> None:
@@ -58,7 +59,7 @@ def test_missing_times_come_from_another_machine_of_the_same_kind() -> None:
     tables = {"m": mine, "n": other}
     (line,) = describe_training(mine, "m", tables).lines
     assert line.endswith(
-        "PyTorch: 100 MiB with `accumulate` (50% of `fp32`, 1.20 x the time on `n`)."
+        "PyTorch needs 105 MiB with `accumulate` (50% of `fp32`, 1.20 x the time on `n`)."
     )
     (line,) = describe_training(other, "n", tables).lines
     assert line.endswith("(50% of `fp32`, 1.20 x the time).")

@@ -15,6 +15,7 @@ const SHAPES = {
 const form = document.getElementById("question");
 const SVG = document.querySelector("#chart svg").namespaceURI;
 const number = (value, digits = 0) => value.toLocaleString("en", { maximumFractionDigits: digits });
+const whole = (mib) => number(Math.ceil(mib)); // what is needed is rounded up, so that a budget of it does fit
 const rated = (value) => number(value, value < 100 ? 1 : 0);
 
 // An element with attributes and children; text is never markup
@@ -70,16 +71,16 @@ function strong(text) {
 }
 
 function sentence(group, budget) {
-  const fits = group.rows.filter((row) => row.mib <= budget);
+  const fits = group.rows.filter((row) => row.needs <= budget);
   const within = budget === Infinity ? "Without a limit" : `Within ${number(budget)} MiB`;
   const quick = fastest(group, fits);
-  const lean = [...group.rows].sort((a, b) => a.mib - b.mib)[0];
-  const size = strong(`${number(lean.mib)} MiB`);
-  const least = ["The least memory is ", size, `: ${lean.framework} with `, link(lean), `, ${speed(group, lean)}.`];
+  const lean = [...group.rows].sort((a, b) => a.needs - b.needs)[0];
+  const size = strong(`${whole(lean.needs)} MiB`);
+  const least = [`${lean.framework} with `, link(lean), " needs least, ", size, `, ${speed(group, lean)}.`];
   if (!fits.length) return [`Nothing that was measured needs ${number(budget)} MiB or less. `, ...least];
   if (!quick) return [`${within}, ${fits.length} of ${group.rows.length} measured cases fit. None of them was timed. `, ...least];
   const first = [`${within}, `, strong(quick.framework), " with ", link(quick), " is the fastest measured: "];
-  return [...first, strong(speed(group, quick)), ` in ${number(quick.mib)} MiB. `, ...least];
+  return [...first, strong(speed(group, quick)), `, and needs ${whole(quick.needs)} MiB. `, ...least];
 }
 
 function share(group, row) {
@@ -88,7 +89,7 @@ function share(group, row) {
 
 function cell(group, row, title, otherwise) {
   if (!row) return made("td", { "data-title": title }, made("span", { class: "none" }, otherwise));
-  const lines = [link(row), made("br"), `${number(row.mib)} MiB, ${speed(group, row)}`];
+  const lines = [link(row), made("br"), `${whole(row.needs)} MiB, ${speed(group, row)}`];
   const price = row.rate === undefined || !row.cost ? "" : `, ${row.cost}`;
   if (!row.base) lines.push(made("br"), made("span", { class: "none" }, share(group, row) + price));
   return made("td", { "data-title": title }, ...lines);
@@ -96,7 +97,7 @@ function cell(group, row, title, otherwise) {
 
 function line(group, framework, budget, titles) {
   const rows = group.rows.filter((row) => row.framework === framework);
-  const fits = rows.filter((row) => row.mib <= budget);
+  const fits = rows.filter((row) => row.needs <= budget);
   const lean = rows.find((row) => row.least);
   return made("tr", {}, made("th", { scope: "row", class: framework }, framework),
     cell(group, rows.find((row) => row.base), titles[0], "not measured"),
@@ -115,7 +116,7 @@ function present(group) {
   return FRAMEWORKS.filter((framework) => group.rows.some((row) => row.framework === framework));
 }
 
-// ---- the chart: peak against throughput, what was not timed in lanes below
+// ---- the chart: what is needed against throughput, what was not timed in lanes below
 
 const LEFT = 72, RIGHT = 22, TOP = 14, LANE = 20, BOTTOM = 44;
 const STEPS = [[1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1]]; // of the ticks in a decade, by how much room there is
@@ -133,7 +134,7 @@ function scale(values, start, end) {
 }
 
 function tip(group, row) {
-  const parts = [`${row.framework}, ${row.strategy}: ${number(row.mib, 1)} MiB`, share(group, row)];
+  const parts = [`${row.framework}, ${row.strategy}: needs ${number(row.needs, 1)} MiB`, share(group, row), `peak ${number(row.peak, 1)} MiB`];
   if (row.rate === undefined) return [...parts, "not timed"].join("; ");
   const range = ranged(row) ? ` (${rated(row.range[0])} to ${rated(row.range[1])})` : "";
   return [...parts, `${rated(row.rate)} ${group.unit}/s${range}`, row.cost].filter(Boolean).join("; ");
@@ -149,7 +150,7 @@ function layout(group, budget, width) {
   const lanes = present(group).filter((name) => group.rows.some((row) => row.framework === name && row.rate === undefined));
   const floor = TOP + (timed.length ? Math.min(380, Math.max(240, width * 0.5)) : 0);
   const foot = floor + (lanes.length ? lanes.length * LANE + 8 : 0);
-  const sizes = [...group.rows.map((row) => row.mib), ...(Number.isFinite(budget) ? [budget] : [])];
+  const sizes = [...group.rows.map((row) => row.needs), ...(Number.isFinite(budget) ? [budget] : [])];
   const rates = timed.flatMap((row) => [row.rate, ...(ranged(row) ? row.range : [])]);
   return { width, lanes, floor, foot, x: scale(sizes, LEFT, width - RIGHT), y: rates.length ? scale(rates, floor - 6, TOP) : null };
 }
@@ -172,7 +173,7 @@ function* axes(group, { width, lanes, floor, foot, x, y }) {
     yield rule(LEFT, end, y.at(tick), y.at(tick));
     yield word(number(tick, 2), { x: LEFT - 6, y: y.at(tick) + 4, "text-anchor": "end" });
   }
-  yield word(group.peak, { x: width - 2, y: foot + 36, "text-anchor": "end" });
+  yield word(group.axis, { x: width - 2, y: foot + 36, "text-anchor": "end" });
   if (y) yield word(`${group.unit} per second`, { x: -(TOP + floor) / 2, y: 12, transform: "rotate(-90)", "text-anchor": "middle" });
   if (lanes.length) yield rule(LEFT, end, floor + 4, floor + 4, "floor");
   if (lanes.length) yield word("not timed", { x: 2, y: floor + 20 });
@@ -188,10 +189,10 @@ function chart(group, budget, width) {
   const place = layout(group, budget, width);
   const lane = (row) => place.floor + 8 + (place.lanes.indexOf(row.framework) + 0.5) * LANE;
   const height = (row) => (row.rate === undefined ? lane(row) : place.y.at(row.rate));
-  const points = group.rows.map((row) => ({ row, x: place.x.at(row.mib), y: height(row) }));
+  const points = group.rows.map((row) => ({ row, x: place.x.at(row.needs), y: height(row) }));
   const bars = points.filter(({ row }) => ranged(row));
   const size = { width, height: place.foot + BOTTOM, viewBox: `0 0 ${width} ${place.foot + BOTTOM}` };
-  return drawn("svg", { ...size, role: "group", "aria-label": "Peak memory against throughput of every measured strategy" },
+  return drawn("svg", { ...size, role: "group", "aria-label": "Needed memory against throughput of every measured strategy" },
     ...axes(group, place), ...limit(budget, place),
     ...bars.map(({ row, x }) => rule(x, x, ...row.range.map(place.y.at), `bar ${row.framework}`)),
     ...points.map((point) => dot(group, point, budget)),
@@ -200,14 +201,14 @@ function chart(group, budget, width) {
 
 function dot(group, { row, x, y }, budget) {
   const shape = drawn("path", { d: SHAPES[row.family], transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` });
-  const kind = `dot ${row.framework}${row.mib > budget ? " over" : ""}`;
+  const kind = `dot ${row.framework}${row.needs > budget ? " over" : ""}`;
   const said = tip(group, row);
   return drawn("a", { href: row.href, class: kind, "aria-label": said }, drawn("title", {}, said), shape);
 }
 
 // Names where they cover neither a point, a bar nor each other: the baselines first, then what nothing beats in its framework
 function labels(points, place) {
-  const better = (one, other) => one.framework === other.framework && one.mib <= other.mib && one.rate > other.rate;
+  const better = (one, other) => one.framework === other.framework && one.needs <= other.needs && one.rate > other.rate;
   const beaten = ({ row }) => points.some((point) => better(point.row, row));
   const order = [...points].sort((a, b) => b.row.base - a.row.base || beaten(a) - beaten(b));
   const taken = points.flatMap(({ row, x, y }) => [box(x, y, 7, 7), ...(ranged(row) ? [barred(row, x, place)] : [])]);

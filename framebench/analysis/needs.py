@@ -1,0 +1,109 @@
+"""What a job needs: the smallest budget of memory that is sure to hold it.
+
+Every command, table and page that compares a job with a budget, or says how much memory a job
+takes, asks here. Two things make up the need of a measured job: the *peak* of a step, and what the
+process *keeps* next to it.
+
+On a CPU the peak is that of `host.rss`, and a process keeps workspaces and generated kernels, which
+searches under an enforced limit have measured. On a GPU the peak is what the framework's allocator
+has in use. The process keeps the rest of the allocator's pool, and the context of the driver.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from framebench.analysis.comparison import MIB, is_missing
+from framebench.analysis.searches import Searches
+from framebench.suite.case import Case
+
+# what a budget must have over peak and kept: batches of JAX have failed at up to 2.7 % less than
+# their limit
+MARGIN = 1.05
+
+
+class EnforcedLimits(NamedTuple):
+    """What searches under an enforced limit have shown of one batch, in bytes."""
+
+    held: int | None = None  # the smallest budget that held this batch, or a larger one
+    failed: int | None = None  # the largest budget that this batch, or a smaller one, ran out of
+
+
+NEVER_TRIED = EnforcedLimits()
+
+
+def compute_needs(peak: float, kept: int, limits: EnforcedLimits = NEVER_TRIED) -> int:
+    """Return the bytes that a budget must have for a job to be sure to fit.
+
+    It is 1.05 x (peak + kept), unless a search has shown that less is enough, or that so much is
+    not.
+
+    Args:
+        peak: Bytes of a steady step; of a prediction the upper end of its interval.
+        kept: Bytes that the process keeps next to it.
+        limits: What searches under an enforced limit have shown.
+    """
+    needs = round((peak + kept) * MARGIN)
+    if limits.held is not None:
+        needs = min(needs, limits.held)
+    if limits.failed is not None:  # last: where two searches disagree the worse counts
+        needs = max(needs, limits.failed + 1)
+    return needs
+
+
+def format_needs(needs: float | None, digits: int = 1) -> str:
+    """Return needed bytes in MiB without the unit, rounded up, so that a budget of it does fit.
+
+    It is a dash where nothing is known.
+    """
+    if needs is None or is_missing(needs):
+        return "-"
+    step = MIB / 10**digits
+    return f"{math.ceil(needs / step) * step / MIB:,.{digits}f}"
+
+
+def format_whole_needs(needs: float | None) -> str:
+    """Return needed bytes in whole MiB without the unit, rounded up."""
+    return format_needs(needs, digits=0)
+
+
+def find_kept(
+    case: Case,
+    instrument: str | None,
+    peak: int | None,
+    process_bytes: int | None,
+    searches: Searches,
+) -> int | None:
+    """Return the bytes that a measured process keeps next to its peak; None if nobody measured it.
+
+    Args:
+        case: What was measured.
+        instrument: That read the peak.
+        peak: Bytes.
+        process_bytes: What the process held on a GPU, by NVML; None on a CPU.
+        searches: All searches under an enforced limit.
+    """
+    if instrument == "host.rss":
+        return searches.find_untracked(case)
+    if peak is None or process_bytes is None:
+        return None
+    return max(process_bytes - peak, 0)
+
+
+def find_limits(
+    case: Case,
+    machine: str,
+    framework_version: str | None,
+    device: str | None,
+    searches: Searches,
+) -> EnforcedLimits:
+    """Return what searches of this version of the framework have shown of the case's batch.
+
+    They are those of the machine, or else of others with a device of its kind.
+    """
+    tried = searches.find_searches(case, machine, framework_version, device)
+    return EnforcedLimits(
+        held=tried.find_smallest_holding(case.batch),
+        failed=tried.find_largest_failing(case.batch),
+    )
