@@ -82,10 +82,13 @@ def describe_smallest(fitting: Sequence[FitAssessment]) -> str:
     for assessment in sorted(fitting, key=lambda assessment: assessment.needs or 0):
         if assessment.case.same_mathematics:
             smallest.setdefault(assessment.case.framework, assessment)
-    return " ".join(
-        f"{TITLES[name]} needs least with {assessment.case.strategy}: {format_needs(assessment.needs)} MiB."
-        for name, assessment in smallest.items()
-    )
+    sentences = []
+    for name, assessment in smallest.items():
+        needs = format_needs(assessment.needs)
+        sentences.append(
+            f"{TITLES[name]} needs least with {assessment.case.strategy}: {needs} MiB."
+        )
+    return " ".join(sentences)
 
 
 def describe_model(case: Case) -> str:
@@ -144,14 +147,8 @@ def write_caption(assessments: Sequence[FitAssessment]) -> str:
     context = ""
     if first.device.kind == "gpu":
         context = f" + {format_mib(context_of(first.device)[1], ',.0f')} MiB of CUDA context"
-    allowed = ", ".join(
-        sorted(
-            {
-                f"{assessment.error:.1%} in {TITLES[assessment.case.framework]}"
-                for assessment in assessments
-            }
-        )
-    )
+    errors = {TITLES[each.case.framework]: each.error for each in assessments}
+    allowed = ", ".join(sorted(f"{error:.1%} in {title}" for title, error in errors.items()))
     return (
         f"Predicted, not measured.{describe_parameters(first.case)} There are "
         f"{first.memory / GIB:,.2f} GiB. needs = peak + the error of predictions ({allowed})"
