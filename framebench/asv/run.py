@@ -103,7 +103,10 @@ def in_session(run: Callable[..., int | None]) -> Callable[..., int | None]:
             finally:
                 if current.building:
                     current.building.stop()
-        if result is None and not current.has_started:
+        if current.has_started:
+            # asv prints its share with each line, and environments without a benchmark have none
+            log.info("All selected benchmarks were run or skipped")
+        elif result is None:
             log.info("Nothing to measure: this commit has results of all that is selected")
         # what could not run continues in the same session when it is repaired; what ran is not
         # tried again in it

@@ -66,8 +66,8 @@ FOLLOWS = "step times follow; what is not in this table yet, too"
 STRATEGIES_HELP = "some, such as amp_bf16,checkpoint; by default all that apply"
 BLOCKS_HELP = "fresh processes of each strategy; by default 3, and more as --minutes says"
 MINUTES_HELP = (
-    "without --blocks: add blocks until ratios of times are decided, as far as they "
-    "end within so many minutes"
+    "without --blocks: measure 3 blocks, and more until ratios of times are decided, as far as "
+    "they end within so many minutes; the first table and the first block are always made"
 )
 ROUNDS_HELP = "turns of each process in a block; 0: memory alone, no times"
 FOLDER_HELP = "folder of the records; by default results/own/NAME"
@@ -137,7 +137,7 @@ def try_(
     budget_bytes = parse_bytes(budget) if budget else None
     check_options(rounds, max_batch and budget is None and device is None)
     named = strategies.split(",") if strategies else None
-    seconds = 0 if blocks else minutes * 60
+    seconds = None if blocks else minutes * 60
     fits: list[Fit] = []
 
     def show_first(records: list[Record]) -> None:
@@ -226,7 +226,7 @@ def measure(
     strategies: list[str] | None,
     options: runner.Options,
     blocks: int,
-    seconds: float,
+    seconds: float | None,
     where: Path,
     env: str | None,
     show_first: Callable[[list[Record]], None] = ignore_records,
@@ -234,8 +234,9 @@ def measure(
 ) -> tuple[list[Record], dict[str, str]]:
     """Return the records of this session, and by strategy why others were left out.
 
-    At least `blocks` blocks are measured, and more until `seconds` have passed. `show_first` gets
-    the first records, without times, and `show_interrupted` what there is when all ends early.
+    `blocks` blocks are measured, as far as they end so many seconds after the beginning, and more
+    until then while ratios are undecided. `show_first` gets the first records, without times, and
+    `show_interrupted` what there is when all ends early.
     Raises Fault.
     """
     began = time.monotonic()
@@ -260,7 +261,13 @@ def measure(
             run.check_mathematics = Float64Checks(model, arms, survey["held"])
             FirstLook(run, began, survey["held"], show_first).look_at(arms)
             if options.rounds:
-                measure_blocks(arms, run, blocks, seconds, partial(are_decided, run))
+                deadline = None if seconds is None else began + seconds
+                made = measure_blocks(arms, run, blocks, deadline, partial(are_decided, run))
+                if 0 < made < blocks and seconds is not None:
+                    say(
+                        f"the time is over after {made} of {blocks} blocks, so ratios of times "
+                        f"have no interval: --minutes {2 * seconds / 60:g}, or fewer --strategies"
+                    )
     except KeyboardInterrupt:
         records = list_records()
         if records:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 from framebench.engine import blocks, runner
@@ -27,27 +26,35 @@ def measure_blocks(
     arms: list[Arm],
     run: blocks.Run,
     least: int,
-    seconds: float,
+    deadline: float | None,
     decided: Callable[[list[Arm]], bool],
-) -> None:
-    """Measure at least so many blocks of these arms, of which the first is the baseline.
+) -> int:
+    """Measure blocks of these arms, of which the first is the baseline; return how many.
 
-    More follow until their ratios are decided, as far as they end so many seconds after the
-    beginning. What did not come out right in the first block, or takes many times as long because
-    the processor has no units for it, is in no other: its interval is not worth the wait.
+    Args:
+        arms: The baseline, and what is compared with it. What did not come out right in the first
+            block, or takes many times as long because the processor has no units for it, is in no
+            other: its interval is not worth the wait.
+        run: Where the records go.
+        least: Blocks that are measured, if there is time.
+        deadline: When measuring is to end (`time.monotonic`, in seconds). Until then more blocks
+            follow while ratios are undecided; the first block is measured in any case. None: the
+            least, however long they take.
+        decided: Whether the ratios of these arms need no more blocks.
     """
     baseline, *others = arms
     if has_failed(baseline, run):
-        return
+        return 0
     others = [arm for arm in others if not has_failed(arm, run)]
     # what torch.compile takes a minute for comes last, two at once: next to it, what is built in
     # seconds would wait
     others.sort(key=lambda arm: compiles(arm.case))
-    began = time.monotonic()
-    for number in count():
+    number = 0
+    while True:
+        number += 1
         block_began = time.monotonic()
         group = Group(baseline.case.id, (baseline,), tuple(others))
-        blocks.measure_group(group, run, number)
+        blocks.measure_group(group, run, number - 1)
         remaining = []
         for arm in (baseline, *others):
             if run.records(arm)[-1].usable and not runner.too_slow(arm.case):
@@ -55,12 +62,14 @@ def measure_blocks(
             else:
                 run.listener.skipped(arm.case)
         if baseline not in remaining:
-            return
+            return number
         others = [arm for arm in remaining if arm != baseline]
         now = time.monotonic()
-        is_late = now - began + (now - block_began) > seconds  # another block may take as long
-        if number + 1 >= least and (is_late or decided(remaining)):
-            return
+        # another block may take as long
+        is_late = deadline is not None and now + (now - block_began) > deadline
+        has_enough = number >= least and (deadline is None or decided(remaining))
+        if is_late or has_enough:
+            return number
 
 
 def has_failed(arm: Arm, run: blocks.Run) -> bool:

@@ -219,6 +219,7 @@ def judge(
     from framebench.versions import judge as rule
     from framebench.versions import table
     from framebench.versions.accepted import MalformedEntry, read_accepted, split_regressions
+    from framebench.versions.bisection_table import read_saved
 
     try:
         rows = rule.compare_versions(records, base, change, parse_share(threshold))
@@ -240,10 +241,12 @@ def judge(
         table.make_table(rows, load_causes(results), folded).terminal(out)
     for row, reason in known:
         say(f"known regression: {row.case}, {row.quantity}: {reason}")
-    for row in regressions:
-        change_text = "" if row.ratio is None else f" {row.ratio - 1:+.1%}"
-        say(f"regression: {row.case}, {row.quantity}{change_text} ({row.machine})")
+    if as_json:  # without it the table has them
+        for row in regressions:
+            change_text = "" if row.ratio is None else f" {row.ratio - 1:+.1%}"
+            say(f"regression: {row.case}, {row.quantity}{change_text} ({row.machine})")
     if regressions:
+        say(table.describe_release(regressions, read_saved(results)))
         raise typer.Exit(1)
     if all(row.verdict == rule.FEW for row in rows):
         fail(

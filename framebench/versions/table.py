@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
+from packaging.version import Version
 
 from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
 from framebench.analysis.reports import verdicts
-from framebench.analysis.statistics import FEW as FEWEST_BLOCKS
 from framebench.analysis.statistics import NO_INTERVAL, PEAK
 from framebench.explain import table as explanations
-from framebench.records.record import Record
+from framebench.records.record import Record, parse_case
 from framebench.strategies.strategy import TITLES
+from framebench.versions.bisection_record import Bisection
 from framebench.versions.judge import (
     APART,
     FEW,
@@ -46,13 +48,8 @@ COLUMNS = {
     "verdict": Shown("verdict", priority=ESSENTIAL),
 }
 RULE = (
-    "Ratio: change over base; above 1 is worse. Ratios of times come from paired rounds of a "
-    "block, so they can differ from "
-    "the quotient of the columns. A difference is claimed if it exceeds the minimum and chance "
-    "gives it in at most 5 %, "
-    f"corrected for the number of tests (Holm). Of times fewer than {FEWEST_BLOCKS} shared blocks "
-    "are too few. "
-    "How it is decided: docs/versions.md. MiB = 2^20 bytes."
+    "Ratio: change over base; above 1 is worse. How it is decided: docs/versions.md. "
+    "MiB = 2^20 bytes."
 )
 
 # case, base and change, such as `jax==0.9.2`: why its peak changed
@@ -197,6 +194,41 @@ def list_largest_regressions(decided: Sequence[QuantityComparison]) -> Iterator[
     largest = {row.quantity: row for row in sorted(regressions, key=lambda row: row.ratio or 0.0)}
     for quantity, row in largest.items():
         yield f"{row.ratio:.2f} x the {quantity} of {row.case} ({format_values(row)})"
+
+
+def describe_release(regressions: Sequence[QuantityComparison], saved: Sequence[Bisection]) -> str:
+    """Return which release a regression began in, by a bisection that was saved, or the command
+    that finds out.
+
+    Args:
+        regressions: At least one. The largest of a peak is asked about, or else the largest.
+        saved: Bisections of earlier releases.
+    """
+    peaks = [row for row in regressions if row.quantity == PEAK.name]
+    largest = max(peaks or regressions, key=lambda row: row.ratio or 0.0)
+    framework, old = parse_release(largest.base)
+    _, new = parse_release(largest.change)
+    if peaks:
+        for bisection in saved:
+            if answers_for(bisection, largest.case, old, new):
+                return f"which release: {bisection.case} {bisection.answer}"
+    option = "" if peaks else " --instructions"
+    return (
+        f"which release: framebench versions bisect --framework {framework} {old} {new} "
+        f"{largest.case}{option}"
+    )
+
+
+def answers_for(bisection: Bisection, case_id: str, old: str, new: str) -> bool:
+    """Return whether a bisection of measured peaks found a release between two for this strategy.
+
+    It may be of another batch or size, which the answer names.
+    """
+    if bisection.device or bisection.quantity != "peak" or bisection.first is None:
+        return False
+    case, bisected = parse_case(case_id), parse_case(bisection.case)
+    is_same = replace(bisected, batch=case.batch, size=case.size) == case
+    return is_same and Version(old) < Version(bisection.first) <= Version(new)
 
 
 def format_values(row: QuantityComparison) -> str:

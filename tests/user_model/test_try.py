@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -140,7 +141,7 @@ def test_a_search_begins_at_the_smallest_batch(
 
 def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is slow or not right is in the first alone; there are more blocks than the least while a
-    ratio is undecided. What takes a compiler is last.
+    ratio is undecided, and fewer where time is over. What takes a compiler is last.
     """
     asked, skipped = list[list[str]](), list[str]()
     arms = [
@@ -167,10 +168,11 @@ def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) ->
         ),
     )
 
-    def tried(seconds: float, blocks_it_takes: int = 5) -> list[list[str]]:
+    def tried(seconds: float | None, blocks_it_takes: int = 5) -> list[list[str]]:
         asked.clear()
+        deadline = None if seconds is None else time.monotonic() + seconds
         blocks_of_own.measure_blocks(
-            arms, run, 3, seconds, lambda left: len(left) == 2 and len(asked) >= blocks_it_takes
+            arms, run, 3, deadline, lambda left: len(left) == 2 and len(asked) >= blocks_it_takes
         )  # type: ignore[arg-type]
         return asked
 
@@ -180,7 +182,8 @@ def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) ->
         *([str(n), *left] for n in (1, 2, 3, 4)),
     ]
     assert skipped == ["amp_bf16", "compile"]
-    assert len(tried(0)) == len(tried(1e9, 1)) == 3, "no time for more, or no need"
+    assert len(tried(None)) == len(tried(1e9, 1)) == 3, "as many as were asked for, or no need"
+    assert len(tried(0)) == 1, "no time for more"
     wrong.add("fp32")
     assert len(tried(1e9)) == 1, "without its baseline nothing is compared"
 

@@ -83,6 +83,9 @@ def test_exactly_what_was_planted_is_found(equal: list[Record], results: Path) -
     } == regressions(rows)
     assert re.search(f"regression: {slow}, step time .(1[5-9]|2[0-5])\\.", done.stderr)
     assert f"regression: {large}, peak memory +5.0%" in done.stderr
+    shown = framebench("versions", "compare", OLD, NEW, "--results", str(results))
+    assert "regression: " not in shown.stderr, "the table has them"
+    assert f"versions bisect --framework jax 0.9.2 0.10.2 {large}" in shown.stderr
 
 
 def test_swapped_versions_turn_regressions_into_improvements(equal: list[Record]) -> None:
@@ -437,7 +440,7 @@ def test_other_tables_show_the_pinned_version_alone(equal: list[Record], results
         "where the pinned one was not measured, what was"
     )
     assert "0.9.2" not in "".join(
-        c.caption for c in make_tables(equal, results) if " against " not in c.title
+        c.caption for c in make_tables(equal, Results(results)) if " against " not in c.title
     )
     (shown,) = table.make_tables(equal)
     assert shown.title == "jax 0.10.2 against 0.9.2"

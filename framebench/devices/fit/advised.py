@@ -223,8 +223,8 @@ def as_json(assessments: Sequence[FitAssessment], left_out: Mapping[str, str]) -
                 "needs_bytes": assessment.needs,
                 "source": assessment.planned.source,
                 "allowed_error": assessment.error,
-                "next_batch_was_tried": assessment.complete,
-                "not_certain_from": assessment.below,
+                "next_batch_was_tried": assessment.is_exact,
+                "not_certain_from": assessment.smallest_not_fitting,
             }
         )
     return {

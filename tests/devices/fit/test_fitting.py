@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from framebench.devices.catalog import find
+from framebench.devices.catalog import CONTEXT, find
 from framebench.devices.fit.fitting import RULES, FitAssessment, PredictedBatchSearch
-from framebench.devices.needs import CONTEXT
 from framebench.devices.plans.planned import Planned
 from framebench.suite.case import Case
 from tests.devices import fake_predictions
