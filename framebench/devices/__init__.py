@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from framebench.devices.catalog import CONTEXT, DEVICES, Device, DoesNotFit, UnknownDevice, find
+from framebench.devices.catalog import DEVICES, Device, DoesNotFit, UnknownDevice, find
 
 if TYPE_CHECKING:
     # each framework is imported by the function that needs it
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from framebench.devices.xla.jax_function import Plan
 
 __all__ = [
-    "CONTEXT",
     "Device",
     "DoesNotFit",
     "GiB",

@@ -21,7 +21,8 @@ def context_of(device: Device) -> tuple[int, int]:
 
 
 def estimate_needs(reserved: int, error: float, device: Device) -> int:
-    """Return the bytes of the device's memory that are sure to be enough.
+    """Return the bytes of the device's memory to plan with: enough wherever the prediction is off
+    by no more than `error`.
 
     Args:
         reserved: Bytes that the framework is predicted to take.

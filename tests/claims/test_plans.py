@@ -90,7 +90,15 @@ def test_what_a_release_plans_of_a_reported_program_is_exact(tmp_path: Path) -> 
     programs = {"jax 1": {"plain": parts, "recomputed": parts | {"temporaries": 35}}}
     file = find_report(tmp_path, "0.10.2")
     file.parent.mkdir(parents=True)
-    file.write_text(json.dumps({"programs": programs}))
+    report = {
+        "device": "h100-80gb",
+        "framework_version": "0.10.2",
+        "programs": programs,
+        "code": "1",
+        "planned_at": "2026-11-28T00:00:00+00:00",
+        "commit": None,
+    }
+    file.write_text(json.dumps(report))
     assert PlannedReport("0.10.2", "jax 1", "recomputed", "plain").effect(
         Plans(tmp_path), "cpu"
     ) == (0.5, 0.5, 0.5)  # type: ignore[arg-type]

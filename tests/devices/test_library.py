@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from framebench.devices import (
-    CONTEXT,
     Device,
     GiB,
     UnknownDevice,
@@ -20,6 +19,7 @@ from framebench.devices import (
     plan,
     simulate,
 )
+from framebench.devices.needs import ALLOWED, estimate_needs
 from framebench.engine import environments
 from framebench.engine.environments import Environment, SetupError
 from tests.processes import run_inside
@@ -92,12 +92,13 @@ def test_weights_gradients_and_states_have_their_bytes(simulated: dict[str, Any]
 
 
 @pytest.mark.slow
-def test_what_is_in_use_is_reserved_and_a_context_is_needed_beside_it(
+def test_what_is_in_use_is_reserved_and_a_context_and_the_error_are_needed_beside_it(
     simulated: dict[str, Any],
 ) -> None:
     linear = simulated["linear"]
     assert linear["allocated"] <= linear["reserved"]
-    assert linear["needs"] == linear["reserved"] + CONTEXT[1] < 24 * GiB
+    needs = estimate_needs(linear["reserved"], ALLOWED["torch"], find_device("a100-40gb"))
+    assert linear["needs"] == needs < 24 * GiB
     tensors = sum(holder["tensors"] for holder in linear["holders"])
     assert 0 <= linear["allocated"] - max(linear["timeline"]) < 512 * tensors
     assert sum(holder["bytes"] for holder in linear["holders"]) == linear["allocated"]
@@ -204,7 +205,8 @@ def test_a_plan_is_made_of_its_parts_and_donated_memory_is_saved(
         assert one["peak"] == (
             parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"]
         )
-        assert one["needs"] == one["peak"] + CONTEXT[1]
+        h100 = find_device("h100-80gb")
+        assert one["needs"] == estimate_needs(one["peak"], ALLOWED["jax"], h100)
     assert planned["kept"]["parts"]["arguments"] == 2 * WEIGHT
     assert planned["donated"]["peak"] <= planned["kept"]["peak"] - WEIGHT
 

@@ -207,6 +207,10 @@ def test_what_a_set_up_has_started_ends_with_it(how: signal.Signals, tmp_path: P
     started = tmp_path / "started"
     pip = f"import os, pathlib, time; pathlib.Path({str(started)!r}).write_text(str(os.getpid()))"
     program = (
+        # a test run in the background may have been started with these ignored
+        "import signal\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import sys; from pathlib import Path; from framebench.cli import __main__ as cli\n"
         "from framebench.engine.environments import shell\n"
         f"command = [sys.executable, '-c', {pip + '; time.sleep(600)'!r}]\n"

@@ -42,7 +42,9 @@ def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
         SetupError, match=r"what jax needs \(jax, flax, optax, numpy\): ImportError: libcudart"
     ):
         installed.describe("jax", python)
-    with pytest.raises(SetupError, match="cannot be asked for torch"):
+    with pytest.raises(
+        SetupError, match="is no Python, or one that does not start: asked for torch"
+    ):
         installed.describe("torch", pretender(tmp_path, "Segmentation fault"))
 
 

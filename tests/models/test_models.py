@@ -120,7 +120,7 @@ def test_golden_values_hold_in_float64(
         name,
         environment[framework],
         ("tiny",),
-        but=[key for key in w.golden if keys and key not in keys],
+        excluded_keys=[key for key in w.golden if keys and key not in keys],
     )
     assert values.keys() >= set(keys)
     assert values

@@ -62,5 +62,5 @@ def test_advice_is_what_the_committed_search_found(fit: Fit) -> None:
 class KeptOnly(Searches):
     """They tell what a process keeps, and nothing of what fitted."""
 
-    def everywhere(self, case: Case) -> list[Fit]:
+    def select_fits(self, case: Case) -> list[Fit]:
         return []

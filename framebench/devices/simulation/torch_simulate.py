@@ -35,7 +35,8 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
-from framebench.devices.catalog import CONTEXT, Device
+from framebench.devices.catalog import Device
+from framebench.devices.needs import ALLOWED, estimate_needs
 from framebench.devices.simulation import torch_attention, torch_autocast
 from framebench.devices.simulation.allocator import Allocator
 from framebench.devices.simulation.blocks import Settings
@@ -72,6 +73,7 @@ class Holder(NamedTuple):
 class Simulation:
     """What the steps needed on the simulated GPU. Sizes are in bytes."""
 
+    device: Device
     # the most in use at once in the last step: torch.cuda.max_memory_allocated after a reset
     allocated: int
     reserved: int  # the most taken from the GPU: torch.cuda.max_memory_reserved
@@ -86,10 +88,12 @@ class Simulation:
 
     @property
     def needs(self) -> int:
-        """Return what the process needs of the GPU: `reserved`, and the largest CUDA context that
-        was measured.
+        """Return the bytes of the GPU's memory to plan with.
+
+        That is `reserved`, the error that nine of ten predictions were within, and the largest CUDA
+        context that was measured.
         """
-        return self.reserved + CONTEXT[1]
+        return estimate_needs(self.reserved, ALLOWED["torch"], self.device)
 
     @property
     def timeline(self) -> list[int]:
@@ -208,7 +212,7 @@ def simulate(
         peak_event = find_peak(watch.lives, first_event, len(watch.allocator.trace))
         if watch.refused:
             raise watch.refused
-        return summarize(watch, by_step, between_steps, peak_event)
+        return summarize(watch, by_step, between_steps, peak_event, device)
 
 
 def find_models_and_optimizers() -> tuple[list[nn.Module], list[torch.optim.Optimizer]]:
@@ -285,7 +289,9 @@ def find_peak(lives: list[Life], first: int, last: int) -> int:
     return peak_event
 
 
-def summarize(watch: Watch, by_step: list[int], between_steps: int, peak_event: int) -> Simulation:
+def summarize(
+    watch: Watch, by_step: list[int], between_steps: int, peak_event: int, device: Device
+) -> Simulation:
     """Return what was in use at the peak, by kind and by line."""
     kinds = dict.fromkeys(KINDS, 0)
     groups: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
@@ -299,6 +305,7 @@ def summarize(watch: Watch, by_step: list[int], between_steps: int, peak_event: 
     holders = [Holder(*group, sum(sizes), len(sizes)) for group, sizes in groups.items()]
     holders.sort(key=lambda holder: -holder.bytes)
     return Simulation(
+        device=device,
         allocated=by_step[-1],
         reserved=watch.allocator.stats.reserved_peak,
         between_steps=between_steps,

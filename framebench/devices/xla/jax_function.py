@@ -11,7 +11,8 @@ from jax.errors import JaxRuntimeError
 from jax.sharding import SingleDeviceSharding
 
 from framebench.adapters.jax.program import count_plan_bytes
-from framebench.devices.catalog import CONTEXT, Device, DoesNotFit
+from framebench.devices.catalog import Device, DoesNotFit
+from framebench.devices.needs import ALLOWED, estimate_needs
 from framebench.devices.xla import jax_buffers, jax_target
 from framebench.devices.xla.jax_older import help_jax
 
@@ -25,16 +26,19 @@ class Plan:
     # arguments, results and temporaries, without what results take over from donated arguments
     peak: int
     parts: dict[str, int]  # by what they are for
-    context: int  # the most that a CUDA context took where it was measured; 0 on a TPU
+    device: Device
 
     @property
     def needs(self) -> int:
-        """Return what the process needs of the device: the peak and the context.
+        """Return the bytes of the device's memory to plan with.
+
+        That is the peak, the error that plans were within, and on a GPU the largest CUDA context
+        that was measured.
 
         JAX's pool takes three quarters of a GPU by default, whatever the plan says: to have no
         more, set XLA_PYTHON_CLIENT_PREALLOCATE=false.
         """
-        return self.peak + self.context
+        return estimate_needs(self.peak, ALLOWED["jax"], self.device)
 
 
 def plan(
@@ -79,5 +83,5 @@ def plan(
     return Plan(
         peak=peak,
         parts=jax_buffers.parts_of(compiled.memory_analysis()),
-        context=CONTEXT[1] if device.kind == "gpu" else 0,
+        device=device,
     )

@@ -18,7 +18,7 @@ facts = {"file": str(file), "framework": "torch", "batch": 4, "defined": ["loss"
 (file.parent / "own.json").write_text(json.dumps(facts))
 
 baseline = Baseline(Case.from_id("own/torch/train/fp32/b4/mine"))
-baseline.find(still=False)
+baseline.get_reference(deterministic=False)
 outcome = check_in_float64(Case.from_id(f"own/torch/train/{sys.argv[2]}/b4/mine"), baseline)
 graphs = counters["stats"].get("unique_graphs", 0)
 print(
