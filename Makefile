@@ -15,6 +15,8 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 SHOWN  := zen4-2core
 # the one with the most strategies, which the ledger, figures and notebooks show
 WIDEST := xeon-2core
+# the one whose strategies were measured at three batches each
+BATCHED := zen5-2core
 # and the one where releases were measured last
 UPGRADED := zen4-2core
 
@@ -107,6 +109,7 @@ report: $(MEASURES)
 	$(BIN)/framebench report $(foreach file,README.md $(wildcard docs/*.md),--docs $(file)) --to results/tables > /dev/null
 	$(BIN)/framebench report --figures all --machine $(WIDEST)
 	$(BIN)/framebench report --figures 'memory-speed-*-train' --machine $(SHOWN)
+	$(BIN)/framebench report --figures 'savings-*' --machine $(BATCHED)
 	$(MAKE) site
 
 # The notebooks' executed form

@@ -68,8 +68,10 @@ def test_a_signal_at_any_moment_is_no_traceback(number: signal.Signals) -> None:
         process.send_signal(number)
         _, printed = process.communicate(timeout=120)
         assert "framebench/" not in printed, "a traceback through our files"
-        # it may be over before, or be Python alone still
-        assert process.returncode in (0, 130, -number) or "site" in printed
+        # It may be over before, or be Python alone still. An interrupt that comes while a library
+        # of C's is imported makes Python end by SIGINT itself, which a shell shows as 130, too.
+        ends = (0, 130, -number, -signal.SIGINT)
+        assert process.returncode in ends or "site" in printed
 
 
 @pytest.mark.parametrize(
