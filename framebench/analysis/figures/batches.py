@@ -89,7 +89,10 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
         aspect=1.1,
         facet_kws={"sharey": "row", "sharex": True},
     )
+    drawn = set(zip(long["quantity"], long["framework"]))
     for (quantity, framework), axes in grid.axes_dict.items():
+        # a framework whose steps were not timed has its peaks alone
+        axes.set_visible((quantity, framework) in drawn)
         axes.axhline(1, color="0.4", linewidth=1)
         axes.set_xscale("log", base=2)
         axes.set_xticks(sorted(compared["batch"].unique()))
