@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import distributions, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -115,6 +115,14 @@ def test_it_has_one_name_and_its_data(installed: Path) -> None:
         if not (inside / str(path).removeprefix("framebench/")).is_file()
     ]
     assert missing == []
+
+
+@pytest.mark.slow
+def test_it_offers_pytest_its_fixture_and_pip_its_extra(installed: Path) -> None:
+    (described,) = distributions(name="framebench", path=[str(installed)])
+    fixtures = described.entry_points.select(group="pytest11")
+    assert [entry.value for entry in fixtures] == ["framebench.devices.pytest_plugin"]
+    assert described.metadata.get_all("Provides-Extra") == ["devices"]
 
 
 @pytest.mark.slow

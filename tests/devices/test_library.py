@@ -136,6 +136,11 @@ def test_a_loop_that_draws_until_all_is_within_bounds_ends(simulated: dict[str, 
 
 
 @pytest.mark.slow
+def test_a_condition_that_is_read_now_and_then_is_true(simulated: dict[str, Any]) -> None:
+    assert simulated["deciding"]["allocated"] >= WEIGHT
+
+
+@pytest.mark.slow
 def test_a_snapshot_is_one_for_pytorchs_memory_viewer(simulated: dict[str, Any]) -> None:
     assert {"segments", "device_traces"} <= set(simulated["snapshot"])
 

@@ -76,6 +76,19 @@ def make_resampled_step(device: torch.device) -> Callable[[], None]:
     return lambda: weights.square().sum().backward()
 
 
+def make_deciding_step(device: torch.device) -> Callable[[], None]:
+    """A step that makes another matrix if any number of its batch is positive."""
+    batch = torch.randn(ROWS, device=device)
+    matrices: list[torch.Tensor] = []
+
+    def step() -> None:
+        matrices.clear()
+        if (batch > 0).any():
+            matrices.append(torch.zeros(WIDTH, WIDTH, device=device))
+
+    return step
+
+
 def describe(simulation: Simulation) -> dict[str, Any]:
     """Return what a test looks at."""
     return {
@@ -116,6 +129,7 @@ print(
             "converted": describe(simulate(make_converted_step, "h100-80gb")),
             "scaled": describe(simulate(make_scaled_step, "t4-16gb")),
             "resampled": describe(simulate(make_resampled_step, "l4-24gb")),
+            "deciding": describe(simulate(make_deciding_step, "l4-24gb")),
             "snapshot": read_snapshot(linear),
             "refusal": describe_refusal(),
         }
