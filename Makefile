@@ -96,6 +96,7 @@ style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/python -m tools.stale_names
 
 project: $(READY)
 	$(BIN)/python -m pytest -q tests/test_workflows.py

@@ -25,7 +25,7 @@ from IPython.display import Markdown, display
 
 import framebench
 from framebench.analysis.figures import COLOURS
-from framebench.devices.figure import savings
+from framebench.devices.figure import draw_savings
 
 df = framebench.planned()
 df = df[df["pinned"] & (df["ranks"] == 1)]
@@ -117,4 +117,4 @@ for axes in grid.axes.flat:
 # ## Every strategy of the Transformer
 
 # %%
-savings(base.query("workload == 'transformer' and size == 'full'"))
+draw_savings(base.query("workload == 'transformer' and size == 'full'"))
