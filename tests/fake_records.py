@@ -42,8 +42,8 @@ NUMBER = count()
 
 
 def record(case: Case = CASE, **changes: Any) -> Record:
-    """With times it is the only arm of a block; of fewer rounds than a block's times take each is
-    there as often.
+    """With times it is the only variant of a block; of fewer rounds than a block's times take each
+    is there as often.
     """
     if (step_s := changes.get("step_s")) and "turns" not in changes:
         changes["step_s"] = step_s if len(step_s) >= ROUNDS else [*step_s] * ROUNDS
@@ -51,10 +51,10 @@ def record(case: Case = CASE, **changes: Any) -> Record:
     return Record(**{"case": case.id, "status": "ok", "provenance": provenance(), **changes})
 
 
-def turns(block: str, case: Case, rounds: int, arm: int = 0) -> Turns:
+def turns(block: str, case: Case, rounds: int, variant: int = 0) -> Turns:
     return Turns(
         block=block,
-        arm=arm,
+        arm=variant,
         arms=[case.id],
         seed=0,
         steps=1,
@@ -96,7 +96,7 @@ def died(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Re
 
 
 def blocks(
-    arms: Sequence[tuple[Case, Sequence[Sequence[float]]]],
+    variants: Sequence[tuple[Case, Sequence[Sequence[float]]]],
     *,
     instructions: int | None = None,
     reference: tuple[float, float] = (0.05, 1e9),
@@ -105,21 +105,21 @@ def blocks(
 ) -> list[Record]:
     """Records of live blocks.
 
-    Of each arm the seconds of a step by block and round; NaN is a round that it missed. Of fewer
-    rounds than a block's times take each is there as often.
+    Of each variant the seconds of a step by block and round; NaN is a round that it missed. Of
+    fewer rounds than a block's times take each is there as often.
 
-    Peaks (one per arm) stand in the first block's records alone. `reference`: seconds and
+    Peaks (one per variant) stand in the first block's records alone. `reference`: seconds and
     operations of the reference product.
     """
     found = []
-    for number, arm in product(range(len(arms[0][1])), range(len(arms))):
-        case, times = arms[arm]
+    for number, variant in product(range(len(variants[0][1])), range(len(variants))):
+        case, times = variants[variant]
         seconds = times[number] if len(times[number]) >= ROUNDS else [*times[number]] * ROUNDS
         kept = {i: s for i, s in enumerate(seconds) if not math.isnan(s)}
         taken = Turns(
             block=f"block {number}",
-            arm=arm,
-            arms=[c.id for c, _ in arms],
+            arm=variant,
+            arms=[c.id for c, _ in variants],
             seed=number,
             steps=1,
             round=list(kept),
@@ -137,7 +137,10 @@ def blocks(
         }
         read: dict[str, Any] = {}
         if peaks and number == 0:
-            read = {"peaks": {"host.rss": peaks[arm]}, "cold_peaks": {"host.rss": 2 * peaks[arm]}}
+            read = {
+                "peaks": {"host.rss": peaks[variant]},
+                "cold_peaks": {"host.rss": 2 * peaks[variant]},
+            }
         counted = [] if instructions is None else [instructions] * len(kept)
         steps = {"step_s": list(kept.values()), "instructions": counted, "turns": taken}
         found.append(record(case, provenance=provenance(**proof), **steps, **read, **RIGHT))
@@ -148,7 +151,7 @@ def in_blocks(found: Iterable[Record], several: int = 3) -> Iterator[Record]:
     """The same records, as if those with times had been timed in several blocks: all of one batch
     in the same ones, always alike.
     """
-    for arm, r in enumerate(found):
+    for variant, r in enumerate(found):
         case = r.parsed
         if not r.step_s:
             yield r
@@ -156,10 +159,12 @@ def in_blocks(found: Iterable[Record], several: int = 3) -> Iterator[Record]:
         for number in range(several):
             question = f"{case.workload}/{case.scenario}/b{case.batch}/{case.size}"
             block = f"{r.provenance.machine}/{question}/{number}"
-            yield r.model_copy(update={"turns": turns(block, case, len(r.step_s), arm)})
+            yield r.model_copy(update={"turns": turns(block, case, len(r.step_s), variant)})
 
 
-def arms(found: Iterable[Record], base: str, change: str) -> tuple[list[Record], list[Record]]:
+def select_sides(
+    found: Iterable[Record], base: str, change: str
+) -> tuple[list[Record], list[Record]]:
     """The two sides of a comparison; of a case against itself the first process of each block, and
     the others.
     """

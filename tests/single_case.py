@@ -9,7 +9,7 @@ from framebench.engine.blocks import NOBODY, Listener, Run, measure, not_measure
 from framebench.engine.environments import Environment, describe
 from framebench.engine.groups import Group
 from framebench.engine.runner import RESULTS, USUAL, Options
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.records.record import Record
 from framebench.suite.case import Case
 
@@ -25,9 +25,9 @@ def alone(
     """In a block of its own, whose times have nothing to be compared with; its record, read if the
     session has it.
     """
-    arm = Arm(case, environment or describe(case.framework))
+    variant = Variant(case, environment or describe(case.framework))
     with Run(session, options, results, listener) as opened:
         if runner.unsupported(case):
-            return not_measured(case, opened, arm.environment)
-        measure([Group(f"alone/{case.id}", (arm,))], opened)
-        return opened.records(arm)[-1]
+            return not_measured(case, opened, variant.environment)
+        measure([Group(f"alone/{case.id}", (variant,))], opened)
+        return opened.records(variant)[-1]

@@ -74,23 +74,23 @@ def rounds(
     start, found = datetime(2026, 1, 1, tzinfo=UTC), []
     for number, logs in enumerate(drawn):
         when = start + timedelta(minutes=number)
-        arms = [
+        variants = [
             in_block(
                 at(times(record, float(np.exp(log))), version, when, session),
-                arm,
+                variant,
                 f"{session}/{record.case}/{number}",
             )
-            for arm, (log, version) in enumerate(zip(logs, (OLD, NEW)))
+            for variant, (log, version) in enumerate(zip(logs, (OLD, NEW)))
         ]
-        found += [arms[0], change(arms[1], number)]
+        found += [variants[0], change(variants[1], number)]
     return found
 
 
-def in_block(r: Record, arm: int, block: str) -> Record:
+def in_block(r: Record, variant: int, block: str) -> Record:
     count = len(r.step_s)
     turns = Turns(
         block=block,
-        arm=arm,
+        arm=variant,
         arms=[r.case] * 2,
         seed=0,
         steps=1,

@@ -23,7 +23,7 @@ from framebench.analysis.statistics import (
 from framebench.records.record import Record
 
 
-class Variant(NamedTuple):
+class MeasuredVariant(NamedTuple):
     """What repeats from block to block."""
 
     machine: str
@@ -34,16 +34,16 @@ class Variant(NamedTuple):
 class Process(NamedTuple):
     """One of the processes of a variant in a block: a case may be compared with itself."""
 
-    variant: Variant
+    variant: MeasuredVariant
     number: int  # from 0
 
 
 Pair = tuple[Process, Process]  # sorted
 
 
-def get_variant(record: Record) -> Variant:
+def get_variant(record: Record) -> MeasuredVariant:
     """Return the variant that a record is of."""
-    return Variant(record.provenance.machine, record.case, record.framework_version or "")
+    return MeasuredVariant(record.provenance.machine, record.case, record.framework_version or "")
 
 
 def select_timed(records: Iterable[Record]) -> list[Record]:
@@ -129,7 +129,7 @@ class Blocks:
                 logs[pair].append(log)
         return logs
 
-    def pool_others(self, base: Variant, candidate: Variant) -> Pool:
+    def pool_others(self, base: MeasuredVariant, candidate: MeasuredVariant) -> Pool:
         """Return how much blocks differ by all other pairs of the machine."""
         logs_of_others = []
         for (one, other), logs in self.pairs.items():

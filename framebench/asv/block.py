@@ -12,7 +12,7 @@ from framebench.engine.blocks import Listener, Run, measure, not_measured
 from framebench.engine.environments import Environment
 from framebench.engine.groups import make_groups
 from framebench.engine.progress import format_record
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import profiles
@@ -54,13 +54,13 @@ def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Re
         time_limit_s=described.limit_s,
     )
     own = environments.describe(*environment.split("=="))
-    arm = Arm(case, own)
+    variant = Variant(case, own)
     with Run(
         os.environ["FRAMEBENCH_SESSION"], options, listener=ProgressSender(environment)
     ) as run:
         if runner.unsupported(case):
             return not_measured(case, run, own)
-        earlier = run.records(arm)
+        earlier = run.records(variant)
         if earlier:
             return earlier[0]
         selected_ids = os.environ.get(SELECTED, "").split()
@@ -71,7 +71,7 @@ def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Re
                 compared.append(other)
         blocks = int(os.environ.get(BLOCKS, "1"))
         measure(make_groups(compared, built_environments(requested, own)), run, blocks)
-        return run.records(arm)[0]
+        return run.records(variant)[0]
 
 
 def differs_in_strategy_only(one: Case, other: Case) -> bool:

@@ -16,7 +16,7 @@ from framebench.engine.groups import Group, make_groups, make_pair
 from framebench.engine.progress import CaseProgress
 from framebench.engine.request import RunRequest
 from framebench.engine.session import Session
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.ranks import measure as over_ranks
 from framebench.records.record import Record
 from framebench.suite import profiles
@@ -90,7 +90,7 @@ def measure_all(
             if case.ranks > 1:
                 over_ranks.measure(case, where[case], run)
         measured.measure(list_groups(able, pairs, ready), run, blocks)
-        return [find_status(run.records(Arm(case, where[case]))) for case in cases]
+        return [find_status(run.records(Variant(case, where[case]))) for case in cases]
 
 
 def list_groups(

@@ -304,7 +304,7 @@ def check_times(record: Record) -> Iterator[str]:
     ):
         yield "rounds, their times and when they began do not belong together"
     if not 0 <= turns.arm < len(turns.arms) or turns.arms[turns.arm] != record.case:
-        yield f"is no arm {turns.arm} of its block"
+        yield f"is no variant {turns.arm} of its block"
 
 
 class Speed(NamedTuple):
@@ -361,20 +361,20 @@ def check_blocks(records: dict[str, Record]) -> Iterator[str]:
 
 def list_differences(records: Sequence[Record]) -> Iterator[str]:
     """Yield in what the records of a block differ and must not."""
-    machines, sessions, seeds, arms = set(), set(), set(), set()
+    machines, sessions, seeds, variants = set(), set(), set(), set()
     for record in records:
         machines.add((record.provenance.machine, hash_hardware(record.provenance.hardware)))
         sessions.add(record.provenance.session)
         seeds.add(record.turns_taken.seed)
-        arms.add(tuple(record.turns_taken.arms))
+        variants.add(tuple(record.turns_taken.arms))
     if len(machines) > 1:
         yield "machine"
     if len(sessions) > 1:
         yield "session"
     if len(seeds) > 1:
         yield "seed"
-    if len(arms) > 1:
-        yield "list of arms"
+    if len(variants) > 1:
+        yield "list of variants"
     if any(len(seconds) > 1 for seconds in reference_times(records).values()):
         yield "time of the reference product"
 

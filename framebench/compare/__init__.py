@@ -1,1 +1,1 @@
-"""Two cases as arms of the same blocks: is one slower, or does it need more memory?"""
+"""Two cases as variants of the same blocks: is one slower, or does it need more memory?"""

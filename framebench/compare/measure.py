@@ -12,7 +12,7 @@ from framebench.engine import runner
 from framebench.engine.blocks import NOBODY, Listener, Run, measure_group
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.records.record import Record
 from framebench.suite.case import Case
 
@@ -63,8 +63,8 @@ def measure(
         if why:
             raise NotMeasured(f"{case.id} gave no numbers: unsupported: {why}")
     base, change = pair
-    arms = Arm(base, ready[base.framework]), Arm(change, ready[change.framework])
-    group = Group(f"compare/{base.id}/{change.id}", arms)
+    variants = Variant(base, ready[base.framework]), Variant(change, ready[change.framework])
+    group = Group(f"compare/{base.id}/{change.id}", variants)
     rounds = []
     with Run(session, options, results, listener) as run:
         for number in range(blocks):
@@ -80,9 +80,9 @@ def find_record(run: Run, group: Group, number: int, place: int) -> Record:
 
     Raises NotMeasured where it has no numbers.
     """
-    arm = group.always[place]
+    variant = group.always[place]
     of_block = []
-    for record in run.records(arm):
+    for record in run.records(variant):
         if record.turns and record.turns.block.startswith(f"{run.id}/{group.name}/{number}."):
             of_block.append(record)
     found = of_block[-1]  # the last, if it was measured alone
@@ -91,5 +91,5 @@ def find_record(run: Run, group: Group, number: int, place: int) -> Record:
             found = record
             break
     if found.status != "ok":
-        raise NotMeasured(f"{arm.case.id} gave no numbers: {found.status}: {found.reason}")
+        raise NotMeasured(f"{variant.case.id} gave no numbers: {found.status}: {found.reason}")
     return found

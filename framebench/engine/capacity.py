@@ -16,7 +16,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 class Capacity:
-    """What was free before any arm was alive, and what each has taken since. Bytes."""
+    """What was free before any variant was alive, and what each has taken since. Bytes."""
 
     def __init__(self) -> None:
         self.host = free_memory()

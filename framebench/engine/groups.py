@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from framebench.engine import references, runner
 from framebench.engine.environments import Environment
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case, is_declared
 
@@ -17,15 +17,15 @@ REFERENCE_FRAMEWORK = FRAMEWORKS[0]  # PyTorch, whose baseline the others' are c
 
 @dataclass(frozen=True)
 class Group:
-    """Arms that are compared with each other.
+    """Variants that are compared with each other.
 
     `always` are in each of its blocks; where memory does not suffice for all at once, the others
     are shared out among several blocks.
     """
 
     name: str
-    always: tuple[Arm, ...]
-    others: tuple[Arm, ...] = ()
+    always: tuple[Variant, ...]
+    others: tuple[Variant, ...] = ()
 
 
 def make_groups(cases: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
@@ -47,18 +47,18 @@ def make_group(cases: list[Case], ready: dict[str, Environment]) -> Group:
     for framework in dict.fromkeys((REFERENCE_FRAMEWORK, baseline.framework)):
         case = replace(baseline, framework=framework)
         if framework in ready and is_declared(case) and not runner.unsupported(case):
-            always.append(Arm(case, ready[framework]))
-    baselines = [arm.case for arm in always]
+            always.append(Variant(case, ready[framework]))
+    baselines = [variant.case for variant in always]
     others = [case for case in references.in_order(cases) if case not in baselines]
     version = ready[baseline.framework].name  # asv measures several in one session
     return Group(
         f"{baseline.workload}/{version}/{baseline.scenario}/b{baseline.batch}/{baseline.size}",
         tuple(always),
-        tuple(Arm(case, ready[case.framework]) for case in others),
+        tuple(Variant(case, ready[case.framework]) for case in others),
     )
 
 
 def make_pair(base: Case, change: Case, ready: dict[str, Environment]) -> Group:
     """Make a group of two cases of which none is the other's baseline."""
-    arms = tuple(Arm(case, ready[case.framework]) for case in (base, change))
-    return Group(f"pair/{base.id}/{change.id}", arms)
+    variants = tuple(Variant(case, ready[case.framework]) for case in (base, change))
+    return Group(f"pair/{base.id}/{change.id}", variants)

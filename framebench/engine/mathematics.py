@@ -22,7 +22,7 @@ from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome, Worker
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.instruments import nvml
 from framebench.models.spec import find_folders
 from framebench.records import provenance
@@ -43,23 +43,25 @@ LIMITING = (
 
 
 def check(
-    arms: list[Arm], options: Options, on_phase: Callable[[Case, str], None]
-) -> dict[Arm, Mathematics]:
-    """Return what float64 says of each arm's strategy, computing what the cache lacks."""
-    representatives: dict[Arm, Case] = {}
-    outcomes: dict[Arm, Mathematics] = {}
-    for arm in arms:
-        case = representative(arm.case)
+    variants: list[Variant], options: Options, on_phase: Callable[[Case, str], None]
+) -> dict[Variant, Mathematics]:
+    """Return what float64 says of each variant's strategy, computing what the cache lacks."""
+    representatives: dict[Variant, Case] = {}
+    outcomes: dict[Variant, Mathematics] = {}
+    for variant in variants:
+        case = representative(variant.case)
         if case is None:
             reason = (
-                f"there are no float64 references for {arm.case.golden_key}, and none for it "
+                f"there are no float64 references for {variant.case.golden_key}, and none for it "
                 "at a smaller size"
             )
-            outcomes[arm] = Mathematics(arm.case.id, computed=False, passed=True, reason=reason)
+            outcomes[variant] = Mathematics(
+                variant.case.id, computed=False, passed=True, reason=reason
+            )
         else:
-            representatives[arm] = case
+            representatives[variant] = case
     for file, several in by_file(representatives, options).items():
-        cases = list(dict.fromkeys(representatives[arm] for arm in several))
+        cases = list(dict.fromkeys(representatives[variant] for variant in several))
         # progress names the case that is asked for, and not the one that stands for it
         on_phase_of_first = partial(on_phase, several[0].case)
         # a GPU's memory is not shared out
@@ -67,8 +69,8 @@ def check(
         lines = compute_missing(
             file, cases, several[0].environment, options, on_phase_of_first, processes=processes
         )
-        for arm in several:
-            outcomes[arm] = lines[representatives[arm].id]
+        for variant in several:
+            outcomes[variant] = lines[representatives[variant].id]
     return outcomes
 
 
@@ -86,11 +88,11 @@ def representative(case: Case) -> Case | None:
     return None
 
 
-def by_file(representatives: dict[Arm, Case], options: Options) -> dict[Path, list[Arm]]:
-    """Group the arms by the file in the cache that keeps what is known of them."""
-    groups: dict[Path, list[Arm]] = defaultdict(list)
-    for arm, case in representatives.items():
-        groups[cache_file(arm.environment, case, options)].append(arm)
+def by_file(representatives: dict[Variant, Case], options: Options) -> dict[Path, list[Variant]]:
+    """Group the variants by the file in the cache that keeps what is known of them."""
+    groups: dict[Path, list[Variant]] = defaultdict(list)
+    for variant, case in representatives.items():
+        groups[cache_file(variant.environment, case, options)].append(variant)
     return groups
 
 

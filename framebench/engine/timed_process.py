@@ -1,4 +1,4 @@
-"""One arm of a block: the process that is timed, from its start to its end, and the reference
+"""One variant of a block: the process that is timed, from its start to its end, and the reference
 process of the block.
 """
 
@@ -28,13 +28,14 @@ TURN_S = 0.05  # a turn has as many steps as take this long: shorter ones are no
 SYNCED = 4  # steps that follow a turn on a device, each waited for
 PATIENCE = 20.0  # a turn may take so many times as long as expected,
 LEAST_S = 60.0  # and at least so many seconds
-LONGEST_S = 120.0  # what all turns of an arm may take together, where that leaves it LEAST_ROUNDS
+# what all turns of a variant may take together, where that leaves it LEAST_ROUNDS
+LONGEST_S = 120.0
 LEAST_ROUNDS = 4
 CONTROL = Environment("numpy", "", Path(sys.executable))  # what the reference process runs in
 
 
 @dataclass(frozen=True)
-class Arm:
+class Variant:
     """A case in an environment.
 
     `spin` and `extra` plant a known slowdown and more memory: see `Task`.
@@ -46,8 +47,8 @@ class Arm:
     extra: float = 0.0
 
     @property
-    def planted(self) -> dict[str, float]:
-        """Return what is planted, as a record tells of it."""
+    def planted_differences(self) -> dict[str, float]:
+        """Return the planted shares that are not zero, by the name that records have for them."""
         return {
             name: share for name, share in (("spin", self.spin), ("extra", self.extra)) if share
         }
@@ -55,14 +56,14 @@ class Arm:
 
 @dataclass
 class TimedProcess:
-    """The process in which an arm's steps are timed.
+    """The process in which a variant's steps are timed.
 
     Its life: `start`, `get_ready`, then `turn` while it is `ready`, then `finish` and `end`.
-    Whatever goes wrong ends this arm alone and becomes its `outcome`. Between the first two and
+    Whatever goes wrong ends this variant alone and becomes its `outcome`. Between the first two and
     between the last two it works by itself, next to others.
     """
 
-    arm: Arm
+    variant: Variant
     options: Options
     scratch: Path  # of this session and case: what is compiled lies there
     on_phase: Callable[[str], None]
@@ -87,7 +88,7 @@ class TimedProcess:
         """Start the process on this core, or on that of its turns."""
         self.is_cold = not self.scratch.exists()
         self.scratch.mkdir(parents=True, exist_ok=True)
-        case, environment = self.arm.case, self.arm.environment
+        case, environment = self.variant.case, self.variant.environment
         self.working_since = time.monotonic()
         variables = worker_variables(environment, case, "time", self.options) | environment.scratch(
             self.scratch
@@ -95,7 +96,7 @@ class TimedProcess:
         self.options = runner.limited(case, self.options)
         options = self.options.on(environment)
         built_on = core if options.pin and core != options.core() else None
-        task = options.task(case, "time", reference, built_on, self.arm.spin)
+        task = options.task(case, "time", reference, built_on, self.variant.spin)
         self.worker = Worker(
             environment, "framebench.worker.worker", task.as_dict(), variables, live=True
         )
@@ -124,7 +125,7 @@ class TimedProcess:
     def receive(self, name: Literal["ready", "turn", "synced"], limit_s: float) -> Message | None:
         """Return the worker's answer of this name.
 
-        Anything else is the worker's end, and the arm's outcome: None.
+        Anything else is the worker's end, and the variant's outcome: None.
         """
         assert self.worker
         message = self.worker.receive(self.on_phase, min(limit_s, self.options.time_limit_s))
@@ -174,7 +175,7 @@ class TimedProcess:
         assert self.worker
         self.working_since = time.monotonic()
         self.resident_bytes = self.held()
-        pinned = self.options.on(self.arm.environment).pin
+        pinned = self.options.on(self.variant.environment).pin
         if pinned and core is not None:
             self.worker.send({"finish": True, "core": core})
         else:

@@ -18,7 +18,7 @@ from framebench.engine.blocks import Run
 from framebench.engine.environments import Environment
 from framebench.engine.runner import CaseOutcome, case_outcome
 from framebench.engine.supervisor import Worker
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.ranks import predicted
 from framebench.records.record import INSTRUMENTS, Rank, Record
 from framebench.suite.case import Case
@@ -31,38 +31,40 @@ def measure(case: Case, environment: Environment, run: Run) -> Record:
 
     Raises OSError if it cannot be written.
     """
-    arm = Arm(case, environment)
-    earlier = run.records(arm)
+    variant = Variant(case, environment)
+    earlier = run.records(variant)
     if earlier:
         return earlier[-1]
     load = runner.load_average()
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
-        outcome = run_part("time", arm, run, Path(scratch))
-        record = recording.make_record(run.context(arm, load), outcome)
+        outcome = run_part("time", variant, run, Path(scratch))
+        record = recording.make_record(run.context(variant, load), outcome)
         if outcome.is_right:
-            memory = run_part("memory", arm, run, Path(scratch))
+            memory = run_part("memory", variant, run, Path(scratch))
             record = recording.add_memory(record, memory)
             if record.status == "ok":
                 ranks = [
                     make_rank(number, measured)
                     for number, measured in enumerate(memory.result.ranks)
                 ]
-                record = recording.change(record, ranks=ranks, predicted_bytes=find_prediction(arm))
-    run.write(record, arm)
+                record = recording.change(
+                    record, ranks=ranks, predicted_bytes=find_prediction(variant)
+                )
+    run.write(record, variant)
     return record
 
 
-def run_part(part: Part, arm: Arm, run: Run, scratch: Path) -> CaseOutcome:
+def run_part(part: Part, variant: Variant, run: Run, scratch: Path) -> CaseOutcome:
     """Measure one part of the case. Never raises for a worker's fault. No rank is pinned."""
     started = time.monotonic()
     variables = {
-        **runner.worker_variables(arm.environment, arm.case, part, run.options),
-        **arm.environment.scratch(scratch),
+        **runner.worker_variables(variant.environment, variant.case, part, run.options),
+        **variant.environment.scratch(scratch),
         "TMPDIR": str(scratch),  # PyTorch's launcher leaves a folder there
     }
-    task = replace(run.options.task(arm.case, part), core=None)
-    worker = Worker(arm.environment, "framebench.ranks.worker", task.as_dict(), variables)
-    ended = worker.end(partial(run.listener.phase, arm.case), run.options.time_limit_s)
+    task = replace(run.options.task(variant.case, part), core=None)
+    worker = Worker(variant.environment, "framebench.ranks.worker", task.as_dict(), variables)
+    ended = worker.end(partial(run.listener.phase, variant.case), run.options.time_limit_s)
     outcome = case_outcome(worker, ended)
     outcome.seconds = time.monotonic() - started
     if outcome.result.ranks:
@@ -91,12 +93,12 @@ def make_rank(number: int, measured: RankMemory) -> Rank:
     )
 
 
-def find_prediction(arm: Arm) -> int | None:
+def find_prediction(variant: Variant) -> int | None:
     """Return the predicted peak of the fullest rank in bytes, or None if it has no prediction.
 
     The record has it next to the measured peak.
     """
     try:
-        return predicted.predict_rank_peak(arm.case, arm.environment).peak_bytes
+        return predicted.predict_rank_peak(variant.case, variant.environment).peak_bytes
     except predicted.Unpredicted:
         return None

@@ -36,7 +36,7 @@ from framebench.engine import blocks as measured
 from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.progress import CaseProgress
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.records import store
 from framebench.records.record import ROUNDS, Record
 from framebench.records.search import Fit
@@ -249,20 +249,20 @@ def measure(
     cases, left_out = trial.list_cases(model, strategies)
     if blocks > 1:
         report_slow_cases(cases)
-    arms = [Arm(case, environment) for case in cases]
+    variants = [Variant(case, environment) for case in cases]
     run = measured.Run(secrets.token_hex(6), options, where)
 
     def list_records() -> list[Record]:
-        return [record for arm in arms for record in run.records(arm)]
+        return [record for variant in variants for record in run.records(variant)]
 
     try:
         survey_s = time.monotonic() - began
         with expect_durations(cases, where, blocks, options, survey_s) as run.listener, run:
-            run.check_mathematics = Float64Checks(model, arms, survey["held"])
-            FirstLook(run, began, survey["held"], show_first).look_at(arms)
+            run.check_mathematics = Float64Checks(model, variants, survey["held"])
+            FirstLook(run, began, survey["held"], show_first).look_at(variants)
             if options.rounds:
                 deadline = None if seconds is None else began + seconds
-                made = measure_blocks(arms, run, blocks, deadline, partial(are_decided, run))
+                made = measure_blocks(variants, run, blocks, deadline, partial(are_decided, run))
                 if 0 < made < blocks and seconds is not None:
                     say(
                         f"the time is over after {made} of {blocks} blocks, so ratios of times "
@@ -328,11 +328,11 @@ def run_survey(
         )
 
 
-def are_decided(run: measured.Run, arms: list[Arm]) -> bool:
-    """Return whether the times of these arms need no more blocks."""
+def are_decided(run: measured.Run, variants: list[Variant]) -> bool:
+    """Return whether the times of these variants need no more blocks."""
     from framebench.analysis import frames
 
-    rows = frames.make_frame([record for arm in arms for record in run.records(arm)])
+    rows = frames.make_frame([record for variant in variants for record in run.records(variant)])
     return bool(frames.find_decided(rows).all())
 
 

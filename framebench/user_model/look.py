@@ -16,7 +16,7 @@ from functools import partial
 from framebench.engine import blocks, recording, runner
 from framebench.engine.capacity import fits, free_memory
 from framebench.engine.groups import Group
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.instruments import nvml
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -40,11 +40,11 @@ class FirstLook:
     records: list[Record] = field(default_factory=list)
     is_shown: bool = False
 
-    def look_at(self, arms: list[Arm]) -> None:
-        """Look at these arms; at what compiles for minutes only if there will be no times."""
+    def look_at(self, variants: list[Variant]) -> None:
+        """Look at these variants; at what compiles for minutes only if there will be no times."""
         if not self.run.without_times:
-            arms = [arm for arm in arms if not compiles(arm.case)]
-        for batch in self.split(arms):
+            variants = [variant for variant in variants if not compiles(variant.case)]
+        for batch in self.split(variants):
             is_late = time.monotonic() - self.began > SHOWN_S
             if self.records and (is_late or compiles(batch[0].case)):
                 self.show_once()
@@ -61,52 +61,52 @@ class FirstLook:
             self.is_shown = True
             self.show(self.records)
 
-    def split(self, arms: list[Arm]) -> Iterator[list[Arm]]:
-        """Yield the arms that are looked at together, those that have one process first.
+    def split(self, variants: list[Variant]) -> Iterator[list[Variant]]:
+        """Yield the variants that are looked at together, those that have one process first.
 
         They are as many as there are cores, or one where there is no memory for more.
         """
         cores = len(self.run.options.cores())
-        alone = [arm for arm in arms if runs_in_one_process(arm)]
-        others = [arm for arm in arms if not runs_in_one_process(arm)]
+        alone = [variant for variant in variants if runs_in_one_process(variant)]
+        others = [variant for variant in variants if not runs_in_one_process(variant)]
         for alike in (alone, others):
             for start in range(0, len(alike), cores):
                 batch = alike[start : start + cores]
                 if fits([self.baseline_bytes], free_memory(), len(batch) - 1):
                     yield batch
                 else:
-                    yield from ([arm] for arm in batch)
+                    yield from ([variant] for variant in batch)
 
-    def measure_together(self, arms: list[Arm]) -> list[Record]:
-        """Measure these arms side by side, a process for each, and write their records."""
-        records = run_side_by_side(arms, self.run)
-        for arm, record in zip(arms, records, strict=True):
-            self.run.write(record, arm)
+    def measure_together(self, variants: list[Variant]) -> list[Record]:
+        """Measure these variants side by side, a process for each, and write their records."""
+        records = run_side_by_side(variants, self.run)
+        for variant, record in zip(variants, records, strict=True):
+            self.run.write(record, variant)
         return records
 
-    def measure_as_block(self, arms: list[Arm]) -> list[Record]:
-        """Measure these arms as a block without times."""
+    def measure_as_block(self, variants: list[Variant]) -> list[Record]:
+        """Measure these variants as a block without times."""
         options = self.run.options
         self.run.options = replace(options, rounds=0)
-        blocks.measure_group(Group(f"look/{arms[0].case.id}", tuple(arms)), self.run)
+        blocks.measure_group(Group(f"look/{variants[0].case.id}", tuple(variants)), self.run)
         self.run.options = options
         newest = []
-        for arm in arms:
-            newest += self.run.records(arm)[-1:]  # none where the block was ended early
+        for variant in variants:
+            newest += self.run.records(variant)[-1:]  # none where the block was ended early
         return newest
 
 
-def run_side_by_side(arms: list[Arm], run: blocks.Run) -> list[Record]:
-    """Start a process for each arm, all at once, and return their records."""
-    blocks.check_mathematics(arms, run)
+def run_side_by_side(variants: list[Variant], run: blocks.Run) -> list[Record]:
+    """Start a process for each variant, all at once, and return their records."""
+    blocks.check_mathematics(variants, run)
     load = runner.load_average()
     with ExitStack() as stack:
         processes = []
-        for arm in arms:
-            scratch = run.scratch / "look" / arm.case.id.replace("/", ".")
+        for variant in variants:
+            scratch = run.scratch / "look" / variant.case.id.replace("/", ".")
             process = runner.MemoryProcess(
-                arm.case,
-                arm.environment,
+                variant.case,
+                variant.environment,
                 run.options,
                 scratch,
                 part="look",
@@ -114,10 +114,10 @@ def run_side_by_side(arms: list[Arm], run: blocks.Run) -> list[Record]:
             stack.callback(process.kill)
             processes.append(process)
         records = []
-        for arm, process in zip(arms, processes):
-            outcome = process.end(partial(run.listener.phase, arm.case))
-            mathematics = run.mathematics_by_arm.get(arm)
-            context = run.context(arm, load)
+        for variant, process in zip(variants, processes):
+            outcome = process.end(partial(run.listener.phase, variant.case))
+            mathematics = run.mathematics_by_variant.get(variant)
+            context = run.context(variant, load)
             records.append(recording.make_record(context, outcome, mathematics, part="memory"))
         return records
 
@@ -127,9 +127,9 @@ def compiles(case: Case) -> bool:
     return any(part.how.startswith("compile") for part in case.parts)
 
 
-def runs_in_one_process(arm: Arm) -> bool:
+def runs_in_one_process(variant: Variant) -> bool:
     """Return whether one process can be both measured and verified.
 
     That is never so on a GPU, whose memory is read from outside while nothing else runs.
     """
-    return arm.case.framework == "torch" and not compiles(arm.case) and not nvml.list_gpus()
+    return variant.case.framework == "torch" and not compiles(variant.case) and not nvml.list_gpus()

@@ -12,7 +12,7 @@ from framebench.engine import mathematics
 from framebench.engine.capacity import fits, free_memory
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.instruments import nvml
 from framebench.models.spec import load_workload
 from framebench.suite.case import Case
@@ -33,27 +33,27 @@ class Float64Checks:
     the baseline took: it decides how many processes run at once.
     """
 
-    def __init__(self, model: UserModel, arms: list[Arm], baseline_bytes: int) -> None:
+    def __init__(self, model: UserModel, variants: list[Variant], baseline_bytes: int) -> None:
         self.model = model
-        self.arms = arms
+        self.variants = variants
         self.baseline_bytes = baseline_bytes
-        self.batch = choose_small_batch([arm.case for arm in arms])
+        self.batch = choose_small_batch([variant.case for variant in variants])
 
     def __call__(
         self,
-        arms: list[Arm],
+        variants: list[Variant],
         options: Options,
         on_phase: Callable[[Case, str], None],
-    ) -> dict[Arm, Mathematics]:
-        """Return the outcome of these arms, and of all that are checked together with them."""
-        by_environment: dict[Environment, list[Arm]] = defaultdict(list)
-        for arm in self.add_uncompiled(arms):
-            by_environment[arm.environment].append(arm)
+    ) -> dict[Variant, Mathematics]:
+        """Return the outcome of these variants, and of all that are checked together with them."""
+        by_environment: dict[Environment, list[Variant]] = defaultdict(list)
+        for variant in self.add_uncompiled(variants):
+            by_environment[variant.environment].append(variant)
         file = Path(load_workload("own").folder) / "mathematics.jsonl"
         baseline = replace(self.model.baseline, batch=self.batch)
-        outcomes: dict[Arm, Mathematics] = {}
+        outcomes: dict[Variant, Mathematics] = {}
         for environment, together in by_environment.items():
-            small = {arm: replace(arm.case, batch=self.batch) for arm in together}
+            small = {variant: replace(variant.case, batch=self.batch) for variant in together}
             outcome_by_case = mathematics.compute_missing(
                 file,
                 list(small.values()),
@@ -63,16 +63,20 @@ class Float64Checks:
                 baseline,
                 self.count_processes(options),
             )
-            for arm, case in small.items():
-                outcomes[arm] = outcome_by_case[case.id]
+            for variant, case in small.items():
+                outcomes[variant] = outcome_by_case[case.id]
         return outcomes
 
-    def add_uncompiled(self, arms: list[Arm]) -> list[Arm]:
-        """Return the arms; if any of them compiles nothing, with all others that do not either."""
-        if all(compiles(arm.case) for arm in arms):
-            return arms
-        others = [arm for arm in self.arms if not compiles(arm.case) and arm not in arms]
-        return [*arms, *others]
+    def add_uncompiled(self, variants: list[Variant]) -> list[Variant]:
+        """Return the variants and, if any of them compiles nothing, all others that do not either."""
+        if all(compiles(variant.case) for variant in variants):
+            return variants
+        others = [
+            variant
+            for variant in self.variants
+            if not compiles(variant.case) and variant not in variants
+        ]
+        return [*variants, *others]
 
     def count_processes(self, options: Options) -> int:
         """Return how many processes may run at once: one on a GPU, or where memory is short."""

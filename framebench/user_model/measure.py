@@ -8,7 +8,7 @@ from typing import Any
 
 from framebench.engine import blocks, runner
 from framebench.engine.groups import Group
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.user_model.look import compiles
 
 # by the fact of `user_file.reference` that they are about
@@ -23,32 +23,32 @@ REMARKS = {
 
 
 def measure_blocks(
-    arms: list[Arm],
+    variants: list[Variant],
     run: blocks.Run,
     least: int,
     deadline: float | None,
-    decided: Callable[[list[Arm]], bool],
+    decided: Callable[[list[Variant]], bool],
 ) -> int:
-    """Measure blocks of these arms, of which the first is the baseline; return how many.
+    """Measure blocks of these variants, of which the first is the baseline; return how many.
 
     Args:
-        arms: The baseline, and what is compared with it. What did not come out right in the first
-            block, or takes many times as long because the processor has no units for it, is in no
-            other: its interval is not worth the wait.
+        variants: The baseline, and what is compared with it. What did not come out right in the
+            first block, or takes many times as long because the processor has no units for it, is
+            in no other: its interval is not worth the wait.
         run: Where the records go.
         least: Blocks that are measured, if there is time.
         deadline: When measuring is to end (`time.monotonic`, in seconds). Until then more blocks
             follow while ratios are undecided; the first block is measured in any case. None: the
             least, however long they take.
-        decided: Whether the ratios of these arms need no more blocks.
+        decided: Whether the ratios of these variants need no more blocks.
     """
-    baseline, *others = arms
+    baseline, *others = variants
     if has_failed(baseline, run):
         return 0
-    others = [arm for arm in others if not has_failed(arm, run)]
+    others = [variant for variant in others if not has_failed(variant, run)]
     # what torch.compile takes a minute for comes last, two at once: next to it, what is built in
     # seconds would wait
-    others.sort(key=lambda arm: compiles(arm.case))
+    others.sort(key=lambda variant: compiles(variant.case))
     number = 0
     while True:
         number += 1
@@ -56,14 +56,14 @@ def measure_blocks(
         group = Group(baseline.case.id, (baseline,), tuple(others))
         blocks.measure_group(group, run, number - 1)
         remaining = []
-        for arm in (baseline, *others):
-            if run.records(arm)[-1].usable and not runner.too_slow(arm.case):
-                remaining.append(arm)
+        for variant in (baseline, *others):
+            if run.records(variant)[-1].usable and not runner.too_slow(variant.case):
+                remaining.append(variant)
             else:
-                run.listener.skipped(arm.case)
+                run.listener.skipped(variant.case)
         if baseline not in remaining:
             return number
-        others = [arm for arm in remaining if arm != baseline]
+        others = [variant for variant in remaining if variant != baseline]
         now = time.monotonic()
         # another block may take as long
         is_late = deadline is not None and now + (now - block_began) > deadline
@@ -72,9 +72,9 @@ def measure_blocks(
             return number
 
 
-def has_failed(arm: Arm, run: blocks.Run) -> bool:
-    """Return whether an arm came out wrong or failed in a first look, if there was one."""
-    records = run.records(arm)
+def has_failed(variant: Variant, run: blocks.Run) -> bool:
+    """Return whether a variant came out wrong or failed in a first look, if there was one."""
+    records = run.records(variant)
     return bool(records) and records[-1].status != "ok"
 
 

@@ -22,7 +22,7 @@ from framebench.engine.blocks import NOBODY, Listener, Run, measure_group
 from framebench.engine.environments import Say, SetupError
 from framebench.engine.groups import Group
 from framebench.engine.runner import Options
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.versions.bisection_record import Bisection, ReleaseResult
@@ -209,34 +209,34 @@ class ReleaseBench:
 
     def measure(self, release: str) -> ReleaseResult:
         """Measure a release, and say what it gave."""
-        arm = Arm(self.case, releases.describe_release(self.case.framework, release))
+        variant = Variant(self.case, releases.describe_release(self.case.framework, release))
         # peaks need verified steps and no times; instructions are counted in the steps that are
         # timed
         options = Options(rounds=0 if self.quantity == "peak" else 2, peaks_each_block=True)
         with Run(self.session, options, self.results, self.progress) as run:
-            records = run.records(arm)
+            records = run.records(variant)
             if len(records) < self.processes and not has_failed(records):
                 try:
-                    self.fill(arm, run)
+                    self.fill(variant, run)
                 except SetupError as error:
                     result = ReleaseResult(
                         release=release, reason=f"cannot be installed: {last_line(error)}"
                     )
-                    self.say(f"{arm.environment.name}: stepped over: {result.reason}")
+                    self.say(f"{variant.environment.name}: stepped over: {result.reason}")
                     return result
-            result = make_result(release, run.records(arm), self.quantity)
-        self.say(f"{arm.environment.name}: {describe_result(result)}")
+            result = make_result(release, run.records(variant), self.quantity)
+        self.say(f"{variant.environment.name}: {describe_result(result)}")
         return result
 
-    def fill(self, arm: Arm, run: Run) -> None:
+    def fill(self, variant: Variant, run: Run) -> None:
         """Measure in fresh processes until there are enough, or one fails. Raises SetupError."""
         with releases.make_environment(
-            self.case.framework, arm.environment.version, self.keep, self.say
+            self.case.framework, variant.environment.version, self.keep, self.say
         ):
-            group = Group(f"bisect/{arm.environment.name}/{arm.case.id}", (arm,))
+            group = Group(f"bisect/{variant.environment.name}/{variant.case.id}", (variant,))
             for number in range(self.processes):
                 measure_group(group, run, number)
-                if has_failed(run.records(arm)):
+                if has_failed(run.records(variant)):
                     return
 
 

@@ -1,7 +1,7 @@
 """Measure the same cases in several versions of one framework.
 
-In a block each version is an arm, so that what disturbs the machine disturbs every version alike.
-`framebench.versions.judge` judges the records.
+In a block each version is a variant, so that what disturbs the machine disturbs every version
+alike. `framebench.versions.judge` judges the records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from framebench.engine.blocks import measure as measure_blocks
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.groups import Group
 from framebench.engine.runner import Options
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.records.pins import find_pinned_versions
 from framebench.suite import profiles
 from framebench.suite.case import Case, UnknownCase
@@ -107,7 +107,7 @@ def measure(
     results: Path,
     progress: Listener = NOBODY,
 ) -> list[str]:
-    """Measure so many blocks of each case, with the versions in `ready` as arms; return the
+    """Measure so many blocks of each case, with the versions in `ready` as variants; return the
     statuses of all records.
 
     What this session has measured already is not repeated. Raises OSError if a record cannot be
@@ -115,12 +115,12 @@ def measure(
     """
     groups = []
     for case in cases:
-        base, *others = [Arm(case, environment) for environment in ready.values()]
+        base, *others = [Variant(case, environment) for environment in ready.values()]
         groups.append(Group(f"versions/{case.id}", (base,), tuple(others)))
     statuses: list[str] = []
     with Run(session, options, results, progress) as run:
         measure_blocks(groups, run, blocks)
         for case in cases:
             for environment in ready.values():
-                statuses += [record.status for record in run.records(Arm(case, environment))]
+                statuses += [record.status for record in run.records(Variant(case, environment))]
     return statuses

@@ -19,7 +19,7 @@ from framebench.engine import environments, releases
 from framebench.engine.blocks import Listener, Run
 from framebench.engine.environments import Environment, Say, SetupError
 from framebench.engine.runner import Options
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -188,7 +188,7 @@ class PairBench:
         run = Run(session, self.options, self.results)
         records = []
         for case in self.cases:
-            records += run.records(Arm(case, environment))
+            records += run.records(Variant(case, environment))
         return records
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.models import spec
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
@@ -20,7 +20,7 @@ from framebench.suite.protocol import MEMORY_STUDY
 EQUAL = 4  # processes without a difference: two comparisons that share no process
 SPINS = (0.03, 0.05, 0.10, 0.20)  # shares by which steps are made longer
 EXTRAS = (0.01, 0.02, 0.05)  # and by which they hold more memory
-# Ten cases of each framework, so that there are 60 comparisons of equal arms: each workload,
+# Ten cases of each framework, so that there are 60 comparisons of equal variants: each workload,
 # training and evaluation. The Transformer's steps are those that tables show; the others last
 # milliseconds, of which a turn has many: a block of eight 3-D networks at a published size would
 # take a quarter of an hour.
@@ -83,8 +83,8 @@ def timed(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
     groups = []
     for case in chosen:
         environment = ready[case.framework]
-        equal = [Arm(case, environment) for _ in range(EQUAL)]
-        slowed = [Arm(case, environment, spin=share) for share in SPINS]
+        equal = [Variant(case, environment) for _ in range(EQUAL)]
+        slowed = [Variant(case, environment, spin=share) for share in SPINS]
         groups.append(Group(f"study/{case.id}", (*equal, *slowed)))
     return groups
 
@@ -94,8 +94,8 @@ def held(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
     groups = []
     for case in chosen:
         environment = ready[case.framework]
-        equal = [Arm(case, environment, extra=0.0) for _ in range(EQUAL_IN_MEMORY)]
-        larger = [Arm(case, environment, extra=share) for share in EXTRAS]
+        equal = [Variant(case, environment, extra=0.0) for _ in range(EQUAL_IN_MEMORY)]
+        larger = [Variant(case, environment, extra=share) for share in EXTRAS]
         groups.append(Group(f"{MEMORY_STUDY}/{case.id}", (*equal, *larger)))
     return groups
 

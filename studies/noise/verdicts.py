@@ -1,14 +1,15 @@
-"""How often do verdicts err? Comparisons of equal arms, and of arms with a planted difference.
+"""How often do verdicts err? Comparisons of equal variants, and of variants with a planted
+difference.
 
 In each block several equal processes of a case run next to processes whose steps are longer by a
 known share; of memory, processes that hold a known share more. They are judged as `framebench
 compare` judges two cases.
 
 The rule was fixed before anything was measured. A verdict is that of
-`framebench.analysis.statistics.verdict` on one pair of arms over all of its blocks, moderated by
-the machine's other pairs. *Found* is a planted difference that is called slower, or more memory. A
-*false alarm* is a pair of equal arms that is called different, either way. Undecided is neither.
-Equal arms are paired so that no two pairs of them share a process.
+`framebench.analysis.statistics.verdict` on one pair of variants over all of its blocks, moderated
+by the machine's other pairs. *Found* is a planted difference that is called slower, or more memory.
+A *false alarm* is a pair of equal variants that is called different, either way. Undecided is
+neither. Equal variants are paired so that no two pairs of them share a process.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from framebench.records.record import Record
 from framebench.suite.protocol import MEMORY_STUDY
 
 DATA = Path(__file__).parent / "data"
-# the share that is to be found, by what was planted; of equal arms the share of false alarms that
-# may be
+# the share that is to be found, by what was planted; of equal variants the share of false alarms
+# that may be
 GOALS = {
     (TIME.name, 0.0): 0.05,
     (TIME.name, 0.05): 0.60,
@@ -47,19 +48,20 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Pair:
-    """Two arms that were compared."""
+    """Two variants that were compared."""
 
     condition: str  # of the machine, such as quiet
     framework: str
     case: str
     quantity: str
-    # the share by which the second arm's steps are longer, or its peak larger; 0 of equal arms
+    # the share by which the second variant's steps are longer, or its peak larger; 0 of equal
+    # variants
     planted: float
     verdict: Verdict
 
     @property
     def is_found(self) -> bool:
-        """Whether a planted difference was found; of equal arms, whether there was a false
+        """Whether a planted difference was found; of equal variants, whether there was a false
         alarm.
         """
         if self.planted:
@@ -75,8 +77,8 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class MatchedArms:
-    """The records of two arms of a case, and the share that was planted in the second one."""
+class MatchedVariants:
+    """The records of two variants of a case, and the share that was planted in the second one."""
 
     planted: float
     base: list[Record]
@@ -102,11 +104,12 @@ def load_records(folder: Path = DATA) -> dict[str, list[Record]]:
     return records
 
 
-def compare_arms(condition: str, records: Iterable[Record]) -> list[Pair]:
-    """Return every comparison of a condition: of times, and of the peaks of arms that hold more.
+def compare_variants(condition: str, records: Iterable[Record]) -> list[Pair]:
+    """Return every comparison of a condition: of times, and of the peaks of variants that hold
+    more.
 
-    Of equal arms the first two are compared, the next two, and so on; each planted arm with an
-    equal arm of its own.
+    Of equal variants the first two are compared, the next two, and so on; each planted variant with
+    an equal variant of its own.
     """
     good = [r for r in records if r.status == "ok" and r.turns]
     blocks = Blocks(good)
@@ -116,15 +119,15 @@ def compare_arms(condition: str, records: Iterable[Record]) -> list[Pair]:
         framework = case.split("/")[1]
         of_memory_half = [r for r in of_case if r.turns and f"/{MEMORY_STUDY}/" in r.turns.block]
         of_time_half = [r for r in of_case if r.timed and r not in of_memory_half]
-        for arms in match_arms(of_time_half, "spin"):
-            verdict = compare_times(arms.base, arms.change, blocks)
+        for variants in match_variants(of_time_half, "spin"):
+            verdict = compare_times(variants.base, variants.change, blocks)
             if verdict:
-                pairs.append(Pair(condition, framework, case, TIME.name, arms.planted, verdict))
+                pairs.append(Pair(condition, framework, case, TIME.name, variants.planted, verdict))
         by_host = [keep_host_peak(r) for r in of_memory_half]
-        for arms in match_arms([r for r in by_host if r.peaks], "extra"):
-            verdict = compare_memory(arms.base, arms.change)
+        for variants in match_variants([r for r in by_host if r.peaks], "extra"):
+            verdict = compare_memory(variants.base, variants.change)
             if verdict:
-                pairs.append(Pair(condition, framework, case, PEAK.name, arms.planted, verdict))
+                pairs.append(Pair(condition, framework, case, PEAK.name, variants.planted, verdict))
     return pairs
 
 
@@ -138,23 +141,25 @@ def keep_host_peak(record: Record) -> Record:
     return record.model_copy(update={"peaks": peaks})
 
 
-def match_arms(records: list[Record], plant: str) -> list[MatchedArms]:
-    """Pair the arms of one case. `plant`: what was planted, `spin` or `extra`."""
-    arms: dict[tuple[str, int], list[Record]] = defaultdict(list)
+def match_variants(records: list[Record], plant: str) -> list[MatchedVariants]:
+    """Pair the variants of one case. `plant`: what was planted, `spin` or `extra`."""
+    variants: dict[tuple[str, int], list[Record]] = defaultdict(list)
     for r in records:
         if r.turns and r.provenance.planted.keys() <= {plant}:
             # SESSION/study/CASE of SESSION/study/CASE/NUMBER.LOT
             group = r.turns.block.rpartition("/")[0]
-            arms[group, r.turns.arm].append(r)
+            variants[group, r.turns.arm].append(r)
     equal, planted = [], []
-    for _, arm in sorted(arms.items()):
-        share = arm[0].provenance.planted.get(plant, 0.0)
+    for _, variant in sorted(variants.items()):
+        share = variant[0].provenance.planted.get(plant, 0.0)
         if share:
-            planted.append((share, arm))
+            planted.append((share, variant))
         else:
-            equal.append(arm)
-    matched = [MatchedArms(0.0, base, change) for base, change in zip(equal[::2], equal[1::2])]
-    matched += [MatchedArms(share, base, change) for base, (share, change) in zip(equal, planted)]
+            equal.append(variant)
+    matched = [MatchedVariants(0.0, base, change) for base, change in zip(equal[::2], equal[1::2])]
+    matched += [
+        MatchedVariants(share, base, change) for base, (share, change) in zip(equal, planted)
+    ]
     return matched
 
 
@@ -180,9 +185,9 @@ def show_rates(pairs: Iterable[Pair]) -> Comparison:
     ]
     return Comparison.of_text(
         "How often verdicts err",
-        "Each comparison is one pair of arms over all its blocks. Found: what was planted was "
+        "Each comparison is one pair of variants over all its blocks. Found: what was planted was "
         "called slower, or more memory; "
-        f"of equal arms, a false alarm. {CONFIDENCE:.0%} interval: Clopper and Pearson's. "
+        f"of equal variants, a false alarm. {CONFIDENCE:.0%} interval: Clopper and Pearson's. "
         "Undecided: neither a difference nor "
         "none. Held: by how many intervals what was planted is held.",
         (
@@ -225,7 +230,7 @@ def make_rate_row(
 
 
 def show_goal(quantity: str, planted: float) -> str:
-    """Return the share of comparisons that is to be found, or of equal arms may be."""
+    """Return the share of comparisons that is to be found, or of equal variants may be."""
     goal = GOALS.get((quantity, planted))
     if goal is None:
         return "-"
@@ -233,7 +238,7 @@ def show_goal(quantity: str, planted: float) -> str:
 
 
 def show_equal_times(pairs: Iterable[Pair]) -> Comparison:
-    """Show how wide the intervals of equal arms' step times are, and how far the ratios stray."""
+    """Show how wide the intervals of equal variants' times are, and how far the ratios stray."""
     equal = [p for p in pairs if p.quantity == TIME.name and not p.planted]
     rows = []
     for (condition, framework), group in group_pairs(
@@ -257,7 +262,7 @@ def show_equal_times(pairs: Iterable[Pair]) -> Comparison:
             )
         )
     caption = (
-        "Ratios of step times between equal arms: how far from 1, and the half-width of "
+        "Ratios of step times between equal variants: how far from 1, and the half-width of "
         "their intervals."
     )
     head = (
@@ -270,7 +275,7 @@ def show_equal_times(pairs: Iterable[Pair]) -> Comparison:
         "within 5 %",
         "blocks",
     )
-    return Comparison.of_text("Step times of equal arms", caption, head, rows)
+    return Comparison.of_text("Step times of equal variants", caption, head, rows)
 
 
 def show_peaks(pairs: Iterable[Pair]) -> Comparison:
@@ -286,12 +291,12 @@ def show_peaks(pairs: Iterable[Pair]) -> Comparison:
         rows.append((condition, framework, show_share(planted), str(len(group)), str(found), *seen))
     caption = "Ratios of peaks by host.rss to those of equal processes; found as above."
     head = ("machine", "framework", "planted", "comparisons", "found", "least", "median", "most")
-    return Comparison.of_text("Peaks of arms that hold more", caption, head, rows)
+    return Comparison.of_text("Peaks of variants that hold more", caption, head, rows)
 
 
 def comparisons(folder: Path = DATA) -> list[Comparison]:
     """Return all tables of the records below a folder."""
     pairs: list[Pair] = []
     for condition, records in load_records(folder).items():
-        pairs += compare_arms(condition, records)
+        pairs += compare_variants(condition, records)
     return [show_rates(pairs), show_peaks(pairs), show_equal_times(pairs)]

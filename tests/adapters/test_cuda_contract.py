@@ -18,7 +18,7 @@ from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.engine.recording import Context, Samples, add_memory, make_record
 from framebench.engine.runner import CaseOutcome, Options
-from framebench.engine.timed_process import Arm, TimedProcess
+from framebench.engine.timed_process import TimedProcess, Variant
 from framebench.instruments import limits, nvml
 from framebench.instruments.nvml import ProcessPeak
 from framebench.records import provenance
@@ -90,7 +90,7 @@ def test_the_memory_of_the_first_visible_gpu_is_read(
 
 
 def after_one_turn(steps: int, queues: bool, orders: list[dict[str, int]]) -> TimedProcess:
-    """An arm whose worker answers what it was told last."""
+    """A variant whose worker answers what it was told last."""
     answers: dict[str, Any] = {
         "turn": {"wall_s": 1.0, "device_s": None, "instructions": None},
         "synced": 1.5,
@@ -99,7 +99,7 @@ def after_one_turn(steps: int, queues: bool, orders: list[dict[str, int]]) -> Ti
         send=orders.append, receive=lambda *_: {name: answers[name] for name in orders[-1]}
     )
     live = TimedProcess(
-        Arm(parse("transformer/torch/train/fp32/b4/tiny"), environments.describe("torch")),
+        Variant(parse("transformer/torch/train/fp32/b4/tiny"), environments.describe("torch")),
         Options(),
         Path(),
         print,

@@ -7,7 +7,7 @@ import pytest
 from framebench.analysis.reports import verdicts
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.fake_records import arms, blocks
+from tests.fake_records import blocks, select_sides
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 CHANGE = Case("transformer", "torch", "train", "checkpoint", 4, "tiny")
@@ -27,7 +27,7 @@ def measure(factor: float, peak: int = 2**27, instructions: int = 10**6) -> Side
     Of the base the peak is 2**27 bytes, and a step makes 10**6 instructions.
     """
     variants = [(CASE, BASE_TIMES), (CHANGE, scale_times(factor))]
-    base, change = arms(
+    base, change = select_sides(
         blocks(variants, peaks=[2**27, peak], instructions=10**6), CASE.id, CHANGE.id
     )
     counts = {"instructions": [instructions] * 2}
@@ -68,7 +68,7 @@ def test_swapping_the_sides_inverts_the_verdicts() -> None:
 def test_a_case_against_itself_is_compared_by_its_processes() -> None:
     slower = [[s * 1.3 for s in block] for block in BASE_TIMES]
     records = blocks([(CASE, BASE_TIMES), (CASE, slower)])
-    (times,) = verdicts.compare(*arms(records, CASE.id, CASE.id))
+    (times,) = verdicts.compare(*select_sides(records, CASE.id, CASE.id))
     assert times.verdict == "slower"
     assert times.ratio == pytest.approx(1.3)
     assert times.blocks == 3

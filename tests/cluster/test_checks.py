@@ -34,7 +34,7 @@ def sent(tmp_path: Path) -> Path:
 
 
 def of_a_block(root: Path) -> list[Path]:
-    """A file of each of two arms that were alive together; the second has times too."""
+    """A file of each of two variants that were alive together; the second has times too."""
     every: dict[str, list[Path]] = {}
     for file in sorted(root.rglob("*.json")):
         if (turns := store.read(file).turns) and turns.at_s:
@@ -98,7 +98,7 @@ TAMPERED: dict[str, tuple[Change, str]] = {
         "was not over",
     ),
     "a step too few": (lambda r: r["step_s"].pop(), "do not belong together"),
-    "another's place": (lambda r: r["turns"].update(arm=r["turns"]["arm"] + 1), "is no arm"),
+    "another's place": (lambda r: r["turns"].update(arm=r["turns"]["arm"] + 1), "is no variant"),
     "another seed": (lambda r: r["turns"].update(seed=1), "differ in their seed"),
     "another reference": (
         lambda r: r["turns"]["reference_s"].__setitem__(0, 0.02),

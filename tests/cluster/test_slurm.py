@@ -122,12 +122,12 @@ def test_nothing_is_lost_by_a_killed_job_a_lost_node_a_drained_node_and_a_contro
     assert len(list((results / NODES).glob("*/.done-*"))) == UNITS
 
     files = dict(store.read_files(results))
-    arms: dict[str, set[str]] = defaultdict(set)
+    variants: dict[str, set[str]] = defaultdict(set)
     for r in files.values():
         assert r.turns
-        arms[r.turns.block].add(r.case)
+        variants[r.turns.block].add(r.case)
         assert r.provenance.calibration
-    whole = [block for block, found in arms.items() if len(found) == 2]
+    whole = [block for block, found in variants.items() if len(found) == 2]
     assert len(whole) >= UNITS
     assert {r.provenance.node or r.provenance.machine for r in files.values()} == {"n1", "n2"}
     for node in ("n1", "n2"):

@@ -35,7 +35,7 @@ def python(tmp_path: Path) -> Path:
     return fake_environment("engine/failing_worker.py", tmp_path).python
 
 
-def test_the_units_of_a_block_have_each_case_once_and_the_same_arms_as_the_whole() -> None:
+def test_the_units_of_a_block_have_each_case_once_and_the_same_variants_as_the_whole() -> None:
     cases, ready = (
         [c for c in list_profile_cases("tiny") if c.workload == "transformer"],
         {name: environments.describe(name) for name in FRAMEWORKS},

@@ -1,4 +1,4 @@
-"""Two cases, or two versions of a framework, as arms of one block."""
+"""Two cases, or two versions of a framework, as variants of one block."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.versions import measure as versions
-from tests.fake_records import arms
+from tests.fake_records import select_sides
 from tests.processes import COMMAND, fake_environment, framebench
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
@@ -92,10 +92,10 @@ def test_a_comparison_goes_on_with_the_blocks_it_has(
     kept = list(store.read_all(results))
     assert len(kept) == after
     found = compare.measure((CASE, other), 2, "s", ready, OPTIONS, results, NOBODY)
-    arms = [r for pair in found for r in pair]
+    variants = [r for pair in found for r in pair]
     assert len(list(store.read_all(results))) == 4, "each once"
-    assert all(r in arms for r in kept)
-    assert len({r.turns.block for r in arms if r.turns}) == 2
+    assert all(r in variants for r in kept)
+    assert len({r.turns.block for r in variants if r.turns}) == 2
 
 
 def test_differences_in_what_is_computed_are_said() -> None:
@@ -108,7 +108,7 @@ def test_differences_in_what_is_computed_are_said() -> None:
     ) == ["batch: 4 and 8", "size: tiny and cpu"]
 
 
-def test_versions_are_arms_of_one_block_and_an_interrupted_run_goes_on(
+def test_versions_are_variants_of_one_block_and_an_interrupted_run_goes_on(
     fake_worker: Environment, results: Path
 ) -> None:
     ready = {v: replace(fake_worker, version=v) for v in ("0.1", "0.2", "0.3")}
@@ -166,7 +166,7 @@ def test_compare_as_a_user_meets_it(fake_worker: Environment, results: Path) -> 
     assert found["cautions"] == ["fewer than 3 blocks have no interval"]
     assert {v["quantity"] for v in found["verdicts"]} >= {"step time", "peak memory"}
     kept = list(store.read_all(results))
-    judged = verdicts.compare(*arms(kept, CASE.id, other))
+    judged = verdicts.compare(*select_sides(kept, CASE.id, other))
     assert json.loads(json.dumps([v._asdict() for v in judged])) == found["verdicts"]
     assert len(kept) == 4
     assert all(record in kept for record in first)

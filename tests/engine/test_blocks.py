@@ -18,14 +18,14 @@ from framebench.engine.blocks import measure, measure_group
 from framebench.engine.environments import Environment, describe
 from framebench.engine.groups import Group, make_groups
 from framebench.engine.runner import USUAL, Options
-from framebench.engine.timed_process import Arm, ReferenceMatmul
+from framebench.engine.timed_process import ReferenceMatmul, Variant
 from framebench.records import store
 from tests.engine.fake_blocks import CASE, CASES, STRATEGIES, by_strategy, group, run, written
 
 TORCH = describe("torch")
 
 
-def test_each_round_runs_every_arm_in_the_order_of_the_seed(
+def test_each_round_runs_every_variant_in_the_order_of_the_seed(
     fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
     with run(results) as opened:
@@ -43,8 +43,12 @@ def test_each_round_runs_every_arm_in_the_order_of_the_seed(
     ]
     assert sorted(places) == [0, 1, 2, 3]
     order = random.Random(seed)
-    arms = [case.split("/")[3] for case in next(r.turns.arms for r in found.values() if r.turns)]
-    assert rounds == [order.sample(arms, 4) for _ in range(5)], "whoever has the seed has the order"
+    variants = [
+        case.split("/")[3] for case in next(r.turns.arms for r in found.values() if r.turns)
+    ]
+    assert rounds == [order.sample(variants, 4) for _ in range(5)], (
+        "whoever has the seed has the order"
+    )
 
 
 def test_times_are_paired_with_their_round_and_the_reference_matmul(
@@ -92,7 +96,7 @@ def test_reference_matmul_without_an_answer_has_no_time_in_that_round(tmp_path: 
         ("kill in memory", "crashed", "memory worker: ended by SIGKILL"),
     ],
 )
-def test_failed_arm_leaves_the_others_running(
+def test_failed_variant_leaves_the_others_running(
     failure: str,
     status: str,
     reason: str | None,
@@ -207,7 +211,7 @@ def test_in_the_first_blocks_everything_is_compiled_anew_where_that_is_asked_for
     assert [r.first_step_s for r in records] == [0.5, 0.5, 0.5, None, None]
 
 
-def test_compiled_arms_are_built_and_checked_on_every_core(
+def test_compiled_variants_are_built_and_checked_on_every_core(
     fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the first block each is alone until it is ready, and its turns are always on one core."""
@@ -224,7 +228,7 @@ def test_compiled_arms_are_built_and_checked_on_every_core(
     assert {r.provenance.core for r in store.read_all(results)} == {7}
 
 
-def test_arms_are_built_together_where_first_steps_do_not_matter(
+def test_variants_are_built_together_where_first_steps_do_not_matter(
     fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 3, 7})
@@ -236,13 +240,13 @@ def test_arms_are_built_together_where_first_steps_do_not_matter(
     assert Counter(built) == {"7": 2, "3": 1, "0": 1}
 
 
-def test_the_same_case_may_be_two_arms(
+def test_the_same_case_may_be_two_variants(
     fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
-    arm = Arm(CASE, fake_worker)
+    variant = Variant(CASE, fake_worker)
     with run(results, Options(rounds=3)) as opened:
-        measure_group(Group("a/a", (arm, arm)), opened)
-        measure_group(Group("a/a", (arm, arm)), opened)
+        measure_group(Group("a/a", (variant, variant)), opened)
+        measure_group(Group("a/a", (variant, variant)), opened)
     found = list(store.read_all(results))
     assert sorted(r.turns.arm for r in found if r.turns) == [0, 1]
     assert all(r.peaks for r in found), "each by a process of its own"
@@ -270,11 +274,12 @@ def test_what_is_planted_is_said_and_is_no_measurement_of_the_case(
     with run(results, Options(rounds=3)) as opened:
         measure_group(
             Group(
-                "planted", (Arm(CASE, fake_worker), Arm(CASE, fake_worker, spin=0.05, extra=0.02))
+                "planted",
+                (Variant(CASE, fake_worker), Variant(CASE, fake_worker, spin=0.05, extra=0.02)),
             ),
             opened,
         )
-        assert len(opened.records(Arm(CASE, fake_worker))) == 1
+        assert len(opened.records(Variant(CASE, fake_worker))) == 1
     plain, planted = sorted(store.read_all(results), key=lambda r: len(r.provenance.planted))
     assert planted.provenance.planted == {"spin": 0.05, "extra": 0.02}
     assert (plain.usable, planted.usable) == (True, False)
@@ -282,8 +287,8 @@ def test_what_is_planted_is_said_and_is_no_measurement_of_the_case(
 
 def test_without_times_groups_are_joined_with_baselines_first() -> None:
     """Nothing is compared: no process waits for those of another group."""
-    base, change = Arm(CASES[0], TORCH), Arm(CASES[1], TORCH)
-    other = Arm(replace(CASES[0], batch=CASES[0].batch * 2), TORCH)
+    base, change = Variant(CASES[0], TORCH), Variant(CASES[1], TORCH)
+    other = Variant(replace(CASES[0], batch=CASES[0].batch * 2), TORCH)
     whole = blocks.join_groups([Group("a", (base,), (change,)), Group("b", (other,), (change,))])
     assert (whole.always, whole.others) == ((), (base, other, change))
 
@@ -295,7 +300,7 @@ def test_case_waits_for_its_reference(monkeypatch: pytest.MonkeyPatch, tmp_path:
     base = replace(CASES[0], size="full", batch=8)
     change, larger = replace(base, strategy="checkpoint"), replace(base, batch=16)
     opened = run(tmp_path)
-    building: Any = [SimpleNamespace(arm=Arm(base, TORCH), verification=None)]
+    building: Any = [SimpleNamespace(variant=Variant(base, TORCH), verification=None)]
     assert blocks.waits_for_reference(change, building, building, opened)
     assert not blocks.waits_for_reference(larger, building, building, opened)
     assert not blocks.waits_for_reference(CASES[1], building, building, opened), (

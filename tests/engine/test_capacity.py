@@ -69,7 +69,9 @@ def test_free_memory_respects_the_control_group(tmp_path: Path) -> None:
     assert room.free_memory(tmp_path) > 600
 
 
-def test_room_on_a_card_is_what_each_arm_has_taken_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_room_on_a_card_is_what_each_variant_has_taken_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     free = iter((1000, 700, 350))
     monkeypatch.setattr(room, "free_on_card", lambda: next(free))
     found = room.Capacity()

@@ -19,7 +19,7 @@ from framebench.engine.groups import Group
 from framebench.engine.recording import judge
 from framebench.engine.runner import CaseOutcome, Options
 from framebench.engine.supervisor import Outcome, Worker
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.suite.case import Case
 from framebench.suite.result import Mathematics, Result, Verification, to_json
 from framebench.suite.selectors import parse
@@ -65,21 +65,21 @@ def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Process]:
     return Process
 
 
-def arms(cases: list[Case] = CASES) -> list[Arm]:
-    return [Arm(case, Environment("torch", "1", Path("python"))) for case in cases]
+def variants(cases: list[Case] = CASES) -> list[Variant]:
+    return [Variant(case, Environment("torch", "1", Path("python"))) for case in cases]
 
 
-def check(some: list[Arm]) -> dict[Arm, Mathematics]:
+def check(some: list[Variant]) -> dict[Variant, Mathematics]:
     return mathematics.check(some, Options(), lambda case, phase: None)
 
 
 def test_a_process_for_each_core_checks_its_part_and_the_cache_keeps_the_outcomes(
     process: type[Process],
 ) -> None:
-    first = check(arms())
+    first = check(variants())
     fp32, checkpoint, accumulate = [case.id for case in CASES]
     assert process.started == [[fp32, checkpoint], [accumulate]]
-    assert check(arms()) == first
+    assert check(variants()) == first
     assert len(process.started) == 2
 
 
@@ -95,7 +95,7 @@ def test_every_batch_and_size_of_a_strategy_has_the_answer_of_the_smallest(
         parse("transformer/torch/train/checkpoint/b8/cpu"),
         parse("transformer/torch/train/checkpoint/b16/full"),
     ]
-    outcomes = check(arms(larger))
+    outcomes = check(variants(larger))
     assert {outcome.case for outcome in outcomes.values()} == {
         "transformer/torch/train/checkpoint/b4/tiny"
     }
@@ -104,25 +104,25 @@ def test_every_batch_and_size_of_a_strategy_has_the_answer_of_the_smallest(
 
 def test_progress_names_the_requested_case(process: type[Process]) -> None:
     larger, told = parse("transformer/torch/train/checkpoint/b8/cpu"), []
-    mathematics.check(arms([larger]), Options(), lambda case, phase: told.append(case))
+    mathematics.check(variants([larger]), Options(), lambda case, phase: told.append(case))
     assert set(told) == {larger}
 
 
 def test_changed_code_is_checked_again(
     process: type[Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check(arms(CASES[:1]))
+    check(variants(CASES[:1]))
     monkeypatch.setattr(mathematics, "source_digest", lambda: "other")
-    check(arms(CASES[:1]))
+    check(variants(CASES[:1]))
     assert len(process.started) == 2
 
 
 def test_limited_instructions_are_checked_again(
     process: type[Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check(arms(CASES[:1]))
+    check(variants(CASES[:1]))
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
-    check(arms(CASES[:1]))
+    check(variants(CASES[:1]))
     assert len(process.started) == 2
 
 
@@ -130,7 +130,7 @@ def test_a_case_whose_process_dies_is_not_computed_and_the_others_are(
     process: type[Process],
 ) -> None:
     process.deadly = {CASES[1].id}
-    outcomes = {arm.case: outcome for arm, outcome in check(arms()).items()}
+    outcomes = {variant.case: outcome for variant, outcome in check(variants()).items()}
     assert [outcomes[case].computed for case in CASES] == [True, False, True]
     assert outcomes[CASES[1]].passed
     assert outcomes[CASES[1]].reason == "the step does not run in float64: ended by SIGSEGV"
@@ -138,9 +138,9 @@ def test_a_case_whose_process_dies_is_not_computed_and_the_others_are(
 
 def test_dead_process_is_retried_in_the_next_run(process: type[Process]) -> None:
     process.deadly = {CASES[1].id}
-    check(arms())
+    check(variants())
     process.deadly = set()
-    assert all(outcome.computed for outcome in check(arms()).values())
+    assert all(outcome.computed for outcome in check(variants()).values())
 
 
 def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
@@ -156,17 +156,17 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
 
 def test_wrong_mathematics_is_a_record_without_measurements(tmp_path: Path) -> None:
     """No process measures the case, and an interrupted run does not write the record twice."""
-    (arm,) = arms(CASES[:1])
+    (variant,) = variants(CASES[:1])
     wrong = replace(RIGHT, passed=False, reason="loss_0 is off by 2.0e-03 in float64", error=2e-3)
     with Run(
         "s",
         Options(rounds=0),
         tmp_path,
-        check_mathematics=lambda arms, *_: dict.fromkeys(arms, wrong),
+        check_mathematics=lambda variants, *_: dict.fromkeys(variants, wrong),
     ) as run:
         for _ in range(2):
-            blocks.measure([Group("alone", (arm,))], run)
-        (record,) = run.records(arm)
+            blocks.measure([Group("alone", (variant,))], run)
+        (record,) = run.records(variant)
     assert (record.status, record.reason, record.peaks) == (
         "wrong",
         "loss_0 is off by 2.0e-03 in float64",

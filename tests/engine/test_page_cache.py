@@ -14,7 +14,7 @@ from framebench.engine import blocks
 from framebench.engine import page_cache as pages
 from framebench.engine.groups import Group
 from framebench.engine.runner import Options
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.suite.case import Case
 from tests.processes import fake_environment
 
@@ -76,12 +76,12 @@ def test_after_each_block_with_times_the_libraries_are_renewed(
     """Those of a worker that acts, which are an interpreter's."""
     renewed = list[set[Path]]()
     monkeypatch.setattr(blocks.pages, "renew", renewed.append)
-    arm = Arm(
+    variant = Variant(
         Case("transformer", "torch", "train", "fp32", 4, "tiny"),
         fake_environment("engine/failing_worker.py", tmp_path),
     )
     with blocks.Run("session", Options(rounds=rounds), tmp_path) as run:
-        blocks.measure([Group("group", (arm,), ())], run, blocks=2)
+        blocks.measure([Group("group", (variant,), ())], run, blocks=2)
     names = [{path.name for path in files} for files in renewed]
     assert [name for name in names if "libc.so.6" in name] == names
     assert len(names) == (2 if rounds else 0)

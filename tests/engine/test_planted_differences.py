@@ -13,7 +13,7 @@ from framebench.engine.blocks import Run, measure_group
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
 from framebench.engine.runner import Options
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -24,12 +24,12 @@ CASE = Case("transformer", "torch", "eval", "no_grad", 4, "cpu")
 
 @pytest.mark.all_cells
 def test_a_share_of_time_and_of_memory(environment: dict[str, Environment], results: Path) -> None:
-    """A ratio of live arms: the bounds are far wider than what equal arms differ by, on a busy
-    machine too.
+    """A ratio of live variants: the bounds are far wider than what equal variants differ by, on a
+    busy machine too.
     """
     plain, planted = (
-        Arm(CASE, environment["torch"]),
-        Arm(CASE, environment["torch"], spin=1.0, extra=0.5),
+        Variant(CASE, environment["torch"]),
+        Variant(CASE, environment["torch"], spin=1.0, extra=0.5),
     )
     with Run("s", Options(rounds=5), results) as run:
         measure_group(Group("planted", (plain, planted)), run)

@@ -11,7 +11,7 @@ import pytest
 from framebench.engine.blocks import Listener, measure, measure_group
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group, make_groups
-from framebench.engine.timed_process import Arm
+from framebench.engine.timed_process import Variant
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -74,14 +74,14 @@ def test_finished_block_is_not_measured_again(
 def test_baseline_that_joins_later_is_measured_once(
     fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
-    """As PyTorch's in a block whose arms were measured before it was there; and another version has
-    blocks of its own.
+    """As PyTorch's in a block whose variants were measured before it was there; and another version
+    has blocks of its own.
     """
-    arms = [Arm(case, fake_worker) for case in CASES[:2]]
+    variants = [Variant(case, fake_worker) for case in CASES[:2]]
     with run(results) as opened:
-        measure_group(Group("g", (arms[1],)), opened)
-        measure_group(Group("g", (arms[0], arms[1])), opened)
-        measure_group(Group("g", (arms[0], arms[1])), opened)
+        measure_group(Group("g", (variants[1],)), opened)
+        measure_group(Group("g", (variants[0], variants[1])), opened)
+        measure_group(Group("g", (variants[0], variants[1])), opened)
     assert Counter(written(event_log, "finish")) == {"checkpoint": 2, "fp32": 1}
     blocks = {r.turns.block for r in store.read_all(results) if r.turns}
     assert blocks == {"s/g/0.0", "s/g/0.1"}
@@ -103,10 +103,10 @@ def test_record_finished_before_the_interruption_is_not_written_twice(
     fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
     """Interrupted after the record was written, and before its unfinished one was removed."""
-    arm = Arm(CASES[0], fake_worker)
+    variant = Variant(CASES[0], fake_worker)
     with run(results) as opened:
         measure([group(fake_worker, CASES[:1])], opened)
-        (record,) = opened.records(arm)
-        store.write_unfinished(record, opened.unfinished_folder(arm))
+        (record,) = opened.records(variant)
+        store.write_unfinished(record, opened.unfinished_folder(variant))
         measure([group(fake_worker, CASES[:1])], opened)
-        assert opened.records(arm) == [record]
+        assert opened.records(variant) == [record]

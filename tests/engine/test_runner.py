@@ -157,7 +157,7 @@ def test_kill_by_the_kernel_is_out_of_memory(
     assert supervisor.oom_kills() == 2
     counts = count(2)  # one more whenever it is asked: when a worker starts, and when it is dead
     monkeypatch.setattr(supervisor, "oom_kills", lambda: next(counts))
-    monkeypatch.setattr(blocks, "check_mathematics", lambda arms, run: None)
+    monkeypatch.setattr(blocks, "check_mathematics", lambda variants, run: None)
     monkeypatch.setenv("FAKE_FAILURE", "kill")
     record = alone(CASE, "s", fake_worker, Options(), results)
     assert record.status == "oom"

@@ -12,7 +12,7 @@ import pytest
 from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
-from framebench.engine.timed_process import CONTROL, Arm
+from framebench.engine.timed_process import CONTROL, Variant
 from framebench.records.provenance import read_machine_name
 from framebench.suite.case import Case
 from framebench.user_model import command
@@ -32,24 +32,24 @@ class Told:
         run: Any = SimpleNamespace(
             options=Options(),
             without_times=False,
-            write=lambda record, arm: self.written.append(record),
+            write=lambda record, variant: self.written.append(record),
         )
         self.look = FirstLook(run, 0.0, 2**20, self.table)
         monkeypatch.setattr(looks, "run_side_by_side", self.run_side_by_side)
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         monkeypatch.setattr(Options, "cores", lambda options: (1, 0))
 
-    def run_side_by_side(self, arms: list[Arm], run: Any) -> list[Any]:
+    def run_side_by_side(self, variants: list[Variant], run: Any) -> list[Any]:
         self.now += self.seconds
-        self.asked += [arm.case.strategy for arm in arms]
-        return [SimpleNamespace(case=arm.case.strategy, status="ok") for arm in arms]
+        self.asked += [variant.case.strategy for variant in variants]
+        return [SimpleNamespace(case=variant.case.strategy, status="ok") for variant in variants]
 
     def table(self, records: list[Any]) -> None:
         self.shown.append([record.case for record in records])
 
     def take(self) -> list[tuple[str, str]]:
         self.look.look_at(
-            [Arm(Case("transformer", "torch", "train", name, 4), CONTROL) for name in NAMES]
+            [Variant(Case("transformer", "torch", "train", name, 4), CONTROL) for name in NAMES]
         )
         return [(record.case, record.status) for record in self.written]
 
@@ -69,11 +69,13 @@ def test_compiled_strategies_are_measured_as_a_block(monkeypatch: pytest.MonkeyP
     result, groups = Told(monkeypatch), list[tuple[int, list[str]]]()
 
     def measured(group: Any, run: Any) -> None:
-        groups.append((run.options.rounds, [arm.case.strategy for arm in group.always]))
+        groups.append((run.options.rounds, [variant.case.strategy for variant in group.always]))
 
-    monkeypatch.setattr(looks, "runs_in_one_process", lambda arm: arm.case.strategy == "fp32")
+    monkeypatch.setattr(
+        looks, "runs_in_one_process", lambda variant: variant.case.strategy == "fp32"
+    )
     monkeypatch.setattr(looks.blocks, "measure_group", measured)
-    result.look.run.records = lambda arm: [SimpleNamespace(case=arm.case.strategy)]  # type: ignore[method-assign,assignment,return-value]
+    result.look.run.records = lambda variant: [SimpleNamespace(case=variant.case.strategy)]  # type: ignore[method-assign,assignment,return-value]
     result.take()
     assert result.asked == ["fp32"]
     assert groups == [(0, ["checkpoint", "amp_bf16"]), (0, ["keep_grads"])]
@@ -112,14 +114,14 @@ def test_an_interrupted_first_look_is_shown(
     )
     counts = [1, 0]
 
-    def interrupted(look: FirstLook, arms: list[Arm]) -> None:
-        for arm in arms[: counts.pop(0)]:
+    def interrupted(look: FirstLook, variants: list[Variant]) -> None:
+        for variant in variants[: counts.pop(0)]:
             look.run.write(
                 record(
-                    arm.case,
+                    variant.case,
                     provenance=provenance(machine=read_machine_name(), session=look.run.id),
                 ),
-                arm,
+                variant,
             )
         raise KeyboardInterrupt
 

@@ -13,7 +13,7 @@ import pytest
 
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
-from framebench.engine.timed_process import CONTROL, Arm
+from framebench.engine.timed_process import CONTROL, Variant
 from framebench.models.spec import load_workload
 from framebench.models.user_model import explain_refusal
 from framebench.records import store
@@ -144,14 +144,16 @@ def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) ->
     ratio is undecided, and fewer where time is over. What takes a compiler is last.
     """
     asked, skipped = list[list[str]](), list[str]()
-    arms = [
-        Arm(Case("transformer", "torch", "train", name, 4), CONTROL)
+    variants = [
+        Variant(Case("transformer", "torch", "train", name, 4), CONTROL)
         for name in ("fp32", "compile", "amp_bf16", "checkpoint")
     ]
     wrong = {"compile"}
     run = SimpleNamespace(
-        records=lambda arm: (
-            [SimpleNamespace(usable=arm.case.strategy not in wrong, status="ok")] if asked else []
+        records=lambda variant: (
+            [SimpleNamespace(usable=variant.case.strategy not in wrong, status="ok")]
+            if asked
+            else []
         ),
         listener=SimpleNamespace(skipped=lambda case: skipped.append(case.strategy)),
     )
@@ -164,7 +166,7 @@ def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) ->
         blocks_of_own.blocks,
         "measure_group",
         lambda group, _, number: asked.append(
-            [str(number), *(arm.case.strategy for arm in (*group.always, *group.others))]
+            [str(number), *(variant.case.strategy for variant in (*group.always, *group.others))]
         ),
     )
 
@@ -172,7 +174,11 @@ def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) ->
         asked.clear()
         deadline = None if seconds is None else time.monotonic() + seconds
         blocks_of_own.measure_blocks(
-            arms, run, 3, deadline, lambda left: len(left) == 2 and len(asked) >= blocks_it_takes
+            variants,
+            run,
+            3,
+            deadline,
+            lambda left: len(left) == 2 and len(asked) >= blocks_it_takes,
         )  # type: ignore[arg-type]
         return asked
 

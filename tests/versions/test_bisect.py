@@ -129,8 +129,8 @@ def test_what_an_interrupted_search_has_measured_is_not_measured_again(
     class Interrupted(Exception):
         pass
 
-    def fill(self: bisect.ReleaseBench, arm: bisect.Arm, run: bisect.Run) -> None:
-        release = arm.environment.version
+    def fill(self: bisect.ReleaseBench, variant: bisect.Variant, run: bisect.Run) -> None:
+        release = variant.environment.version
         asked.append(release)
         if len(asked) == 3:
             raise Interrupted
@@ -139,7 +139,7 @@ def test_what_an_interrupted_search_has_measured_is_not_measured_again(
             origin = record.provenance.model_copy(
                 update={"session": run.id, "machine": bisect_machine()}
             )
-            run.write(record.model_copy(update={"case": CASE, "provenance": origin}), arm)
+            run.write(record.model_copy(update={"case": CASE, "provenance": origin}), variant)
 
     def bisect_machine() -> str:
         from framebench.records import provenance

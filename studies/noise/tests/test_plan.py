@@ -10,6 +10,7 @@ import pytest
 
 from framebench.engine import runner
 from framebench.engine.environments import Environment
+from framebench.engine.groups import Group
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import is_declared
 from studies.noise import plan
@@ -18,29 +19,34 @@ READY = {name: Environment(name, "1", Path("python")) for name in FRAMEWORKS}
 
 
 @pytest.mark.parametrize("size", ["tiny", "cpu"])
-def test_there_are_sixty_comparisons_of_equal_arms_over_all_frameworks(size: str) -> None:
+def test_there_are_sixty_comparisons_of_equal_variants_over_all_frameworks(size: str) -> None:
     found = plan.cases(size)
     assert all(is_declared(case) and not runner.unsupported(case) for case in found)
     assert len(set(found)) == len(found)
     groups = plan.timed(found, READY)
-    equal = [sum(not arm.planted for arm in group.always) // 2 for group in groups]
-    assert sum(equal) >= 60
+    assert sum(count_equal(group) // 2 for group in groups) >= 60
     assert {case.framework for case in found} == set(FRAMEWORKS)
+    slowdowns = [variant.spin for group in groups for variant in group.always]
     for share in plan.SPINS:
-        assert sum(arm.spin == share for group in groups for arm in group.always) == len(found)
+        assert slowdowns.count(share) == len(found)
     larger = plan.larger_cases(size)
     held = plan.held(larger, READY)
-    assert sum(arm.extra == 0 for group in held for arm in group.always) // 2 >= 60
+    additions = [variant.extra for group in held for variant in group.always]
+    assert additions.count(0) // 2 >= 60
     for share in plan.EXTRAS:
-        assert sum(arm.extra == share for group in held for arm in group.always) == len(larger)
+        assert additions.count(share) == len(larger)
     assert not any(group.others for group in groups), "what is compared is in one block"
 
 
-def test_each_slowed_arm_has_an_equal_one_of_its_own() -> None:
+def test_each_slowed_variant_has_an_equal_one_of_its_own() -> None:
     (group,) = plan.timed(plan.cases("tiny")[:1], READY)
-    assert len([arm for arm in group.always if arm.spin]) <= len(
-        [arm for arm in group.always if not arm.planted]
-    )
+    slowed = [variant for variant in group.always if variant.spin]
+    assert len(slowed) <= count_equal(group)
+
+
+def count_equal(group: Group) -> int:
+    """Count the variants of a group in which nothing is planted."""
+    return sum(not variant.planted_differences for variant in group.always)
 
 
 def test_the_load_ends() -> None:

@@ -21,8 +21,8 @@ def session(
 ) -> list[Record]:
     """Blocks whose ratios stray by half a per cent."""
     strays = [1.0, 1.005, 0.995, 1.0, 1.005][:blocks_of_it]
-    arms = [(BASE, [[1.0] * 5] * blocks_of_it), (change, [[ratio * s] * 5 for s in strays])]
-    return blocks(arms, session=name, measured_at=MORNING + timedelta(hours=hours))
+    variants = [(BASE, [[1.0] * 5] * blocks_of_it), (change, [[ratio * s] * 5 for s in strays])]
+    return blocks(variants, session=name, measured_at=MORNING + timedelta(hours=hours))
 
 
 def test_the_first_and_the_last_session_are_compared() -> None:

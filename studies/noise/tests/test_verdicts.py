@@ -20,8 +20,8 @@ OTHER = Case("transformer", "jax", "train", "fp32", 4, "tiny")
 
 
 def measured(case: Case, spread: float, seed: int) -> list[Record]:
-    """Blocks of four equal arms and one for each slowdown; then one of four equal processes and one
-    for each share of more memory.
+    """Blocks of four equal variants and one for each slowdown; then one of four equal processes and
+    one for each share of more memory.
     """
     rng, slow, large = np.random.default_rng(seed), [*[0.0] * 4, *SPINS], [*[0.0] * 4, *EXTRAS]
     times = [
@@ -29,7 +29,7 @@ def measured(case: Case, spread: float, seed: int) -> list[Record]:
         for spin in slow
     ]
     peaks = [round(100 * MIB * (1 + extra)) for extra in large]
-    timed = blocks([(case, arm.tolist()) for arm in times])
+    timed = blocks([(case, variant.tolist()) for variant in times])
     held = blocks([(case, [[1.0]]) for _ in large], peaks=peaks)
     return [*planted(timed, "study", "spin", slow), *planted(held, "study-memory", "extra", large)]
 
@@ -46,7 +46,7 @@ def planted(found: list[Record], group: str, what: str, shares: list[float]) -> 
 
 
 def test_each_pair_is_compared_once_and_equal_ones_share_no_process() -> None:
-    found = list(verdicts.compare_arms("quiet", measured(CASE, 0.005, 0)))
+    found = list(verdicts.compare_variants("quiet", measured(CASE, 0.005, 0)))
     by = {
         (p.quantity, p.planted): [
             q for q in found if (q.quantity, q.planted) == (p.quantity, p.planted)
@@ -68,7 +68,7 @@ def test_what_is_planted_is_found_and_nothing_else() -> None:
     found = [
         p
         for seed, case in enumerate((CASE, OTHER))
-        for p in verdicts.compare_arms("quiet", measured(case, 0.002, seed))
+        for p in verdicts.compare_variants("quiet", measured(case, 0.002, seed))
     ]
     assert {(p.quantity, p.planted) for p in found if p.is_found} >= {
         ("step time", 0.05),
@@ -83,7 +83,9 @@ def test_what_is_planted_is_found_and_nothing_else() -> None:
 
 def test_noise_is_undecided_and_no_alarm() -> None:
     found = [
-        p for seed in range(10) for p in verdicts.compare_arms("loaded", measured(CASE, 0.3, seed))
+        p
+        for seed in range(10)
+        for p in verdicts.compare_variants("loaded", measured(CASE, 0.3, seed))
     ]
     equal = [p for p in found if p.quantity == "step time" and not p.planted]
     assert sum(p.is_found for p in equal) <= stats.binom.ppf(0.999, len(equal), 0.05)
@@ -92,7 +94,9 @@ def test_noise_is_undecided_and_no_alarm() -> None:
 
 def test_the_table_has_exact_intervals() -> None:
     found = [
-        p for seed in range(3) for p in verdicts.compare_arms("quiet", measured(CASE, 0.002, seed))
+        p
+        for seed in range(3)
+        for p in verdicts.compare_variants("quiet", measured(CASE, 0.002, seed))
     ]
     rows = {(row[0], row[2]): row for row in verdicts.show_rates(found).rows}
     row = rows["step time", "+10%"]
@@ -117,7 +121,7 @@ def test_the_records_are_kept_in_one_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert (
         len(
             verdicts.show_rates(
-                verdicts.compare_arms("quiet", verdicts.load_records(tmp_path)["quiet"])
+                verdicts.compare_variants("quiet", verdicts.load_records(tmp_path)["quiet"])
             ).rows
         )
         == 9

@@ -20,7 +20,7 @@ JAX, ELSEWHERE = (
 
 
 def counted(strays: Sequence[float], change: Case = CHECKPOINT) -> list[tuple[str, ...]]:
-    """Of two arms whose ratio strays so from block to block."""
+    """Of two variants whose ratio strays so from block to block."""
     found = blocks([(BASE, [[1.0] * 5] * len(strays)), (change, [[s] * 5 for s in strays])])
     return [row[1:] for row in comparison(found).rows]
 
