@@ -62,7 +62,7 @@ bench-gpu:
 	PYTHON=$(PYTHON) tools/gpu.sh
 
 # Each strategy of each framework once, but for those that differ in a number alone, or that only a claim asks for and PyTorch has;
-# test-all, which also runs every week: every cell, every pair, a card's rehearsal, and what repeats for other frameworks. Three files
+# test-all, which also runs every week: every case, every pair, a GPU's rehearsal, and what repeats for other frameworks. Three files
 # at once, since most of the time goes into compilers, on one core each
 test: environments
 	$(PYTEST)

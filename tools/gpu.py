@@ -25,7 +25,7 @@ from pathlib import Path
 from framebench.cli.measuring import measure_all
 from framebench.cli.shared import BROKEN, fail, report_failures, say
 from framebench.engine import installed
-from framebench.engine.capacity import OF_CARD, free_on_card
+from framebench.engine.capacity import GPU_SHARE, free_gpu_memory
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.session import Session, alone
@@ -36,7 +36,7 @@ from framebench.records.record import ROUNDS, Record
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 
-CARD = ROOT / "card"  # git ignores it
+FOLDER = ROOT / "gpu-session"  # git ignores it
 LIST = ROOT / "tools" / "gpu_cases.csv"
 LIMIT_S = 300.0  # of each worker
 SLACK_S = 20.0  # for the end: workers that are killed, and the archive
@@ -174,7 +174,7 @@ def measure(
     parts = [rows] if options.rounds else split_by_memory(rows, free_bytes)
     statuses: list[str] = []
     for part in parts:
-        session = Session.open(results, provenance.name_code(), f"{name} of the list for a card")
+        session = Session.open(results, provenance.name_code(), f"{name} of the list for a GPU")
         cases = [listed.case for listed in part]
         statuses += measure_all(cases, session, ready, options, results)
         session.close(results)
@@ -210,7 +210,7 @@ def fits_into(part: list[ListedCase], listed: ListedCase, free_bytes: int | None
     if tunes_kernels(part[-1]) or tunes_kernels(listed):
         return False
     needed_bytes = sum(one.gib for one in (*part, listed)) * GIB
-    return free_bytes is None or needed_bytes <= OF_CARD * free_bytes
+    return free_bytes is None or needed_bytes <= GPU_SHARE * free_bytes
 
 
 def measure_blocks(
@@ -230,7 +230,7 @@ def measure_blocks(
             continue
         seconds = estimate_pace(blocks, results) * sum(one.seconds for one in rows_left)
         seconds_left = end - time.monotonic()
-        free_bytes = free_on_card()
+        free_bytes = free_gpu_memory()
         gib = max(one.gib for one in rows_left)
         is_too_large = free_bytes is not None and gib * GIB > free_bytes
         if seconds > seconds_left or is_too_large:
@@ -327,13 +327,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rehearse",
         action="store_true",
-        help="without a card, at the smallest size",
+        help="without a GPU, at the smallest size",
     )
     parser.add_argument("--list", type=Path, default=LIST, help="of cases, as tools/gpu_cases.csv")
     parser.add_argument(
         "--results",
         type=Path,
-        help="folder of the records; by default card/results, or card/rehearsal",
+        help="folder of the records; by default gpu-session/results, or gpu-session/rehearsal",
     )
     return parser.parse_args()
 
@@ -345,14 +345,14 @@ def main() -> int:
     gpus = nvml.list_gpus()
     if not gpus:
         fail(
-            "NVML finds no card here; `framebench doctor --env installed` says what is missing, "
+            "NVML finds no GPU here; `framebench doctor --env installed` says what is missing, "
             "--rehearse needs none",
             2,
         )
     if not options.rehearse:  # a host's name says nothing about its GPU
         machine = re.sub(r"\W+", "-", gpus[0]).strip("-").lower()
         os.environ.setdefault("FRAMEBENCH_MACHINE", machine)
-    folder = options.results or CARD / ("rehearsal" if options.rehearse else "results")
+    folder = options.results or FOLDER / ("rehearsal" if options.rehearse else "results")
     results: Path = folder.absolute()
     results.mkdir(parents=True, exist_ok=True)
     blocks = read_list(options.list)

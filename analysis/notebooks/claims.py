@@ -13,7 +13,7 @@
 # %% [markdown]
 # # Are the articles right?
 #
-# What is claimed about memory strategies, against what was measured here, and on a card at full
+# What is claimed about memory strategies, against what was measured here, and on a GPU at full
 # size. A verdict is computed from an interval, by the rule of docs/claims.md; what cannot be
 # measured on this machine says why.
 

@@ -13,8 +13,8 @@
 # %% [markdown]
 # # What would an H100 need?
 #
-# Nothing here is measured. XLA's compiler plans JAX's step for a card that is not here, and
-# PyTorch's step is simulated with a card's kernels and its allocator (docs/devices.md says how far
+# Nothing here is measured. XLA's compiler plans JAX's step for a GPU that is not here, and
+# PyTorch's step is simulated with a GPU's kernels and its allocator (docs/devices.md says how far
 # that is off). The two count different things, so ratios are to the baseline of the same framework.
 # Nothing is said of speed.
 
@@ -87,7 +87,7 @@ sns.despine()
 # %% [markdown]
 # ## How the batch grows
 #
-# Bytes that the framework takes from the card. Grey: what an A100 of 40 GB and an H100 of 80 GB
+# Bytes that the framework takes from the GPU. Grey: what an A100 of 40 GB and an H100 of 80 GB
 # have.
 
 # %%

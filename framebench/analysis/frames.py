@@ -95,7 +95,7 @@ class Row:
     )
     shared_instrument: str | None = column(
         "",
-        "host.rss on a CPU; NVML's count on a card, missing where it has none",
+        "host.rss on a CPU; NVML's count on a GPU, missing where it has none",
     )
     step_bytes: int | None = column(
         "bytes",

@@ -122,7 +122,7 @@ def list_shared_instruments(df: pd.DataFrame) -> list[str]:
 
 def make_peak_label(df: pd.DataFrame) -> str:
     """Return the label of the axis of peaks, which on a GPU are those of the whole process."""
-    what = "memory of the process on the card" if is_on_gpu(df) else "peak memory of a step"
+    what = "memory of the process on the GPU" if is_on_gpu(df) else "peak memory of a step"
     return f"{what}, MiB ({', '.join(list_shared_instruments(df))})"
 
 

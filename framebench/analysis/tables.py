@@ -122,7 +122,7 @@ SHOWN = SHORT | DETAILS
 # framework's own counter; and a matmul on the host is no reference.
 ON_GPU = {
     "shared_bytes": Shown(
-        "card", ",.1f", 1 / MIB, unit="MiB", meaning="memory of the process", priority=ESSENTIAL
+        "GPU", ",.1f", 1 / MIB, unit="MiB", meaning="memory of the process", priority=ESSENTIAL
     ),
     "relative_peak": Shown(
         "in use x base", ".2f", meaning="by the framework's own counter", priority=ESSENTIAL
@@ -326,7 +326,7 @@ def describe_instruments(df: pd.DataFrame) -> str:
         return f"Peaks by {shared}."
     own = list_instruments(df, "step_instrument")
     return (
-        f"MiB on the card by {shared}, with the context and the framework's pool; in use by {own}."
+        f"MiB on the GPU by {shared}, with the context and the framework's pool; in use by {own}."
     )
 
 

@@ -11,7 +11,7 @@ from framebench.instruments import nvml
 
 # of what is free when a block begins: the rest is for steps, and for whoever else is there
 SHARE = 0.6
-OF_CARD = 0.85  # of a GPU, where pools keep what a step took
+GPU_SHARE = 0.85  # of a GPU, where pools keep what a step took
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -20,27 +20,29 @@ class Capacity:
 
     def __init__(self) -> None:
         self.host = free_memory()
-        self.card = free_on_card()
-        self.on_card: list[int] = []  # what each process has taken of the GPU
+        self.free_on_gpu = free_gpu_memory()
+        self.taken_on_gpu: list[int] = []  # what each process has taken of the GPU
 
     def enter(self, pid: int | None = None) -> None:
         """Take in that one more process is ready.
 
         Where the GPU does not tell what the process holds, it is what is no longer free.
         """
-        free = free_on_card()
-        if self.card is None or free is None:
+        free = free_gpu_memory()
+        if self.free_on_gpu is None or free is None:
             return
         held = None if pid is None else nvml.read_used_by(pid)
         if held is None:
-            held = max(0, self.card - free - sum(self.on_card))
-        self.on_card.append(held)
+            held = max(0, self.free_on_gpu - free - sum(self.taken_on_gpu))
+        self.taken_on_gpu.append(held)
 
     def fits_more(self, alive: list[TimedProcess], more: int = 1) -> bool:
         """Say whether so many more processes, each as large as the largest alive, would fit."""
         fits_host = fits([process.held() for process in alive], self.host, more)
-        fits_card = self.card is None or fits(self.on_card, self.card, more, OF_CARD)
-        return fits_host and fits_card
+        fits_gpu = self.free_on_gpu is None or fits(
+            self.taken_on_gpu, self.free_on_gpu, more, GPU_SHARE
+        )
+        return fits_host and fits_gpu
 
 
 def fits(held: list[int], free: int, more: int = 1, share: float = SHARE) -> bool:
@@ -61,7 +63,7 @@ def free_memory(cgroup: Path = CGROUP) -> int:
         return free
 
 
-def free_on_card() -> int | None:
+def free_gpu_memory() -> int | None:
     """Return the bytes that are free on the GPU; None without one, or where it does not tell."""
     state = nvml.read_state()
     if "memory_bytes" not in state or "used_bytes" not in state:

@@ -65,7 +65,7 @@ class Environment:
         return f"{self.framework}-{self.version}"
 
     @property
-    def on_card(self) -> bool:
+    def uses_gpu(self) -> bool:
         """Say whether it launches to a GPU here: the pinned builds of PyTorch and JAX are for the
         CPU.
         """

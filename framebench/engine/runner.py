@@ -31,7 +31,7 @@ from framebench.suite.result import Result, StrategyEffect
 RESULTS = provenance.ROOT / "results"
 AT_ONCE = 4  # processes: what they have in common, such as the disk, serves no more
 # a GPU's minutes are dear, and each process waits for its imports and for CUDA
-AT_ONCE_ON_CARD = 12
+AT_ONCE_ON_GPU = 12
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Options:
 
         Its compilers have many threads, and those that launch must not wait for each other.
         """
-        return replace(self, pin=False) if environment.on_card else self
+        return replace(self, pin=False) if environment.uses_gpu else self
 
     def core(self) -> int | None:
         """Return the core that turns are made on, the last one that this process may use: the
@@ -103,7 +103,7 @@ class Options:
         # on a GPU processes would disturb each other's first steps
         if self.rounds and self.first_alone:
             return tuple(usable[:1])
-        return tuple(usable[:AT_ONCE_ON_CARD])
+        return tuple(usable[:AT_ONCE_ON_GPU])
 
 
 USUAL = Options()

@@ -220,7 +220,7 @@ _ALLOCATOR = (
         name="memory_fraction",
         scenarios=("train",),
         axis="limit",
-        summary="the process may take 80 % of the card",
+        summary="the process may take 80 % of the GPU's memory",
         effect="PyTorch: more is refused, and had without the limit; JAX: the allocator's limit",
         cells=dict(
             torch=Native("torch.cuda.set_per_process_memory_fraction(0.8)", gpu=True),
@@ -236,7 +236,7 @@ _ALLOCATOR = (
         name="preallocate",
         scenarios=("train",),
         axis="allocator",
-        summary="most of the card taken at the start",
+        summary="most of the GPU's memory taken at the start",
         effect="bytes reserved before the first step",
         cells=dict(
             torch=Unsupported("the pool grows on demand"),

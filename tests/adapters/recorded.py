@@ -1,4 +1,4 @@
-"""What the libraries returned or said on real cards, as their users printed it in public.
+"""What the libraries returned or said on real GPUs, as their users printed it in public.
 
 Nothing here is of this project.
 
@@ -7,7 +7,7 @@ Only what the code reads is kept; each entry names where it can be read in whole
 
 from __future__ import annotations
 
-# torch.cuda.memory_stats() on a card of 15.78 GiB. The thread has several printouts: active and
+# torch.cuda.memory_stats() on a GPU of 15.78 GiB. The thread has several printouts: active and
 # allocated bytes are of one, allocations of another; reserved bytes, segments, retries and failures
 # are of one that may be a third.
 TORCH_STATS_OF = "NVIDIA/MinkowskiEngine, issue 359"
@@ -27,7 +27,7 @@ TORCH_STATS = {
     "segment.all.peak": 58,
 }
 
-# Device.memory_stats() on a card, of which JAX may have 11.8 GiB, for programs of growing size.
+# Device.memory_stats() on a GPU, of which JAX may have 11.8 GiB, for programs of growing size.
 JAX_STATS_OF = "cabouman/mbirjax, mbirjax/memory_stats.py"
 JAX_STATS = [
     {
@@ -77,7 +77,7 @@ OUT_OF_MEMORY = {
     "*******************\nGPU memory is overflow, "
     "please reduce your batch_size or data size!\nTotal: 79.33GB Used:  78.5GB",
 }
-# Other things that went wrong on cards, and that are not that.
+# Other things that went wrong on GPUs, and that are not that.
 OTHERWISE = {
     "Jittor/jittor, issue 396": "Peek CUDA error at cuda_dual_allocator.h:101  code=700( "
     "cudaErrorIllegalAddress ) "

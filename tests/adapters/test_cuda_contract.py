@@ -201,7 +201,7 @@ def test_the_gpus_memory_stands_for_hidden_processes(
 
 
 def record_on_a_gpu(timed_s: float = 2.0) -> Record:
-    """The record of a pair of workers on a card."""
+    """The record of a pair of workers on a GPU."""
     times = TimeResult(
         first_step_s=9.0, cold_peaks={"allocator.in_use": 30}, timed_steps=20, timed_s=timed_s
     )

@@ -231,7 +231,7 @@ def gpu_table() -> Comparison:
 
 def test_on_a_gpu_peaks_are_the_process_s_and_ratios_the_framework_s(gpu_table: Comparison) -> None:
     """The pool of a process hides what a step saves."""
-    assert gpu_table.head[2:4] == ("card MiB", "in use x base")
+    assert gpu_table.head[2:4] == ("GPU MiB", "in use x base")
     assert {row[:2]: row[2:4] for row in gpu_table.rows} == {
         ("torch", "fp32"): ("1,000.0", "1.00"),
         ("torch", "checkpoint"): ("-", "0.50"),
@@ -241,7 +241,7 @@ def test_on_a_gpu_peaks_are_the_process_s_and_ratios_the_framework_s(gpu_table: 
 
 
 def test_the_caption_of_a_gpu_names_both_instruments(gpu_table: Comparison) -> None:
-    assert "on the card by device.process" in gpu_table.caption
+    assert "on the GPU by device.process" in gpu_table.caption
     assert "in use by allocator.in_use" in gpu_table.caption
 
 

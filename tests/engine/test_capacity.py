@@ -69,26 +69,26 @@ def test_free_memory_respects_the_control_group(tmp_path: Path) -> None:
     assert room.free_memory(tmp_path) > 600
 
 
-def test_room_on_a_card_is_what_each_variant_has_taken_of_it(
+def test_room_on_a_gpu_is_what_each_variant_has_taken_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     free = iter((1000, 700, 350))
-    monkeypatch.setattr(room, "free_on_card", lambda: next(free))
+    monkeypatch.setattr(room, "free_gpu_memory", lambda: next(free))
     found = room.Capacity()
     alive: Any = [SimpleNamespace(held=lambda: 1)]
     found.enter()
-    assert (found.on_card, found.fits_more(alive)) == ([300], True)
+    assert (found.taken_on_gpu, found.fits_more(alive)) == ([300], True)
     found.enter()
-    assert (found.on_card, found.fits_more(alive)) == ([300, 350], False)
+    assert (found.taken_on_gpu, found.fits_more(alive)) == ([300, 350], False)
 
 
-def test_a_card_that_tells_what_a_process_holds_is_believed(
+def test_a_gpu_that_tells_what_a_process_holds_is_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Others may have taken more meanwhile."""
     free = iter((1000, 200))
-    monkeypatch.setattr(room, "free_on_card", lambda: next(free))
+    monkeypatch.setattr(room, "free_gpu_memory", lambda: next(free))
     monkeypatch.setattr(room.nvml, "read_used_by", {7: 300}.get)
     found = room.Capacity()
     found.enter(7)
-    assert found.on_card == [300]
+    assert found.taken_on_gpu == [300]

@@ -131,7 +131,7 @@ def test_only_what_may_launch_to_a_gpu_is_not_pinned(
 ) -> None:
     event_log = tmp_path / "event_log"
     monkeypatch.setenv("EVENT_LOG", str(event_log))
-    monkeypatch.setattr(nvml, "list_gpus", lambda: ("a card",))
+    monkeypatch.setattr(nvml, "list_gpus", lambda: ("a GPU",))
     of_the_user = replace(fake_worker, version="1", installed=True)
     pinned, free = (
         alone(CASE, "s", e, Options(rounds=2), results) for e in (fake_worker, of_the_user)

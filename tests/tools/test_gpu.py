@@ -1,5 +1,5 @@
-"""The list for a card, and its rehearsal: the same script and reports on the CPU, under the name of
-a card that is none.
+"""The list for a GPU, and its rehearsal: the same script and reports on the CPU, under the name of
+a GPU that is none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHORT = (  # block, case as in the list, GiB
     ("in PyTorch", "transformer/torch/train/fp32/b8/full", 10),
     ("in PyTorch", "transformer/torch/train/offload/b8/full", 6),
     ("in JAX", "transformer/jax/eval/no_grad/b8/full", 5),
-    ("too large for any card", "resnet50/torch/train/fp32/b64/full", 500),
+    ("too large for any GPU", "resnet50/torch/train/fp32/b64/full", 500),
 )
 HALF_AN_HOUR = 1800
 STARTS = 4 * 60  # seconds of it for starting the machine, and the interpreters of three commands
@@ -62,7 +62,7 @@ def made(
     environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, str]:
     """The results of a rehearsal, and what it said."""
-    folder = tmp_path_factory.mktemp("card")
+    folder = tmp_path_factory.mktemp("gpu-session")
     done = rehearse(folder / "results", "--list", str(write(folder / "list.csv", SHORT)))
     assert done.returncode == 0, done.stderr
     return folder / "results", done.stdout + done.stderr
@@ -93,9 +93,9 @@ def test_every_case_of_the_list_has_its_record(records: list[Record]) -> None:
 
 @pytest.mark.all_cells
 def test_a_rehearsal_records_the_made_up_gpu(records: list[Record]) -> None:
-    assert {r.provenance.machine for r in records} == {"made-up-card"}
+    assert {r.provenance.machine for r in records} == {"made-up-gpu"}
     assert {r.provenance.core for r in records} == {None}, "nothing was pinned"
-    assert all(r.provenance.hardware["gpus"] == ["a rehearsal, no card"] for r in records)
+    assert all(r.provenance.hardware["gpus"] == ["a rehearsal, no GPU"] for r in records)
     assert all("memory_bytes" in r.provenance.gpu["before"] for r in records)
 
 
@@ -106,12 +106,12 @@ def test_a_packed_session_resumes_elsewhere(
     """Nothing that has an answer is measured again; what crashed is, once the code is another."""
     with tarfile.open(made[0].with_suffix(".tgz")) as archive:
         archive.extractall(tmp_path, filter="data")
-    monkeypatch.setenv("FRAMEBENCH_MACHINE", "made-up-card")
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "made-up-gpu")
     asked: list[str] = []
     monkeypatch.setattr(
         gpu, "measure", lambda name, rows, *_: asked.extend(one.case.id for one in rows) or []
     )
-    monkeypatch.setattr(gpu, "free_on_card", lambda: 80 * 2**30)
+    monkeypatch.setattr(gpu, "free_gpu_memory", lambda: 80 * 2**30)
     blocks = shrink_for_rehearsal(read_list(made[0].parent / "list.csv"))
     ready = {name: describe(name) for name in ("torch", "jax")}
     results = tmp_path / "results"
@@ -121,7 +121,7 @@ def test_a_packed_session_resumes_elsewhere(
     for file in (results / "records").rglob("*jax*/*.json"):
         file.unlink()
     crashed = ok.model_copy(update={"status": "crashed", "reason": "planted"})
-    store.write(crashed, store.find_folder(results, "made-up-card", "jax-0", ok.parsed))
+    store.write(crashed, store.find_folder(results, "made-up-gpu", "jax-0", ok.parsed))
     gpu.measure_blocks(blocks, ready, results, time.monotonic() + 3600)
     assert asked == []
     monkeypatch.setattr(provenance, "find_commit", lambda: "another")
@@ -138,7 +138,7 @@ def test_a_smaller_block_runs_if_the_next_does_not_fit_the_time(
         blocks[name] = [ListedCase("1", name, 8, case, seconds, 1)]
     began: list[str] = []
     monkeypatch.setattr(gpu, "measure", lambda name, *_: began.append(name) or [])
-    monkeypatch.setattr(gpu, "free_on_card", lambda: None)
+    monkeypatch.setattr(gpu, "free_gpu_memory", lambda: None)
 
     gpu.measure_blocks(blocks, {"torch": describe("torch")}, tmp_path, time.monotonic() + 20)
 
@@ -159,7 +159,7 @@ def test_uncommitted_code_is_not_packed(tmp_path: Path) -> None:
     done = subprocess.run(["tools/gpu.sh", "--pack"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert "commit first" in done.stdout
-    assert not (tmp_path / "card").exists()
+    assert not (tmp_path / "gpu-session").exists()
 
 
 def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_the_cases_of_a_timed_block_are_alive_together_on_a_gpu_of_80_gib() -> N
         assert len({(one.rounds, one.half) for one in rows}) == 1, name
         sizes = [one.gib for one in rows]
         if rows[0].rounds:
-            assert sum(sizes) + max(sizes) < 80 * room.OF_CARD, name
+            assert sum(sizes) + max(sizes) < 80 * room.GPU_SHARE, name
 
 
 def one(case: str, gib: float, rounds: int = 0) -> ListedCase:
@@ -214,7 +214,7 @@ def test_cases_alive_at_once_fit_the_gpu() -> None:
         [jax],
         [torch[1]],
     ]
-    assert gpu.split_by_memory(torch, None) == [torch], "where the card does not tell"
+    assert gpu.split_by_memory(torch, None) == [torch], "where the GPU does not tell"
 
 
 def test_parts_of_a_large_block_have_their_own_sessions(
@@ -223,7 +223,7 @@ def test_parts_of_a_large_block_have_their_own_sessions(
     """Without times a session's blocks are counted among the cases of a call: two parts would give
     two blocks one name.
     """
-    rows = read_list(LIST)["claims about what a card holds"]
+    rows = read_list(LIST)["claims about what a GPU holds"]
     parts: list[tuple[str, int]] = []
     monkeypatch.setattr(
         gpu,

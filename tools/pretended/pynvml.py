@@ -1,8 +1,8 @@
-"""A card that does not exist, for rehearsals alone: what framebench asks NVML, answered as an idle
-80 GiB card would.
+"""A GPU that does not exist, for rehearsals alone: what framebench asks NVML, answered as an idle
+80 GiB GPU would.
 
 It stands before the real package on the path of `tools/gpu.sh --rehearse`, so that everything the
-parent does where there is a card is done. Workers do not see it: their frameworks find no device.
+parent does where there is a GPU is done. Workers do not see it: their frameworks find no device.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-NAME = "a rehearsal, no card"
+NAME = "a rehearsal, no GPU"
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
 
 class NVMLError(Exception):
-    """What a card that does not have a figure raises."""
+    """What a GPU that does not have a figure raises."""
 
 
 def __getattr__(name: str) -> Any:

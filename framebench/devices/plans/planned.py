@@ -67,7 +67,7 @@ class Planned(Part):
     flags: dict[str, str] = Field(default={})  # that it was given
     # measured peaks lay between so many times the prediction ...
     low: float | None = Field(default=None, gt=0)
-    # ... and so many times, over the cards and families that judged it
+    # ... and so many times, over the GPUs and families that judged it
     high: float | None = Field(default=None, gt=0)
     origin: Origin
 
@@ -129,7 +129,7 @@ def workspaces_of(predictions: Iterable[Planned]) -> str:
     share = ""
     if len(with_cudnn) < len(simulated):
         share = f" in {len(with_cudnn)} of {len(simulated)} simulations"
-    return f"Workspaces of convolutions: as cuDNN {max(with_cudnn)} answers without a card{share}."
+    return f"Workspaces of convolutions: as cuDNN {max(with_cudnn)} answers without a GPU{share}."
 
 
 def code_of(commits: Iterable[str | None]) -> str:

@@ -77,7 +77,7 @@ def write_caption(
     least, most = context_of(device)
     return (
         "Predicted, not measured. The largest of the batches planned that fits for certain in "
-        "the memory that such cards "
+        "the memory that such GPUs "
         f"leave a program ({memory}), with the kernels of one {device.title}. The answer allows "
         "for a CUDA context of up to "
         f"{format_mib(most)} MiB ({format_mib(least)} at the least), and for predictions that are "

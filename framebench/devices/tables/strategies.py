@@ -15,7 +15,7 @@ from framebench.suite.case import Case
 
 FEWEST = 3  # strategies that make a table
 TWO = (
-    "PyTorch: the most in use in a simulated step, and what the allocator has taken from the card "
+    "PyTorch: the most in use in a simulated step, and what the allocator has taken from the GPU "
     "by then. JAX: XLA's own "
     "plan. They count different things: compare within a column. "
 )
