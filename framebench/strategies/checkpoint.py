@@ -19,7 +19,7 @@ ROWS = (
         axis="recomputation",
         summary="recompute each block in the backward pass",
         effect="block executions per step; in a compiled step, products computed again",
-        cells=dict(
+        support=dict(
             torch=Native(
                 "torch.utils.checkpoint per block, non-reentrant; batch norm's momentum 0 while a "
                 "block is recomputed, or PyTorch would move its running statistics twice"
@@ -39,7 +39,7 @@ ROWS = (
         axis="recomputation",
         summary="recompute every second block only",
         effect="number of block executions per step",
-        cells=dict(
+        support=dict(
             torch=Native("torch.utils.checkpoint around every second block"),
             jax=Native("jax.checkpoint around every second block, unrolled"),
             jittor=Emulated("the jt.Function around every second block"),
@@ -53,7 +53,7 @@ ROWS = (
         axis="recomputation",
         summary="recompute all but the products",
         effect="products executed per step",
-        cells=dict(
+        support=dict(
             torch=Native(
                 "torch.utils.checkpoint with a selective policy that saves convolutions and "
                 "matrix products"
@@ -73,7 +73,7 @@ ROWS = (
         axis="recomputation",
         summary="recompute all but the products of linear layers: attention too",
         effect="products executed per step",
-        cells=dict(
+        support=dict(
             torch=Native(
                 "torch.utils.checkpoint with a selective policy that saves the products of "
                 "linear layers alone"

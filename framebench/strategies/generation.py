@@ -13,7 +13,7 @@ ROWS = (
         effect=(
             "tokens computed; bytes of the cache by the formula; arrays that stay where they are"
         ),
-        cells=dict(
+        support=dict(
             torch=Native(
                 "keys and values written into tensors that are there; attention sees the "
                 "part that is filled"
@@ -31,7 +31,7 @@ ROWS = (
         axis="cache",
         summary="keys and values of all tokens kept, made longer by each token",
         effect="tokens computed; bytes of the cache by the formula; concatenations",
-        cells=dict(
+        support=dict(
             torch=Native("torch.cat"),
             jax=Unsupported(
                 "the arrays of a compiled step keep their shapes: each length would be a "
@@ -46,7 +46,7 @@ ROWS = (
         axis="cache",
         summary="nothing kept: each token computes all those before it anew",
         effect="tokens computed",
-        cells=dict(
+        support=dict(
             torch=Native("the model is called with the sequence so far"),
             jax=Native(
                 "the model is called with the whole sequence, as the compiled step has one shape"

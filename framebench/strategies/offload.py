@@ -19,7 +19,7 @@ ROWS = (
         axis="recomputation",
         summary="saved activations wait in host memory",
         effect="bytes moved to the host",
-        cells=dict(
+        support=dict(
             torch=Native(
                 (
                     "torch.autograd.graph.save_on_cpu(pin_memory=True): every tensor that is "
@@ -44,7 +44,7 @@ ROWS = (
             "copies on streams that compute nothing; tensors that were back before they were "
             "asked for"
         ),
-        cells=dict(
+        support=dict(
             torch=Emulated(
                 "torch.autograd.graph.saved_tensors_hooks that copy on two streams of their own; "
                 "the backward pass sends for eight tensors ahead; weights stay",
@@ -63,7 +63,7 @@ ROWS = (
         axis="optimizer",
         summary="the optimizer's states in host memory (ZeRO-Offload, Ren et al. 2021)",
         effect="states in host memory, weights on the device",
-        cells=dict(
+        support=dict(
             torch=Native(
                 (
                     "torchao.optim.CPUOffloadOptimizer, which updates on the host; weights "

@@ -21,7 +21,7 @@ ROWS = (
         axis="precision",
         summary="everything in strict float32",
         effect="dtypes of products, weights and states; rounding of a product and of a convolution",
-        cells=dict(
+        support=dict(
             torch=Native(
                 "TF32 switched off for matmul and cuDNN; batch norm's running variance is "
                 "the unbiased one"
@@ -42,7 +42,7 @@ ROWS = (
         axis="precision",
         summary="float32 storage, products in TensorFloat-32",
         effect="rounding of a product and of a convolution",
-        cells=dict(
+        support=dict(
             torch=Native("allow_tf32 for matmul and cuDNN", gpu=True),
             jax=Native("default_matmul_precision = tensorfloat32", gpu=True),
             jittor=Native(
@@ -58,7 +58,7 @@ ROWS = (
         axis="precision",
         summary="float32 as the framework computes it where nothing is set",
         effect="rounding of a product or of a convolution",
-        cells=dict(
+        support=dict(
             torch=Native("allow_tf32 left as it is at import: for cuDNN, not for matmul", gpu=True),
             jax=Native("jax_default_matmul_precision left unset", gpu=True),
             jittor=AlwaysOn("fp32 sets nothing"),
@@ -71,7 +71,7 @@ ROWS = (
         axis="precision",
         summary="bfloat16 activations, float32 weights and optimizer",
         effect="dtypes of the products that ran (JAX: of the executable), of weights and states",
-        cells=dict(
+        support=dict(
             torch=Native(
                 "torch.autocast(dtype=bfloat16): products; norms, sums and the "
                 "Transformer's residual stream stay float32"
@@ -94,7 +94,7 @@ ROWS = (
         axis="precision",
         summary="float16 activations, float32 weights, the loss scaled",
         effect="dtypes as for amp_bf16; the scale that gradients had",
-        cells=dict(
+        support=dict(
             torch=Native(
                 (
                     "torch.autocast(dtype=float16), the residual stream in float32, and "
@@ -123,7 +123,7 @@ ROWS = (
         axis="precision",
         summary="weights and activations in bfloat16",
         effect="dtypes of weights and products (JAX: of the executable)",
-        cells=dict(
+        support=dict(
             torch=Native("model.bfloat16()"),
             jax=Native("Flax dtype = param_dtype = bfloat16", undone_on_cpu=_WIDENED),
             jittor=_NO_BF16,
@@ -138,7 +138,7 @@ ROWS = (
         axis="precision",
         summary="weights and activations in float16",
         effect="dtypes of weights and products (JAX: of the executable)",
-        cells=dict(
+        support=dict(
             torch=Native("model.half()"),
             jax=Native(
                 (

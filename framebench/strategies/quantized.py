@@ -26,7 +26,7 @@ ROWS = (
         axis="optimizer",
         summary="Adam's moments in 8 bits, with a scale for each block (Dettmers et al. 2022)",
         effect="moments that are codes and scales; bytes of the states",
-        cells=dict(
+        support=dict(
             torch=Native(
                 "torchao.optim.AdamW8bit, which compiles its update; moments of fewer "
                 "than 4096 numbers stay in float32"
@@ -49,7 +49,7 @@ ROWS = (
         axis="optimizer",
         summary="Adam's moments in 8 bits by bitsandbytes, with one table of codes for all weights",
         effect="moments that are codes and scales; bytes of the states",
-        cells=dict(
+        support=dict(
             torch=Native(
                 "bitsandbytes.optim.AdamW8bit with its blocks of 256; moments of fewer "
                 "than 4096 numbers stay in float32"
@@ -73,7 +73,7 @@ ROWS = (
             "the weights of linear layers in 8 bits, with a scale for each output; float32 products"
         ),
         effect="linear layers whose weights are integers; dtypes of products",
-        cells=dict(
+        support=dict(
             torch=Native(
                 "torchao's quantize_ with Int8WeightOnlyConfig; each product makes its "
                 "weight wide again"
@@ -92,7 +92,7 @@ ROWS = (
         axis="precision",
         summary="the same, and what they multiply rounded to 8 bits as it comes: integer products",
         effect="linear layers whose weights are integers; integer products",
-        cells=dict(
+        support=dict(
             torch=Native("torchao's quantize_ with Int8DynamicActivationInt8WeightConfig"),
             jax=Unsupported(f"Flax: {_FLOAT_LAYERS}"),
             jittor=Unsupported(f"Jittor: {_FLOAT_LAYERS}"),

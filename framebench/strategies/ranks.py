@@ -56,7 +56,7 @@ def declare_deepspeed(stage: int, summary: str) -> Strategy:
             "bytes that each rank holds, counted from storages; gradients at the fullest "
             "moment; collectives"
         ),
-        cells=dict(
+        support=dict(
             torch=Native(
                 f"DeepSpeed's engine, stage {stage}, no weight kept whole for being small",
                 env=_ON_THE_CPU,
@@ -90,7 +90,7 @@ def declare_jax_sharding(
         axis="ranks",
         summary=summary,
         effect="bytes that each device holds; collectives of the compiled step",
-        cells=dict(
+        support=dict(
             torch=_JAX_ONLY,
             jax=Native(native),
             jittor=_JITTOR_CANNOT_SHARD if options["split"] else _JITTOR_MPI_NOT_PINNED,
@@ -110,7 +110,7 @@ ROWS = (
         axis="ranks",
         summary="each rank keeps everything; gradients are averaged, bucket by bucket",
         effect="bytes that each rank holds, counted from storages; collectives",
-        cells=dict(
+        support=dict(
             torch=Native("DistributedDataParallel"),
             jax=_PYTORCH_ONLY,
             jittor=_JITTOR_MPI_NOT_PINNED,
@@ -125,7 +125,7 @@ ROWS = (
         axis="ranks",
         summary="as ddp; the gradients are views of the buckets",
         effect="storages of gradients; collectives",
-        cells=dict(
+        support=dict(
             torch=Native("DistributedDataParallel(gradient_as_bucket_view=True)"),
             jax=_PYTORCH_ONLY,
             jittor=_JITTOR_MPI_NOT_PINNED,
@@ -144,7 +144,7 @@ ROWS = (
             "as ddp; each rank updates some of the weights, and keeps the states of those alone"
         ),
         effect="bytes of states that each rank holds; collectives",
-        cells=dict(
+        support=dict(
             torch=Native("ZeroRedundancyOptimizer, which hands out whole tensors"),
             jax=_PYTORCH_ONLY,
             jittor=_JITTOR_CANNOT_SHARD,
@@ -162,7 +162,7 @@ ROWS = (
             "forward pass, and again for its backward pass"
         ),
         effect="bytes that each rank holds, counted from storages; gathers per block",
-        cells=dict(
+        support=dict(
             torch=Native("fully_shard of each block and of the model"),
             jax=_PYTORCH_ONLY,
             jittor=_JITTOR_CANNOT_SHARD,
@@ -180,7 +180,7 @@ ROWS = (
             "as fsdp; weights once gathered are kept until the backward pass is through with them"
         ),
         effect="bytes that each rank holds, counted from storages; gathers per block",
-        cells=dict(
+        support=dict(
             torch=Native("fully_shard(reshard_after_forward=False)"),
             jax=_PYTORCH_ONLY,
             jittor=_JITTOR_CANNOT_SHARD,
@@ -202,7 +202,7 @@ ROWS = (
         effect=(
             "bytes that each rank holds, counted from storages; gathers and reductions per block"
         ),
-        cells=dict(
+        support=dict(
             torch=Native("set_requires_gradient_sync(False) but for the last micro-batch"),
             jax=_PYTORCH_ONLY,
             jittor=_JITTOR_CANNOT_SHARD,

@@ -191,7 +191,7 @@ def look_up_strategy(scenario: str, name: str) -> Strategy:
             axis="archived",
             summary=GONE,
             effect=GONE,
-            cells=use_everywhere(Unsupported(GONE)),
+            support=use_everywhere(Unsupported(GONE)),
         )
 
 

@@ -18,7 +18,7 @@ _EVALUATION = (
         axis="mode",
         summary="evaluation that forgets to switch gradients off",
         effect="graph kept: residuals held by the output",
-        cells=dict(
+        support=dict(
             torch=Native("the output's grad_fn keeps the graph"),
             jax=Emulated("the forward half of jax.vjp, whose residuals are returned"),
             jittor=Emulated(
@@ -33,7 +33,7 @@ _EVALUATION = (
         axis="mode",
         summary="evaluation without a graph, in strict float32",
         effect="no graph and no residuals kept",
-        cells=dict(
+        support=dict(
             torch=Native("torch.no_grad()"),
             jax=AlwaysOn("nothing is kept unless a derivative is asked for"),
             jittor=Native("jt.no_grad()"),
@@ -46,7 +46,7 @@ _EVALUATION = (
         axis="mode",
         summary="no graph, no version counters",
         effect="outputs are inference tensors",
-        cells=dict(
+        support=dict(
             torch=Native("torch.inference_mode()"),
             jax=Unsupported("JAX records no tape that could be switched off; it is no_grad"),
             jittor=Unsupported("Jittor has jt.no_grad() only"),
@@ -62,7 +62,7 @@ _FINETUNING = (
         axis="frozen",
         summary="the upper half of the blocks and the head trained",
         effect="weights with a gradient",
-        cells=dict(
+        support=dict(
             torch=Native("requires_grad_(False) below"),
             jax=Native("derivatives asked of the upper part only"),
             jittor=Native("stop_grad() below"),
@@ -75,7 +75,7 @@ _FINETUNING = (
         axis="frozen",
         summary="the last layer alone trained",
         effect="weights with a gradient",
-        cells=dict(
+        support=dict(
             torch=Native("requires_grad_(False) below"),
             jax=Native("derivatives asked of the head only"),
             jittor=Native("stop_grad() below"),
@@ -99,7 +99,7 @@ _FINETUNING = (
             "trained (LoRA, Hu et al. 2021)"
         ),
         effect="weights with a gradient, and with optimizer states",
-        cells=dict(
+        support=dict(
             torch=Emulated(
                 "a module of two factors beside nn.Linear; requires_grad_(False) on all others"
             ),
@@ -120,7 +120,7 @@ _STREAMS = (
         axis="lengths",
         summary="every batch padded to the longest length there can be",
         effect="distinct shapes",
-        cells=use_everywhere(Native("one shape")),
+        support=use_everywhere(Native("one shape")),
         how="stream",
     ),
     Strategy(
@@ -129,7 +129,7 @@ _STREAMS = (
         axis="lengths",
         summary="similar lengths together, padded to the next of four lengths",
         effect="distinct shapes",
-        cells=use_everywhere(Native("at most four shapes")),
+        support=use_everywhere(Native("at most four shapes")),
         how="stream",
     ),
     Strategy(
@@ -138,7 +138,7 @@ _STREAMS = (
         axis="lengths",
         summary="each batch padded to its own longest sequence",
         effect="distinct shapes; programs compiled",
-        cells=dict(
+        support=dict(
             torch=Native("a shape per batch"),
             jax=Native("a shape, and a compilation, per batch"),
             jittor=Native("a shape per batch"),
@@ -154,7 +154,7 @@ _PAIRS = (
         axis="pair",
         summary="both models in memory",
         effect="parameter bytes held",
-        cells=use_everywhere(Native("two models")),
+        support=use_everywhere(Native("two models")),
     ),
     Strategy(
         name="in_turn",
@@ -162,7 +162,7 @@ _PAIRS = (
         axis="pair",
         summary="one model built, used and deleted, then the other",
         effect="parameter bytes held",
-        cells=use_everywhere(Native("del model")),
+        support=use_everywhere(Native("del model")),
     ),
     Strategy(
         name="in_turn_cleared",
@@ -170,7 +170,7 @@ _PAIRS = (
         axis="pair",
         summary="the same, caches emptied in between",
         effect="parameter bytes held; calls counted",
-        cells=dict(
+        support=dict(
             torch=Native("del model; gc.collect(); torch.cuda.empty_cache() on a GPU"),
             jax=Native(
                 "del arrays; gc.collect(); jax.clear_caches(), and the executable dropped: "
@@ -187,7 +187,7 @@ _PAIRS = (
         axis="pair",
         summary="two models with one trunk",
         effect="parameter bytes held",
-        cells=dict(
+        support=dict(
             torch=Native("the same modules in both"),
             jax=Native("the same arrays in both"),
             jittor=Native("the same modules in both"),
@@ -206,7 +206,7 @@ def make_loading(name: str, summary: str) -> Strategy:
         axis="loading",
         summary=summary,
         effect="batches made and buffers used, counted by the loader",
-        cells=use_everywhere(Native("NumPy on the host, copied to the framework at every step")),
+        support=use_everywhere(Native("NumPy on the host, copied to the framework at every step")),
         how="loading",
         options={"mode": name},
     )
@@ -230,7 +230,7 @@ _PIPELINES = (
             "of its own while the step before runs"
         ),
         effect="share of the copies' time that lay beside a step, by events",
-        cells=dict(
+        support=dict(
             torch=Native(
                 "Tensor.pin_memory(), copied with non_blocking=True under torch.cuda.stream",
                 gpu=True,
@@ -251,7 +251,7 @@ _CUSTOM = (
         axis="rule",
         summary="the framework's own GELU",
         effect="arrays saved by one GELU",
-        cells=use_everywhere(Native("the framework's function")),
+        support=use_everywhere(Native("the framework's function")),
     ),
     Strategy(
         name="lean",
@@ -259,7 +259,7 @@ _CUSTOM = (
         axis="rule",
         summary="a rule that saves its input and computes the rest again",
         effect="arrays saved by one GELU",
-        cells=dict(
+        support=dict(
             torch=Native("torch.autograd.Function"),
             jax=Native(
                 "jax.custom_vjp, with a barrier: XLA:CPU would merge what is computed again"

@@ -15,7 +15,7 @@ def make_accumulation(name: str, micro_batches: int) -> Strategy:
         axis="batching",
         summary=f"{micro_batches} micro-batches per optimizer step, the effective batch unchanged",
         effect="micro-steps counted",
-        cells=dict(
+        support=dict(
             torch=Native(f"backward of loss / {micro_batches} as often, then one optimizer step"),
             jax=Native("lax.scan over the micro-batches"),
             jittor=Native(f"optimizer.backward(loss / {micro_batches}) as often, then one step"),
@@ -39,7 +39,7 @@ _BATCHING = (
             "gradients up"
         ),
         effect="updates of a step; the batch that was compiled for",
-        cells=dict(
+        support=dict(
             torch=AlwaysOn("backward adds to .grad, call by call: see accumulate"),
             jax=Native("optax.MultiSteps(optimizer, 4)"),
             jittor=AlwaysOn("Optimizer.backward adds up, call by call: see accumulate"),
@@ -59,7 +59,7 @@ _LOSS = (
             "(as Cut Cross-Entropy and Liger do it in kernels)"
         ),
         effect="arrays as large as all logits; softmaxes per step (JAX: loops)",
-        cells=dict(
+        support=dict(
             torch=Emulated("torch.utils.checkpoint around the loss of each chunk"),
             jax=Emulated("lax.scan over the chunks, jax.checkpoint around the loss of each"),
             jittor=Emulated("the jt.Function of checkpoint around the loss of each chunk"),
@@ -84,7 +84,7 @@ _EXECUTION = (
         axis="execution",
         summary="the model compiled and fused as a whole",
         effect="graphs run and products outside of them, by the profiler; graph breaks",
-        cells=dict(
+        support=dict(
             torch=Native("torch.compile, default mode"),
             jax=AlwaysOn("jax.jit compiles the whole step"),
             jittor=AlwaysOn("Jittor fuses and compiles every operator it meets"),
@@ -99,7 +99,7 @@ _EXECUTION = (
             "graphs run, operators outside of them and nodes that autograd walked through, "
             "by the profiler"
         ),
-        cells=dict(
+        support=dict(
             torch=Native(
                 "torch.compile with torch._dynamo.config.trace_autograd_ops; the update, "
                 "where torch.optim breaks the graph, is one of its own"
@@ -154,7 +154,7 @@ _EXECUTION = (
             "activations that it would keep"
         ),
         effect="as for compile; products computed again",
-        cells=dict(
+        support=dict(
             torch=Native(
                 "torch._functorch.config.activation_memory_budget = 0.5, with torch.compile"
             ),
@@ -171,7 +171,7 @@ _EXECUTION = (
         axis="execution",
         summary="compiled, and replayed as CUDA graphs",
         effect="CUDA graphs captured",
-        cells=dict(
+        support=dict(
             torch=Native("torch.compile(mode='reduce-overhead')", gpu=True),
             jax=Unsupported("no such mode; XLA builds command buffers by itself"),
             jittor=Unsupported("no such mode"),
@@ -185,7 +185,7 @@ _EXECUTION = (
         axis="execution",
         summary="compiled, with every kernel variant tried",
         effect="kernels tried",
-        cells=dict(
+        support=dict(
             torch=Native("torch.compile(mode='max-autotune')", gpu=True),
             jax=Unsupported("no such mode; XLA autotunes by itself on a GPU"),
             jittor=Unsupported("no such mode"),
@@ -199,7 +199,7 @@ _EXECUTION = (
         axis="execution",
         summary="the blocks as TorchScript",
         effect="blocks that are ScriptModules",
-        cells=dict(
+        support=dict(
             torch=Native("torch.jit.script, or trace where a block cannot be scripted"),
             jax=Unsupported("PyTorch's own"),
             jittor=Unsupported("PyTorch's own"),
@@ -223,7 +223,7 @@ _EXECUTION = (
         axis="execution",
         summary="the step executed operation by operation",
         effect="operations dispatched one by one",
-        cells=dict(
+        support=dict(
             torch=AlwaysOn("eager mode is PyTorch's default"),
             jax=Native("the step under jax.disable_jit"),
             jittor=Unsupported("Jittor compiles every operator; not_lazy is the nearest"),
@@ -242,7 +242,7 @@ _EXECUTION = (
         axis="execution",
         summary="operators compiled one by one, not fused",
         effect="kernels executed per step",
-        cells=dict(
+        support=dict(
             torch=AlwaysOn("eager mode fuses nothing"),
             jax=Unsupported("fusion is no option of XLA's; no_jit is the nearest"),
             jittor=Native("jt.flags.no_fuse = 1"),
@@ -260,7 +260,7 @@ _EXECUTION = (
         axis="execution",
         summary="identical layers compiled once and looped over",
         effect="loops in the program",
-        cells=dict(
+        support=dict(
             torch=Unsupported("eager PyTorch loops in Python already"),
             jax=Native("nnx.scan over the stacked layers"),
             jittor=Unsupported("Jittor has no loop operator"),
@@ -273,7 +273,7 @@ _EXECUTION = (
         axis="attention",
         summary="attention as two products and a softmax",
         effect="fused attention operators executed",
-        cells=dict(
+        support=dict(
             torch=Native("softmax(q k^T) v instead of scaled_dot_product_attention"),
             jax=AlwaysOn(
                 "jax.nn.dot_product_attention is two products and a softmax by default, on a GPU "
@@ -292,7 +292,7 @@ _EXECUTION = (
         axis="attention",
         summary="scaled_dot_product_attention without a fused kernel",
         effect="attention operators executed",
-        cells=dict(
+        support=dict(
             torch=Native("torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"),
             jax=AlwaysOn("jax.nn.dot_product_attention(implementation='xla') is the default"),
             jittor=AlwaysOn("Jittor has no fused attention"),
@@ -311,7 +311,7 @@ _EXECUTION = (
         axis="attention",
         summary="the memory-efficient attention kernel alone",
         effect="attention operators executed",
-        cells=dict(
+        support=dict(
             torch=Native(
                 ("torch.nn.attention.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION)"), gpu=True
             ),
@@ -328,7 +328,7 @@ _EXECUTION = (
         axis="attention",
         summary="the flash attention kernel alone",
         effect="attention operators executed",
-        cells=dict(
+        support=dict(
             torch=Native(
                 (
                     "torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION), which takes "
@@ -350,7 +350,7 @@ _EXECUTION = (
         axis="attention",
         summary="cuDNN's attention kernel alone",
         effect="attention operators executed",
-        cells=dict(
+        support=dict(
             torch=Native(
                 (
                     "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION), which takes "
@@ -378,7 +378,7 @@ _EXECUTION = (
         axis="autotuning",
         summary="the library's algorithms tried out for every new shape, the fastest kept",
         effect="allocations of a first convolution",
-        cells=dict(
+        support=dict(
             torch=Native("torch.backends.cudnn.benchmark = True", gpu=True),
             jax=AlwaysOn("XLA tries its and the libraries' kernels out when it compiles for a GPU"),
             jittor=AlwaysOn("Jittor tries cuDNN's algorithms for the first 100 shapes it meets"),
@@ -394,7 +394,7 @@ _EXECUTION = (
             "JAX: allocations while a convolution is compiled; Jittor: no entry in the table "
             "of what was tried"
         ),
-        cells=dict(
+        support=dict(
             torch=AlwaysOn("torch.backends.cudnn.benchmark is off by default"),
             jax=Native(
                 (
@@ -414,7 +414,7 @@ _EXECUTION = (
         axis="rewriting",
         summary="a slow kernel avoided by writing the same mathematics differently",
         effect="operations counted",
-        cells=dict(
+        support=dict(
             torch=_NO_SLOW_PATH,
             jax=Emulated("see the workload's `rewrites`"),
             jittor=Emulated("see the workload's `rewrites`"),

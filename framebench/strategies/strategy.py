@@ -18,7 +18,7 @@ FRAMEWORKS = tuple(TITLES)
 
 
 @dataclass(frozen=True)
-class Cell:
+class Support:
     """How one framework does one strategy."""
 
     why: str  # the mechanism, or the reason against it
@@ -40,28 +40,28 @@ class Cell:
         return f"{words} (GPU)" if self.gpu else words
 
 
-class Native(Cell):
+class Native(Support):
     """The framework has it."""
 
 
-class Emulated(Cell):
+class Emulated(Support):
     """Written by us with the framework's public parts."""
 
 
-class AlwaysOn(Cell):
+class AlwaysOn(Support):
     """The framework always works this way.
 
     Unless it is the scenario's baseline, the case would be a duplicate of another one.
     """
 
 
-class Unsupported(Cell):
+class Unsupported(Support):
     """Cannot be done, and `why` says why."""
 
 
-def use_everywhere(cell: Cell) -> dict[str, Cell]:
-    """Return the same cell for every framework."""
-    return dict.fromkeys(FRAMEWORKS, cell)
+def use_everywhere(support: Support) -> dict[str, Support]:
+    """Return the same support for every framework."""
+    return dict.fromkeys(FRAMEWORKS, support)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Strategy:
     axis: str  # two strategies of one axis exclude each other
     summary: str
     effect: str  # what proves, other than memory, that it was on
-    cells: Mapping[str, Cell]  # by framework
+    support: Mapping[str, Support]  # by framework
     how: str = ""  # by default the name; several rows may share a function
     options: Mapping[str, Any] = field(default_factory=dict)
     precision: str = "fp32"  # selects the tolerance of the verification
@@ -122,9 +122,9 @@ class Strategy:
     parts: tuple[Strategy, ...] = ()  # of a combination; otherwise the strategy itself
 
     def __post_init__(self) -> None:
-        missing = [framework for framework in FRAMEWORKS if framework not in self.cells]
+        missing = [framework for framework in FRAMEWORKS if framework not in self.support]
         if missing:
-            raise ValueError(f"strategy {self.name} has no cell for {', '.join(missing)}")
+            raise ValueError(f"strategy {self.name} has no support for {', '.join(missing)}")
         object.__setattr__(self, "how", self.how or self.name)
         object.__setattr__(self, "parts", self.parts or (self,))
 
@@ -156,7 +156,7 @@ def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
         axis="combination",
         summary=" and ".join(part.summary for part in parts),
         effect="; ".join(part.effect for part in parts),
-        cells={framework: combine_cells(framework, parts) for framework in FRAMEWORKS},
+        support={framework: combine_support(framework, parts) for framework in FRAMEWORKS},
         precision=find_setting(parts, "precision", "fp32"),
         micro_batches=find_setting(parts, "micro_batches", 1),
         variant=find_setting(parts, "variant", ""),
@@ -210,40 +210,60 @@ def intersect_workloads(parts: tuple[Strategy, ...]) -> tuple[str, ...] | None:
     return tuple(name for name in first if all(name in other for other in others))
 
 
-def combine_cells(framework: str, parts: tuple[Strategy, ...]) -> Cell:
-    """Return a combination's cell for a framework.
+def combine_support(framework: str, parts: tuple[Strategy, ...]) -> Support:
+    """Return how a framework does a combination.
 
     It is unsupported if a part is, or if two parts exclude each other; always on if a part adds
     nothing; else emulated if a part is, and otherwise native.
     """
-    cells = {part.name: part.cells[framework] for part in parts}
+    support = {part.name: part.support[framework] for part in parts}
     for kind in (Unsupported, AlwaysOn):
-        reasons = [f"{name}: {cell.why}" for name, cell in cells.items() if isinstance(cell, kind)]
+        reasons = [f"{name}: {one.why}" for name, one in support.items() if isinstance(one, kind)]
         if reasons:
             return kind("; ".join(reasons))
+    conflict = explain_env_conflict(support) or explain_package_conflict(support)
+    if conflict:
+        return Unsupported(conflict)
     env: dict[str, str] = {}
-    packages: dict[str, str] = {}  # package -> a part that needs it
-    for name, cell in cells.items():
-        for variable, value in cell.env.items():
-            if env.setdefault(variable, value) != value:
-                setters = [part for part, other in cells.items() if variable in other.env]
-                return Unsupported(f"{' and '.join(setters)} each set {variable}")
-        if cell.package:
-            packages[cell.package] = name
-    if len(packages) > 1:
-        return Unsupported(f"{' and '.join(packages.values())} need environments of their own")
-    is_emulated = any(isinstance(cell, Emulated) for cell in cells.values())
-    make_cell = Emulated if is_emulated else Native
-    undone = [cell.undone_on_cpu for cell in cells.values() if cell.undone_on_cpu]
-    return make_cell(
-        why=join_once(cell.why for cell in cells.values()),
-        gpu=any(cell.gpu for cell in cells.values()),
+    for one in support.values():
+        env.update(one.env)
+    is_emulated = any(isinstance(one, Emulated) for one in support.values())
+    kind_of_whole = Emulated if is_emulated else Native
+    return kind_of_whole(
+        why=join_once(one.why for one in support.values()),
+        gpu=any(one.gpu for one in support.values()),
         env=env,
-        undone_on_cpu=join_once(undone),
-        package=next(iter(packages), ""),
+        undone_on_cpu=join_once(one.undone_on_cpu for one in support.values()),
+        # at most one package is left: more than one is a conflict
+        package=join_once(one.package for one in support.values()),
     )
 
 
+def explain_env_conflict(support: Mapping[str, Support]) -> str:
+    """Return which parts set a variable to different values; empty if none do.
+
+    `support`: how the framework does each part, by the part's name.
+    """
+    env: dict[str, str] = {}
+    for one in support.values():
+        for variable, value in one.env.items():
+            if env.setdefault(variable, value) != value:
+                setters = [name for name, other in support.items() if variable in other.env]
+                return f"{' and '.join(setters)} each set {variable}"
+    return ""
+
+
+def explain_package_conflict(support: Mapping[str, Support]) -> str:
+    """Return which parts need packages of different environments; empty if none do.
+
+    `support`: how the framework does each part, by the part's name.
+    """
+    part_by_package = {one.package: name for name, one in support.items() if one.package}
+    if len(part_by_package) < 2:
+        return ""
+    return f"{' and '.join(part_by_package.values())} need environments of their own"
+
+
 def join_once(texts: Iterable[str]) -> str:
-    """Join texts by semicolons, each only once."""
-    return "; ".join(dict.fromkeys(texts))
+    """Join texts by semicolons, each only once and without empty ones."""
+    return "; ".join(dict.fromkeys(text for text in texts if text))

@@ -24,9 +24,9 @@ from framebench.strategies.registry import (
 from framebench.strategies.strategy import (
     TITLES,
     AlwaysOn,
-    Cell,
     Scenario,
     Strategy,
+    Support,
     Unsupported,
 )
 
@@ -206,38 +206,38 @@ class Case:
         return self.plan.optimizer or self.spec.optimizer
 
     @property
-    def support(self) -> Cell:
-        """Return the table's cell, refined by what the workload allows."""
+    def support(self) -> Support:
+        """Return how the framework does the strategy, refined by what the workload allows."""
         if self.workload != USER_MODEL:
             if self.workload not in spec.find_folders():
                 return Unsupported(GONE)
             if self.framework not in self.spec.frameworks:
                 file = self.spec.describe_file(self.framework)
                 return Unsupported(f"not written for {TITLES[self.framework]}: {file}")
-        cell = self.plan.cells[self.framework]
-        if isinstance(cell, AlwaysOn) and self.strategy != self.stage.baseline:
-            return Unsupported(f"always so, with or without it: {cell.why}")
-        if cell.supported:
-            obstacle = self._explain_unsupported(cell)
+        support = self.plan.support[self.framework]
+        if isinstance(support, AlwaysOn) and self.strategy != self.stage.baseline:
+            return Unsupported(f"always so, with or without it: {support.why}")
+        if support.supported:
+            obstacle = self._explain_unsupported(support)
             if obstacle:
                 return Unsupported(obstacle)
             if any(part.name == "rewrite" for part in self.plan.parts):
-                cell = replace(cell, why=self.spec.rewrites[self.framework])
+                support = replace(support, why=self.spec.rewrites[self.framework])
         share = self.batch // self.ranks
         if share % self.plan.micro_batches:
             whose = f"{share} of each rank" if self.ranks > 1 else f"{share}"
             return Unsupported(
                 f"batch {whose} does not divide into {self.plan.micro_batches} micro-batches"
             )
-        return cell
+        return support
 
-    def _explain_unsupported(self, cell: Cell) -> str | None:
+    def _explain_unsupported(self, support: Support) -> str | None:
         """Return why the workload does not allow a strategy that the framework has, if so."""
         names = {part.name for part in self.plan.parts}
         for part in self.plan.parts:
             if part.needs and names.isdisjoint(part.needs):
                 possible = " or ".join(f"{other}+{part.name}" for other in part.needs)
-                return f"only in a combination, such as {possible}: {cell.why}"
+                return f"only in a combination, such as {possible}: {support.why}"
         place = f"{self.workload}/{self.framework}"
         exceptions = self.plan.exceptions
         obstacle = exceptions.get(place) or exceptions.get(f"{place}/{self.size}")

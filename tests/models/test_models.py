@@ -112,7 +112,7 @@ def test_golden_values_hold_in_float64(
     name: str, framework: str, keys: Collection[str], environment: dict[str, Environment]
 ) -> None:
     """torch made them; JAX, an independent implementation, confirms them to float64 rounding: for
-    minutes where it has many layers to compile. In float32 every cell of JAX is compared with them.
+    minutes where it has many layers to compile. In float32 every case of JAX is compared with them.
     Without `keys` all of them.
     """
     w = load_workload(name)

@@ -13,7 +13,7 @@ from framebench.models.spec import list_workloads, load_workload
 from framebench.strategies.registry import SCENARIOS, STRATEGIES, find_strategy
 from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case, find_first_batch, is_declared
-from tests.suite.cells import count_weights
+from tests.suite.chosen_cases import count_weights
 
 # refused or made to compose once they had come out wrong: built whenever the registry takes them
 ONCE_BROKEN = (

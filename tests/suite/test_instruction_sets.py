@@ -2,7 +2,7 @@
 for it.
 
 A kernel for AVX2 adds up in another order than one for AVX-512, and a processor without bfloat16
-units rounds at other places. The quick profile's cells run at the tiny size, and each workload's
+units rounds at other places. The quick profile's cases run at the tiny size, and each workload's
 main ones at the size `cpu`.
 """
 
@@ -49,8 +49,8 @@ OFTEN = [("torch", "all for AVX2"), ("torch", "oneDNN for AVX-512 without bfloat
 MAIN = ("fp32", "amp_bf16", "no_grad")  # strategies that are verified at the size `cpu` too
 
 
-def quick_cells(framework: str) -> list[Case]:
-    """Return the supported cells of the quick profile, at the tiny size and each strategy's first
+def quick_cases(framework: str) -> list[Case]:
+    """Return the supported cases of the quick profile, at the tiny size and each strategy's first
     batch.
     """
     found: dict[tuple[str, ...], Case] = {}
@@ -62,7 +62,7 @@ def quick_cells(framework: str) -> list[Case]:
     return list(found.values())
 
 
-def larger_cells(framework: str) -> list[Case]:
+def larger_cases(framework: str) -> list[Case]:
     """Return the main strategies of each workload at the size `cpu`."""
     found = []
     for case in list_cases():
@@ -107,7 +107,7 @@ def check(
 def test_nothing_right_is_called_wrong(
     framework: str, limit: str, environment: dict[str, Environment]
 ) -> None:
-    check(framework, limit, quick_cells(framework), environment)
+    check(framework, limit, quick_cases(framework), environment)
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_nothing_right_is_called_wrong(
 def test_nothing_right_is_called_wrong_with_other_instructions(
     framework: str, limit: str, environment: dict[str, Environment]
 ) -> None:
-    check(framework, limit, quick_cells(framework), environment)
+    check(framework, limit, quick_cases(framework), environment)
 
 
 @pytest.mark.slow
@@ -125,4 +125,4 @@ def test_nothing_right_is_called_wrong_with_other_instructions(
 def test_nothing_right_is_called_wrong_at_the_measured_size(
     framework: str, limit: str, environment: dict[str, Environment]
 ) -> None:
-    check(framework, limit, larger_cells(framework), environment)
+    check(framework, limit, larger_cases(framework), environment)

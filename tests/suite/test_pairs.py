@@ -25,12 +25,12 @@ from framebench.strategies.strategy import (
     IncompatibleStrategies,
     Native,
     Strategy,
-    combine_cells,
+    combine_support,
     use_everywhere,
 )
 from framebench.suite.case import Case
 from tests.processes import quickly
-from tests.suite.cells import is_compiled, shares_a_process
+from tests.suite.chosen_cases import is_compiled, shares_a_process
 from tests.suite.pairs import list_pairs, sample, was_broken
 
 SAMPLE = {"torch": 3, "jax": 2, "jittor": 2}  # some seconds of each
@@ -124,17 +124,17 @@ def test_the_registry_takes_most_pairs() -> None:
 def test_a_pair_needs_what_either_needs(framework: str) -> None:
     """A pair needs the environment variables, GPU, package and batch of both its strategies."""
     for case in list_pairs(framework):
-        cells = [part.cells[framework] for part in case.plan.parts]
+        supports = [part.support[framework] for part in case.plan.parts]
         env: dict[str, str] = {}
-        for cell in cells:
-            env |= cell.env
+        for support in supports:
+            env |= support.env
         assert case.support.env == env, case.id
-        assert case.support.gpu == any(cell.gpu for cell in cells), case.id
-        packages = [cell.package for cell in cells if cell.package]
+        assert case.support.gpu == any(support.gpu for support in supports), case.id
+        packages = [support.package for support in supports if support.package]
         assert [case.support.package] == (packages[:1] or [""]), case.id
-        assert bool(case.support.undone_on_cpu) == any(cell.undone_on_cpu for cell in cells), (
-            case.id
-        )
+        assert bool(case.support.undone_on_cpu) == any(
+            support.undone_on_cpu for support in supports
+        ), case.id
     odd = Case("unet3d", framework, "train", "accumulate+rewrite", 2, "full")
     assert "does not divide" in odd.support.why
 
@@ -158,8 +158,8 @@ def test_cells_that_exclude_each_other_name_both(
         Strategy(name, ("train",), name, "", "", use_everywhere(Native("", **options)))
         for name, options in (("one", one), ("other", other))
     ]
-    cell = combine_cells("torch", tuple(rows))
-    assert (cell.supported, cell.why) == (not why, why)
+    support = combine_support("torch", tuple(rows))
+    assert (support.supported, support.why) == (not why, why)
 
 
 @pytest.mark.slow

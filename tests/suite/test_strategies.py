@@ -1,4 +1,4 @@
-"""The strategy table is total; every supported cell computes the right thing and proves its effect,
+"""The strategy table is total; every supported case computes the right thing and proves its effect,
 in its framework.
 """
 
@@ -26,12 +26,12 @@ from framebench.strategies.registry import (
     list_strategies,
     list_used,
 )
-from framebench.strategies.strategy import FRAMEWORKS, Cell, Native, Strategy
+from framebench.strategies.strategy import FRAMEWORKS, Native, Strategy, Support
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
 from framebench.worker.mathematics import QUANTIZED
 from tests.processes import ROOT, quickly, run_inside
-from tests.suite.cells import (
+from tests.suite.chosen_cases import (
     choose_fewest,
     choose_often,
     list_supported,
@@ -44,7 +44,7 @@ MEASURE = PROGRAMS / "strategies_measure.py"
 COVERAGE = (
     "strategies",
     "pairs",
-    "kinds of cells",
+    "kinds of support",
     "switches",
     "switches of a scenario",
     "baselines",
@@ -92,14 +92,14 @@ def is_quantized(case: Case) -> bool:
 
 
 def test_a_missing_cell_stops_the_import() -> None:
-    with pytest.raises(ValueError, match="no cell for jax, jittor"):
+    with pytest.raises(ValueError, match="no support for jax, jittor"):
         Strategy("new", ("train",), "axis", "", "", {"torch": Native("")})
 
 
 def test_the_table_is_total_and_gives_reasons() -> None:
     for strategy in STRATEGIES.values():
-        assert set(strategy.cells) == set(FRAMEWORKS)
-        assert all(len(cell.why) > 5 for cell in strategy.cells.values())
+        assert set(strategy.support) == set(FRAMEWORKS)
+        assert all(len(support.why) > 5 for support in strategy.support.values())
         assert strategy.effect
     assert all((scenario, name) in STRATEGIES for scenario, name in BASELINES.items())
     assert all(
@@ -154,7 +154,7 @@ def test_every_supported_case_is_measured_below_or_needs_a_gpu(framework: str) -
 
 def list_coverage(cases: list[Case], framework: str) -> dict[str, set[object]]:
     """Return what the cases show: strategies, but for numbers in their names or options; pairs;
-    kinds of cells; switches; baselines."""
+    kinds of support; switches; baselines."""
     coverage: dict[str, set[object]] = {name: set() for name in COVERAGE}
     for case in cases:
         names = [part.name for part in case.plan.parts]
@@ -163,7 +163,7 @@ def list_coverage(cases: list[Case], framework: str) -> dict[str, set[object]]:
         coverage["pairs"] |= {(case.scenario, *pair) for pair in combinations(names, 2)}
         for part in case.parts:
             options = re.sub(r"\b\d+\b", "a number", str(part.options))
-            coverage["kinds of cells"].add((part.how, part.cells[framework].kind))
+            coverage["kinds of support"].add((part.how, part.support[framework].kind))
             coverage["switches"].add((part.how, options))
             coverage["switches of a scenario"].add((case.scenario, part.how))
         if case.scenario in ("train", "eval") and case.strategy == BASELINES[case.scenario]:
@@ -188,15 +188,15 @@ def test_no_switch_of_a_framework_is_left_out(framework: str) -> None:
     covered = {part.how for case in choose_fewest(framework) for part in case.parts}
     for case in list_cases():
         for part in case.plan.parts:
-            if case.framework == framework and is_special(part.cells[framework]):
+            if case.framework == framework and is_special(part.support[framework]):
                 covered.add(part.how)
     assert switches
     assert switches - covered == set()
 
 
-def is_special(cell: Cell) -> bool:
-    """Say whether a cell needs a GPU, or a process of its own."""
-    return cell.supported and (cell.gpu or bool(cell.env))
+def is_special(support: Support) -> bool:
+    """Say whether a case needs a GPU, or a process of its own."""
+    return support.supported and (support.gpu or bool(support.env))
 
 
 def test_a_batch_that_does_not_divide_is_unsupported() -> None:
@@ -230,7 +230,7 @@ def test_the_other_strategies_are_right_and_confirmed(
 
 
 def make_param(case: Case) -> ParameterSet:
-    """Return the parameter of a cell whose variables must precede the import.
+    """Return the parameter of a case whose variables must precede the import.
 
     It is tested in one workload. Jittor's core is built anew for them, which takes minutes: where
     that has not happened yet, it is for `make test-all`, too.

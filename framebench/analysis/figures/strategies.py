@@ -215,9 +215,9 @@ def list_catalog() -> pd.DataFrame:
     cells = []
     for scenario in SCENARIOS:
         for strategy in list_used(scenario):
-            for framework, cell in find_strategy(scenario, strategy).cells.items():
-                kind = cell.kind.removesuffix(" (GPU)")
-                cells.append((scenario, strategy, framework, kind, cell.gpu))
+            for framework, support in find_strategy(scenario, strategy).support.items():
+                kind = support.kind.removesuffix(" (GPU)")
+                cells.append((scenario, strategy, framework, kind, support.gpu))
     return pd.DataFrame(cells, columns=["scenario", "strategy", "framework", "kind", "gpu"])
 
 

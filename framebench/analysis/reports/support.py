@@ -17,7 +17,7 @@ from framebench.strategies.registry import (
     list_claims_only,
     list_used,
 )
-from framebench.strategies.strategy import FRAMEWORKS, TITLES, AlwaysOn, Cell, Scenario, Strategy
+from framebench.strategies.strategy import FRAMEWORKS, TITLES, AlwaysOn, Scenario, Strategy, Support
 from framebench.suite.case import Case
 
 COLUMNS = (
@@ -83,16 +83,16 @@ def describe_strategy(stage: Scenario, name: str) -> tuple[str, ...]:
         strategy.name,
         "; ".join([strategy.summary, *exceptions]),
         list_workloads(strategy, stage),
-        *(describe_cell(strategy.cells[framework]) for framework in FRAMEWORKS),
+        *(describe_support(strategy.support[framework]) for framework in FRAMEWORKS),
         strategy.effect,
     )
 
 
-def describe_cell(cell: Cell) -> str:
+def describe_support(support: Support) -> str:
     """Return how a framework has a strategy, or why not."""
-    text = f"{cell.kind}: {cell.why}"
-    if cell.undone_on_cpu:
-        text += f" (undone on a CPU: {cell.undone_on_cpu})"
+    text = f"{support.kind}: {support.why}"
+    if support.undone_on_cpu:
+        text += f" (undone on a CPU: {support.undone_on_cpu})"
     return text
 
 
@@ -184,13 +184,13 @@ def describe_framework(framework: str, strategies: Sequence[list[Case]]) -> Iter
     is_short = len(strategies) <= FEW
     for cases in strategies:
         case = cases[0]
-        cell = find_cell(cases)
-        if cell.supported:
-            how = f"{cell.kind}: {cell.why}" if is_short else cell.kind
+        support = find_support(cases)
+        if support.supported:
+            how = f"{support.kind}: {support.why}" if is_short else support.kind
             scenarios = supported.setdefault(how, {})
             scenarios.setdefault(case.scenario, []).append(case.strategy)
         else:
-            names = lacking.setdefault(cell.why, [])
+            names = lacking.setdefault(support.why, [])
             if case.strategy not in names:
                 names.append(case.strategy)
     if supported:
@@ -213,13 +213,15 @@ def describe_framework(framework: str, strategies: Sequence[list[Case]]) -> Iter
         yield Comparison.of_text(title, "", ("strategies", "why"), rows)
 
 
-def find_cell(cases: Sequence[Case]) -> Cell:
+def find_support(cases: Sequence[Case]) -> Support:
     """Return how the framework has the strategy of these cases.
 
     Where none of them can have it, it is the reason why not there.
     """
     case = cases[0]
     # what the catalog says of the strategy; a workload or scenario may still refuse it
-    cell = case.plan.cells[case.framework]
-    is_refused = not isinstance(cell, AlwaysOn) and not any(one.support.supported for one in cases)
-    return case.support if cell.supported and is_refused else cell
+    support = case.plan.support[case.framework]
+    is_refused = not isinstance(support, AlwaysOn) and not any(
+        one.support.supported for one in cases
+    )
+    return case.support if support.supported and is_refused else support

@@ -28,7 +28,7 @@ from tests.conftest import Steady
 from tests.fake_records import RIGHT, provenance, record
 from tests.processes import framebench
 from tests.sample_records import MACHINE, RESULTS
-from tests.suite.cells import choose_fewest, list_supported
+from tests.suite.chosen_cases import choose_fewest, list_supported
 
 pytestmark = pytest.mark.usefixtures("imported_once")
 

@@ -1,4 +1,4 @@
-"""Choose the cells of the table that tests run: all of a framework, or few that cover every
+"""Choose the cases that tests run: all of a framework, or few that cover every
 strategy.
 """
 
