@@ -72,7 +72,7 @@ test-all: environments
 
 # The quick tests of what runs in the control environment: for the Pythons on which the frameworks are not tested
 test-control: $(READY)
-	$(PYTEST) --without-frameworks -m "not slow and not slurm and not all_cells" tests
+	$(PYTEST) --without-frameworks -m "not slow and not slurm and not all_cases" tests
 
 # Runs over machines, against a Slurm that the test starts; skipped, with the reason, where there is none
 test-slurm: $(READY)

@@ -34,8 +34,8 @@ def test_overflow_halves_the_loss_scale_and_changes_nothing_else(
 @pytest.mark.parametrize(
     ("workload", "strategy"),
     [
-        pytest.param("resnet50", "amp_fp16", marks=pytest.mark.all_cells),
-        pytest.param("unet3d", "amp_fp16", marks=pytest.mark.all_cells),
+        pytest.param("resnet50", "amp_fp16", marks=pytest.mark.all_cases),
+        pytest.param("unet3d", "amp_fp16", marks=pytest.mark.all_cases),
         ("transformer", "amp_fp16"),
         ("transformer", "amp_fp16+multi_steps"),  # the scale lies inside what adds gradients up
     ],

@@ -12,7 +12,7 @@ from tests.processes import run_inside
 
 PROGRAMS = Path(__file__).parent / "programs"
 COMPARE = PROGRAMS / "jittor_checkpoint_compare.py"
-pytestmark = [pytest.mark.slow, pytest.mark.all_cells]
+pytestmark = [pytest.mark.slow, pytest.mark.all_cases]
 
 
 @pytest.fixture(scope="module")

@@ -171,7 +171,7 @@ def test_strategies_that_xla_undoes_are_not_proven(environment: dict[str, Enviro
     assert proven == {}
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_untouched_strategies_are_proven(environment: dict[str, Environment]) -> None:
     _, refuted = judge_untouched(environment["jax"], UNTOUCHED)
     assert refuted == {}

@@ -56,7 +56,7 @@ def test_undone_strategies_are_not_proven(environment: dict[str, Environment]) -
     assert proven == {}
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_untouched_strategies_are_proven(environment: dict[str, Environment]) -> None:
     _, refuted = judge_untouched(environment["jittor"], UNTOUCHED)
     assert refuted == {}

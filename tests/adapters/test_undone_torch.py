@@ -205,7 +205,7 @@ def test_undone_strategies_are_not_proven(environment: dict[str, Environment]) -
     assert proven == {}
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_untouched_strategies_are_proven(environment: dict[str, Environment]) -> None:
     _, refuted = judge_untouched(environment["torch"], UNTOUCHED)
     assert refuted == {}
@@ -277,14 +277,14 @@ COMPILED_SABOTAGES = [
 ]
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_undone_compilation_is_not_proven(environment: dict[str, Environment]) -> None:
     """The compiled cases are combined with a precision and with recomputation."""
     proven, _ = judge_undone(environment["torch"], COMPILED_SABOTAGES)
     assert proven == {}
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_untouched_compilation_is_proven(environment: dict[str, Environment]) -> None:
     _, refuted = judge_untouched(environment["torch"], UNTOUCHED_COMPILED)
     assert refuted == {}

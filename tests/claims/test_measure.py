@@ -108,7 +108,7 @@ def environment_of_nothing() -> Environment:
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_the_monitor_sees_steps_of_a_real_case(
     environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +127,7 @@ def test_the_monitor_sees_steps_of_a_real_case(
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_only_the_case_collects(
     environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,7 @@ TRIED = [
         path,
         marks=[
             pytest.mark.slow,
-            *([pytest.mark.all_cells] if framework_of(path) == "jittor" else []),
+            *([pytest.mark.all_cases] if framework_of(path) == "jittor" else []),
         ],
         id=path.stem,
     )

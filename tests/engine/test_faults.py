@@ -109,7 +109,7 @@ def test_planted_bugs_never_become_numbers(
         )
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.slow
 def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(
     results: Path, environment: dict[str, Environment]

@@ -22,7 +22,7 @@ from framebench.suite.case import Case
 CASE = Case("transformer", "torch", "eval", "no_grad", 4, "cpu")
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_a_share_of_time_and_of_memory(environment: dict[str, Environment], results: Path) -> None:
     """A ratio of live variants: the bounds are far wider than what equal variants differ by, on a
     busy machine too.

@@ -321,7 +321,7 @@ def test_the_worker_dies_with_its_parent(
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
 
 
-@pytest.mark.all_cells  # it may be tried thrice where the machine is busy
+@pytest.mark.all_cases  # it may be tried thrice where the machine is busy
 def test_the_harness_adds_at_most_two_percent_to_a_step(
     environment: dict[str, Environment], results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,9 +110,9 @@ def list_phases(explanation: Explanation) -> list[str]:
     [
         ("train/accumulate_2", ["forward", "backward"] * 2 + ["optimizer"]),
         pytest.param(
-            "train/fp32", ["forward", "backward", "optimizer"], marks=pytest.mark.all_cells
+            "train/fp32", ["forward", "backward", "optimizer"], marks=pytest.mark.all_cases
         ),
-        pytest.param("eval/no_grad", ["forward"], marks=pytest.mark.all_cells),
+        pytest.param("eval/no_grad", ["forward"], marks=pytest.mark.all_cases),
     ],
 )
 def test_phases_of_a_pytorch_step_in_order(strategy: str, expected: list[str]) -> None:
@@ -125,8 +125,8 @@ def test_phases_of_a_pytorch_step_in_order(strategy: str, expected: list[str]) -
     "strategy",
     [
         "train/checkpoint",
-        pytest.param("train/fp32", marks=pytest.mark.all_cells),
-        pytest.param("eval/no_grad", marks=pytest.mark.all_cells),
+        pytest.param("train/fp32", marks=pytest.mark.all_cases),
+        pytest.param("eval/no_grad", marks=pytest.mark.all_cases),
     ],
 )
 def test_pytorchs_account_is_what_is_measured(strategy: str) -> None:
@@ -237,8 +237,8 @@ def test_a_program_of_xlas_is_followed_through_its_loop(
     "strategy",
     [
         "train/fp32",
-        pytest.param("train/checkpoint", marks=pytest.mark.all_cells),
-        pytest.param("eval/no_grad", marks=pytest.mark.all_cells),
+        pytest.param("train/checkpoint", marks=pytest.mark.all_cases),
+        pytest.param("eval/no_grad", marks=pytest.mark.all_cases),
     ],
 )
 def test_xlas_plan_is_its_buffers(strategy: str) -> None:
@@ -259,7 +259,7 @@ def test_layers_and_kinds_of_a_jax_step() -> None:
     assert set(list_phases(explanation)) == {"forward", "backward", "optimizer"}
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_states_of_a_jax_optimizer() -> None:
     donated = explain_case("transformer/jax/train/fp32/b4/tiny")
     # what is donated may be overwritten before the peak
@@ -275,8 +275,8 @@ def test_states_of_a_jax_optimizer() -> None:
     "case",
     [
         "transformer/jittor/train/fp32/b4/tiny",
-        pytest.param("transformer/jittor/eval/no_grad/b4/tiny", marks=pytest.mark.all_cells),
-        pytest.param("resnet50/jittor/train/fp32/b8/cpu", marks=pytest.mark.all_cells),
+        pytest.param("transformer/jittor/eval/no_grad/b4/tiny", marks=pytest.mark.all_cases),
+        pytest.param("resnet50/jittor/train/fp32/b8/cpu", marks=pytest.mark.all_cases),
     ],
 )
 def test_jittors_account_is_the_measured_peak(case: str) -> None:
@@ -290,7 +290,7 @@ def test_layers_and_kinds_of_a_jittor_step() -> None:
     assert explanation.kinds["optimizer state"] == 2 * explanation.kinds["parameter"]
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_strategies_of_a_jittor_step() -> None:
     plain = explain_case("transformer/jittor/train/fp32/b4/tiny").kinds
     checkpointed = explain_case("transformer/jittor/train/checkpoint/b4/tiny").kinds

@@ -89,7 +89,7 @@ def find_kept(answer: dict[str, Any], kind: str, made_at: str) -> dict[str, Any]
     return rows[0]
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.slow
 def test_a_list_of_losses_with_their_graph(results: Path) -> None:
     """Each holds its forward pass: what it saved has no object in Python, but storages, and the
@@ -106,7 +106,7 @@ def test_a_list_of_losses_with_their_graph(results: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.parametrize("framework", ["torch", "jittor"])
 def test_a_cache_that_never_empties(framework: str, results: Path) -> None:
     code, answer = grow(f"transformer/{framework}/train/fp32/b4/tiny", results, CACHE)
@@ -121,7 +121,7 @@ def test_a_cache_that_never_empties(framework: str, results: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_a_list_of_arrays(results: Path) -> None:
     code, answer = grow("transformer/jax/train/fp32/b4/tiny", results, ARRAYS)
     assert (code, answer["verdict"]) == (1, "grows")
@@ -136,7 +136,7 @@ def test_a_list_of_arrays(results: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_compilation_for_new_shapes(results: Path) -> None:
     """No array is kept, and yet memory grows: by the programs."""
     code, answer = grow("transformer/jax/train/fp32/b4/tiny", results, SHAPES)
@@ -148,7 +148,7 @@ def test_compilation_for_new_shapes(results: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_jittor_602(results: Path) -> None:
     """Gradients that are accumulated wait, unlike the loss that is read, and each keeps its forward
     pass: until somebody waits for them. https://github.com/Jittor/jittor/issues/602
@@ -164,7 +164,7 @@ def test_jittor_602(results: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_jittor_602_does_not_grow_when_synchronized(results: Path) -> None:
     waited = MICRO_BATCH.replace("loss.item()", "adapter.synchronize()")
     code, answer = grow("transformer/jittor/train/fp32/b4/tiny", results, waited)
@@ -176,16 +176,16 @@ def test_jittor_602_does_not_grow_when_synchronized(results: Path) -> None:
     "framework",
     [
         "torch",
-        pytest.param("jax", marks=pytest.mark.all_cells),
-        pytest.param("jittor", marks=pytest.mark.all_cells),
+        pytest.param("jax", marks=pytest.mark.all_cases),
+        pytest.param("jittor", marks=pytest.mark.all_cases),
     ],
 )
 @pytest.mark.parametrize(
     "workload",
     [
         "transformer",
-        pytest.param("resnet50", marks=pytest.mark.all_cells),
-        pytest.param("unet3d", marks=pytest.mark.all_cells),
+        pytest.param("resnet50", marks=pytest.mark.all_cases),
+        pytest.param("unet3d", marks=pytest.mark.all_cases),
     ],
 )
 def test_clean_workloads_are_not_accused(workload: str, framework: str, results: Path) -> None:

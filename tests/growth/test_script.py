@@ -43,7 +43,7 @@ def script(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_script_is_followed_with_its_arguments(keep: bool, script: Path, tmp_path: Path) -> None:
     options = ["--steps", "52", "--json", "--results", str(tmp_path / "results")]

@@ -24,7 +24,7 @@ pytestmark = [
     "case",
     [
         "transformer/jax/train/fp32/b4/cpu",
-        pytest.param("transformer/jax/train/checkpoint/b4/cpu", marks=pytest.mark.all_cells),
+        pytest.param("transformer/jax/train/checkpoint/b4/cpu", marks=pytest.mark.all_cases),
     ],
 )
 def test_xlas_plan_against_resident_memory(case: str, steady: Steady) -> None:

@@ -22,8 +22,8 @@ OWN = {"torch": "host.rss", "jax": "compiler.plan", "jittor": "allocator.in_use"
     ("strategy", "base", "at_most"),
     [
         ("train/checkpoint", "train/fp32", 0.75),
-        pytest.param("train/accumulate", "train/fp32", 0.75, marks=pytest.mark.all_cells),
-        pytest.param("eval/no_grad", "eval/grad", 0.67, marks=pytest.mark.all_cells),
+        pytest.param("train/accumulate", "train/fp32", 0.75, marks=pytest.mark.all_cases),
+        pytest.param("eval/no_grad", "eval/grad", 0.67, marks=pytest.mark.all_cases),
     ],
 )
 def test_strategies_move_the_peak_of_a_transformer(
@@ -37,7 +37,7 @@ def test_strategies_move_the_peak_of_a_transformer(
 
 @pytest.mark.parametrize(
     ("framework", "processes"),
-    [("torch", 2), *(pytest.param(f, 2, marks=pytest.mark.all_cells) for f in ("jax", "jittor"))],
+    [("torch", 2), *(pytest.param(f, 2, marks=pytest.mark.all_cases) for f in ("jax", "jittor"))],
 )
 def test_fresh_repeats_agree(framework: str, processes: int, steady: Steady) -> None:
     """Two processes show whether a counter or a plan is exact; resident memory may scatter."""

@@ -105,7 +105,7 @@ BASELINES = {"tiny/train/b4", "tiny/eval/b4"}
     [
         *((name, "torch", ()) for name in list_workloads()),
         ("transformer", "jax", BASELINES),
-        *(pytest.param(name, "jax", (), marks=pytest.mark.all_cells) for name in list_workloads()),
+        *(pytest.param(name, "jax", (), marks=pytest.mark.all_cases) for name in list_workloads()),
     ],
 )
 def test_golden_values_hold_in_float64(

@@ -32,7 +32,7 @@ def test_the_executed_notebook_has_the_cells_of_its_source(source: Path) -> None
 @pytest.mark.parametrize(
     "source",
     [
-        pytest.param(path, id=path.stem, marks=() if path.stem in OFTEN else pytest.mark.all_cells)
+        pytest.param(path, id=path.stem, marks=() if path.stem in OFTEN else pytest.mark.all_cases)
         for path in notebook.list_sources()
     ],
 )

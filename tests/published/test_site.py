@@ -21,7 +21,7 @@ LARGEST, WHOLE = 400_000, 20_000_000
 
 
 @in_a_browser
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "records", ["*/transformer.torch.train.*.b4.cpu", "*/*"], ids=["some", "all"]

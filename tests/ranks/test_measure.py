@@ -43,7 +43,7 @@ def list_cases_over_two() -> list[ParameterSet]:
     for case in profiles.list_rank_cases():
         if case.size == "tiny" and case.ranks == 2 and case.support.supported:
             name = f"{case.workload}-{case.scenario}-{case.framework}-{case.strategy}"
-            marks = () if is_usual(case) else pytest.mark.all_cells
+            marks = () if is_usual(case) else pytest.mark.all_cases
             parameters.append(pytest.param(case, id=name, marks=marks))
     return parameters
 
@@ -99,7 +99,7 @@ def test_the_fullest_rank_holds_what_the_rule_of_the_implementation_says(
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_micro_batches_reduce_each_or_together(folder: Path) -> None:
     each = measure_case(parse("transformer/torch/train/accumulate+fsdp/b8x2/tiny"), folder)
     together = measure_case(
@@ -118,7 +118,7 @@ def test_micro_batches_reduce_each_or_together(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_four_ranks_of_whole_tensors_are_not_alike(folder: Path) -> None:
     case = parse("transformer/torch/train/zero_optimizer/b4x4/tiny")
     record = measure_case(case, folder)
@@ -160,10 +160,10 @@ def test_processes_know_where_they_meet() -> None:
     [
         "torch/train/fsdp",
         "jax/eval/fully_sharded",
-        pytest.param("jax/train/fully_sharded", marks=pytest.mark.all_cells),
-        pytest.param("jax/train/fully_sharded_processes", marks=pytest.mark.all_cells),
-        pytest.param("torch/train/deepspeed_zero3", marks=pytest.mark.all_cells),
-        pytest.param("torch/eval/fsdp", marks=pytest.mark.all_cells),
+        pytest.param("jax/train/fully_sharded", marks=pytest.mark.all_cases),
+        pytest.param("jax/train/fully_sharded_processes", marks=pytest.mark.all_cases),
+        pytest.param("torch/train/deepspeed_zero3", marks=pytest.mark.all_cases),
+        pytest.param("torch/eval/fsdp", marks=pytest.mark.all_cases),
     ],
 )
 def test_an_undone_sharding_is_not_proven(name: str, tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ ESTIMATED = Path(__file__).parent / "programs" / "measure_estimated.py"
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_deepspeeds_own_estimates_are_the_formulas() -> None:
     case = parse("transformer/torch/train/deepspeed_zero3/b4x2/tiny")
     estimates = run_inside(environments.of_case(case), ESTIMATED, variables=dict(case.support.env))

@@ -52,7 +52,7 @@ def even_bytes(ranks: int) -> int:
     return WIDE * count_longest_axis(SHAPES, ranks)
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.all_cells), 64])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.all_cases), 64])
 def test_fsdp_holds_its_chunk_of_everything(ranks: int) -> None:
     prediction = predict_case("torch", "fsdp", f"b64x{ranks}")
     assert prediction.parts["parameters"] == chunk_bytes(ranks)
@@ -61,7 +61,7 @@ def test_fsdp_holds_its_chunk_of_everything(ranks: int) -> None:
     assert prediction.instrument == "predicted"
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_more_ranks_need_less_and_what_is_kept_gathered_needs_more() -> None:
     two = predict_case("torch", "fsdp", "b64x2")
     many = predict_case("torch", "fsdp", "b64x64")
@@ -79,7 +79,7 @@ def test_without_sharding_each_rank_holds_everything_and_the_buckets() -> None:
     assert WHOLE <= prediction.parts["gradient buckets"] <= 1.05 * WHOLE
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_zero_redundancy_hands_out_whole_tensors() -> None:
     prediction = predict_case("torch", "zero_optimizer", "b4x4")
     assert prediction.parts["parameters"] == WHOLE
@@ -89,7 +89,7 @@ def test_zero_redundancy_hands_out_whole_tensors() -> None:
     )
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_an_evaluation_has_parameters_alone_and_those_of_a_block_at_a_time() -> None:
     divided = predict_case("torch", "fsdp", "b4x2", "eval")
     assert divided.parts["parameters"] == chunk_bytes(2)
@@ -97,7 +97,7 @@ def test_an_evaluation_has_parameters_alone_and_those_of_a_block_at_a_time() -> 
     assert not {"optimizer states", "gradients", "gradient buckets"} & divided.parts.keys()
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.parametrize(
     ("strategy", "params"), [("replicated", WHOLE), ("fully_sharded", even_bytes(4))]
 )
@@ -110,10 +110,10 @@ def test_an_evaluation_in_jax(strategy: str, params: int) -> None:
 @pytest.mark.parametrize(
     ("strategy", "params", "states"),
     [
-        pytest.param("replicated", WHOLE, 2 * WHOLE, marks=pytest.mark.all_cells),
+        pytest.param("replicated", WHOLE, 2 * WHOLE, marks=pytest.mark.all_cases),
         ("sharded_states", WHOLE, 2 * even_bytes(4)),
         pytest.param(
-            "fully_sharded", even_bytes(4), 2 * even_bytes(4), marks=pytest.mark.all_cells
+            "fully_sharded", even_bytes(4), 2 * even_bytes(4), marks=pytest.mark.all_cases
         ),
     ],
 )
@@ -123,7 +123,7 @@ def test_jax_devices_hold_what_the_strategy_says(strategy: str, params: int, sta
     assert prediction.parts["optimizer states"] == states + 4, "the count of steps"
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_a_thousand_ranks() -> None:
     """These are more than the tensors have rows.
 

@@ -111,7 +111,7 @@ def test_nothing_right_is_called_wrong(
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.parametrize(("framework", "limit"), [each for each in EVERY if each not in OFTEN])
 def test_nothing_right_is_called_wrong_with_other_instructions(
     framework: str, limit: str, environment: dict[str, Environment]
@@ -120,7 +120,7 @@ def test_nothing_right_is_called_wrong_with_other_instructions(
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.parametrize(("framework", "limit"), EVERY)
 def test_nothing_right_is_called_wrong_at_the_measured_size(
     framework: str, limit: str, environment: dict[str, Environment]

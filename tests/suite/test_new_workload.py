@@ -210,7 +210,7 @@ def without_layers_and_title(text: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_layers_and_title_may_be_left_out(results: Path, tmp_path: Path) -> None:
     """The title is the name then; no operation and no activation is counted, and that is said."""
     folder = copied(tmp_path, without_layers_and_title)

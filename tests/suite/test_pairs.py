@@ -176,7 +176,7 @@ def test_some_pairs_are_refused_or_right_and_proven(
     )
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_pairs_that_were_broken_once(framework: str, environment: dict[str, Environment]) -> None:
@@ -186,7 +186,7 @@ def test_pairs_that_were_broken_once(framework: str, environment: dict[str, Envi
     )
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -204,7 +204,7 @@ def group_by_environment_variables(cases: Iterable[Case]) -> list[list[Case]]:
     return list(groups.values())
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_pairs_that_need_environment_variables(
@@ -216,7 +216,7 @@ def test_pairs_that_need_environment_variables(
 
 
 @pytest.mark.gpu
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.slow
 @pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU")
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -213,7 +213,7 @@ def test_every_strategy_is_right_and_confirmed(
     assert_right_and_confirmed(results, cases)
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "framework"), WRITTEN)
 def test_the_other_strategies_are_right_and_confirmed(
@@ -239,7 +239,7 @@ def make_param(case: Case) -> ParameterSet:
     name = case.support.env.get("cache_name")
     is_built = bool(home and name and list(home.glob(f".cache/jittor/jt*/*/*/*/*/*/{name}")))
     is_quick = is_built and case.workload == "transformer"
-    return pytest.param(case, id=case.id, marks=() if is_quick else pytest.mark.all_cells)
+    return pytest.param(case, id=case.id, marks=() if is_quick else pytest.mark.all_cases)
 
 
 WITH_ENVIRONMENT_VARIABLES = [

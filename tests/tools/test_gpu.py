@@ -73,7 +73,7 @@ def records(made: tuple[Path, str]) -> list[Record]:
     return list(store.read_all(made[0]))
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_every_case_of_the_list_has_its_record(records: list[Record]) -> None:
     result = {
         (r.parsed.framework, r.parsed.scenario, r.parsed.strategy, bool(r.step_s)): r
@@ -91,7 +91,7 @@ def test_every_case_of_the_list_has_its_record(records: list[Record]) -> None:
     )
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_a_rehearsal_records_the_made_up_gpu(records: list[Record]) -> None:
     assert {r.provenance.machine for r in records} == {"made-up-gpu"}
     assert {r.provenance.core for r in records} == {None}, "nothing was pinned"
@@ -99,7 +99,7 @@ def test_a_rehearsal_records_the_made_up_gpu(records: list[Record]) -> None:
     assert all("memory_bytes" in r.provenance.gpu["before"] for r in records)
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_a_packed_session_resumes_elsewhere(
     made: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

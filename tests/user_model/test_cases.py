@@ -57,7 +57,7 @@ CASES = {
 
 # what is held, and what is left out; the others in `make test-all`
 OFTEN = ("distillation", "padded")
-NAMES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in CASES]
+NAMES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cases) for name in CASES]
 
 
 @pytest.fixture(scope="module")
@@ -123,14 +123,14 @@ def test_strategies_of_reported_models_have_the_expected_verdicts(
             "compile",
             "memory_budget",
             "dropout has another mask in the backward pass (pytorch issue 190758)",
-            marks=pytest.mark.all_cells,
+            marks=pytest.mark.all_cases,
         ),
         pytest.param(
             "interpolated",
             "compile",
             "amp_bf16+checkpoint+compile",
             "loses gradients below `interpolate` in a compiled step",
-            marks=pytest.mark.all_cells,
+            marks=pytest.mark.all_cases,
         ),
         (
             "gated",

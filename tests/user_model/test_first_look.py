@@ -83,7 +83,7 @@ def test_compiled_strategies_are_measured_as_a_block(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "strategy", [pytest.param("fp32", marks=pytest.mark.all_cells), "checkpoint+accumulate"]
+    "strategy", [pytest.param("fp32", marks=pytest.mark.all_cases), "checkpoint+accumulate"]
 )
 def test_one_process_reads_the_peaks_of_two(
     strategy: str, environment: dict[str, Environment], tmp_path: Path

@@ -197,7 +197,7 @@ def found(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in FILES],
+    [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cases) for name in FILES],
 )
 def test_common_flax_steps_are_verified(name: str, found: dict[str, Any]) -> None:
     file, rows = FILES[name], found[name]

@@ -222,7 +222,7 @@ def found(
 
 
 # the cases that `make test` runs; `make test-all` runs the others too
-CASES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in HELD]
+CASES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cases) for name in HELD]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -264,7 +264,7 @@ def test_library_buffers_are_reported_apart_from_the_peak(size: int, found: dict
     assert buffered["libraries"] - without["libraries"] == pytest.approx(size * MIB, abs=0.5 * MIB)
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["fp32", "amp_bf16"])
 def test_kernel_caches_are_in_no_peak(

@@ -90,7 +90,7 @@ def optimizer():
 """
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.slow
 def test_a_model_in_flax_is_planned_with_its_optimizer(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"

@@ -31,7 +31,7 @@ def test_a_file_is_refused_where_only_cases_are_taken(asked: object) -> None:
         asked("folder/mine.py")  # type: ignore[operator]
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.slow
 def test_a_file_is_explained(tmp_path: Path) -> None:
     file = written(tmp_path)
@@ -97,7 +97,7 @@ def test_unpredictable_files_are_refused_with_a_reason(
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_a_file_is_compared_between_releases(tmp_path: Path) -> None:
     """Of one and the same release nothing is said; of two there is a verdict on the peak."""
     file, results = written(tmp_path), str(tmp_path / "results")
@@ -143,7 +143,7 @@ def test_a_file_is_searched_for_the_release_that_changed_it(
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_the_largest_batch_of_a_file_is_found(tmp_path: Path) -> None:
     file = written(tmp_path)
     arguments = [

@@ -35,7 +35,7 @@ def tried(file: str, results: Path, cwd: Path, path: str = "") -> subprocess.Com
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("on_path", [pytest.param(False, marks=pytest.mark.all_cells), True])
+@pytest.mark.parametrize("on_path", [pytest.param(False, marks=pytest.mark.all_cases), True])
 def test_modules_of_the_user_shadow_those_of_framebench(on_path: bool, tmp_path: Path) -> None:
     where = tmp_path if on_path else REPOSITORY
     done = tried(

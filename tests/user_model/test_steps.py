@@ -107,7 +107,7 @@ OFTEN = (
     "dropout",
     "keywords, evaluated",
 )
-NAMES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cells) for name in FILES]
+NAMES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cases) for name in FILES]
 
 
 @pytest.fixture(scope="module")

@@ -230,7 +230,7 @@ def rows_of(
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_a_flax_file_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """XLA:CPU widens what is bfloat16, which costs memory; the rounding stays."""
     strategies = ("checkpoint_linear", "amp_bf16")
@@ -242,7 +242,7 @@ def test_a_flax_file_is_measured(tmp_path: Path, environment: dict[str, Environm
     assert "left out: checkpoint_linear: no products of matrices in batches" in message
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_an_error_beyond_the_precision_is_wrong(
     tmp_path: Path, environment: dict[str, Environment]
 ) -> None:
@@ -277,7 +277,7 @@ def with_dropout(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_a_jittor_file_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
     file = with_dropout(tmp_path)
     rows, message = rows_of(file, tmp_path / "results", "checkpoint", "accumulate")
@@ -286,7 +286,7 @@ def test_a_jittor_file_is_measured(tmp_path: Path, environment: dict[str, Enviro
     assert "4 blocks (Block)" in message
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_evaluation_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """Of a model with dropout, which is off then."""
     file = written(tmp_path, ("nn.Linear(8, 3)", "nn.Dropout(0.5), nn.Linear(8, 3)"))
@@ -296,7 +296,7 @@ def test_evaluation_is_measured(tmp_path: Path, environment: dict[str, Environme
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_a_hugging_face_model_is_measured(
     tmp_path: Path, environment: dict[str, Environment]
 ) -> None:
@@ -310,7 +310,7 @@ def test_a_hugging_face_model_is_measured(
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_a_trainer_model_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """With its dropout, which stays on; without the schedule's steps, at the rate that it warms up
     to.
@@ -363,7 +363,7 @@ def test_blocks_that_run_twice_prove_nothing_by_themselves(
     ]
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_a_strategy_that_computes_something_else_is_wrong(
     tmp_path: Path, environment: dict[str, Environment]
 ) -> None:

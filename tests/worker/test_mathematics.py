@@ -192,7 +192,7 @@ def test_models_of_earlier_cases_are_not_in_memory_beside_the_next(
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_baselines_of_the_measured_size_are_right_too(
     framework: str, environment: dict[str, Environment]

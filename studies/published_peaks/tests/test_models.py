@@ -46,7 +46,7 @@ PUBLISHED = {  # by torchvision's and Hugging Face's pages; heads of ten classes
 TWO = ("xmem-mobenetv3small-258", "xmem-distilbert-distilgpt2-10")
 
 # all in an environment of their own, which takes minutes to build
-pytestmark = [pytest.mark.slow, pytest.mark.all_cells]
+pytestmark = [pytest.mark.slow, pytest.mark.all_cases]
 
 
 @pytest.fixture(scope="module")

@@ -191,7 +191,7 @@ def measured(
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_the_advice_is_so_when_it_is_run(
     measured: list[Row], environment: dict[str, Environment]
 ) -> None:
@@ -208,7 +208,7 @@ def test_the_advice_is_so_when_it_is_run(
 
 
 @pytest.mark.slow
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 def test_the_largest_batch_that_is_advised_fits(
     measured: list[Row], environment: dict[str, Environment]
 ) -> None:

@@ -233,7 +233,7 @@ ONE, SOME = 140 * MIB, 220 * MIB
     ("framework", "budget"),
     [
         pytest.param("torch", ONE, id="one sample"),
-        *(pytest.param(f, SOME, id=f, marks=pytest.mark.all_cells) for f in FRAMEWORKS),
+        *(pytest.param(f, SOME, id=f, marks=pytest.mark.all_cases) for f in FRAMEWORKS),
     ],
 )
 def test_a_real_search(
@@ -265,7 +265,7 @@ EVAL = Case("transformer", "torch", "eval", "no_grad", 512, "tiny")
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "framework", ["torch", "jittor", pytest.param("jax", marks=pytest.mark.all_cells)]
+    "framework", ["torch", "jittor", pytest.param("jax", marks=pytest.mark.all_cases)]
 )
 def test_no_sample_is_lost(framework: str, environment: dict[str, Environment]) -> None:
     """Within a budget that the whole batch does not fit, the same losses as without one."""

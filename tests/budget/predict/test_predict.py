@@ -160,7 +160,7 @@ def one_of_each(framework: str) -> list[Case]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "choose", [one_of_each, pytest.param(list_supported, marks=pytest.mark.all_cells)]
+    "choose", [one_of_each, pytest.param(list_supported, marks=pytest.mark.all_cases)]
 )
 def test_fake_tensors_take_every_case_that_has_no_obstacle(
     choose: Callable[[str], list[Case]], predicted: Predicted
@@ -202,7 +202,7 @@ def test_fake_tensors_scale(predicted: Predicted) -> None:
                 ),
                 *("resnet50/torch/train/fp32/b8/cpu", "unet3d/torch/train/fp32/b4/cpu"),
             ],
-            marks=pytest.mark.all_cells,
+            marks=pytest.mark.all_cases,
         ),
     ],
     ids=["some", "others"],

@@ -26,7 +26,7 @@ CASES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "cases", [OFTEN, pytest.param(tuple(CASES), marks=pytest.mark.all_cells)], ids=["some", "all"]
+    "cases", [OFTEN, pytest.param(tuple(CASES), marks=pytest.mark.all_cases)], ids=["some", "all"]
 )
 def test_the_simulation_agrees_with_fake_tensors_to_the_byte(
     cases: tuple[str, ...], environment: dict[str, Environment]

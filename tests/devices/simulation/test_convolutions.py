@@ -18,8 +18,8 @@ from tests.processes import ROOT, run_inside
 
 PROGRAMS = Path(__file__).parent / "programs"
 MEASURED = (
-    pytest.param("unet3d/torch/train/checkpoint/b2/full", marks=pytest.mark.all_cells),
-    pytest.param("unet3d/torch/train/fp32/b2/full", marks=pytest.mark.all_cells),
+    pytest.param("unet3d/torch/train/checkpoint/b2/full", marks=pytest.mark.all_cases),
+    pytest.param("unet3d/torch/train/fp32/b2/full", marks=pytest.mark.all_cases),
     "resnet50/torch/train/checkpoint/b64/full",
 )
 WITH_CUDNN = environments.describe("torch", "2.12.1")  # a build for cards

@@ -88,7 +88,7 @@ def parts(plans: dict[str, Planned], strategy: str, size: str = "b4/cpu") -> dic
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in COMPARED else pytest.mark.all_cells) for name in EAGER],
+    [pytest.param(name, marks=() if name in COMPARED else pytest.mark.all_cases) for name in EAGER],
 )
 def test_every_eager_strategy_is_planned(name: str, plans: dict[str, Planned]) -> None:
     result = plans[f"{TRAIN}/{name}/b4/cpu"]

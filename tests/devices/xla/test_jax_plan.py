@@ -55,7 +55,7 @@ def test_a_plan_is_made_of_its_parts_and_the_strategy_is_in_it(compiler: Environ
     )
 
 
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.slow
 def test_the_device_decides_the_plan(compiler: Environment) -> None:
     """XLA computes values again where memory is short; and a V100 has no products in bfloat16."""

@@ -29,7 +29,7 @@ PLANTED = {
 VIEWS = [
     (PHONE_WIDTH, "dark"),
     *(
-        pytest.param(*view, marks=pytest.mark.all_cells)
+        pytest.param(*view, marks=pytest.mark.all_cases)
         for view in ((1280, "light"), (1280, "dark"), (PHONE_WIDTH, "light"))
     ),
 ]
