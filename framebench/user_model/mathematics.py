@@ -68,7 +68,7 @@ class Float64Checks:
         return outcomes
 
     def add_uncompiled(self, variants: list[Variant]) -> list[Variant]:
-        """Return the variants and, if any of them compiles nothing, all others that do not either."""
+        """Return the variants; if any of them compiles nothing, also all others that do not."""
         if all(compiles(variant.case) for variant in variants):
             return variants
         others = [
